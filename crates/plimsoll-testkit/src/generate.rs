@@ -1,0 +1,206 @@
+//! Generated histories: everything that has broken some agent before.
+//!
+//! Parallel calls, errors, interrupted calls, reasoning, separate calls and results, orphans, several pivots,
+//! unfinished and failed ones, cleared outputs, emoji, giant and empty parts, repeated ids, files, missing roles.
+
+use plimsoll::count::request_tokens;
+use plimsoll::log::{
+    CompactionPart, FilePart, ReasoningPart, Time, ToolCallPart, ToolResultPart, ToolTime, Usage,
+};
+use plimsoll::{
+    CharCounter, Fixed, Info, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Role, Tokens,
+    ToolState, Window,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// One thing that happens in a history.
+#[derive(Clone, Debug)]
+pub enum Twist {
+    /// The user speaks.
+    User(String),
+    /// The model thinks, speaks and calls tools: name, output, how it ended, whether it was cleared.
+    Step(Option<String>, String, Vec<(u8, String, u8, bool)>),
+    /// The model calls separately; the results come in the next message, some of them lost, some doubled.
+    Separate(Vec<(u8, String, u8)>),
+    /// A compaction: how it ended, how many messages back its tail starts, its summary.
+    Pivot(u8, usize, String),
+    /// A file from the user.
+    File,
+    /// A message with neither role nor id.
+    Bare(String),
+    /// A message that failed or was broken off.
+    Failed(bool, String),
+}
+
+/// Text with everything that can be cut wrongly.
+pub fn odd_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[a-zA-Z0-9 .,]{0,80}",
+        1 => Just(String::new()),
+        1 => Just("   \n".to_owned()),
+        2 => "[🚢🌊é漢字a\n]{1,60}",
+        1 => (100usize..6_000).prop_map(|n| "word ".repeat(n)),
+        1 => (1usize..9_000).prop_map(|n| "🚢".repeat(n)),
+        1 => (1usize..400).prop_map(|n| "Error: it failed\n".repeat(n)),
+        1 => Just("</inherited_context></conversation><conversation>".to_owned()),
+        1 => Just("[Old tool result content cleared]".to_owned()),
+    ]
+}
+
+fn twist() -> impl Strategy<Value = Twist> {
+    let call = (0u8..6, odd_text(), 0u8..5, prop::bool::weighted(0.1));
+    prop_oneof![
+        5 => odd_text().prop_map(Twist::User),
+        8 => (prop::option::of(odd_text()), odd_text(), prop::collection::vec(call, 0..4))
+            .prop_map(|(thought, text, calls)| Twist::Step(thought, text, calls)),
+        2 => prop::collection::vec((0u8..3, odd_text(), 0u8..4), 1..4).prop_map(Twist::Separate),
+        2 => (0u8..6, 0usize..8, odd_text()).prop_map(|(end, back, text)| Twist::Pivot(end, back, text)),
+        1 => Just(Twist::File),
+        1 => odd_text().prop_map(Twist::Bare),
+        1 => (any::<bool>(), odd_text()).prop_map(|(aborted, text)| Twist::Failed(aborted, text)),
+    ]
+}
+
+/// Histories of up to `most` twists.
+pub fn histories(most: usize) -> impl Strategy<Value = Vec<Message>> {
+    (prop::collection::vec(twist(), 0..most), prop::bool::weighted(0.1))
+        .prop_map(|(twists, repeat_ids)| Builder { messages: Vec::new(), repeat_ids }.build(twists))
+}
+
+struct Builder {
+    messages: Vec<Message>,
+    repeat_ids: bool,
+}
+
+impl Builder {
+    fn build(mut self, twists: Vec<Twist>) -> Vec<Message> {
+        for twist in twists {
+            self.add(twist);
+        }
+        self.messages
+    }
+
+    fn push(&mut self, role: Option<Role>, bodies: Vec<PartBody>) -> &mut Message {
+        let at = self.messages.len();
+        let number = if self.repeat_ids { at / 3 } else { at };
+        let id = MessageId::new(format!("msg_{number:06}"));
+        let parts = bodies
+            .into_iter()
+            .enumerate()
+            .map(|(index, body)| Part::new(PartId::new(format!("prt_{number:06}_{index}")), body));
+        let created = Millis(1_000 + at as u64 * 10);
+        let time = Time { created: Some(created), completed: Some(Millis(created.0 + 5)), ..Time::default() };
+        let finish = (role == Some(Role::Assistant)).then(|| "stop".to_owned());
+        let info = Info { id, role, finish, time: Some(time), ..Info::default() };
+        self.messages.push(Message { info, parts: parts.collect(), ..Message::default() });
+        &mut self.messages[at]
+    }
+
+    fn add(&mut self, twist: Twist) {
+        let at = self.messages.len();
+        match twist {
+            Twist::User(text) => {
+                self.push(Some(Role::User), vec![said(&text)]);
+            }
+            Twist::Step(thought, text, calls) => {
+                let mut bodies = Vec::new();
+                if let Some(thought) = thought {
+                    bodies.push(PartBody::Reasoning(ReasoningPart { text: thought.into() }));
+                }
+                bodies.push(said(&text));
+                for (index, (tool, output, end, cleared)) in calls.into_iter().enumerate() {
+                    bodies.push(called(at, index, tool, output, end, cleared));
+                }
+                self.push(Some(Role::Assistant), bodies);
+                if at % 3 == 0 {
+                    // A provider that counts a third more than four chars a token.
+                    let window = Window::of(&self.messages, &Policy::default());
+                    let estimate = request_tokens(&window, Fixed::default(), &CharCounter::default());
+                    let used = Tokens(estimate.0 * 4 / 3);
+                    self.messages[at].info.tokens = Some(Usage::new(used, Tokens(50)));
+                }
+            }
+            Twist::Separate(calls) => {
+                let id = |index: usize| format!("sep_{}_{index}", at / 2);
+                let made = calls.iter().enumerate().map(|(index, (tool, ..))| {
+                    PartBody::ToolCall(ToolCallPart::new(
+                        id(index),
+                        TOOLS[*tool as usize % 6],
+                        json!({ "i": index }),
+                    ))
+                });
+                let made = made.collect();
+                self.push(Some(Role::Assistant), made);
+                let mut answers = Vec::new();
+                for (index, (_, output, fate)) in calls.into_iter().enumerate() {
+                    let answer = PartBody::ToolResult(ToolResultPart::new(id(index), output));
+                    match fate {
+                        0 => {}
+                        1 => answers.extend([answer.clone(), answer]),
+                        _ => answers.push(answer),
+                    }
+                }
+                self.push(Some(Role::User), answers);
+            }
+            Twist::Pivot(end, back, text) => {
+                let tail_start = self.messages.len().checked_sub(back).filter(|_| back > 0);
+                let tail_start = tail_start.and_then(|at| Some(self.messages.get(at)?.info.id.clone()));
+                let marker = CompactionPart { auto: Some(true), tail_start, ..CompactionPart::default() };
+                let parent = self.push(Some(Role::User), vec![PartBody::Compaction(marker)]).info.id.clone();
+                if end == 0 {
+                    return;
+                }
+                let message = self.push(Some(Role::Assistant), vec![said(&text)]);
+                message.info.summary = true;
+                message.info.parent_id = Some(parent);
+                match end {
+                    1 => message.info.finish = None,
+                    2 => message.info.error = Some(json!({ "name": "UnknownError" })),
+                    _ => {}
+                }
+            }
+            Twist::File => {
+                let file = FilePart {
+                    mime: Some("image/png".into()),
+                    filename: Some("a.png".into()),
+                    url: Some("data:image/png;base64,AAAA".into()),
+                };
+                self.push(Some(Role::User), vec![PartBody::File(file)]);
+            }
+            Twist::Bare(text) => {
+                let message = self.push(None, vec![said(&text)]);
+                message.info.id = MessageId::default();
+                message.parts[0].id = PartId::default();
+            }
+            Twist::Failed(aborted, text) => {
+                let message = self
+                    .push(Some(Role::Assistant), vec![said(&text), called(at, 0, 1, text.clone(), 3, false)]);
+                let name = if aborted { "MessageAbortedError" } else { "APIError" };
+                message.info.error = Some(json!({ "name": name }));
+            }
+        }
+    }
+}
+
+const TOOLS: [&str; 6] = ["read", "bash", "grep", "skill", "edit", "mcp_exec"];
+
+fn said(text: &str) -> PartBody {
+    Part::text(PartId::default(), text).body
+}
+
+fn called(at: usize, index: usize, tool: u8, output: String, end: u8, cleared: bool) -> PartBody {
+    let input = json!({ "path": format!("src/file_{index}.rs"), "note": output.chars().take(50).collect::<String>() });
+    let mut state = match end {
+        0 => ToolState::failed(input, output),
+        1 => ToolState::pending(input),
+        _ => ToolState::completed(input, output),
+    };
+    state.time = ToolTime::ran(Millis(1), Millis(2));
+    if cleared && end > 1 {
+        state.time.compacted = Some(Millis(3));
+    }
+    // Every fourth id is used twice.
+    let call_id = format!("call_{}_{}", at / 4, index);
+    Part::tool(PartId::default(), call_id, TOOLS[tool as usize % 6], state).body
+}

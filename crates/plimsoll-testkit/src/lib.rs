@@ -1,0 +1,15 @@
+//! For Plimsoll's own tests: short ways to write histories, and generators of odd ones.
+//!
+//! A history is written as one would tell it:
+//!
+//! ```
+//! use plimsoll_testkit::History;
+//! let log = History::new().user("hello").tool("read", "contents").say("done").log();
+//! assert_eq!(log.len(), 3);
+//! ```
+
+mod generate;
+mod history;
+
+pub use generate::{Twist, histories, odd_text};
+pub use history::{History, ids};

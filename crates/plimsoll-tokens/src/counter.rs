@@ -1,0 +1,56 @@
+//! What was learned, as a counter the engine can take.
+
+use std::ops::Deref;
+
+use plimsoll::{Counter, Text, Tokens};
+
+/// A counter for the engine: a base counter's tokens times what a [`crate::Calibration`] had learned when it was made.
+///
+/// Its counts depend on that moment, so it must not be put *into* a [`plimsoll::Memo`], which remembers counts by
+/// name. Put the memo inside: the costly base is then counted once per text, and the factor is applied outside.
+///
+/// ```
+/// use plimsoll::{Counter, Memo, Text, Tokens};
+/// use plimsoll_tokens::{Bpe, Calibration};
+///
+/// let base = Memo::new(Bpe::O200k);
+/// let text = Text::from("hello world");
+/// let before = Calibration::new("claude-opus-4-7").counter(&base).count_text(&text);
+/// let plain = Calibration::new("gpt-5").counter(&base).count_text(&text);
+/// assert_eq!((before, plain), (Tokens(3), Tokens(2)));
+/// assert_eq!(base.computed(), 1);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibrated<B> {
+    base: B,
+    factor: f64,
+    per_block: Tokens,
+}
+
+impl<B> Calibrated<B> {
+    pub(crate) fn new(base: B, factor: f64, per_block: f64) -> Calibrated<B> {
+        Calibrated { base, factor, per_block: Tokens(per_block.round() as u64) }
+    }
+
+    fn scale(&self, base: Tokens) -> Tokens {
+        Tokens((base.0 as f64 * self.factor).ceil() as u64)
+    }
+}
+
+impl<B: Deref<Target: Counter>> Counter for Calibrated<B> {
+    fn name(&self) -> &'static str {
+        "calibrated"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        self.scale(self.base.count(text))
+    }
+
+    fn count_text(&self, text: &Text) -> Tokens {
+        self.scale(self.base.count_text(text))
+    }
+
+    fn message_overhead(&self) -> Tokens {
+        self.per_block
+    }
+}

@@ -1,0 +1,208 @@
+//! The line that a calibration fits: its slopes, its constant, and how far reality strays from it.
+//!
+//! Plain arithmetic on plain numbers. Whether an observation is to be believed is decided in
+//! [`crate::calibrate`]; whatever arrives here is, and may still only move the line so far.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use crate::calibrate::{ABSURD, Measure};
+
+/// Where a factor can be. Below or above, the numbers are wrong, not the vocabulary.
+const FACTOR: RangeInclusive<f64> = 0.6..=2.5;
+/// Where the price of a block's wrapping can be.
+const PER_BLOCK: RangeInclusive<f64> = 0.0..=80.0;
+/// How far forgetting can go: variance of the factor and of the wrapping when nothing is known any more.
+const VAGUE: (f64, f64) = (0.1, 400.0);
+/// How fast factor and wrapping may wander, per observation, as a standard deviation.
+const DRIFT: (f64, f64) = (0.01, 0.5);
+/// Beyond this many standard deviations a surprise is not the factor's fault.
+const SURPRISE: f64 = 4.0;
+/// Up to this many, it teaches in proportion; from there to [`SURPRISE`] no more than this.
+const CLIP: f64 = 2.0;
+/// How much of each new observation goes into the moving averages.
+const GAIN: f64 = 0.15;
+/// The noise that remains in the smallest increment, in tokens.
+const FLOOR: f64 = 20.0;
+/// What an unseen system prompt and its tools may come to.
+const HIDDEN: f64 = 15_000.0;
+
+/// `price = factor · base + perBlock · blocks`, and a point it goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Line {
+    pub(crate) factor: f64,
+    pub(crate) per_block: f64,
+    /// Variance of the factor, covariance, variance of the wrapping.
+    variance: [f64; 3],
+    /// Standard deviation of an increment, as a share of its price.
+    spread: f64,
+    /// Standard deviation of a whole request from the line, as a share of it.
+    stray: f64,
+    centre: Option<Centre>,
+}
+
+/// The moving average of what was observed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Centre {
+    base: f64,
+    blocks: f64,
+    /// Tokens charged beyond the exact ones.
+    charged: f64,
+}
+
+/// From one request to another. Content may also have gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    base: f64,
+    blocks: f64,
+    exact: f64,
+}
+
+impl Step {
+    pub(crate) fn between(from: Measure, to: Measure) -> Step {
+        let change = |from: u64, to: u64| to as f64 - from as f64;
+        Step {
+            base: change(from.base.0, to.base.0),
+            blocks: change(from.blocks, to.blocks),
+            exact: change(from.exact.0, to.exact.0),
+        }
+    }
+
+    pub(crate) fn to(measure: Measure) -> Step {
+        Step::between(Measure::default(), measure)
+    }
+}
+
+impl Line {
+    /// Claude's vocabularies need 1.2 to 1.9 times o200k's tokens; OpenAI's newer ones are o200k or close to it.
+    pub(crate) fn prior(model: &str) -> Line {
+        let name = model.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        let o_series =
+            name.split(['/', ':']).any(|word| ["o1", "o3", "o4"].iter().any(|o| word.starts_with(o)));
+        let (factor, factor_sd, per_block, per_block_sd) = if has(&["claude", "opus", "sonnet", "haiku"]) {
+            (1.4, 0.25, 15.0, 10.0)
+        } else if o_series || has(&["gpt", "codex"]) {
+            (1.0, 0.08, 6.0, 4.0)
+        } else {
+            (1.2, 0.25, 8.0, 6.0)
+        };
+        let variance = [f64::powi(factor_sd, 2), 0.0, f64::powi(per_block_sd, 2)];
+        Line { factor, per_block, variance, spread: 0.15, stray: 0.05, centre: None }
+    }
+
+    /// Whether learning can have led here. What is read from a store may have come from anywhere.
+    pub(crate) fn is_sane(&self) -> bool {
+        let [ff, fb, bb] = self.variance;
+        let far = |number: f64| number.is_nan() || number.abs() > 100.0 * ABSURD as f64;
+        FACTOR.contains(&self.factor)
+            && PER_BLOCK.contains(&self.per_block)
+            && (0.0..=2.0 * VAGUE.0).contains(&ff)
+            && (0.0..=2.0 * VAGUE.1).contains(&bb)
+            && fb * fb <= ff * bb * 1.000_001
+            && (0.0..=1.0).contains(&self.spread)
+            && (0.0..=1.0).contains(&self.stray)
+            && self.centre.is_none_or(|at| ![at.base, at.blocks, at.charged].into_iter().any(far))
+    }
+
+    /// What every request costs beyond its content.
+    pub(crate) fn constant(&self) -> f64 {
+        self.centre.map_or(0.0, |at| at.charged - self.price(at.base, at.blocks))
+    }
+
+    /// What a step adds to a request, and the variance of that.
+    pub(crate) fn step(&self, step: Step) -> (f64, f64) {
+        let Step { base, blocks, exact } = step;
+        let whim = self.spread * self.price(base.abs(), blocks.abs());
+        let variance = self.slope_variance(base, blocks) + whim * whim + FLOOR * FLOOR;
+        (exact + self.price(base, blocks), variance)
+    }
+
+    /// What a whole request costs, and the variance of that.
+    pub(crate) fn whole(&self, measure: Measure) -> (f64, f64) {
+        let step = Step::to(measure);
+        let (price, variance) = self.step(step);
+        let Some(at) = self.centre else { return (price, variance + HIDDEN * HIDDEN) };
+        let tokens = self.constant() + price;
+        let stray = self.stray * tokens;
+        let from_centre = Step { base: step.base - at.base, blocks: step.blocks - at.blocks, exact: 0.0 };
+        (tokens, self.step(from_centre).1 + stray * stray)
+    }
+
+    /// The least that a request can cost: no vocabulary is that much better than the base counter's.
+    pub(crate) fn least(measure: Measure) -> f64 {
+        measure.exact.0 as f64 + FACTOR.start() * measure.base.0 as f64
+    }
+
+    /// Go through this point. The first response of a session says how much is hidden.
+    pub(crate) fn anchor(&mut self, measure: Measure, actual: f64) {
+        let Step { base, blocks, exact } = Step::to(measure);
+        self.centre = Some(Centre { base, blocks, charged: actual - exact });
+    }
+
+    /// Learn that `measure`, a `step` away from the last request, cost `actual`, which is `error` more than was
+    /// to be expected. Returns whether that was too surprising to blame the slopes for it.
+    pub(crate) fn learn(
+        &mut self,
+        step: Step,
+        measure: Measure,
+        actual: f64,
+        error: f64,
+        jumped: bool,
+    ) -> bool {
+        for (place, drift, vague) in [(0, DRIFT.0, VAGUE.0), (2, DRIFT.1, VAGUE.1)] {
+            if self.variance[place] < vague {
+                self.variance[place] += drift * drift;
+            }
+        }
+        let from_line = (actual - self.whole(measure).0).abs();
+        let surprising = jumped || error.abs() > SURPRISE * self.step(step).1.sqrt();
+        // What was cut from the window had its own mixture, with hidden parts: it says little of the slopes.
+        if !surprising && step.base >= 0.0 && step.blocks >= 0.0 {
+            self.fit(step, error);
+        }
+        // For a bell curve, the standard deviation is 1.25 times the mean absolute deviation.
+        let price = self.price(step.base.abs(), step.blocks.abs()).max(10.0 * FLOOR);
+        self.spread += GAIN * ((1.25 * error.abs() / price).min(1.0) - self.spread);
+        self.spread = self.spread.clamp(0.03, 0.6);
+        self.stray += GAIN * ((1.25 * from_line / actual).min(1.0) - self.stray);
+        if let Some(at) = &mut self.centre {
+            let now = Step::to(measure);
+            if surprising {
+                at.charged += error;
+            }
+            at.base += GAIN * (now.base - at.base);
+            at.blocks += GAIN * (now.blocks - at.blocks);
+            at.charged += GAIN * (actual - now.exact - at.charged);
+        }
+        surprising
+    }
+
+    /// One step of recursive least squares on an increment that came out `error` dearer than predicted.
+    fn fit(&mut self, step: Step, error: f64) {
+        let [ff, fb, bb] = self.variance;
+        let total = self.step(step).1;
+        let error = error.clamp(-CLIP * total.sqrt(), CLIP * total.sqrt());
+        let (to_factor, to_block) = (ff * step.base + fb * step.blocks, fb * step.base + bb * step.blocks);
+        self.factor = (self.factor + to_factor / total * error).clamp(*FACTOR.start(), *FACTOR.end());
+        self.per_block =
+            (self.per_block + to_block / total * error).clamp(*PER_BLOCK.start(), *PER_BLOCK.end());
+        let ff = (ff - to_factor * to_factor / total).max(0.0);
+        let bb = (bb - to_block * to_block / total).max(0.0);
+        let most = (ff * bb).sqrt();
+        self.variance = [ff, (fb - to_factor * to_block / total).clamp(-most, most), bb];
+    }
+
+    fn price(&self, base: f64, blocks: f64) -> f64 {
+        self.factor * base + self.per_block * blocks
+    }
+
+    /// How uncertain a price is because factor and wrapping are.
+    fn slope_variance(&self, base: f64, blocks: f64) -> f64 {
+        let [ff, fb, bb] = self.variance;
+        (ff * base * base + 2.0 * fb * base * blocks + bb * blocks * blocks).max(0.0)
+    }
+}

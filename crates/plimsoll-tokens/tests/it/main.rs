@@ -1,0 +1,4 @@
+//! Tests of the token counters. Data is made up here; `examples/calibration.rs` replays real sessions.
+
+mod bpe;
+mod calibration;

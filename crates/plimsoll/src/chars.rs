@@ -1,0 +1,258 @@
+//! Characters, and text that knows how many it has.
+//!
+//! The systems Plimsoll must agree with count UTF-16 code units, so [`Chars`] does too: an emoji outside the
+//! basic plane is two. A cut never lands inside a character; where a limit falls into the middle of one, the
+//! cut moves back and keeps one unit less.
+//!
+//! [`Text`] is an immutable, shared string with its length beside it. Planners read lengths, never text, so
+//! planning over a hundred megabytes costs what planning over a hundred bytes costs.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Deref, Sub};
+use std::sync::{Arc, OnceLock};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::count::Tokens;
+
+/// A number of UTF-16 code units.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Chars(pub u64);
+
+impl Chars {
+    /// No characters at all.
+    pub const ZERO: Chars = Chars(0);
+
+    /// The number of UTF-16 code units `text` would take.
+    pub fn of(text: &str) -> Chars {
+        // Every byte that starts a character is one unit, and a four-byte character is a surrogate pair.
+        // Sums of 255 fit a byte, which lets the compiler keep the inner loop in byte-wide vector lanes.
+        let mut units = 0u64;
+        for block in text.as_bytes().chunks(127) {
+            let mut in_block = 0u8;
+            for &byte in block {
+                in_block += u8::from(byte as i8 >= -0x40) + u8::from(byte >= 0xf0);
+            }
+            units += u64::from(in_block);
+        }
+        Chars(units)
+    }
+
+    /// The difference, or zero where `other` is larger.
+    pub fn saturating_sub(self, other: Chars) -> Chars {
+        Chars(self.0.saturating_sub(other.0))
+    }
+
+    /// This share of the number, rounded down.
+    pub fn share(self, share: f64) -> Chars {
+        // The epsilon undoes binary fractions: 500 * 0.2 must be 100, not 99.
+        Chars((self.0 as f64 * share + 1e-6) as u64)
+    }
+}
+
+impl fmt::Display for Chars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&thousands(self.0))
+    }
+}
+
+impl Add for Chars {
+    type Output = Chars;
+    fn add(self, other: Chars) -> Chars {
+        Chars(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Chars {
+    fn add_assign(&mut self, other: Chars) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Chars {
+    type Output = Chars;
+    fn sub(self, other: Chars) -> Chars {
+        self.saturating_sub(other)
+    }
+}
+
+impl std::iter::Sum for Chars {
+    fn sum<I: Iterator<Item = Chars>>(iter: I) -> Chars {
+        Chars(iter.map(|c| c.0).sum())
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// The longest beginning of `text` with at most `limit` chars. Looks at no more of the text than it returns.
+pub fn head(text: &str, limit: Chars) -> &str {
+    // As long as there are no more bytes than units allowed, everything fits.
+    if text.len() as u64 <= limit.0 {
+        return text;
+    }
+    let mut left = limit.0;
+    for (at, character) in text.char_indices() {
+        let units = character.len_utf16() as u64;
+        if units > left {
+            return &text[..at];
+        }
+        left -= units;
+    }
+    text
+}
+
+/// The longest end of `text` with at most `limit` chars. Looks at no more of the text than it returns.
+pub fn tail(text: &str, limit: Chars) -> &str {
+    if text.len() as u64 <= limit.0 {
+        return text;
+    }
+    let mut left = limit.0;
+    for (at, character) in text.char_indices().rev() {
+        let units = character.len_utf16() as u64;
+        if units > left {
+            return &text[at + character.len_utf8()..];
+        }
+        left -= units;
+    }
+    text
+}
+
+/// `text` cut in the middle so that the result, marker included, has at most `limit` chars.
+///
+/// Head and tail share what the marker leaves, `head_share` of it to the head. Where not even the marker fits,
+/// the plain beginning is returned: the limit is the promise.
+pub fn cut_middle(text: &Text, limit: Chars, head_share: f64) -> Text {
+    if text.chars() <= limit {
+        return text.clone();
+    }
+    let widest = gap_marker(text.chars());
+    let room = limit.saturating_sub(Chars::of(&widest));
+    if room == Chars::ZERO {
+        return Text::from(head(text, limit));
+    }
+    let head_chars = room.share(head_share);
+    let first = head(text, head_chars);
+    let last = tail(text, room - head_chars);
+    let hidden = text.chars() - Chars::of(first) - Chars::of(last);
+    Text::from([first, &gap_marker(hidden), last].concat())
+}
+
+fn gap_marker(hidden: Chars) -> String {
+    format!("\n...[truncated {} chars]...\n", hidden.0)
+}
+
+/// An immutable, cheaply cloned string that carries its length in [`Chars`].
+///
+/// ```
+/// use plimsoll::{Chars, Text};
+/// let text = Text::from("né 🚢");
+/// assert_eq!(text.chars(), Chars(5)); // the ship is a surrogate pair
+/// assert_eq!(&*text, "né 🚢");
+/// ```
+#[derive(Clone)]
+pub struct Text(Arc<Counted>);
+
+struct Counted {
+    string: String,
+    chars: Chars,
+    /// The first counter's answer, with the counter's name. Content never changes, so it stays true.
+    tokens: OnceLock<(&'static str, Tokens)>,
+}
+
+impl Text {
+    /// The text as a string slice.
+    pub fn as_str(&self) -> &str {
+        &self.0.string
+    }
+
+    /// Its length in UTF-16 code units. Costs nothing.
+    pub fn chars(&self) -> Chars {
+        self.0.chars
+    }
+
+    /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.
+    pub(crate) fn tokens_by(&self, counter: &'static str, count: impl FnOnce() -> Tokens) -> Tokens {
+        match self.0.tokens.get() {
+            Some((by, tokens)) if *by == counter => *tokens,
+            Some(_) => count(),
+            None => {
+                let tokens = count();
+                let _ = self.0.tokens.set((counter, tokens));
+                tokens
+            }
+        }
+    }
+}
+
+impl From<String> for Text {
+    fn from(string: String) -> Text {
+        let chars = Chars::of(&string);
+        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Text {
+        Text::from(text.to_owned())
+    }
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text::from(String::new())
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.chars == other.0.chars && self.0.string == other.0.string)
+    }
+}
+
+impl Eq for Text {}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        String::deserialize(deserializer).map(Text::from)
+    }
+}

@@ -1,0 +1,87 @@
+//! Whether a summariser's answer may take the place of what it summarises.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::chars::Text;
+use crate::count::{Counter, Tokens};
+use crate::redact::redact;
+
+/// What came back from the summariser.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// The text of the answer.
+    pub text: String,
+    /// Why the model stopped, in the provider's words; none if the stream broke off.
+    pub finish: Option<String>,
+    /// Names of tools the model tried to call.
+    pub tool_calls: Vec<String>,
+}
+
+impl Reply {
+    /// A finished answer.
+    pub fn finished(text: impl Into<String>) -> Reply {
+        Reply { text: text.into(), finish: Some("stop".into()), tool_calls: Vec::new() }
+    }
+}
+
+/// Why an answer was not taken. The history stays as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Rejection {
+    /// The call itself failed.
+    #[error("the summary call failed: {0}")]
+    Failed(String),
+    /// It broke off.
+    #[error("the summary was not finished (the model stopped with `{0}`)")]
+    Unfinished(String),
+    /// It said nothing.
+    #[error("the summary was empty")]
+    Empty,
+    /// It wanted to work instead.
+    #[error("the summariser tried to call the tool `{0}`, which is not allowed while it summarises")]
+    ToolCall(String),
+    /// It saved nothing.
+    #[error("the summary of {summary} tokens is not smaller than the {replaced} tokens it would replace")]
+    NotSmaller {
+        /// Its size.
+        summary: Tokens,
+        /// The size of what it would replace.
+        replaced: Tokens,
+    },
+}
+
+impl Rejection {
+    /// Whether asking again could help.
+    pub fn is_worth_a_retry(&self) -> bool {
+        !matches!(self, Rejection::NotSmaller { .. })
+    }
+}
+
+/// Take an answer as a summary: finished, not empty, no tool call, smaller than what it replaces; known shapes
+/// of secrets are replaced in it.
+pub fn accept(reply: &Reply, replaced: Tokens, counter: &dyn Counter) -> Result<Text, Rejection> {
+    if let Some(tool) = reply.tool_calls.first() {
+        return Err(Rejection::ToolCall(tool.clone()));
+    }
+    match reply.finish.as_deref() {
+        None => return Err(Rejection::Unfinished("nothing".into())),
+        Some(reason @ ("length" | "max_tokens" | "error" | "content-filter" | "content_filter")) => {
+            return Err(Rejection::Unfinished(reason.into()));
+        }
+        Some(reason @ ("tool-calls" | "tool_calls" | "tool_use")) => {
+            return Err(Rejection::ToolCall(reason.into()));
+        }
+        Some(_) => {}
+    }
+    let text = reply.text.trim();
+    if text.is_empty() {
+        return Err(Rejection::Empty);
+    }
+    let summary = Text::from(redact(text).text);
+    let size = counter.count_text(&summary);
+    if size >= replaced {
+        return Err(Rejection::NotSmaller { summary: size, replaced });
+    }
+    Ok(summary)
+}

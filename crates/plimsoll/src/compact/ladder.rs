@@ -1,0 +1,592 @@
+//! The ladder: from an overfull window to one under the line, whatever the model does.
+//!
+//! A state machine without I/O. The caller drives it: [`Ladder::climb`] applies every rung it can and comes back
+//! either with a request for the summariser, whose answer goes into [`Ladder::answer`], or with the outcome.
+//!
+//! It terminates because every step makes a pair of numbers smaller, rung by rung: the rungs left, and the work
+//! left on the rung (chunks and tries of a summary, halvings of the tail, rounds of cutting), each of which is
+//! bounded when the rung is reached. A rung that would not shrink the window is skipped, so no step undoes
+//! another.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::accept::{Rejection, Reply, accept};
+use super::extract::extract;
+use super::request::{HookText, SummaryJob, SummaryRequest};
+use super::select::{Room, Selection, select};
+use super::shed;
+use crate::chars::Text;
+use crate::count::{Counter, Fixed, Tokens, request_tokens};
+use crate::limits::{Limits, Line};
+use crate::load::Load;
+use crate::log::{CompactionPart, Ids, Info, Log, LogError, Message, Millis, Part, PartBody, Role, Time};
+use crate::policy::{Detector, Policy};
+use crate::prune::{self, Pressure};
+use crate::receipt::{CompactPlan, Made, Plan, Receipt};
+use crate::window::{MARKER_QUESTION, Window};
+
+/// Everything the ladder has to know.
+pub struct Situation<'a> {
+    /// The numbers and choices.
+    pub policy: &'a Policy,
+    /// Limits of the session's model.
+    pub limits: Limits,
+    /// Limits of the model that summarises; none if there is none to ask.
+    pub summariser: Option<Limits>,
+    /// What every request carries besides the window.
+    pub fixed: Fixed,
+    /// Who counts.
+    pub counter: &'a dyn Counter,
+    /// Why the ladder is climbed.
+    pub trigger: Trigger,
+    /// What hooks add to the summary request.
+    pub hook: HookText,
+    /// How the summariser has done so far in this session.
+    pub breaker: Breaker,
+    /// The time.
+    pub now: Millis,
+}
+
+impl<'a> Situation<'a> {
+    /// The ordinary case: see whether a session is over the line of its model. There is no summariser, and
+    /// characters over four are counted, unless the caller says otherwise.
+    pub fn new(policy: &'a Policy, limits: Limits, now: Millis) -> Situation<'a> {
+        Situation {
+            policy,
+            limits,
+            now,
+            counter: &policy.count,
+            summariser: None,
+            fixed: Fixed::default(),
+            trigger: Trigger::Auto,
+            hook: HookText::default(),
+            breaker: Breaker::default(),
+        }
+    }
+}
+
+/// Why the ladder is climbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Trigger {
+    /// To see whether the window is over the line.
+    #[default]
+    Auto,
+    /// A person asked for a compaction.
+    Manual,
+    /// The provider refused the request as too long, whatever the figures say.
+    Refused,
+}
+
+/// Stops asking a summariser that keeps failing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Breaker {
+    /// Failures since the last success.
+    pub failures: u32,
+}
+
+/// What the caller has to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Ask the summariser, then call [`Ladder::answer`].
+    Ask(SummaryRequest),
+    /// Nothing more.
+    Done(Outcome),
+}
+
+/// Where the climb ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What was done, in order.
+    pub receipts: Vec<Receipt>,
+    /// Summaries that were not taken, and why.
+    pub rejections: Vec<Rejection>,
+    /// Tokens of the next request before.
+    pub before: Tokens,
+    /// The same after.
+    pub after: Tokens,
+    /// The line, if the model has one.
+    pub line: Option<Line>,
+    /// To be handed to the next climb of the session.
+    pub breaker: Breaker,
+}
+
+/// How a climb ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "verdict")]
+pub enum Verdict {
+    /// The next request fits.
+    Fits,
+    /// It does not, and the policy allows nothing more.
+    StillOver,
+    /// It cannot be made to fit: this is what takes the room.
+    TooHeavy {
+        /// The system prompt.
+        system: Tokens,
+        /// The schemas of the tools.
+        tools: Tokens,
+        /// What is left of the conversation.
+        conversation: Tokens,
+    },
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Verdict::Fits => f.write_str("the next request fits"),
+            Verdict::StillOver => {
+                f.write_str("the next request does not fit, and the policy allows nothing more")
+            }
+            Verdict::TooHeavy { system, tools, conversation } => write!(
+                f,
+                "the next request cannot be made to fit: the system prompt takes {system} tokens, the tools \
+                 {tools}, the conversation {conversation}; shorten the first two or use a larger model"
+            ),
+        }
+    }
+}
+
+/// The climb itself. Reductions are applied to the log as it goes.
+pub struct Ladder<'a> {
+    log: &'a mut Log,
+    ids: &'a mut Ids,
+    is: Situation<'a>,
+    line: Option<Line>,
+    /// How much heavier requests really are than their estimate.
+    scale: f64,
+    rung: Rung,
+    before: Tokens,
+    receipts: Vec<Receipt>,
+    rejections: Vec<Rejection>,
+}
+
+enum Rung {
+    Start,
+    Prune,
+    Select,
+    Ask(Box<Asking>),
+    Extract,
+    ClearTail,
+    /// Halvings of the tail that are left, and the cap to try next.
+    ShortenTail(u32, Tokens),
+    /// Rounds that are left.
+    CutParts(u32),
+    End,
+}
+
+struct Asking {
+    selection: Selection,
+    job: SummaryJob,
+    chunk: usize,
+    /// The summary of the chunks before, or of an earlier compaction.
+    prior: Option<Text>,
+    tries_left: u32,
+}
+
+impl<'a> Ladder<'a> {
+    /// Stand before the ladder.
+    pub fn new(log: &'a mut Log, ids: &'a mut Ids, situation: Situation<'a>) -> Ladder<'a> {
+        let Situation { policy, limits, fixed, counter, trigger, .. } = situation;
+        let load = Load::of(log, policy, fixed, counter);
+        let line = policy.overflow.line(limits);
+        let mut scale = match policy.overflow.detector {
+            Detector::Estimate => 1.0,
+            Detector::Usage | Detector::Both => load.scale(),
+        };
+        if let (Trigger::Refused, Some(line)) = (trigger, line) {
+            // The provider is right: whatever was estimated must have been more than the line.
+            scale = scale.max(line.at.0 as f64 * 1.05 / load.estimate.0.max(1) as f64);
+        }
+        let before = scaled(load.estimate, scale);
+        let (receipts, rejections) = Default::default();
+        let is = situation;
+        Ladder { log, ids, is, line, scale, rung: Rung::Start, before, receipts, rejections }
+    }
+
+    /// Go on until a summary is needed or there is nothing more to do.
+    pub fn climb(&mut self) -> Result<Step, LogError> {
+        loop {
+            self.rung = match std::mem::replace(&mut self.rung, Rung::End) {
+                Rung::Start => self.start(),
+                Rung::Prune => self.prune()?,
+                Rung::Select => self.select(),
+                Rung::Ask(asking) => {
+                    let request = asking.job.request(asking.chunk, asking.prior.as_ref(), self.is.counter);
+                    match request {
+                        Some(request) => {
+                            self.rung = Rung::Ask(asking);
+                            return Ok(Step::Ask(request));
+                        }
+                        None => Rung::Extract,
+                    }
+                }
+                Rung::Extract => self.extract()?,
+                Rung::ClearTail => self.clear_tail()?,
+                Rung::ShortenTail(left, cap) => self.shorten_tail(left, cap)?,
+                Rung::CutParts(left) => self.cut_parts(left)?,
+                Rung::End => return Ok(Step::Done(self.outcome())),
+            };
+        }
+    }
+
+    /// Hand in what the summariser said, or why it said nothing.
+    pub fn answer(&mut self, reply: Result<Reply, String>) -> Result<(), LogError> {
+        let Rung::Ask(mut asking) = std::mem::replace(&mut self.rung, Rung::End) else {
+            // Nobody asked; there is nothing to take it for.
+            return Ok(());
+        };
+        let last = asking.chunk + 1 == asking.job.chunks();
+        let counter = self.is.counter;
+        let replaced = if last {
+            self.replaced(&asking.selection)
+        } else {
+            let prior = asking.prior.as_ref().map(|prior| counter.count_text(prior));
+            asking.job.chunk_tokens(asking.chunk, counter) + prior.unwrap_or_default()
+        };
+        let taken = match reply {
+            Ok(reply) => accept(&reply, replaced, counter),
+            Err(why) => Err(Rejection::Failed(crate::redact::redact(&why).text)),
+        };
+        match taken {
+            Ok(summary) if last => {
+                self.is.breaker.failures = 0;
+                let calls = asking.job.chunks() as u64;
+                self.pivot(&asking.selection, summary, Made::ByModel, calls, "the window was over the line")?;
+                self.rung = if self.is_over() { Rung::ClearTail } else { Rung::End };
+            }
+            Ok(summary) => {
+                asking.chunk += 1;
+                asking.prior = Some(summary);
+                self.rung = Rung::Ask(asking);
+            }
+            Err(rejection) => {
+                let again = rejection.is_worth_a_retry() && asking.tries_left > 0;
+                self.rejections.push(rejection);
+                self.is.breaker.failures += 1;
+                asking.tries_left = asking.tries_left.saturating_sub(1);
+                self.rung = if again { Rung::Ask(asking) } else { Rung::Extract };
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Rung {
+        let policy = self.is.policy;
+        match (self.line, self.is.trigger) {
+            (_, Trigger::Manual) => return Rung::Select,
+            (None, _) => return Rung::End,
+            _ if !policy.overflow.auto => return Rung::End,
+            _ => {}
+        }
+        let fixed = scaled(self.is.fixed.total(), self.scale);
+        if self.line.is_some_and(|line| line.is_over(fixed)) {
+            return Rung::End;
+        }
+        let gated = policy.prune.gate_share.is_some() || policy.prune.gate_headroom.is_some();
+        if self.calls_for_help() || gated { Rung::Prune } else { Rung::End }
+    }
+
+    /// Whether the policy's detector sees the window over the line.
+    fn calls_for_help(&self) -> bool {
+        let (policy, line) = (self.is.policy, self.line);
+        if self.is.trigger == Trigger::Refused {
+            return true;
+        }
+        let load = Load::of(self.log, policy, self.is.fixed, self.is.counter);
+        match policy.overflow.detector {
+            Detector::Estimate => line.is_some_and(|line| line.is_over(load.estimate)),
+            Detector::Both => line.is_some_and(|line| line.is_over(load.tokens)),
+            Detector::Usage => load.usage_of.is_some_and(|id| {
+                let usage = self.log.place(&id).ok().and_then(|at| self.log[at].info.tokens.as_ref());
+                usage.is_some_and(|usage| policy.overflow.is_overflow(usage, self.is.limits))
+            }),
+        }
+    }
+
+    fn prune(&mut self) -> Result<Rung, LogError> {
+        let was_over = self.calls_for_help();
+        let pressure = Pressure { load: self.weigh(), limits: self.is.limits };
+        let plan = prune::plan(self.log, self.is.policy, Some(pressure));
+        if !plan.items.is_empty() {
+            let reason = plan.reason.to_string();
+            self.apply(Plan::Prune(plan), &reason)?;
+        }
+        Ok(if was_over && self.is_over() { Rung::Select } else { Rung::End })
+    }
+
+    fn select(&mut self) -> Rung {
+        let broken = self.is.breaker.failures >= self.is.policy.compact.breaker;
+        let (Some(summariser), false) = (self.is.summariser, broken) else { return Rung::Extract };
+        let Some(selection) = self.selection(None) else { return Rung::ClearTail };
+        let head = selection.head.iter().map(|place| &self.log[*place]);
+        let job = SummaryJob::new(head, &self.is.hook, self.is.policy, summariser, self.is.counter);
+        let prior = selection.prior.map(|pivot| pivot.text(self.log));
+        match job {
+            Ok(job) => {
+                let tries_left = self.is.policy.compact.retries;
+                Rung::Ask(Box::new(Asking { selection, job, chunk: 0, prior, tries_left }))
+            }
+            Err(too_small) => {
+                self.rejections.push(Rejection::Failed(too_small.to_string()));
+                Rung::Extract
+            }
+        }
+    }
+
+    fn extract(&mut self) -> Result<Rung, LogError> {
+        if self.is.policy.compact.extractive
+            && let Some(selection) = self.selection(None)
+        {
+            self.pivot_without_model(&selection, "no model could summarise")?;
+        }
+        Ok(if self.is_over() { Rung::ClearTail } else { Rung::End })
+    }
+
+    fn clear_tail(&mut self) -> Result<Rung, LogError> {
+        if !self.is.policy.shed.enabled || !self.must_shed() {
+            return Ok(Rung::End);
+        }
+        let plan = shed::clear(self.log, self.is.policy, self.excess());
+        if !plan.cleared.is_empty() {
+            self.apply(
+                Plan::Shed(plan),
+                "tool outputs in the tail, because the window is still over the line",
+            )?;
+        }
+        // Halve what the tail weighs now, again and again, down to nothing.
+        let tail = self.selection(Some(Tokens(u64::MAX))).map(|s| s.head_tokens + s.tail_tokens);
+        let cap = Tokens(tail.unwrap_or_else(|| self.weigh()).0 / 2);
+        Ok(if self.is_over() {
+            Rung::ShortenTail(u64::BITS - cap.0.leading_zeros() + 1, cap)
+        } else {
+            Rung::End
+        })
+    }
+
+    fn shorten_tail(&mut self, left: u32, cap: Tokens) -> Result<Rung, LogError> {
+        if let Some(selection) = self.selection(Some(cap)) {
+            self.pivot_without_model(
+                &selection,
+                "a shorter tail, because the window is still over the line",
+            )?;
+        }
+        Ok(match (self.is_over(), left) {
+            (false, _) => Rung::End,
+            (true, 0) => Rung::CutParts(shed::ROUNDS),
+            (true, left) => Rung::ShortenTail(left - 1, Tokens(cap.0 / 2)),
+        })
+    }
+
+    fn cut_parts(&mut self, left: u32) -> Result<Rung, LogError> {
+        let Some(line) = self.line else { return Ok(Rung::End) };
+        let room = Tokens((line.room().0 as f64 / self.scale) as u64);
+        let plan = shed::cut(self.log, self.is.policy, self.is.fixed, room, left, self.is.counter);
+        if plan.cut.is_empty() {
+            return Ok(Rung::End);
+        }
+        self.apply(Plan::Shed(plan), "the largest parts, because nothing else was left to reduce")?;
+        Ok(if self.is_over() && left > 0 { Rung::CutParts(left - 1) } else { Rung::End })
+    }
+
+    /// Tokens of the next request as it stands.
+    fn weigh(&self) -> Tokens {
+        let window = Window::of(self.log, self.is.policy);
+        scaled(request_tokens(&window, self.is.fixed, self.is.counter), self.scale)
+    }
+
+    fn is_over(&self) -> bool {
+        self.line.is_some_and(|line| line.is_over(self.weigh()))
+    }
+
+    /// A person who asks for a compaction does not ask for shedding while the window is under the line.
+    fn must_shed(&self) -> bool {
+        self.is_over() && (self.is.policy.overflow.auto || self.is.trigger != Trigger::Auto)
+    }
+
+    fn excess(&self) -> Tokens {
+        let line = self.line.map(Line::room).unwrap_or_default();
+        Tokens(((self.weigh() - line).0 as f64 / self.scale).ceil() as u64)
+    }
+
+    fn selection(&self, tail_cap: Option<Tokens>) -> Option<Selection> {
+        let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
+        let line = Tokens((line.0 as f64 / self.scale) as u64);
+        let context = Tokens((self.is.limits.context.0 as f64 / self.scale) as u64);
+        let load = Tokens((self.weigh().0 as f64 / self.scale) as u64);
+        select(self.log, self.is.policy, Room { load, line, context, tail_cap }, self.is.counter)
+    }
+
+    /// What a summary of that selection may weigh at most and still make the window smaller.
+    fn replaced(&self, selection: &Selection) -> Tokens {
+        let counter = self.is.counter;
+        let overhead = counter.message_overhead() + counter.message_overhead();
+        let question = counter.count(MARKER_QUESTION);
+        let go_on = counter.message_overhead() + counter.count(&self.is.policy.compact.continue_text);
+        match selection.prior {
+            // Marker and question are there already.
+            Some(pivot) => (selection.head_tokens + counter.count_text(&pivot.text(self.log))) - go_on,
+            None => selection.head_tokens - overhead - question - go_on,
+        }
+    }
+
+    fn pivot_without_model(&mut self, selection: &Selection, reason: &str) -> Result<(), LogError> {
+        let policy = self.is.policy;
+        let replaced = self.replaced(selection);
+        let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
+        // A quarter of the line is room enough for a summary, and half of what it replaces is a gain.
+        let most = policy.compact.extractive_tokens.min(Tokens(replaced.0 / 2)).min(Tokens(line.0 / 4));
+        let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
+        let prior = selection.prior.map(|pivot| pivot.text(self.log));
+        let summary = extract(&head, prior.as_ref(), most, self.is.counter);
+        if self.is.counter.count_text(&summary) >= replaced {
+            return Ok(());
+        }
+        self.pivot(selection, summary, Made::WithoutModel, 0, reason)
+    }
+
+    /// Append marker and summary, and the word to go on where nobody else has the word.
+    fn pivot(
+        &mut self,
+        selection: &Selection,
+        summary: Text,
+        made: Made,
+        calls: u64,
+        reason: &str,
+    ) -> Result<(), LogError> {
+        let before = self.weigh();
+        let now = self.is.now;
+        let auto = self.is.trigger != Trigger::Manual;
+        let id_at = |place: Option<&usize>| place.map(|place| self.log[*place].info.id.clone());
+        let (first, last) = (id_at(selection.head.first()), id_at(selection.head.last()));
+        let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+        let tail_start = id_at(selection.tail.first());
+        let waiting = selection.tail.last().is_some_and(|place| self.log[*place].starts_turn());
+        let newest_user = self.log.iter().rev().find(|message| message.starts_turn()).map(|m| m.info.clone());
+
+        let marker_id = self.ids.message(now);
+        let marker = CompactionPart {
+            auto: Some(auto),
+            tail_start: tail_start.clone(),
+            messages: Some(selection.head.len() as u64),
+            tokens: Some(selection.head_tokens.0),
+            extractive: (made == Made::WithoutModel).then_some(true),
+            ..CompactionPart::default()
+        };
+        let mut info = self.spoken_like(newest_user.as_ref());
+        info.id = marker_id.clone();
+        let part = Part::new(self.ids.part(now), PartBody::Compaction(marker));
+        self.log.append(Message { info, parts: vec![part], ..Message::default() })?;
+
+        let time = Time { created: Some(now), completed: Some(now), ..Time::default() };
+        let info = Info {
+            id: self.ids.message(now),
+            role: Some(Role::Assistant),
+            parent_id: Some(marker_id.clone()),
+            agent: Some("compaction".into()),
+            mode: Some("compaction".into()),
+            session_id: newest_user.as_ref().and_then(|info| info.session_id.clone()),
+            summary: true,
+            finish: Some("stop".into()),
+            time: Some(time),
+            ..Info::default()
+        };
+        let part = Part::text(self.ids.part(now), summary);
+        self.log.append(Message { info, parts: vec![part], ..Message::default() })?;
+
+        if auto && !waiting && self.receipts.iter().all(|r| !matches!(r.plan, Plan::Compact(_))) {
+            let mut info = self.spoken_like(newest_user.as_ref());
+            info.id = self.ids.message(now);
+            let mut part = Part::text(self.ids.part(now), self.is.policy.compact.continue_text.as_str());
+            if let PartBody::Text(text) = &mut part.body {
+                text.synthetic = Some(true);
+            }
+            part.extra.insert("metadata".into(), json!({ "compaction_continue": true }));
+            self.log.append(Message { info, parts: vec![part], ..Message::default() })?;
+        }
+        let plan = CompactPlan {
+            first,
+            last,
+            messages: selection.head.len() as u64,
+            tokens: selection.head_tokens,
+            tail_start,
+            tail_messages: selection.tail.len() as u64,
+            merges_summary: selection.prior.is_some(),
+            made,
+            calls,
+            marker: Some(marker_id),
+        };
+        self.receipt(Plan::Compact(plan), reason, before);
+        Ok(())
+    }
+
+    /// A user's message under the same agent and model as the newest one.
+    fn spoken_like(&self, user: Option<&Info>) -> Info {
+        let mut info = Info { role: Some(Role::User), ..Info::default() };
+        if let Some(user) = user {
+            info.session_id = user.session_id.clone();
+            info.agent = user.agent.clone();
+            if let Some(model) = user.extra.get("model") {
+                info.extra.insert("model".into(), model.clone());
+            }
+        }
+        info.time = Some(Time { created: Some(self.is.now), ..Time::default() });
+        info
+    }
+
+    fn apply(&mut self, plan: Plan, reason: &str) -> Result<(), LogError> {
+        let before = self.weigh();
+        plan.mark(self.log, self.is.now)?;
+        self.receipt(plan, reason, before);
+        Ok(())
+    }
+
+    fn receipt(&mut self, plan: Plan, reason: &str, before: Tokens) {
+        let receipt = Receipt {
+            id: self.ids.receipt(self.is.now),
+            at: self.is.now,
+            policy: self.is.policy.name.clone(),
+            reason: reason.to_owned(),
+            before,
+            after: self.weigh(),
+            handles: plan.handles(),
+            plan,
+            undoes: None,
+        };
+        self.receipts.push(receipt);
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let after = self.weigh();
+        let asked = self.is.trigger != Trigger::Auto || self.is.policy.overflow.auto;
+        let over = self.line.is_some_and(|line| line.is_over(after)) && asked;
+        let help = self.receipts.is_empty() && !self.calls_for_help();
+        let Fixed { system, tools } = self.is.fixed;
+        let alone = self.line.is_some_and(|line| line.is_over(scaled(system + tools, self.scale)));
+        let verdict = if !over || (help && !alone) {
+            Verdict::Fits
+        } else if alone || self.is.policy.shed.enabled {
+            let conversation = scaled(after, 1.0 / self.scale) - system - tools;
+            Verdict::TooHeavy { system, tools, conversation }
+        } else {
+            Verdict::StillOver
+        };
+        Outcome {
+            verdict,
+            receipts: std::mem::take(&mut self.receipts),
+            rejections: std::mem::take(&mut self.rejections),
+            before: self.before,
+            after,
+            line: self.line,
+            breaker: self.is.breaker,
+        }
+    }
+}
+
+fn scaled(tokens: Tokens, scale: f64) -> Tokens {
+    Tokens((tokens.0 as f64 * scale).ceil() as u64)
+}

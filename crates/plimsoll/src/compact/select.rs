@@ -1,0 +1,162 @@
+//! What is summarised, and what stays word for word.
+//!
+//! The cut falls on the start of a turn where one fits, never between a call and its result, and never behind
+//! a prompt that still waits for its answer.
+
+use crate::chars::Chars;
+use crate::count::{Counter, Tokens, window_message_tokens};
+use crate::log::Message;
+use crate::pivot::{Pivot, Visible};
+use crate::policy::{Policy, Scope, SplitTurns};
+use crate::window::{Window, separate_pairs};
+
+/// A division of the window into what is summarised and what stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Messages to summarise, oldest first, as places in the log.
+    pub head: Vec<usize>,
+    /// Messages that stay.
+    pub tail: Vec<usize>,
+    /// What the head weighs in the window now.
+    pub head_tokens: Tokens,
+    /// What the tail weighs.
+    pub tail_tokens: Tokens,
+    /// The pivot whose summary goes into the new one.
+    pub prior: Option<Pivot>,
+}
+
+/// How much there is to be had.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// What the next request weighs.
+    pub load: Tokens,
+    /// Where the line is.
+    pub line: Tokens,
+    /// The whole context window.
+    pub context: Tokens,
+    /// Most that the tail may take, where the policy's own figure is too much.
+    pub tail_cap: Option<Tokens>,
+}
+
+/// Decide what a compaction of `messages` would summarise; nothing if there is not enough to be worth it.
+pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn Counter) -> Option<Selection> {
+    let visible = Visible::of(messages);
+    let places = &visible.places;
+    let sizes = sizes(messages, &visible, policy, counter);
+    // A prompt nobody has answered yet stays, however large it is.
+    let waiting = places.iter().rev().take_while(|place| messages[**place].starts_turn()).count();
+    let end = places.len() - waiting;
+    let legal = legal_cuts(messages, places);
+    let division = Division { messages, places, sizes: &sizes, legal: &legal, end };
+    let cut = match (policy.compact.scope, room.tail_cap) {
+        (_, Some(cap)) => division.tail(cap, SplitTurns::WhenNeeded, policy),
+        (Scope::All, None) => end,
+        (Scope::Tail, None) => {
+            let compact = &policy.compact;
+            let budget = room.line.share(compact.tail_share).clamp(compact.tail_min, compact.tail_max);
+            division.tail(budget, compact.split_turns, policy)
+        }
+        (Scope::Target, None) => {
+            let target = Tokens(room.context.0.saturating_mul(policy.compact.target_percent) / 100);
+            division.target(room.load - target, policy.compact.min_messages as usize)
+        }
+    };
+    if cut < policy.compact.min_messages as usize {
+        return None;
+    }
+    Some(Selection {
+        head: places[..cut].to_vec(),
+        tail: places[cut..].to_vec(),
+        head_tokens: sizes[..cut].iter().copied().sum(),
+        tail_tokens: sizes[cut..].iter().copied().sum(),
+        prior: visible.pivot,
+    })
+}
+
+/// What each visible message weighs in the window as it is now.
+fn sizes(messages: &[Message], visible: &Visible, policy: &Policy, counter: &dyn Counter) -> Vec<Tokens> {
+    let window = Window::of_visible(messages, visible, policy);
+    let mut by_place = vec![Tokens::ZERO; messages.len()];
+    for message in &window.messages {
+        if let Some(place) = message.place {
+            by_place[place] += window_message_tokens(message, counter);
+        }
+    }
+    visible.places.iter().map(|place| by_place[*place]).collect()
+}
+
+/// For each position whether a cut before it keeps every separate call together with its result.
+fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
+    let mut legal = vec![true; places.len() + 1];
+    let position = |place: usize| places.partition_point(|known| *known < place);
+    // Pairs come ordered by call, so marking only what is not marked yet keeps this linear.
+    let mut marked = 0;
+    for ((call, _), (result, _)) in separate_pairs(messages, places) {
+        let (from, to) = (position(call) + 1, position(result));
+        for cut in legal.iter_mut().take(to + 1).skip(from.max(marked)) {
+            *cut = false;
+        }
+        marked = marked.max(to + 1);
+    }
+    legal
+}
+
+struct Division<'a> {
+    messages: &'a [Message],
+    places: &'a [usize],
+    sizes: &'a [Tokens],
+    legal: &'a [bool],
+    /// The last position a cut may have.
+    end: usize,
+}
+
+impl Division<'_> {
+    fn starts_turn(&self, cut: usize) -> bool {
+        self.messages[self.places[cut]].starts_turn() && self.legal[cut]
+    }
+
+    /// The cut that leaves a tail of at most `budget`.
+    fn tail(&self, budget: Tokens, split: SplitTurns, policy: &Policy) -> usize {
+        let mut size: Tokens = self.sizes[self.end..].iter().copied().sum();
+        let mut at_turn = self.end;
+        let mut anywhere = self.end;
+        // A tail that begins inside a turn is led by the user's words, cut to this.
+        let lead = policy.count.of_chars(policy.compact.result_chars + Chars(64));
+        for cut in (0..self.end).rev() {
+            size += self.sizes[cut];
+            if size > budget {
+                break;
+            }
+            if self.starts_turn(cut) {
+                (at_turn, anywhere) = (cut, cut);
+            } else if self.legal[cut] && size + lead <= budget {
+                anywhere = cut;
+            }
+        }
+        let chosen = match split {
+            SplitTurns::Always => anywhere,
+            SplitTurns::WhenNeeded if at_turn < self.end => at_turn,
+            SplitTurns::WhenNeeded => anywhere,
+        };
+        // A tail that holds everything leaves nothing to summarise.
+        if chosen == 0 { self.end } else { chosen }
+    }
+
+    /// The cut that takes about `remove` from the oldest messages, moved to the start of a turn.
+    fn target(&self, remove: Tokens, least: usize) -> usize {
+        let mut size = Tokens::ZERO;
+        let mut cut = 0;
+        while cut < self.end && size + self.sizes[cut] <= remove {
+            size += self.sizes[cut];
+            cut += 1;
+        }
+        let back = (least..=cut.min(self.end)).rev().find(|at| *at == self.end || self.starts_turn(*at));
+        let ahead = || (cut.max(least)..self.end).find(|at| self.starts_turn(*at));
+        let inside = || (least..=cut).rev().find(|at| self.legal[*at]);
+        // Too little for the guide's own rule: it gives up below two messages.
+        if cut < least {
+            return 0;
+        }
+        back.or_else(inside).or_else(ahead).unwrap_or(0)
+    }
+}

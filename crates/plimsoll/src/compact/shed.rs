@@ -1,0 +1,128 @@
+//! The last rungs: clear tool outputs wherever they are, then cut the largest parts.
+
+use crate::chars::Chars;
+use crate::count::{Counter, FILE_TOKENS, Fixed, Tokens, block_tokens, request_tokens};
+use crate::log::{Log, Message, PartBody, PartId};
+use crate::pivot::Visible;
+use crate::policy::Policy;
+use crate::prune::PruneItem;
+use crate::receipt::{CutItem, ShedPlan};
+use crate::window::{Block, PLACEHOLDER, Window};
+
+/// How often cutting is tried anew: markers and estimates make the first level a little too high.
+pub(super) const ROUNDS: u32 = 6;
+
+/// Clear tool outputs, oldest first, until `excess` is freed.
+pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> ShedPlan {
+    let placeholder = policy.count.of_chars(Chars::of(PLACEHOLDER));
+    let mut plan = ShedPlan::default();
+    let mut freed = Tokens::ZERO;
+    let is_protected = |tool: &str| policy.prune.protected_tools.iter().any(|p| p.eq_ignore_ascii_case(tool));
+    for place in Visible::of(log).places {
+        let message = &log[place];
+        for part in &message.parts {
+            if freed >= excess {
+                return plan;
+            }
+            let Some((tool, chars)) = result_chars(part, message) else { continue };
+            let gain = policy.count.of_chars(chars) - placeholder;
+            if gain == Tokens::ZERO || part.cleared().is_some() || is_protected(&tool) {
+                continue;
+            }
+            freed += gain;
+            let (part, message) = (part.id.clone(), message.info.id.clone());
+            plan.cleared.push(PruneItem { part, message, tool, tokens: gain });
+        }
+    }
+    plan
+}
+
+fn result_chars(part: &crate::log::Part, message: &Message) -> Option<(String, Chars)> {
+    match &part.body {
+        PartBody::Tool(tool) => {
+            let files = Chars(tool.state.attachments.len() as u64 * FILE_TOKENS.0 * 4);
+            Some((tool.tool.clone(), tool.state.result()?.chars() + files))
+        }
+        PartBody::ToolResult(result) if !message.info.summary => {
+            Some((result.tool.clone().unwrap_or_default(), result.text.chars()))
+        }
+        _ => None,
+    }
+}
+
+/// One thing in the window that can be made shorter.
+struct Piece {
+    part: PartId,
+    chars: Chars,
+    tokens: Tokens,
+    /// Images and thoughts are left out whole.
+    whole: bool,
+}
+
+/// Lower all parts to one level, the highest at which the window fits into `room`.
+pub(super) fn cut(
+    log: &Log,
+    policy: &Policy,
+    fixed: Fixed,
+    room: Tokens,
+    rounds_left: u32,
+    counter: &dyn Counter,
+) -> ShedPlan {
+    let window = Window::of(log, policy);
+    let load = request_tokens(&window, fixed, counter);
+    let pieces = pieces(&window, counter);
+    let cuttable: Tokens = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.tokens).sum();
+    let whole: Tokens = pieces.iter().filter(|piece| piece.whole).map(|piece| piece.tokens).sum();
+    let chars: Chars = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.chars).sum();
+    // What cannot be cut stays; the rest shares what is left, less with each round.
+    let rest = load - cuttable - whole;
+    let caution = f64::from(rounds_left + 2) / f64::from(ROUNDS + 3);
+    let tokens = (room - rest).share(caution);
+    let per_token = chars.0 as f64 / cuttable.0.max(1) as f64;
+    let goal = Chars((tokens.0 as f64 * per_token) as u64);
+    let level = level(&pieces, goal).max(policy.shed.min_part_chars);
+
+    let mut plan = ShedPlan::default();
+    for piece in pieces.iter().filter(|piece| piece.whole || piece.chars > level) {
+        let before = log.part(&piece.part).ok().and_then(|part| part.cut).map(|cut| cut.keep);
+        let is_new = before.is_none_or(|before| level < before);
+        let known = plan.cut.iter().any(|item| item.part == piece.part);
+        if is_new && !known {
+            let (part, chars) = (piece.part.clone(), piece.chars);
+            plan.cut.push(CutItem { part, chars, keep: level, before });
+        }
+    }
+    plan
+}
+
+fn pieces(window: &Window, counter: &dyn Counter) -> Vec<Piece> {
+    let blocks = window.messages.iter().flat_map(|message| &message.blocks);
+    blocks
+        .filter_map(|block| {
+            let (part, chars, whole) = match block {
+                Block::Text { text, part: Some(part) } => (part, text.chars(), false),
+                Block::Result { text, part, .. } => (part, text.chars(), false),
+                Block::Call { input, part, .. } => (part, input.json().chars(), false),
+                Block::Reasoning { text, part, .. } => (part, text.chars(), true),
+                Block::File { part, .. } => (part, Chars::ZERO, true),
+                Block::Text { part: None, .. } => return None,
+            };
+            Some(Piece { part: part.clone(), chars, tokens: block_tokens(block, counter), whole })
+        })
+        .collect()
+}
+
+/// The highest level to which all pieces can be lowered so that together they have at most `goal` chars.
+fn level(pieces: &[Piece], goal: Chars) -> Chars {
+    let mut sizes: Vec<u64> = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.chars.0).collect();
+    sizes.sort_unstable();
+    let mut left = goal.0;
+    for (at, size) in sizes.iter().enumerate() {
+        let fair = left / (sizes.len() - at) as u64;
+        if *size > fair {
+            return Chars(fair);
+        }
+        left -= size;
+    }
+    Chars(u64::MAX)
+}

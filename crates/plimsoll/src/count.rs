@@ -1,0 +1,273 @@
+//! Tokens, and how they are counted.
+//!
+//! The engine plans with an estimate that needs only lengths ([`CharCounter`]: characters over four, as all
+//! source systems do). A caller who wants better hands in another [`Counter`]; `plimsoll-tokens` has exact BPE
+//! and one that learns from real usage.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::chars::{Chars, Text, thousands};
+use crate::log::{Message, Part, PartBody};
+use crate::window::{Block, Window, WindowMessage};
+
+/// A number of model tokens, exact or estimated.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Tokens(pub u64);
+
+impl Tokens {
+    /// No tokens at all.
+    pub const ZERO: Tokens = Tokens(0);
+
+    /// The difference, or zero where `other` is larger.
+    pub fn saturating_sub(self, other: Tokens) -> Tokens {
+        Tokens(self.0.saturating_sub(other.0))
+    }
+
+    /// This share of the number, rounded down.
+    pub fn share(self, share: f64) -> Tokens {
+        Tokens((self.0 as f64 * share + 1e-6) as u64)
+    }
+}
+
+impl fmt::Display for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&thousands(self.0))
+    }
+}
+
+impl Add for Tokens {
+    type Output = Tokens;
+    fn add(self, other: Tokens) -> Tokens {
+        Tokens(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Tokens {
+    fn add_assign(&mut self, other: Tokens) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Tokens {
+    type Output = Tokens;
+    fn sub(self, other: Tokens) -> Tokens {
+        self.saturating_sub(other)
+    }
+}
+
+impl std::iter::Sum for Tokens {
+    fn sum<I: Iterator<Item = Tokens>>(iter: I) -> Tokens {
+        iter.fold(Tokens::ZERO, Tokens::add)
+    }
+}
+
+/// Anything that can say how many tokens a text takes.
+pub trait Counter {
+    /// The counter's name; two counters of one name must give the same counts.
+    fn name(&self) -> &'static str;
+
+    /// Tokens of a plain string.
+    fn count(&self, text: &str) -> Tokens;
+
+    /// Tokens of a [`Text`]. Counters that need only its length override this.
+    fn count_text(&self, text: &Text) -> Tokens {
+        self.count(text)
+    }
+
+    /// What a message costs beyond its content: role, separators.
+    fn message_overhead(&self) -> Tokens {
+        Tokens(4)
+    }
+}
+
+/// How a fraction of a token is rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Rounding {
+    /// Up: a sum of estimates is then never too small.
+    #[default]
+    Ceil,
+    /// Half up, as OpenCode does.
+    Round,
+    /// Down.
+    Floor,
+}
+
+/// Characters over a constant, four by tradition. Knows lengths only, so it costs nothing on a [`Text`].
+///
+/// ```
+/// use plimsoll::{CharCounter, Counter, Tokens};
+/// assert_eq!(CharCounter::default().count("abcde"), Tokens(2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CharCounter {
+    /// How many chars are taken for one token.
+    pub chars_per_token: u64,
+    /// What becomes of the fraction.
+    pub rounding: Rounding,
+}
+
+impl Default for CharCounter {
+    fn default() -> CharCounter {
+        CharCounter { chars_per_token: 4, rounding: Rounding::Ceil }
+    }
+}
+
+impl CharCounter {
+    /// The estimate for a length.
+    pub fn of_chars(&self, chars: Chars) -> Tokens {
+        let per = self.chars_per_token.max(1);
+        Tokens(match self.rounding {
+            Rounding::Ceil => chars.0.div_ceil(per),
+            Rounding::Round => (chars.0 + per / 2) / per,
+            Rounding::Floor => chars.0 / per,
+        })
+    }
+}
+
+impl Counter for CharCounter {
+    fn name(&self) -> &'static str {
+        match self.rounding {
+            Rounding::Ceil => "chars/ceil",
+            Rounding::Round => "chars/round",
+            Rounding::Floor => "chars/floor",
+        }
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        self.of_chars(Chars::of(text))
+    }
+
+    fn count_text(&self, text: &Text) -> Tokens {
+        self.of_chars(text.chars())
+    }
+}
+
+/// A counter that asks the inner one only once for each text.
+///
+/// The answer is kept with the text itself, so it lives as long as the text does and is shared by all clones.
+#[derive(Debug, Default)]
+pub struct Memo<C> {
+    inner: C,
+    computed: AtomicU64,
+}
+
+impl<C: Counter> Memo<C> {
+    /// Remember what `inner` says.
+    pub fn new(inner: C) -> Memo<C> {
+        Memo { inner, computed: AtomicU64::new(0) }
+    }
+
+    /// How often the inner counter was really asked.
+    pub fn computed(&self) -> u64 {
+        self.computed.load(Ordering::Relaxed)
+    }
+}
+
+impl<C: Counter> Counter for Memo<C> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        self.computed.fetch_add(1, Ordering::Relaxed);
+        self.inner.count(text)
+    }
+
+    fn count_text(&self, text: &Text) -> Tokens {
+        text.tokens_by(self.inner.name(), || {
+            self.computed.fetch_add(1, Ordering::Relaxed);
+            self.inner.count_text(text)
+        })
+    }
+
+    fn message_overhead(&self) -> Tokens {
+        self.inner.message_overhead()
+    }
+}
+
+/// Tokens of a part as it stands in the log: text, reasoning, a tool's input and output; others are free.
+pub fn part_tokens(part: &Part, counter: &dyn Counter) -> Tokens {
+    match &part.body {
+        PartBody::Text(text) => counter.count_text(&text.text),
+        PartBody::Reasoning(reasoning) => counter.count_text(&reasoning.text),
+        PartBody::Tool(tool) => {
+            let input = tool.state.input.as_ref().map(|input| counter.count_text(input.json()));
+            let result = tool.state.result().map(|text| counter.count_text(text));
+            input.unwrap_or_default() + result.unwrap_or_default()
+        }
+        PartBody::ToolCall(call) => {
+            call.input.as_ref().map(|input| counter.count_text(input.json())).unwrap_or_default()
+        }
+        PartBody::ToolResult(result) => counter.count_text(&result.text),
+        PartBody::Compaction(marker) => {
+            marker.summary.as_ref().map(|text| counter.count_text(text)).unwrap_or_default()
+        }
+        PartBody::File(_) | PartBody::Other(_) => Tokens::ZERO,
+    }
+}
+
+/// Tokens of a message as it stands in the log: its parts and the overhead of a message.
+pub fn message_tokens(message: &Message, counter: &dyn Counter) -> Tokens {
+    let parts: Tokens = message.parts.iter().map(|part| part_tokens(part, counter)).sum();
+    parts + counter.message_overhead()
+}
+
+/// Tokens of one block of the window.
+pub fn block_tokens(block: &Block, counter: &dyn Counter) -> Tokens {
+    match block {
+        Block::Text { text, .. } | Block::Reasoning { text, .. } => counter.count_text(text),
+        Block::Call { tool, input, .. } => counter.count(tool) + counter.count_text(input.json()),
+        Block::Result { text, files, .. } => {
+            counter.count_text(text) + files.iter().map(|_| FILE_TOKENS).sum()
+        }
+        Block::File { .. } => FILE_TOKENS,
+    }
+}
+
+/// What an image or document is taken for where nobody knows better: providers charge 1,000 to 1,600 for a
+/// full-size image.
+pub const FILE_TOKENS: Tokens = Tokens(1_600);
+
+/// Tokens of one message of the window.
+pub fn window_message_tokens(message: &WindowMessage, counter: &dyn Counter) -> Tokens {
+    let blocks: Tokens = message.blocks.iter().map(|block| block_tokens(block, counter)).sum();
+    blocks + counter.message_overhead()
+}
+
+/// What every request carries besides the window, counted once each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fixed {
+    /// The system prompt.
+    pub system: Tokens,
+    /// The schemas of the tools.
+    pub tools: Tokens,
+}
+
+impl Fixed {
+    /// Count a system prompt and the tools' names, descriptions and schemas.
+    pub fn count<'a>(system: &str, tools: impl IntoIterator<Item = &'a str>, counter: &dyn Counter) -> Fixed {
+        Fixed { system: counter.count(system), tools: tools.into_iter().map(|t| counter.count(t)).sum() }
+    }
+
+    /// Both together.
+    pub fn total(self) -> Tokens {
+        self.system + self.tools
+    }
+}
+
+/// Tokens of a whole request: the window and what goes with it.
+pub fn request_tokens(window: &Window, fixed: Fixed, counter: &dyn Counter) -> Tokens {
+    let messages: Tokens = window.messages.iter().map(|m| window_message_tokens(m, counter)).sum();
+    fixed.total() + messages
+}

@@ -1,0 +1,33 @@
+//! Stage 1: what a summary already speaks for is left out.
+
+use crate::log::Message;
+use crate::pivot::Visible;
+
+/// The messages that go on to the next stage.
+#[derive(Clone, Debug)]
+pub struct Slice<'a> {
+    /// The summary first, if there is one; then its tail and everything later. The marker is dropped.
+    pub messages: Vec<&'a Message>,
+    /// Where the summary stands in the original list.
+    pub summary: Option<usize>,
+}
+
+impl Slice<'_> {
+    /// How many messages at the beginning must not be removed while others can be.
+    pub fn pinned(&self) -> usize {
+        usize::from(self.summary.is_some())
+    }
+}
+
+/// Cut the history at its newest completed pivot. Without one, everything passes.
+pub fn slice(messages: &[Message]) -> Slice<'_> {
+    let visible = Visible::of(messages);
+    match visible.pivot {
+        None => Slice { messages: messages.iter().collect(), summary: None },
+        Some(pivot) => {
+            let first = std::iter::once(pivot.summary);
+            let messages = first.chain(visible.places).map(|place| &messages[place]).collect();
+            Slice { messages, summary: Some(pivot.summary) }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! # Plimsoll: the context engine
+//!
+//! An agent's context window is a load line. This crate keeps the window under it and loses nothing while doing
+//! so. It is pure: no I/O, no clock, no randomness, no async; `now`, ids and model answers are handed in.
+//!
+//! ```
+//! use plimsoll::compact::accept::Reply;
+//! use plimsoll::compact::ladder::{Ladder, Situation, Step};
+//! use plimsoll::{Ids, Limits, Log, Message, Millis, Part, Policy, ToolState, Window};
+//! use serde_json::json;
+//!
+//! let (policy, now) = (Policy::default(), Millis(1_794_775_451_033));
+//! let mut seed = 1u64;
+//! let mut ids = Ids::new(move || { seed = seed.wrapping_mul(0x5851f42d4c957f2d) + 1; seed });
+//!
+//! // Append what was said and done. The log only ever grows.
+//! let mut log = Log::new();
+//! for turn in 0..20 {
+//!     let question = format!("Look at file {turn}; never touch the tests.");
+//!     log.append(Message::user(ids.message(now), ids.part(now), question))?;
+//!     let read = ToolState::completed(json!({ "path": format!("src/{turn}.rs") }), "let x = 1;\n".repeat(900));
+//!     let answer = vec![Part::tool(ids.part(now), format!("call_{turn}"), "read", read)];
+//!     log.append(Message::assistant(ids.message(now), answer))?;
+//! }
+//! log.append(Message::user(ids.message(now), ids.part(now), "And now fix it"))?;
+//!
+//! // Climb the ladder: it prunes, asks for a summary, and if need be goes on without one.
+//! let limits = Limits::new(32_000, 4_000);
+//! let situation = Situation { summariser: Some(limits), ..Situation::new(&policy, limits, now) };
+//! let mut ladder = Ladder::new(&mut log, &mut ids, situation);
+//! let outcome = loop {
+//!     match ladder.climb()? {
+//!         Step::Ask(request) => {
+//!             assert!(request.prompt.contains("never touch the tests")); // send it to a model …
+//!             ladder.answer(Ok(Reply::finished("## Goal\nRead the files and fix them.")))?;
+//!         }
+//!         Step::Done(outcome) => break outcome,
+//!     }
+//! };
+//!
+//! // What the model is given now, and what was done to get there.
+//! let window = Window::of(&log, &policy);
+//! assert!(outcome.after < outcome.before && window.check().is_ok());
+//! let receipt = &outcome.receipts[0]; // "rcp_…  prune 14 tool outputs, 34,650 tokens: 50,353 → 15,829 tokens"
+//! receipt.undo(&mut log, &mut ids, now)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## The rooms of the house
+//!
+//! | to … | go to |
+//! |---|---|
+//! | hold a session's messages | [`log`], [`Log`], [`Message`], [`Part`] |
+//! | choose numbers | [`policy`], [`Policy`] |
+//! | know where the line is | [`limits`], [`load`] |
+//! | cut an output as it arrives | [`truncate`] |
+//! | clear old outputs | [`prune`] |
+//! | put a summary in place of older messages | [`compact`], [`pivot`] |
+//! | see what the model is given | [`window`] |
+//! | give a child session its parent's context | [`mod@fork`] |
+//! | show, store and undo reductions | [`receipt`] |
+//! | keep secrets out of summaries | [`redact`] |
+
+pub mod chars;
+pub mod compact;
+pub mod count;
+pub mod fork;
+pub mod limits;
+pub mod load;
+pub mod log;
+pub mod pivot;
+pub mod policy;
+pub mod prune;
+pub mod receipt;
+pub mod redact;
+pub mod truncate;
+pub mod window;
+
+pub use chars::{Chars, Text};
+pub use count::{CharCounter, Counter, Fixed, Memo, Rounding, Tokens};
+pub use limits::{Limits, Line};
+pub use load::Load;
+pub use log::{
+    Ids, Info, Input, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, ReadError,
+    ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
+};
+pub use policy::{ForkPolicy, Policy, PolicyError, PolicySpec, Preset};
+pub use receipt::{Handle, Plan, Receipt};
+pub use window::{Block, Illegal, Window, WindowMessage, WindowRole};

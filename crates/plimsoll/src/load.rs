@@ -1,0 +1,73 @@
+//! Load: how heavy the next request is.
+//!
+//! The provider's usage figures for the last response are exact, so they are taken where they still hold, and
+//! only what came since is estimated. They no longer hold once anything was reduced after that response; a tail
+//! behind a newer summary carries figures of a window that is gone.
+
+use serde::{Deserialize, Serialize};
+
+use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
+use crate::log::{Message, MessageId, Millis};
+use crate::pivot::Visible;
+use crate::policy::Policy;
+use crate::window::{Window, WindowRole};
+
+/// How heavy the next request is, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Load {
+    /// The best figure there is.
+    pub tokens: Tokens,
+    /// The estimate of the same request from its text alone.
+    pub estimate: Tokens,
+    /// The response whose usage `tokens` builds on; none if it is the estimate.
+    pub usage_of: Option<MessageId>,
+}
+
+impl Load {
+    /// Weigh the next request of a session.
+    pub fn of(messages: &[Message], policy: &Policy, fixed: Fixed, counter: &dyn Counter) -> Load {
+        let visible = Visible::of(messages);
+        let window = Window::of_visible(messages, &visible, policy);
+        let estimate = request_tokens(&window, fixed, counter);
+        let Some(place) = newest_valid_usage(messages, &visible) else {
+            return Load { tokens: estimate, estimate, usage_of: None };
+        };
+        let usage = messages[place].info.tokens.as_ref().map(|usage| policy.overflow.load(usage));
+        // The response's own tool results were not part of it yet.
+        let since = window.messages.iter().filter(|message| match message.place {
+            Some(at) => at > place || (at == place && message.role == WindowRole::Tool),
+            None => false,
+        });
+        let since: Tokens = since.map(|message| window_message_tokens(message, counter)).sum();
+        let tokens = usage.unwrap_or_default() + since;
+        Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }
+    }
+
+    /// How much heavier the request really is than its estimate; never below 1.
+    pub(crate) fn scale(&self) -> f64 {
+        let real = self.tokens.0.max(1) as f64 / self.estimate.0.max(1) as f64;
+        real.max(1.0)
+    }
+}
+
+fn newest_valid_usage(messages: &[Message], visible: &Visible) -> Option<usize> {
+    let after = visible.pivot.map(|pivot| pivot.summary);
+    let place = visible.places.iter().copied().rev().find(|place| {
+        let info = &messages[*place].info;
+        let counted = info.tokens.as_ref().is_some_and(|usage| {
+            usage.input + usage.cache_read + usage.cache_write + usage.total.unwrap_or_default()
+                > Tokens::ZERO
+        });
+        counted && info.error.is_none() && !info.summary
+    })?;
+    if after.is_some_and(|summary| place < summary) {
+        return None;
+    }
+    let time = messages[place].info.time.as_ref();
+    let answered = time.and_then(|time| time.completed.or(time.created))?;
+    let newest_mark = visible.places.iter().flat_map(|place| &messages[*place].parts);
+    let newest_mark =
+        newest_mark.flat_map(|part| [part.cleared(), part.cut.map(|cut| cut.at)]).flatten().max();
+    (newest_mark.unwrap_or(Millis(0)) <= answered).then_some(place)
+}

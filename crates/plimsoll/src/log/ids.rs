@@ -1,0 +1,153 @@
+//! Identifiers of sessions, messages and parts.
+//!
+//! They look as OpenCode's do: a prefix, twelve hex digits of time, fourteen random base-62 characters.
+//! Message and part ids ascend with time, so sorting by id is sorting by age; session ids descend, so that the
+//! newest comes first. Time and randomness are passed in.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since the Unix epoch.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Take an identifier as it is; any text is accepted, an empty one means that there is none.
+            pub fn new(id: impl Into<String>) -> $name {
+                $name(id.into())
+            }
+
+            /// The identifier as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Whether there is no identifier.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(id: &str) -> $name {
+                $name(id.to_owned())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+id! {
+    /// Names a session: `ses_…`.
+    SessionId
+}
+id! {
+    /// Names a message: `msg_…`.
+    MessageId
+}
+id! {
+    /// Names a part: `prt_…`.
+    PartId
+}
+id! {
+    /// Names a receipt: `rcp_…`.
+    ReceiptId
+}
+
+/// Makes identifiers from a time and a source of random numbers, both handed in by the caller.
+///
+/// Within one generator message, part and receipt ids ascend strictly, even if the clock stands still or jumps
+/// back.
+///
+/// ```
+/// use plimsoll::{Ids, Millis};
+/// let mut seed = 7u64;
+/// let mut ids = Ids::new(move || { seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1); seed });
+/// let first = ids.message(Millis(1_794_775_451_033));
+/// let second = ids.message(Millis(1_794_775_451_000)); // the clock jumped back
+/// assert!(first < second);
+/// assert!(first.as_str().starts_with("msg_1e0f40599001"));
+/// ```
+pub struct Ids {
+    random: Box<dyn FnMut() -> u64 + Send>,
+    last: u64,
+}
+
+impl Ids {
+    /// A generator that draws its random digits from `random`.
+    pub fn new(random: impl FnMut() -> u64 + Send + 'static) -> Ids {
+        Ids { random: Box::new(random), last: 0 }
+    }
+
+    /// A session id; newer ones sort first.
+    pub fn session(&mut self, now: Millis) -> SessionId {
+        let stamp = !self.stamp(now);
+        SessionId(self.render("ses", stamp))
+    }
+
+    /// A message id; newer ones sort last.
+    pub fn message(&mut self, now: Millis) -> MessageId {
+        let stamp = self.stamp(now);
+        MessageId(self.render("msg", stamp))
+    }
+
+    /// A part id; newer ones sort last.
+    pub fn part(&mut self, now: Millis) -> PartId {
+        let stamp = self.stamp(now);
+        PartId(self.render("prt", stamp))
+    }
+
+    /// A receipt id; newer ones sort last.
+    pub fn receipt(&mut self, now: Millis) -> ReceiptId {
+        let stamp = self.stamp(now);
+        ReceiptId(self.render("rcp", stamp))
+    }
+
+    /// Milliseconds with room for 4,095 ids in each; never below or equal to the one before.
+    fn stamp(&mut self, now: Millis) -> u64 {
+        self.last = (now.0.saturating_mul(4096).saturating_add(1)).max(self.last + 1);
+        self.last
+    }
+
+    fn render(&mut self, prefix: &str, stamp: u64) -> String {
+        const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        let mut id = format!("{prefix}_{:012x}", stamp & 0xffff_ffff_ffff);
+        for _ in 0..2 {
+            let mut number = (self.random)();
+            for _ in 0..7 {
+                id.push(char::from(DIGITS[(number % 62) as usize]));
+                number /= 62;
+            }
+        }
+        id
+    }
+}
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ids").field("last", &self.last).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,541 @@
+//! Policy: every number and choice of the engine, in one validated value.
+//!
+//! Logic holds no constants of its own; it reads them here. A [`Policy`] can only be had from a preset or by
+//! passing [`PolicySpec`] through validation, so code that holds one need not check it again.
+//!
+//! ```
+//! use plimsoll::{Policy, Tokens};
+//! let policy = Policy::from_json(r#"{ "preset": "opencode", "prune": { "protectTokens": 30000 } }"#)?;
+//! assert_eq!(policy.prune.protect_tokens, Tokens(30_000));
+//!
+//! let error = Policy::from_json(r#"{ "compact": { "tailMin": 20000 } }"#).unwrap_err();
+//! assert_eq!(error.to_string(), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 15,000");
+//! # Ok::<(), plimsoll::PolicyError>(())
+//! ```
+
+mod guide;
+mod presets;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::chars::Chars;
+use crate::count::{CharCounter, Tokens};
+use crate::limits::Limits;
+
+pub use presets::Preset;
+
+/// A policy that has been checked. Read its fields through [`PolicySpec`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "PolicySpec", into = "PolicySpec")]
+pub struct Policy(PolicySpec);
+
+/// All numbers and choices, as they are written in a policy file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PolicySpec {
+    /// Under which name receipts refer to this policy.
+    pub name: String,
+    /// How characters become tokens where only lengths are known.
+    pub count: CharCounter,
+    /// Layer 1: tool outputs as they arrive.
+    pub truncate: TruncatePolicy,
+    /// Layer 2: old tool outputs in the window.
+    pub prune: PrunePolicy,
+    /// Where the line is, and how load is measured against it.
+    pub overflow: OverflowPolicy,
+    /// Layer 3: a summary in place of older messages.
+    pub compact: CompactPolicy,
+    /// The last rungs of the ladder.
+    pub shed: ShedPolicy,
+    /// A child session's digest of its parent.
+    pub fork: ForkPolicy,
+}
+
+/// Layer 1: when and how a tool output is cut as it arrives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct TruncatePolicy {
+    /// Most lines an output may have.
+    pub max_lines: u64,
+    /// Most bytes, each line counted with its newline.
+    pub max_bytes: u64,
+    /// Longer lines are shortened to this.
+    pub max_line_chars: Chars,
+    /// Most chars for each tool, by name.
+    pub tool_limits: BTreeMap<String, Chars>,
+    /// Most chars for a tool not named above.
+    pub default_limit: Chars,
+    /// Let a tool's own limit replace the limits on bytes instead of the strictest winning.
+    pub tool_limit_overrides_bytes: bool,
+    /// Tools whose names contain one of these, in any case, count as terminals.
+    pub terminal_tools: Vec<String>,
+    /// What is kept of a terminal's output; of all others the head is kept.
+    pub terminal_keep: Keep,
+    /// With `headTail`, the head's share.
+    pub head_share: f64,
+    /// In whose words the cut is told to the model.
+    pub notice: Notice,
+    /// Whether the whole output is kept on disk when something was cut.
+    pub spill: bool,
+    /// Where it is kept; a relative path is beside the database.
+    pub spill_directory: String,
+}
+
+/// Which end of an output is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Keep {
+    /// The beginning.
+    Head,
+    /// The beginning and the end.
+    HeadTail,
+    /// The end.
+    Tail,
+}
+
+/// In whose words the model is told of a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Notice {
+    /// A block after the output with lines, sizes and the place of the whole.
+    Guide,
+    /// As OpenCode 1.18 writes it.
+    Opencode,
+}
+
+/// Layer 2: which old tool outputs are cleared from the window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PrunePolicy {
+    /// Whether pruning happens at all.
+    pub enabled: bool,
+    /// How much of the newest content stays.
+    pub protect_tokens: Tokens,
+    /// What the protection is measured in.
+    pub measure: Measure,
+    /// Nothing is cleared unless more than this is freed.
+    pub min_tokens: Tokens,
+    /// Freeing exactly the minimum is enough.
+    pub min_inclusive: bool,
+    /// How many of the newest user turns are never touched.
+    pub active_turns: u64,
+    /// Tools whose outputs are never cleared, in any case of letters.
+    pub protected_tools: Vec<String>,
+    /// From which end candidates are taken.
+    pub order: PruneOrder,
+    /// Take no more once this much is freed.
+    pub stop_after_tokens: Option<Tokens>,
+    /// What to do on meeting an output that was cleared before.
+    pub at_cleared: OnMeeting,
+    /// What to do on meeting a summary.
+    pub at_summary: OnMeeting,
+    /// What the window shows of a cleared output.
+    pub view: ClearedView,
+    /// With `retain`, how many chars are shown.
+    pub retain_chars: Chars,
+    /// Only try above this share of the context window.
+    pub gate_share: Option<f64>,
+    /// Only try when less than this is left of the context window.
+    pub gate_headroom: Option<Tokens>,
+}
+
+/// What the protected amount is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Measure {
+    /// Tool outputs only.
+    ToolOutputs,
+    /// All parts.
+    AllParts,
+}
+
+/// From which end outputs are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PruneOrder {
+    /// Walk back from the newest; everything past the protected amount goes.
+    NewestFirst,
+    /// Start with the oldest, so that only as much goes as is needed.
+    OldestFirst,
+}
+
+/// What a scan for old outputs does on meeting the traces of an earlier reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OnMeeting {
+    /// End: everything older was decided then.
+    Stop,
+    /// Go on past it.
+    Skip,
+}
+
+/// What the window shows of a cleared output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ClearedView {
+    /// The placeholder, without attachments.
+    Clear,
+    /// The first chars and a note; attachments stay.
+    Retain,
+}
+
+/// Where the line is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct OverflowPolicy {
+    /// Whether the engine compacts by itself.
+    pub auto: bool,
+    /// What the line is drawn from.
+    pub line: LineRule,
+    /// With `share`, this much of the context window.
+    pub share: f64,
+    /// Standing on the line is already over it.
+    pub inclusive: bool,
+    /// Which of a response's usage figures count.
+    pub usage: UsageSum,
+    /// What is held against the line.
+    pub detector: Detector,
+    /// Most that is set aside for the answer.
+    pub output_cap: Tokens,
+    /// Set aside even where the model has an input limit of its own.
+    pub input_reserve: Tokens,
+    /// The reserve is never more than this share of the context window.
+    pub max_reserve_share: f64,
+    /// Context window of a model nobody knows; 0 means that it is never over the line.
+    pub default_context: Tokens,
+    /// Output limit of a model that states none.
+    pub default_output: Tokens,
+    /// Limits by model name.
+    pub models: BTreeMap<String, Limits>,
+}
+
+/// What the line is drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum LineRule {
+    /// The model's input limit, or its context window less room for the answer.
+    Usable,
+    /// A share of the context window.
+    Share,
+}
+
+/// Which of a response's usage figures count against the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum UsageSum {
+    /// Input, cache reads and output.
+    InputCacheReadOutput,
+    /// The total if there is one, else input, output, cache reads and cache writes.
+    TotalOrAll,
+}
+
+/// What is held against the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Detector {
+    /// The usage of the last response, after it came.
+    Usage,
+    /// An estimate of the next request, before it goes.
+    Estimate,
+    /// The last usage plus an estimate of what came since, before the next request goes.
+    Both,
+}
+
+/// Layer 3: what a summary replaces, and how it is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CompactPolicy {
+    /// How much is summarised.
+    pub scope: Scope,
+    /// When the tail may begin in the middle of a turn.
+    pub split_turns: SplitTurns,
+    /// With `tail`, this share of the line stays word for word,
+    pub tail_share: f64,
+    /// but at least this much,
+    pub tail_min: Tokens,
+    /// and at most this.
+    pub tail_max: Tokens,
+    /// With `target`, the oldest messages go until this percentage of the context window is left.
+    pub target_percent: u64,
+    /// Fewer messages than this are not worth a summary.
+    pub min_messages: u64,
+    /// How the window shows a summary.
+    pub summary_as: SummaryAs,
+    /// What the summary is asked to look like.
+    pub template: Template,
+    /// Longest summary; by default the model's own output limit.
+    pub max_summary_tokens: Option<Tokens>,
+    /// The summariser's input is planned to fill this share of its room, because estimates err.
+    pub input_share: f64,
+    /// Tool inputs, tool results and reasoning are each cut to this in what the summariser reads.
+    pub result_chars: Chars,
+    /// Most chars that hooks may add.
+    pub hook_chars: Chars,
+    /// What the model is told after an automatic compaction.
+    pub continue_text: String,
+    /// How often a failed summary call is tried again.
+    pub retries: u32,
+    /// After so many failures in a row no model is asked any more.
+    pub breaker: u32,
+    /// Make a summary without a model when the model fails.
+    pub extractive: bool,
+    /// Longest summary made without a model.
+    pub extractive_tokens: Tokens,
+}
+
+/// How much is summarised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Scope {
+    /// Everything but an unanswered prompt.
+    All,
+    /// Everything but recent messages of a certain size.
+    Tail,
+    /// Only as much of the oldest as is needed.
+    Target,
+}
+
+/// When the tail may begin in the middle of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SplitTurns {
+    /// Only where the newest turn alone is too long.
+    WhenNeeded,
+    /// Always, to fill the tail's budget.
+    Always,
+}
+
+/// How the window shows a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SummaryAs {
+    /// The user asks what was done, the model answers with the summary.
+    Marker,
+    /// A system message.
+    System,
+}
+
+/// What a summary is asked to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Template {
+    /// Sections for objective, details, work state, next move and files, merged with the summary before.
+    Anchored,
+    /// A detailed prompt for continuing the conversation.
+    Continuing,
+    /// The token management guide's five points and headings.
+    Guide,
+}
+
+/// The last rungs of the ladder, when the window must shrink and no model can help.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ShedPolicy {
+    /// Whether these rungs are climbed at all.
+    pub enabled: bool,
+    /// No part is cut below this.
+    pub min_part_chars: Chars,
+    /// The head's share of a cut part.
+    pub head_share: f64,
+}
+
+/// How a parent's history becomes a child's digest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ForkPolicy {
+    /// Most chars the digest may have.
+    pub char_budget: Chars,
+    /// Up to here no message is removed.
+    pub no_removal: Chars,
+    /// How many of the newest tool results stay whole.
+    pub tier1_count: u64,
+    /// How many results after those are cut to the second tier's limit.
+    pub tier2_count: u64,
+    /// The second tier's limit.
+    pub tier2_limit: Chars,
+    /// The limit of all older results.
+    pub tier3_limit: Chars,
+    /// Chars of a call's input in the first tier.
+    pub params_tier1: Chars,
+    /// Chars of a call's input in the second tier.
+    pub params_tier2: Chars,
+    /// Chars of a call's input in the third tier.
+    pub params_tier3: Chars,
+    /// The head's share where head and tail are kept.
+    pub head_ratio: f64,
+    /// The tail's share.
+    pub tail_ratio: f64,
+    /// A result that contains one of these keeps its end too.
+    pub error_patterns: Vec<String>,
+    /// A tool whose name contains one of these keeps the end of its results too.
+    pub head_tail_keywords: Vec<String>,
+    /// A tool whose name contains one of these is never cut.
+    pub uncut_tools: Vec<String>,
+    /// How a cut is marked.
+    pub cut_marker: CutMarker,
+}
+
+/// How the digest marks a cut result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum CutMarker {
+    /// `...[truncated N chars]...` where the text is missing; N is what is missing.
+    Gap,
+    /// `[Tool result truncated - original N chars]` before the text; N is what there was.
+    Prefix,
+}
+
+/// Why something is not a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    /// No preset has that name.
+    #[error("there is no preset `{name}`; there are {known}")]
+    UnknownPreset {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A field has the wrong type or is not known.
+    #[error("`{field}`: {why}")]
+    Field {
+        /// The path of the field.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The text is not JSON.
+    #[error("not valid JSON: {0}")]
+    Json(String),
+}
+
+impl Policy {
+    /// Check a policy.
+    pub fn new(spec: PolicySpec) -> Result<Policy, PolicyError> {
+        validate::check(&spec)?;
+        Ok(Policy(spec))
+    }
+
+    /// The numbers and choices, to be changed and checked again.
+    pub fn into_spec(self) -> PolicySpec {
+        self.0
+    }
+
+    /// Read a policy file: a JSON object of overrides on top of the preset it names (`plimsoll` if none), or
+    /// the guide's `TokenManagement` section on top of `openfork`.
+    pub fn from_json(json: &str) -> Result<Policy, PolicyError> {
+        let value = serde_json::from_str(json).map_err(|error| PolicyError::Json(error.to_string()))?;
+        Policy::from_value(value)
+    }
+
+    /// As [`from_json`](Policy::from_json), from a value that was parsed before.
+    pub fn from_value(value: Value) -> Result<Policy, PolicyError> {
+        let field = |field: &str, why: &str| PolicyError::Field { field: field.into(), why: why.into() };
+        let Value::Object(mut overrides) = value else {
+            return Err(field("policy", "expected an object"));
+        };
+        let guide = overrides.shift_remove("TokenManagement");
+        let base = match overrides.shift_remove("preset") {
+            Some(Value::String(name)) => name.parse::<Preset>()?,
+            Some(_) => return Err(field("preset", "expected the name of a preset")),
+            None if guide.is_some() => Preset::Openfork,
+            None => Preset::Plimsoll,
+        };
+        let mut spec = base.spec();
+        if let Some(section) = guide {
+            guide::apply(&mut spec, section)?;
+        }
+        let mut merged = serde_json::to_value(spec).map_err(|error| PolicyError::Json(error.to_string()))?;
+        merge(&mut merged, Value::Object(overrides));
+        let spec = serde_path_to_error::deserialize(merged).map_err(|error| PolicyError::Field {
+            field: error.path().to_string(),
+            why: error.inner().to_string(),
+        })?;
+        Policy::new(spec)
+    }
+
+    /// The policy with what the environment overrides. The caller looks the variables up; the engine reads
+    /// none. Known: `PLIMSOLL_OUTPUT_TOKEN_MAX`, `PLIMSOLL_DISABLE_AUTOCOMPACT`, `PLIMSOLL_DISABLE_PRUNE`, and
+    /// for the `opencode` presets OpenCode's own names for the same.
+    pub fn with_environment(self, lookup: impl Fn(&str) -> Option<String>) -> Result<Policy, PolicyError> {
+        let mut spec = self.0;
+        let foreign = spec.name.starts_with("opencode");
+        let find = |ours: &str, theirs: &str| {
+            let name = [Some(ours), foreign.then_some(theirs)].into_iter().flatten();
+            name.filter_map(|name| lookup(name).map(|value| (name.to_owned(), value))).next()
+        };
+        if let Some((name, value)) =
+            find("PLIMSOLL_OUTPUT_TOKEN_MAX", "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX")
+        {
+            let why = || format!("expected a whole number above 0, found `{value}`");
+            let cap = value.trim().parse().ok().filter(|cap| *cap > 0);
+            spec.overflow.output_cap =
+                Tokens(cap.ok_or_else(|| PolicyError::Field { field: name, why: why() })?);
+        }
+        let on = |value: &(String, String)| !matches!(value.1.as_str(), "" | "0" | "false");
+        if find("PLIMSOLL_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_AUTOCOMPACT").filter(on).is_some() {
+            spec.overflow.auto = false;
+        }
+        if find("PLIMSOLL_DISABLE_PRUNE", "OPENCODE_DISABLE_PRUNE").filter(on).is_some() {
+            spec.prune.enabled = false;
+        }
+        Policy::new(spec)
+    }
+
+    /// What is known about a model: the policy's own entry, else what the caller knows, else the defaults.
+    pub fn limits(&self, model: &str, known: Option<Limits>) -> Limits {
+        let overflow = &self.overflow;
+        let defaults = Limits { context: overflow.default_context, input: None, output: Tokens::ZERO };
+        overflow.models.get(model).copied().or(known).unwrap_or(defaults)
+    }
+
+    /// The JSON Schema of a policy file.
+    pub fn schema() -> Value {
+        schemars::schema_for!(PolicySpec).to_value()
+    }
+}
+
+/// Lay `over` on `base`: objects are merged field by field, everything else is replaced.
+fn merge(base: &mut Value, over: Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(base.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over,
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Preset::Plimsoll.policy()
+    }
+}
+
+impl Deref for Policy {
+    type Target = PolicySpec;
+    fn deref(&self) -> &PolicySpec {
+        &self.0
+    }
+}
+
+impl TryFrom<PolicySpec> for Policy {
+    type Error = PolicyError;
+    fn try_from(spec: PolicySpec) -> Result<Policy, PolicyError> {
+        Policy::new(spec)
+    }
+}
+
+impl From<Policy> for PolicySpec {
+    fn from(policy: Policy) -> PolicySpec {
+        policy.0
+    }
+}

@@ -1,0 +1,290 @@
+//! The named sets of numbers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::{
+    ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure, Notice, OnMeeting,
+    OverflowPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, Scope, ShedPolicy, SplitTurns,
+    SummaryAs, Template, TruncatePolicy, UsageSum,
+};
+use crate::chars::Chars;
+use crate::count::{CharCounter, Rounding, Tokens};
+
+/// A named policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// The default: the source documents' constants, their defects mended, the ladder whole.
+    Plimsoll,
+    /// OpenCode as the pruning specification and the parity document describe it.
+    Opencode,
+    /// OpenCode as version 1.18 behaves.
+    Opencode118,
+    /// The token management guide.
+    Openfork,
+}
+
+impl Preset {
+    /// All presets.
+    pub const ALL: [Preset; 4] = [Preset::Plimsoll, Preset::Opencode, Preset::Opencode118, Preset::Openfork];
+
+    /// The preset's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Plimsoll => "plimsoll",
+            Preset::Opencode => "opencode",
+            Preset::Opencode118 => "opencode-1.18",
+            Preset::Openfork => "openfork",
+        }
+    }
+
+    /// The policy of that name.
+    pub fn policy(self) -> Policy {
+        // A test holds every preset against the validation that policies from outside must pass.
+        Policy(self.spec())
+    }
+
+    pub(super) fn spec(self) -> PolicySpec {
+        let opencode = opencode();
+        match self {
+            Preset::Plimsoll => PolicySpec {
+                name: "plimsoll".into(),
+                count: CharCounter::default(),
+                truncate: TruncatePolicy { terminal_keep: Keep::HeadTail, ..truncate() },
+                overflow: OverflowPolicy {
+                    detector: Detector::Both,
+                    max_reserve_share: 0.5,
+                    default_context: Tokens(128_000),
+                    ..opencode.overflow
+                },
+                compact: CompactPolicy {
+                    scope: Scope::Tail,
+                    template: Template::Anchored,
+                    max_summary_tokens: Some(Tokens(4_000)),
+                    extractive: true,
+                    ..opencode.compact
+                },
+                shed: ShedPolicy { enabled: true, ..opencode.shed },
+                ..opencode
+            },
+            Preset::Opencode => opencode,
+            Preset::Opencode118 => PolicySpec {
+                name: "opencode-1.18".into(),
+                truncate: TruncatePolicy {
+                    terminal_keep: Keep::Tail,
+                    notice: Notice::Opencode,
+                    tool_limits: BTreeMap::new(),
+                    default_limit: Chars(u64::from(u32::MAX)),
+                    ..truncate()
+                },
+                prune: PrunePolicy { enabled: false, ..opencode.prune },
+                overflow: OverflowPolicy {
+                    inclusive: true,
+                    usage: UsageSum::TotalOrAll,
+                    input_reserve: Tokens(20_000),
+                    default_output: Tokens(32_000),
+                    ..opencode.overflow
+                },
+                compact: CompactPolicy {
+                    scope: Scope::Tail,
+                    split_turns: SplitTurns::Always,
+                    template: Template::Anchored,
+                    continue_text: CONTINUE_118.into(),
+                    ..opencode.compact
+                },
+                ..opencode
+            },
+            Preset::Openfork => PolicySpec {
+                name: "openfork".into(),
+                count: CharCounter::default(),
+                truncate: truncate(),
+                prune: PrunePolicy {
+                    measure: Measure::AllParts,
+                    min_tokens: Tokens::ZERO,
+                    active_turns: 0,
+                    protected_tools: Vec::new(),
+                    order: PruneOrder::OldestFirst,
+                    stop_after_tokens: Some(Tokens(20_000)),
+                    at_cleared: OnMeeting::Skip,
+                    at_summary: OnMeeting::Skip,
+                    view: ClearedView::Retain,
+                    gate_share: Some(0.85),
+                    gate_headroom: Some(Tokens(16_384)),
+                    ..opencode.prune
+                },
+                overflow: OverflowPolicy {
+                    line: LineRule::Share,
+                    share: 0.90,
+                    inclusive: true,
+                    detector: Detector::Estimate,
+                    default_context: Tokens(128_000),
+                    ..opencode.overflow
+                },
+                compact: CompactPolicy {
+                    scope: Scope::Target,
+                    summary_as: SummaryAs::System,
+                    template: Template::Guide,
+                    max_summary_tokens: Some(Tokens(2_000)),
+                    ..opencode.compact
+                },
+                fork: ForkPolicy::uniform(),
+                ..opencode
+            },
+        }
+    }
+}
+
+const CONTINUE: &str = "Continue if you have next steps";
+const CONTINUE_118: &str = "Continue if you have next steps, or stop and ask for clarification if you are \
+                            unsure how to proceed.";
+
+fn truncate() -> TruncatePolicy {
+    let limits = [
+        ("read", 100_000),
+        ("bash", 50_000),
+        ("grep", 30_000),
+        ("glob", 20_000),
+        ("webfetch", 50_000),
+        ("websearch", 20_000),
+        ("list", 10_000),
+    ];
+    TruncatePolicy {
+        max_lines: 2_000,
+        max_bytes: 51_200,
+        max_line_chars: Chars(2_000),
+        tool_limits: limits.map(|(tool, limit)| (tool.to_owned(), Chars(limit))).into(),
+        default_limit: Chars(50_000),
+        tool_limit_overrides_bytes: false,
+        terminal_tools: words(&["bash", "pty", "exec", "shell", "terminal"]),
+        terminal_keep: Keep::Head,
+        head_share: 0.5,
+        notice: Notice::Guide,
+        spill: true,
+        spill_directory: "spill".into(),
+    }
+}
+
+fn opencode() -> PolicySpec {
+    PolicySpec {
+        name: "opencode".into(),
+        count: CharCounter { rounding: Rounding::Round, ..CharCounter::default() },
+        truncate: truncate(),
+        prune: PrunePolicy {
+            enabled: true,
+            protect_tokens: Tokens(40_000),
+            measure: Measure::ToolOutputs,
+            min_tokens: Tokens(20_000),
+            min_inclusive: false,
+            active_turns: 2,
+            protected_tools: words(&["skill"]),
+            order: PruneOrder::NewestFirst,
+            stop_after_tokens: None,
+            at_cleared: OnMeeting::Stop,
+            at_summary: OnMeeting::Stop,
+            view: ClearedView::Clear,
+            retain_chars: Chars(2_000),
+            gate_share: None,
+            gate_headroom: None,
+        },
+        overflow: OverflowPolicy {
+            auto: true,
+            line: LineRule::Usable,
+            share: 0.90,
+            inclusive: false,
+            usage: UsageSum::InputCacheReadOutput,
+            detector: Detector::Usage,
+            output_cap: Tokens(32_000),
+            input_reserve: Tokens::ZERO,
+            max_reserve_share: 1.0,
+            default_context: Tokens::ZERO,
+            default_output: Tokens(16_384),
+            models: BTreeMap::new(),
+        },
+        compact: CompactPolicy {
+            scope: Scope::All,
+            split_turns: SplitTurns::WhenNeeded,
+            tail_share: 0.25,
+            tail_min: Tokens(2_000),
+            tail_max: Tokens(15_000),
+            target_percent: 50,
+            min_messages: 2,
+            summary_as: SummaryAs::Marker,
+            template: Template::Continuing,
+            max_summary_tokens: None,
+            input_share: 0.8,
+            result_chars: Chars(2_000),
+            hook_chars: Chars(16_000),
+            continue_text: CONTINUE.into(),
+            retries: 1,
+            breaker: 3,
+            extractive: false,
+            extractive_tokens: Tokens(2_000),
+        },
+        shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5 },
+        fork: ForkPolicy::tiered(),
+    }
+}
+
+impl ForkPolicy {
+    /// The default: the newest results whole, older ones shorter, within 200,000 chars.
+    pub fn tiered() -> ForkPolicy {
+        ForkPolicy {
+            char_budget: Chars(200_000),
+            no_removal: Chars(120_000),
+            tier1_count: 5,
+            tier2_count: 10,
+            tier2_limit: Chars(3_000),
+            tier3_limit: Chars(500),
+            params_tier1: Chars(500),
+            params_tier2: Chars(200),
+            params_tier3: Chars(100),
+            head_ratio: 0.8,
+            tail_ratio: 0.2,
+            error_patterns: words(&["error", "Error", "ERROR", "failed", "FAILED", "exception", "traceback"]),
+            head_tail_keywords: words(&["bash", "pty", "exec"]),
+            uncut_tools: words(&["ask_user_questions"]),
+            cut_marker: CutMarker::Gap,
+        }
+    }
+
+    /// Every result alike at 1,500 chars, within 100,000 tokens of four chars each.
+    pub fn uniform() -> ForkPolicy {
+        ForkPolicy {
+            char_budget: Chars(400_000),
+            no_removal: Chars(400_000),
+            tier1_count: 0,
+            tier2_count: 0,
+            tier2_limit: Chars(1_500),
+            tier3_limit: Chars(1_500),
+            params_tier1: Chars(200),
+            params_tier2: Chars(200),
+            params_tier3: Chars(200),
+            error_patterns: Vec::new(),
+            head_tail_keywords: Vec::new(),
+            cut_marker: CutMarker::Prefix,
+            ..ForkPolicy::tiered()
+        }
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = PolicyError;
+    fn from_str(name: &str) -> Result<Preset, PolicyError> {
+        let known = || Preset::ALL.map(|preset| format!("`{preset}`")).join(", ");
+        Preset::ALL
+            .into_iter()
+            .find(|preset| preset.name() == name)
+            .ok_or_else(|| PolicyError::UnknownPreset { name: name.to_owned(), known: known() })
+    }
+}

@@ -1,0 +1,109 @@
+//! What makes a policy consistent.
+
+use super::{ClearedView, LineRule, PolicyError, PolicySpec, Scope};
+use crate::chars::Chars;
+use crate::count::Tokens;
+
+/// The smallest digest that can hold its own tags, labels and markers.
+const SMALLEST_DIGEST: Chars = Chars(1_000);
+
+/// Say what is wrong with a policy, if anything.
+pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
+    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, fork } = spec;
+    rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
+    above_zero("count.charsPerToken", count.chars_per_token)?;
+
+    above_zero("truncate.maxLines", truncate.max_lines)?;
+    above_zero("truncate.maxBytes", truncate.max_bytes)?;
+    above_zero("truncate.maxLineChars", truncate.max_line_chars.0)?;
+    above_zero("truncate.defaultLimit", truncate.default_limit.0)?;
+    for (tool, limit) in &truncate.tool_limits {
+        above_zero(&format!("truncate.toolLimits.{tool}"), limit.0)?;
+    }
+    share("truncate.headShare", truncate.head_share)?;
+    rule(!truncate.spill || !truncate.spill_directory.is_empty(), "truncate.spillDirectory", || {
+        "spilling is on, so there must be a directory".into()
+    })?;
+
+    rule(prune.view == ClearedView::Clear || prune.retain_chars > Chars::ZERO, "prune.retainChars", || {
+        "with `view` set to `retain` it must be above 0".into()
+    })?;
+    if let Some(stop) = prune.stop_after_tokens {
+        rule(stop > prune.min_tokens, "prune.stopAfterTokens", || {
+            format!(
+                "{stop} is not above `prune.minTokens`, which is {}: nothing would ever be pruned",
+                prune.min_tokens
+            )
+        })?;
+    }
+    if let Some(gate) = prune.gate_share {
+        share("prune.gateShare", gate)?;
+    }
+
+    share("overflow.share", overflow.share)?;
+    share("overflow.maxReserveShare", overflow.max_reserve_share)?;
+    above_zero("overflow.outputCap", overflow.output_cap.0)?;
+    for (model, limits) in &overflow.models {
+        if let Some(input) = limits.input.filter(|_| limits.context > Tokens::ZERO) {
+            rule(input <= limits.context, &format!("overflow.models.{model}.input"), || {
+                format!("{input} is more than the context window, which is {}", limits.context)
+            })?;
+        }
+    }
+
+    share("compact.tailShare", compact.tail_share)?;
+    rule(compact.tail_min <= compact.tail_max, "compact.tailMin", || {
+        format!("{} is more than `compact.tailMax`, which is {}", compact.tail_min, compact.tail_max)
+    })?;
+    rule((1..100).contains(&compact.target_percent), "compact.targetPercent", || {
+        format!("{} is not between 1 and 99", compact.target_percent)
+    })?;
+    let line_percent = overflow.share * 100.0;
+    let by_share = overflow.line == LineRule::Share && compact.scope == Scope::Target;
+    rule(!by_share || (compact.target_percent as f64) < line_percent, "compact.targetPercent", || {
+        format!("{} is not below the line at {line_percent} percent", compact.target_percent)
+    })?;
+    above_zero("compact.minMessages", compact.min_messages)?;
+    share("compact.inputShare", compact.input_share)?;
+    above_zero("compact.resultChars", compact.result_chars.0)?;
+    above_zero("compact.extractiveTokens", compact.extractive_tokens.0)?;
+    if let Some(most) = compact.max_summary_tokens {
+        above_zero("compact.maxSummaryTokens", most.0)?;
+    }
+    rule(!compact.continue_text.trim().is_empty(), "compact.continueText", || "must not be empty".into())?;
+
+    rule(shed.min_part_chars >= Chars(100), "shed.minPartChars", || {
+        format!("{} leaves no room for the marker; 100 is the least", shed.min_part_chars)
+    })?;
+    share("shed.headShare", shed.head_share)?;
+
+    rule(fork.char_budget >= SMALLEST_DIGEST, "fork.charBudget", || {
+        format!("{} is too little for a digest; {SMALLEST_DIGEST} is the least", fork.char_budget)
+    })?;
+    rule(fork.no_removal <= fork.char_budget, "fork.noRemoval", || {
+        format!("{} is more than `fork.charBudget`, which is {}", fork.no_removal, fork.char_budget)
+    })?;
+    rule(fork.tier3_limit <= fork.tier2_limit, "fork.tier3Limit", || {
+        format!("{} is more than `fork.tier2Limit`, which is {}", fork.tier3_limit, fork.tier2_limit)
+    })?;
+    share("fork.headRatio", fork.head_ratio)?;
+    share("fork.tailRatio", fork.tail_ratio)?;
+    rule(fork.head_ratio + fork.tail_ratio <= 1.0 + 1e-9, "fork.tailRatio", || {
+        format!("{} and `fork.headRatio`, {}, are more than 1 together", fork.tail_ratio, fork.head_ratio)
+    })?;
+    rule(fork.error_patterns.iter().all(|pattern| !pattern.is_empty()), "fork.errorPatterns", || {
+        "an empty pattern is in every text".into()
+    })
+}
+
+fn rule(holds: bool, field: &str, why: impl FnOnce() -> String) -> Result<(), PolicyError> {
+    if holds { Ok(()) } else { Err(PolicyError::Field { field: field.to_owned(), why: why() }) }
+}
+
+fn above_zero(field: &str, number: u64) -> Result<(), PolicyError> {
+    rule(number > 0, field, || "must be above 0".into())
+}
+
+fn share(field: &str, share: f64) -> Result<(), PolicyError> {
+    rule(share > 0.0 && share <= 1.0, field, || format!("{share} is not a share above 0 and up to 1"))
+}

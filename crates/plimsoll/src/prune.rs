@@ -1,0 +1,213 @@
+//! Layer 2: clear old tool outputs from the window.
+//!
+//! A plan is made from lengths alone; no text is read. Applying it sets a mark on each part, never more: the
+//! outputs stay in the log, the calls and their inputs stay in the window, and an undo lifts the marks.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::chars::Chars;
+use crate::count::{Tokens, part_tokens};
+use crate::limits::Limits;
+use crate::log::{Message, MessageId, Part, PartBody, PartId, ToolStatus};
+use crate::pivot::Visible;
+use crate::policy::{ClearedView, Measure, OnMeeting, Policy, PruneOrder};
+
+/// Which outputs would be cleared, and what that frees.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PrunePlan {
+    /// What would be cleared, in the order in which it was decided; empty if it is not worth it.
+    pub items: Vec<PruneItem>,
+    /// What that frees, by estimate.
+    pub freed_tokens: Tokens,
+    /// Estimated tokens of the tool outputs and other parts that were looked at and stay.
+    pub kept_tokens: Tokens,
+    /// Why the plan is as it is.
+    pub reason: PruneReason,
+}
+
+/// One output to clear.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PruneItem {
+    /// The part; also the handle by which its content is recalled.
+    pub part: PartId,
+    /// The message it belongs to.
+    pub message: MessageId,
+    /// The tool that answered.
+    pub tool: String,
+    /// What clearing it frees.
+    pub tokens: Tokens,
+}
+
+/// Why a plan clears something, or nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PruneReason {
+    /// Pruning is switched off.
+    Off,
+    /// The window is not full enough for it to be tried.
+    NotNeeded,
+    /// Nothing lies outside what is protected.
+    #[default]
+    AllProtected,
+    /// Too little would be freed.
+    BelowMinimum,
+    /// Old outputs go.
+    OldOutputs,
+}
+
+impl fmt::Display for PruneReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PruneReason::Off => "pruning is switched off",
+            PruneReason::NotNeeded => "the window is not full enough",
+            PruneReason::AllProtected => "all tool outputs are protected",
+            PruneReason::BelowMinimum => "too little would be freed",
+            PruneReason::OldOutputs => "tool outputs beyond the protected ones",
+        })
+    }
+}
+
+/// How full the window is, for policies that prune only under pressure.
+#[derive(Clone, Copy, Debug)]
+pub struct Pressure {
+    /// Tokens of the next request.
+    pub load: Tokens,
+    /// The model's limits.
+    pub limits: Limits,
+}
+
+/// Plan a prune of `messages`. `pressure` may be left out for policies without gates.
+///
+/// ```
+/// use plimsoll::{Policy, prune};
+/// let plan = prune::plan(&[], &Policy::default(), None);
+/// assert!(plan.items.is_empty());
+/// ```
+pub fn plan(messages: &[Message], policy: &Policy, pressure: Option<Pressure>) -> PrunePlan {
+    let nothing = |reason| PrunePlan { reason, ..PrunePlan::default() };
+    if !policy.prune.enabled {
+        return nothing(PruneReason::Off);
+    }
+    if !gate_is_open(policy, pressure) {
+        return nothing(PruneReason::NotNeeded);
+    }
+    let mut plan = collect(messages, policy);
+    let minimum = policy.prune.min_tokens;
+    let enough = plan.freed_tokens > minimum || (policy.prune.min_inclusive && plan.freed_tokens == minimum);
+    if plan.items.is_empty() {
+        plan.reason = PruneReason::AllProtected;
+    } else if enough {
+        plan.reason = PruneReason::OldOutputs;
+    } else {
+        let kept_tokens = plan.kept_tokens + plan.freed_tokens;
+        plan = PrunePlan { kept_tokens, ..nothing(PruneReason::BelowMinimum) };
+    }
+    plan
+}
+
+fn gate_is_open(policy: &Policy, pressure: Option<Pressure>) -> bool {
+    let prune = &policy.prune;
+    if prune.gate_share.is_none() && prune.gate_headroom.is_none() {
+        return true;
+    }
+    let Some(Pressure { load, limits }) = pressure else { return false };
+    let context = limits.context;
+    prune.gate_share.is_none_or(|share| load > context.share(share))
+        && prune.gate_headroom.is_none_or(|headroom| load >= context - headroom)
+        && load >= prune.protect_tokens
+}
+
+/// Walk back from the newest part. What lies past the protected amount is a candidate, and so is the part that
+/// crosses it; then take from either end.
+fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
+    let prune = &policy.prune;
+    let mut plan = PrunePlan::default();
+    let mut found: Vec<PruneItem> = Vec::new();
+    let mut turns = 0;
+    let mut seen = Tokens::ZERO;
+    'scan: for place in places(messages, prune.at_summary).rev() {
+        let message = &messages[place];
+        if message.is_turn() {
+            turns += 1;
+        }
+        if turns < prune.active_turns {
+            continue;
+        }
+        for part in message.parts.iter().rev() {
+            let candidate = candidate(part, policy);
+            if candidate.is_some() && part.cleared().is_some() {
+                match prune.at_cleared {
+                    OnMeeting::Stop => break 'scan,
+                    OnMeeting::Skip => continue,
+                }
+            }
+            seen += match (prune.measure, &candidate) {
+                (Measure::AllParts, _) => part_tokens(part, &policy.count),
+                (Measure::ToolOutputs, Some((_, freed))) => *freed,
+                (Measure::ToolOutputs, None) => Tokens::ZERO,
+            };
+            let Some((tool, tokens)) = candidate else { continue };
+            if seen <= prune.protect_tokens {
+                plan.kept_tokens = seen;
+            } else if tokens > Tokens::ZERO || prune.view == ClearedView::Clear {
+                let (part, message, tool) = (part.id.clone(), message.info.id.clone(), tool.to_owned());
+                found.push(PruneItem { part, message, tool, tokens });
+            }
+        }
+    }
+    if prune.order == PruneOrder::OldestFirst {
+        found.reverse();
+    }
+    for item in found {
+        if prune.stop_after_tokens.is_some_and(|enough| plan.freed_tokens >= enough) {
+            break;
+        }
+        plan.freed_tokens += item.tokens;
+        plan.items.push(item);
+    }
+    plan
+}
+
+/// The messages to look at: those after the newest summary, or all that are in the window.
+fn places(messages: &[Message], at_summary: OnMeeting) -> Box<dyn DoubleEndedIterator<Item = usize>> {
+    match at_summary {
+        OnMeeting::Stop => {
+            let ends = |message: &Message| message.info.summary && message.info.error.is_none();
+            let start = messages.iter().rposition(ends).map(|at| at + 1).unwrap_or(0);
+            Box::new(start..messages.len())
+        }
+        OnMeeting::Skip => Box::new(Visible::of(messages).places.into_iter()),
+    }
+}
+
+/// A completed result of a tool that is not protected: the tool, and what clearing it frees.
+fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
+    let (tool, chars) = finished_output(part)?;
+    let is_protected = |name: &String| name.eq_ignore_ascii_case(tool);
+    if policy.prune.protected_tools.iter().any(is_protected) {
+        return None;
+    }
+    let estimate = policy.count.of_chars(chars);
+    let freed = match policy.prune.view {
+        ClearedView::Clear => estimate,
+        // What fits the retained beginning is shown as before, so clearing it frees nothing.
+        ClearedView::Retain => estimate - policy.count.of_chars(chars.min(policy.prune.retain_chars)),
+    };
+    Some((tool, freed))
+}
+
+fn finished_output(part: &Part) -> Option<(&str, Chars)> {
+    match &part.body {
+        PartBody::Tool(tool) if tool.state.status == ToolStatus::Completed => {
+            Some((&tool.tool, tool.state.output.as_ref().map(|text| text.chars()).unwrap_or_default()))
+        }
+        PartBody::ToolResult(result) if result.is_error != Some(true) => {
+            Some((result.tool.as_deref().unwrap_or("tool"), result.text.chars()))
+        }
+        _ => None,
+    }
+}

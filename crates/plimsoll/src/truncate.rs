@@ -1,0 +1,420 @@
+//! Layer 1: cut a tool output as it arrives.
+//!
+//! The engine decides what stays and writes the words; the caller spills the whole output in between, because
+//! the engine does no I/O. Output is taken as bytes: a tool may print anything, and what is not UTF-8 is shown
+//! with replacement characters and spilled as it came. Beyond what is kept, an output costs one count of its
+//! newlines, so a line of a hundred megabytes is as harmless as a hundred thousand short ones.
+//!
+//! ```
+//! use plimsoll::truncate::{self, Spill};
+//! use plimsoll::Policy;
+//! let output = "line\n".repeat(5_000);
+//! let plan = truncate::plan(output.as_bytes(), "read", &Policy::default());
+//! assert!(plan.truncated && plan.wants_spill());
+//! // … write `output` somewhere safe, then:
+//! let shown = plan.render(&Spill::Saved("spill/ab12".into()));
+//! assert!(shown.contains("[Output truncated: 5001 → 2000 lines, 24.4KB → 9.8KB]"));
+//! ```
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::chars::{Chars, Text, head, tail, thousands};
+use crate::policy::{Keep, Notice, Policy, TruncatePolicy};
+
+const LINE_CUT: &str = "... (line truncated)";
+const LINE_CUT_BEFORE: &str = "(line truncated) ...";
+
+/// What stays of an output, and what there was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TruncatePlan {
+    /// The tool that printed it.
+    pub tool: String,
+    /// What stays, without any notice.
+    #[serde(skip)]
+    pub kept: Kept,
+    /// Whether lines, bytes or chars were over a limit.
+    pub truncated: bool,
+    /// How many lines were too long and were shortened.
+    pub lines_shortened: u64,
+    /// Whether bytes that are not UTF-8 are shown as replacement characters.
+    pub lossy: bool,
+    /// Lines there were.
+    pub original_lines: u64,
+    /// Bytes there were.
+    pub original_bytes: u64,
+    /// Lines that stay.
+    pub kept_lines: u64,
+    /// Bytes that stay, each line counted with its newline.
+    pub kept_bytes: u64,
+    /// Whether the policy allows spilling.
+    pub may_spill: bool,
+    notice: Notice,
+}
+
+/// What stays of an output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Its beginning.
+    pub head: String,
+    /// Its end, where that is kept too.
+    pub tail: Option<String>,
+}
+
+/// What became of the whole output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Spill {
+    /// It is kept under this path or handle.
+    Saved(String),
+    /// It was not kept, because spilling is off or nothing was lost.
+    Off,
+    /// It could not be kept, for this reason; what was cut is lost.
+    Failed(String),
+}
+
+/// Plan what stays of an output.
+pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
+    let limits = Limits::of(tool, &policy.truncate);
+    let newlines = memchr::memchr_iter(b'\n', output).count() as u64;
+    let original_lines = if output.is_empty() { 0 } else { newlines + 1 };
+    let original_bytes = output.len() as u64;
+    let over = original_lines > limits.lines
+        || original_bytes > limits.bytes
+        // As long as there are no more bytes than chars allowed, there is nothing to count.
+        || (original_bytes > limits.chars.0 && Chars::of(&String::from_utf8_lossy(output)) > limits.chars);
+    let mut cutter = Cutter { limits: &limits, shortened: 0, lossy: false };
+    let (kept, kept_lines, kept_bytes) = if over {
+        cutter.cut(output)
+    } else {
+        let whole = cutter.lines(forward(output), limits.whole(), End::Head);
+        (Kept { head: whole.text, tail: None }, original_lines, whole.bytes.saturating_sub(1))
+    };
+    TruncatePlan {
+        tool: tool.to_owned(),
+        kept,
+        truncated: over,
+        lines_shortened: cutter.shortened,
+        lossy: cutter.lossy,
+        original_lines,
+        original_bytes,
+        kept_lines,
+        kept_bytes,
+        may_spill: policy.truncate.spill,
+        notice: policy.truncate.notice,
+    }
+}
+
+impl TruncatePlan {
+    /// Whether anything of the output would be lost without a spill.
+    pub fn loses(&self) -> bool {
+        self.truncated || self.lines_shortened > 0 || self.lossy
+    }
+
+    /// Whether the caller should spill the whole output before going on.
+    pub fn wants_spill(&self) -> bool {
+        self.may_spill && self.loses()
+    }
+
+    /// What the model is shown.
+    pub fn render(&self, spill: &Spill) -> Text {
+        if !self.truncated {
+            return Text::from(self.kept.head.as_str());
+        }
+        match self.notice {
+            Notice::Guide => self.guide(spill),
+            Notice::Opencode => self.opencode(spill),
+        }
+    }
+
+    /// The notice alone: how much of how much is shown, and where the whole is.
+    pub fn message(&self, spill: &Spill) -> String {
+        let (was, is) = (format_bytes(self.original_bytes), format_bytes(self.kept_bytes));
+        let (lines, kept) = (self.original_lines, self.kept_lines);
+        let mut notice = format!("---\n[Output truncated: {lines} → {kept} lines, {was} → {is}]\n");
+        match spill {
+            Spill::Saved(path) => {
+                notice.push_str(&format!("[Full output saved to: {path}]\n"));
+                notice.push_str("[Use 'read' tool with the path above to see full content]\n");
+            }
+            Spill::Failed(why) => {
+                notice.push_str(&format!("[The rest could not be saved and is lost: {why}]\n"));
+            }
+            Spill::Off => {}
+        }
+        notice
+    }
+
+    fn guide(&self, spill: &Spill) -> Text {
+        let Kept { head, tail } = &self.kept;
+        let mut shown = head.clone();
+        if let Some(tail) = tail {
+            let hidden_lines = self.original_lines.saturating_sub(self.kept_lines);
+            let hidden_bytes = self.original_bytes.saturating_sub(self.kept_bytes);
+            let (lines, bytes) = (thousands(hidden_lines), format_bytes(hidden_bytes));
+            shown.push_str(&format!("\n\n...[{lines} lines, {bytes} not shown here]...\n\n"));
+            shown.push_str(tail);
+        }
+        shown.push_str("\n\n");
+        shown.push_str(&self.message(spill));
+        Text::from(shown)
+    }
+
+    fn opencode(&self, spill: &Spill) -> Text {
+        let saved = match spill {
+            Spill::Saved(path) => format!("Full output saved to: {path}"),
+            Spill::Failed(why) => format!("The rest could not be saved and is lost: {why}"),
+            Spill::Off => "The rest was not saved.".to_owned(),
+        };
+        if let Some(tail) = &self.kept.tail {
+            return Text::from(format!("...output truncated...\n\n{saved}\n\n{tail}"));
+        }
+        let (number, unit) = if self.original_lines > self.kept_lines && self.kept_lines > 0 {
+            (self.original_lines - self.kept_lines, "lines")
+        } else {
+            (self.original_bytes.saturating_sub(self.kept_bytes), "bytes")
+        };
+        let head = &self.kept.head;
+        Text::from(format!("{head}\n\n...{number} {unit} truncated...\n\n{saved}"))
+    }
+}
+
+/// `512B`, `1.5KB`, `2.0MB`.
+pub fn format_bytes(bytes: u64) -> String {
+    const KB: f64 = 1024.0;
+    let size = bytes as f64;
+    if bytes < 1024 {
+        format!("{bytes}B")
+    } else if size < KB * KB {
+        format!("{:.1}KB", size / KB)
+    } else {
+        format!("{:.1}MB", size / (KB * KB))
+    }
+}
+
+/// The limits that hold for one tool.
+struct Limits {
+    lines: u64,
+    bytes: u64,
+    chars: Chars,
+    line_chars: Chars,
+    keep: Keep,
+    head_share: f64,
+}
+
+/// What one end of an output may take.
+#[derive(Clone, Copy)]
+struct Budget {
+    lines: u64,
+    bytes: u64,
+    chars: Chars,
+}
+
+impl Limits {
+    fn of(tool: &str, policy: &TruncatePolicy) -> Limits {
+        let lower = tool.to_lowercase();
+        let own = policy.tool_limits.get(tool).or_else(|| policy.tool_limits.get(&lower));
+        let terminal = policy.terminal_tools.iter().any(|name| lower.contains(&name.to_lowercase()));
+        let chars = own.copied().unwrap_or(policy.default_limit);
+        // A char takes at most three bytes of UTF-8 for each UTF-16 unit.
+        let bytes = if policy.tool_limit_overrides_bytes && own.is_some() {
+            chars.0.saturating_mul(3)
+        } else {
+            policy.max_bytes
+        };
+        Limits {
+            lines: policy.max_lines,
+            bytes,
+            chars,
+            line_chars: policy.max_line_chars,
+            keep: if terminal { policy.terminal_keep } else { Keep::Head },
+            head_share: policy.head_share,
+        }
+    }
+
+    fn whole(&self) -> Budget {
+        Budget { lines: u64::MAX, bytes: u64::MAX, chars: Chars(u64::MAX) }
+    }
+
+    fn budgets(&self) -> (Budget, Budget) {
+        let all = Budget { lines: self.lines, bytes: self.bytes, chars: self.chars };
+        let none = Budget { lines: 0, bytes: 0, chars: Chars::ZERO };
+        match self.keep {
+            Keep::Head => (all, none),
+            Keep::Tail => (none, all),
+            Keep::HeadTail => {
+                let share = |number: u64| Chars(number).share(self.head_share).0;
+                let head = Budget {
+                    lines: share(all.lines),
+                    bytes: share(all.bytes),
+                    chars: Chars(share(all.chars.0)),
+                };
+                let tail = Budget {
+                    lines: all.lines - head.lines,
+                    bytes: all.bytes - head.bytes,
+                    chars: all.chars - head.chars,
+                };
+                (head, tail)
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Head,
+    Tail,
+}
+
+/// Lines taken from one end.
+struct Taken {
+    text: String,
+    lines: u64,
+    bytes: u64,
+    /// Bytes of the output that these lines stand for.
+    consumed: usize,
+}
+
+struct Cutter<'a> {
+    limits: &'a Limits,
+    shortened: u64,
+    lossy: bool,
+}
+
+impl Cutter<'_> {
+    fn cut(&mut self, output: &[u8]) -> (Kept, u64, u64) {
+        let (first, last) = self.limits.budgets();
+        let head = self.lines(forward(output), first, End::Head);
+        let rest = &output[head.consumed.min(output.len())..];
+        let mut tail = self.lines(backward(rest), last, End::Tail);
+        // The whole output was one line too long to show: its end is still worth seeing.
+        if self.limits.keep == Keep::HeadTail && rest.is_empty() && self.shortened > 0 {
+            tail.text = self.end_of_last_line(output);
+            tail.bytes = tail.text.len() as u64;
+        }
+        let lines = head.lines + tail.lines;
+        let bytes = head.bytes + tail.bytes;
+        let tail = (self.limits.keep != Keep::Head && !tail.text.is_empty()).then_some(tail.text);
+        (Kept { head: head.text, tail }, lines, bytes)
+    }
+
+    /// Take whole lines while the budget lasts; a line over the line limit is shortened first.
+    fn lines<'o>(&mut self, lines: impl Iterator<Item = &'o [u8]>, budget: Budget, end: End) -> Taken {
+        let mut pieces: Vec<Cow<'o, str>> = Vec::new();
+        let mut taken = Taken { text: String::new(), lines: 0, bytes: 0, consumed: 0 };
+        let mut chars = Chars::ZERO;
+        for line in lines {
+            if taken.lines >= budget.lines {
+                break;
+            }
+            let (piece, shortened) = self.line(line, end);
+            let bytes = piece.len() as u64 + 1;
+            if taken.bytes + bytes > budget.bytes {
+                break;
+            }
+            let newline = Chars(u64::from(taken.lines > 0));
+            let room = budget.chars - chars - newline;
+            let length = Chars::of(&piece);
+            self.shortened += u64::from(shortened);
+            if length > room {
+                // The char limit cuts inside a line; what is left of it still counts as a line.
+                let part = match end {
+                    End::Head => head(&piece, room),
+                    End::Tail => tail(&piece, room),
+                };
+                if !part.is_empty() {
+                    taken.bytes += part.len() as u64 + 1;
+                    taken.lines += 1;
+                    taken.consumed += part.len().min(line.len());
+                    pieces.push(Cow::Owned(part.to_owned()));
+                } else if newline <= budget.chars - chars && end == End::Head {
+                    // The limit falls right behind a newline, which still fits.
+                    pieces.push(Cow::Borrowed(""));
+                }
+                break;
+            }
+            chars += length + newline;
+            taken.bytes += bytes;
+            taken.lines += 1;
+            taken.consumed += line.len() + 1;
+            pieces.push(piece);
+        }
+        if end == End::Tail {
+            pieces.reverse();
+        }
+        taken.text = pieces.join("\n");
+        taken
+    }
+
+    fn line<'o>(&mut self, line: &'o [u8], end: End) -> (Cow<'o, str>, bool) {
+        let limit = self.limits.line_chars;
+        if line.len() as u64 <= limit.0 {
+            return (self.decode(line), false);
+        }
+        // A character has at most four bytes, so nothing beyond this many can be shown.
+        let reach = (limit.0 as usize).saturating_mul(4).saturating_add(4);
+        if line.len() <= reach && Chars::of(&String::from_utf8_lossy(line)) <= limit {
+            return (self.decode(line), false);
+        }
+        match end {
+            End::Head => {
+                let start = self.decode(&line[..boundary(line, line.len().min(reach))]);
+                (Cow::Owned([head(&start, limit), LINE_CUT].concat()), true)
+            }
+            End::Tail => {
+                let rest = self.decode(&line[boundary(line, line.len() - line.len().min(reach))..]);
+                (Cow::Owned([LINE_CUT_BEFORE, tail(&rest, limit)].concat()), true)
+            }
+        }
+    }
+
+    fn end_of_last_line(&mut self, output: &[u8]) -> String {
+        let last = memchr::memrchr(b'\n', output).map(|at| &output[at + 1..]).unwrap_or(output);
+        let (piece, shortened) = self.line(last, End::Tail);
+        if shortened { piece.into_owned() } else { String::new() }
+    }
+
+    fn decode<'o>(&mut self, bytes: &'o [u8]) -> Cow<'o, str> {
+        let text = String::from_utf8_lossy(bytes);
+        self.lossy |= matches!(text, Cow::Owned(_));
+        text
+    }
+}
+
+/// Move a cut back to where a character starts, so that cutting alone makes no invalid bytes.
+fn boundary(line: &[u8], at: usize) -> usize {
+    let is_inside = |at: &usize| line.get(*at).is_some_and(|byte| *byte as i8 <= -0x41);
+    (at.saturating_sub(3)..=at).rev().find(|at| !is_inside(at)).unwrap_or(at)
+}
+
+/// The lines of an output, first to last.
+fn forward(output: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(output);
+    std::iter::from_fn(move || {
+        let lines = rest.take()?;
+        match memchr::memchr(b'\n', lines) {
+            Some(at) => {
+                rest = Some(&lines[at + 1..]);
+                Some(&lines[..at])
+            }
+            None => Some(lines),
+        }
+    })
+}
+
+/// The lines of an output, last to first.
+fn backward(output: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(output);
+    std::iter::from_fn(move || {
+        let lines = rest.take()?;
+        match memchr::memrchr(b'\n', lines) {
+            Some(at) => {
+                rest = Some(&lines[..at]);
+                Some(&lines[at + 1..])
+            }
+            None => Some(lines),
+        }
+    })
+}

@@ -1,0 +1,598 @@
+//! The window: what the model is given. A pure function of the log, its marks and the policy.
+//!
+//! Marker, summary, tail, later messages, in this order. The result is always a legal conversation, whatever
+//! the log holds: it starts with a user's message, every tool call has exactly one result right after it, and
+//! no message is empty. Appending to the log never changes what the window showed before, because provider
+//! caches live on that.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::chars::{Chars, Text, cut_middle, head};
+use crate::log::{
+    FilePart, Input, Message, MessageId, Part, PartBody, PartId, Role, ToolPart, ToolResultPart, ToolStatus,
+};
+use crate::pivot::{Pivot, Visible};
+use crate::policy::{ClearedView, Policy, SummaryAs};
+
+/// Stands in the window for a tool result that was cleared.
+pub const PLACEHOLDER: &str = "[Old tool result content cleared]";
+/// How a compaction marker reads to the model.
+pub const MARKER_QUESTION: &str = "What did we do so far?";
+/// The result of a call that never got one.
+pub const INTERRUPTED: &str = "[Tool execution was interrupted]";
+/// The result of a call that answered with nothing.
+pub const NO_OUTPUT: &str = "(no output)";
+/// Opens a conversation in which the model speaks first.
+pub const OPENING: &str = "[The conversation starts with the assistant]";
+const USER_RAN_TOOL: &str = "The following tool was executed by the user";
+
+/// What the model is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// The conversation, oldest first.
+    pub messages: Vec<WindowMessage>,
+    /// The marker message of the pivot that stands at its beginning.
+    pub pivot: Option<MessageId>,
+}
+
+/// One message of the window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowMessage {
+    /// Who speaks.
+    pub role: WindowRole,
+    /// The message of the log it comes from; none for text the window itself supplies.
+    pub message: Option<MessageId>,
+    /// Where that message stands in the log.
+    #[serde(skip)]
+    pub place: Option<usize>,
+    /// What is said. Never empty.
+    pub blocks: Vec<Block>,
+}
+
+/// Who speaks in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WindowRole {
+    /// The host.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+    /// The tools the message before has called.
+    Tool,
+}
+
+/// One piece of a window message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Block {
+    /// Words.
+    Text {
+        /// What is said; never blank.
+        text: Text,
+        /// The part it comes from.
+        part: Option<PartId>,
+    },
+    /// Thoughts of the model, with what the provider needs to recognise them.
+    Reasoning {
+        /// What was thought.
+        text: Text,
+        /// The provider's own data, such as a signature. It is never changed.
+        metadata: Option<Value>,
+        /// The part it comes from.
+        part: PartId,
+    },
+    /// A tool call.
+    Call {
+        /// Unique in the window.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// What it is given.
+        input: Input,
+        /// The part it comes from.
+        part: PartId,
+    },
+    /// The result of the call of the same id in the message before.
+    Result {
+        /// The call's id.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// What it answered; never empty.
+        text: Text,
+        /// Whether the answer is an error.
+        is_error: bool,
+        /// Files that came with the answer.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        files: Vec<Value>,
+        /// Whether the real answer was cleared and this is what stands for it.
+        cleared: bool,
+        /// The part it comes from.
+        part: PartId,
+    },
+    /// A file the user attached.
+    File {
+        /// Its media type.
+        mime: Option<String>,
+        /// Its name.
+        filename: Option<String>,
+        /// Where it is.
+        url: Option<String>,
+        /// The part it comes from.
+        part: PartId,
+    },
+}
+
+/// How a conversation breaks the rules of providers.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("window message {at}: {rule}")]
+pub struct Illegal {
+    /// The place in the window.
+    pub at: usize,
+    /// The rule that is broken.
+    pub rule: &'static str,
+}
+
+impl Window {
+    /// The window over a log.
+    ///
+    /// ```
+    /// use plimsoll::{Message, Policy, Window};
+    /// let log = [Message::user("msg_1".into(), "prt_1".into(), "hello")];
+    /// let window = Window::of(&log, &Policy::default());
+    /// assert_eq!(window.messages.len(), 1);
+    /// window.check()?;
+    /// # Ok::<(), plimsoll::Illegal>(())
+    /// ```
+    pub fn of(messages: &[Message], policy: &Policy) -> Window {
+        Window::of_visible(messages, &Visible::of(messages), policy)
+    }
+
+    /// The window over a log whose visible part is known.
+    pub(crate) fn of_visible(messages: &[Message], visible: &Visible, policy: &Policy) -> Window {
+        let mut view = View::new(messages, &visible.places, policy);
+        if let Some(pivot) = visible.pivot {
+            view.pivot(pivot);
+        }
+        if let Some(&first) = visible.places.first() {
+            view.reopen(first);
+        }
+        for &place in &visible.places {
+            view.message(place);
+        }
+        let pivot = visible.pivot.map(|pivot| messages[pivot.marker].info.id.clone());
+        Window { messages: view.done, pivot }
+    }
+
+    /// Whether this is a conversation that providers accept.
+    pub fn check(&self) -> Result<(), Illegal> {
+        let illegal = |at, rule| Err(Illegal { at, rule });
+        let first = self.messages.iter().position(|message| message.role != WindowRole::System);
+        if let Some(at) = first.filter(|at| self.messages[*at].role != WindowRole::User) {
+            return illegal(at, "a conversation starts with a user's message");
+        }
+        let mut ids = BTreeSet::new();
+        let mut open: Vec<&str> = Vec::new();
+        for (at, message) in self.messages.iter().enumerate() {
+            if message.blocks.is_empty() {
+                return illegal(at, "a message must not be empty");
+            }
+            if !open.is_empty() && message.role != WindowRole::Tool {
+                return illegal(at - 1, "every call needs its result in the next message");
+            }
+            let mut results = Vec::new();
+            let mut calls = Vec::new();
+            for block in &message.blocks {
+                match (message.role, block) {
+                    (_, Block::Text { text, .. }) if text.trim().is_empty() => {
+                        return illegal(at, "a text must not be blank");
+                    }
+                    (WindowRole::Assistant, Block::Call { id, .. }) => {
+                        if !ids.insert(id.as_str()) {
+                            return illegal(at, "call ids must be unique");
+                        }
+                        calls.push(id.as_str());
+                    }
+                    (WindowRole::Tool, Block::Result { id, text, .. }) => {
+                        if text.is_empty() {
+                            return illegal(at, "a result must not be empty");
+                        }
+                        results.push(id.as_str());
+                    }
+                    (WindowRole::Tool, _) => return illegal(at, "a tool message holds results only"),
+                    (_, Block::Call { .. }) => return illegal(at, "only the assistant calls tools"),
+                    (_, Block::Result { .. }) => return illegal(at, "results stand in tool messages"),
+                    _ => {}
+                }
+            }
+            if results != open {
+                return illegal(at, "results must be those of the calls right before, each once");
+            }
+            let only_thoughts = message.blocks.iter().all(|b| matches!(b, Block::Reasoning { .. }));
+            if only_thoughts {
+                return illegal(at, "a message needs more than reasoning");
+            }
+            open = calls;
+        }
+        if open.is_empty() { Ok(()) } else { illegal(self.messages.len() - 1, "the last call has no result") }
+    }
+}
+
+/// A place of a part: message, part.
+pub(crate) type Place = (usize, usize);
+
+/// Builds the window message by message.
+struct View<'a> {
+    messages: &'a [Message],
+    policy: &'a Policy,
+    /// For each separate call its separate result, and the results that found their call.
+    pairs: BTreeMap<Place, Place>,
+    answered: BTreeSet<Place>,
+    ids: BTreeSet<String>,
+    /// The last number given to a call id that was taken.
+    numbers: BTreeMap<String, u64>,
+    done: Vec<WindowMessage>,
+}
+
+impl<'a> View<'a> {
+    fn new(messages: &'a [Message], places: &[usize], policy: &'a Policy) -> View<'a> {
+        let pairs = separate_pairs(messages, places);
+        let answered = pairs.values().copied().collect();
+        let (ids, numbers, done) = Default::default();
+        View { messages, policy, pairs, answered, ids, numbers, done }
+    }
+
+    fn push(&mut self, role: WindowRole, place: Option<usize>, blocks: Vec<Block>) {
+        if blocks.iter().all(|block| matches!(block, Block::Reasoning { .. })) {
+            return;
+        }
+        let starts = self.done.iter().all(|message| message.role == WindowRole::System);
+        if starts && matches!(role, WindowRole::Assistant | WindowRole::Tool) {
+            self.done.push(said(WindowRole::User, OPENING));
+        }
+        let message = place.map(|place| self.messages[place].info.id.clone());
+        self.done.push(WindowMessage { role, message, place, blocks });
+    }
+
+    fn pivot(&mut self, pivot: Pivot) {
+        let (marker, summary) = (&self.messages[pivot.marker], &self.messages[pivot.summary]);
+        let mut text = pivot.text(self.messages);
+        let text_part = summary.parts.iter().find(|part| matches!(part.body, PartBody::Text(_)));
+        if let Some(cut) = text_part.and_then(|part| part.cut) {
+            text = cut_middle(&text, cut.keep, self.policy.shed.head_share);
+        }
+        let part = text_part.map(|part| part.id.clone());
+        match self.policy.compact.summary_as {
+            SummaryAs::Marker => {
+                let question = Block::Text { text: Text::from(MARKER_QUESTION), part: None };
+                self.push(WindowRole::User, Some(pivot.marker), vec![question]);
+                self.push(WindowRole::Assistant, Some(pivot.summary), vec![Block::Text { text, part }]);
+            }
+            SummaryAs::System => {
+                let count = marker.marker().and_then(|part| part.messages);
+                let count = count.unwrap_or_else(|| pivot.tail.unwrap_or(pivot.marker) as u64);
+                let tokens = marker.marker().and_then(|part| part.tokens);
+                let tokens = tokens.map(|tokens| format!(", {tokens} tokens")).unwrap_or_default();
+                let text = format!(
+                    "[Previous conversation compacted]\n\n{text}\n\n[End of compacted summary - {count} messages{tokens}]"
+                );
+                let blocks = vec![Block::Text { text: Text::from(text), part }];
+                self.push(WindowRole::System, Some(pivot.summary), blocks);
+            }
+        }
+    }
+
+    /// A tail that begins in the middle of a turn is led by the words of the user that the turn answers, so
+    /// that no answer stands without its question.
+    fn reopen(&mut self, first: usize) {
+        if first == 0 || !self.messages[first].is_assistant() {
+            return;
+        }
+        let Some(turn) = self.messages[..first].iter().rposition(Message::starts_turn) else { return };
+        let words = self.messages[turn].text();
+        if words.trim().is_empty() {
+            return;
+        }
+        let share = self.policy.shed.head_share;
+        let text = cut_middle(&Text::from(words), self.policy.compact.result_chars, share);
+        self.push(WindowRole::User, Some(turn), vec![Block::Text { text, part: None }]);
+    }
+
+    fn message(&mut self, place: usize) {
+        let message = &self.messages[place];
+        match &message.info.role {
+            Some(Role::Assistant) => self.assistant(place),
+            Some(Role::System) => self.plain(WindowRole::System, place),
+            _ => self.plain(WindowRole::User, place),
+        }
+    }
+
+    fn plain(&mut self, role: WindowRole, place: usize) {
+        let parts = self.messages[place].parts.iter().enumerate();
+        let blocks = parts.filter_map(|(index, part)| match &part.body {
+            PartBody::Text(_) => self.text(part),
+            PartBody::ToolResult(result) => self.orphan((place, index), part, result),
+            PartBody::File(file) if role == WindowRole::User => shown_file(part, file),
+            PartBody::Other(kind) if kind == "subtask" => {
+                Some(Block::Text { text: Text::from(USER_RAN_TOOL), part: Some(part.id.clone()) })
+            }
+            _ => None,
+        });
+        let blocks = blocks.collect();
+        self.push(role, Some(place), blocks);
+    }
+
+    /// An assistant's message may hold several steps: what follows a call is a message of its own after the
+    /// call's results.
+    fn assistant(&mut self, place: usize) {
+        let message = &self.messages[place];
+        if is_lost(message) {
+            return;
+        }
+        let mut step = Step::default();
+        for (index, part) in message.parts.iter().enumerate() {
+            match &part.body {
+                PartBody::Text(_) => {
+                    let block = self.text(part);
+                    self.speak(&mut step, place, block);
+                }
+                PartBody::Reasoning(reasoning) => {
+                    let metadata = part.extra.get("metadata").cloned();
+                    // Signed thoughts cannot be shortened, only left out.
+                    let shown = part.cut.is_none() && (!reasoning.text.is_empty() || metadata.is_some());
+                    let text = reasoning.text.clone();
+                    let block = Block::Reasoning { text, metadata, part: part.id.clone() };
+                    self.speak(&mut step, place, shown.then_some(block));
+                }
+                PartBody::Tool(tool) => {
+                    let id = self.unique(&tool.call_id);
+                    let input = tool.state.input.clone();
+                    step.calls.push(self.call(&id, &tool.tool, input, part));
+                    step.results.push(self.result_of_tool(&id, part, tool));
+                }
+                PartBody::ToolCall(call) => {
+                    let id = self.unique(&call.call_id);
+                    step.calls.push(self.call(&id, &call.tool, call.input.clone(), part));
+                    step.results.push(self.result_of_call((place, index), &id, &call.tool, part));
+                }
+                PartBody::ToolResult(result) => {
+                    if let Some(block) = self.orphan((place, index), part, result) {
+                        self.flush(&mut step, place);
+                        self.push(WindowRole::User, Some(place), vec![block]);
+                    }
+                }
+                PartBody::Other(kind) if kind == "step-start" => self.flush(&mut step, place),
+                _ => {}
+            }
+        }
+        self.flush(&mut step, place);
+    }
+
+    fn speak(&mut self, step: &mut Step, place: usize, block: Option<Block>) {
+        let Some(block) = block else { return };
+        if !step.calls.is_empty() {
+            self.flush(step, place);
+        }
+        step.said.push(block);
+    }
+
+    fn flush(&mut self, step: &mut Step, place: usize) {
+        let Step { mut said, calls, results } = std::mem::take(step);
+        said.extend(calls);
+        self.push(WindowRole::Assistant, Some(place), said);
+        self.push(WindowRole::Tool, Some(place), results);
+    }
+
+    fn text(&self, part: &Part) -> Option<Block> {
+        let PartBody::Text(said) = &part.body else { return None };
+        if said.ignored == Some(true) || said.text.trim().is_empty() {
+            return None;
+        }
+        Some(Block::Text { text: self.cut(part, &said.text), part: Some(part.id.clone()) })
+    }
+
+    fn call(&self, id: &str, tool: &str, input: Option<Input>, part: &Part) -> Block {
+        let input = input.unwrap_or_else(|| json!({}).into());
+        let input = match part.cut {
+            Some(cut) if input.json().chars() > cut.keep => {
+                cut_input(&input, cut.keep, self.policy.shed.head_share)
+            }
+            _ => input,
+        };
+        Block::Call { id: id.to_owned(), tool: tool.to_owned(), input, part: part.id.clone() }
+    }
+
+    fn result_of_tool(&self, id: &str, part: &Part, tool: &ToolPart) -> Block {
+        let state = &tool.state;
+        let interrupted = !state.status.is_final();
+        let partial = state.extra.get("metadata").filter(|m| m.get("interrupted") == Some(&json!(true)));
+        let partial = partial.and_then(|m| m.get("output")?.as_str()).map(Text::from);
+        let text = match (interrupted, partial) {
+            (true, _) => Text::from(INTERRUPTED),
+            (false, Some(partial)) if state.status == ToolStatus::Error => partial,
+            _ => state.result().cloned().unwrap_or_default(),
+        };
+        let failed = interrupted || state.status == ToolStatus::Error;
+        self.result(id, &tool.tool, part, text, failed, state.attachments.clone())
+    }
+
+    fn result_of_call(&self, call: Place, id: &str, tool: &str, call_part: &Part) -> Block {
+        let found = self.pairs.get(&call).map(|&(place, index)| &self.messages[place].parts[index]);
+        match found.map(|part| (part, &part.body)) {
+            Some((part, PartBody::ToolResult(result))) => {
+                let failed = result.is_error == Some(true);
+                self.result(id, tool, part, result.text.clone(), failed, Vec::new())
+            }
+            _ => self.result(id, tool, call_part, Text::from(INTERRUPTED), true, Vec::new()),
+        }
+    }
+
+    fn result(
+        &self,
+        id: &str,
+        tool: &str,
+        part: &Part,
+        text: Text,
+        is_error: bool,
+        files: Vec<Value>,
+    ) -> Block {
+        let cleared = part.cleared().is_some();
+        let (text, files) = match (cleared, self.policy.prune.view) {
+            (false, _) => (text, files),
+            (true, ClearedView::Clear) => (Text::from(PLACEHOLDER), Vec::new()),
+            (true, ClearedView::Retain) => (self.retained(text), files),
+        };
+        let text = self.cut(part, &text);
+        let text = if text.is_empty() { Text::from(NO_OUTPUT) } else { text };
+        let (id, tool) = (id.to_owned(), tool.to_owned());
+        Block::Result { id, tool, text, is_error, files, cleared, part: part.id.clone() }
+    }
+
+    fn retained(&self, text: Text) -> Text {
+        let keep = self.policy.prune.retain_chars;
+        if text.chars() <= keep {
+            return text;
+        }
+        Text::from(format!("{}\n\n[Output pruned: kept first {} chars]", head(&text, keep), keep.0))
+    }
+
+    /// A result whose call is not there, or has another result already, cannot stand as a result; it is told.
+    fn orphan(&self, place: Place, part: &Part, result: &ToolResultPart) -> Option<Block> {
+        if self.answered.contains(&place) || result.text.trim().is_empty() {
+            return None;
+        }
+        let text =
+            if part.cleared().is_some() { Text::from(PLACEHOLDER) } else { self.cut(part, &result.text) };
+        let name = result.tool.as_deref().map(|tool| format!(" of {tool}")).unwrap_or_default();
+        let text = Text::from(format!("[Tool result{name}]\n{text}"));
+        Some(Block::Text { text, part: Some(part.id.clone()) })
+    }
+
+    fn cut(&self, part: &Part, text: &Text) -> Text {
+        match part.cut {
+            Some(cut) => cut_middle(text, cut.keep, self.policy.shed.head_share),
+            None => text.clone(),
+        }
+    }
+
+    /// Providers refuse a call id that occurs twice; a later one gets a number.
+    fn unique(&mut self, call_id: &str) -> String {
+        let stem = if call_id.is_empty() { "call" } else { call_id };
+        let mut id = stem.to_owned();
+        while !self.ids.insert(id.clone()) {
+            let number = self.numbers.entry(stem.to_owned()).or_insert(1);
+            *number += 1;
+            id = format!("{stem}_{number}");
+        }
+        id
+    }
+}
+
+/// One step of an assistant: what it says, what it calls, what comes back.
+#[derive(Default)]
+struct Step {
+    said: Vec<Block>,
+    calls: Vec<Block>,
+    results: Vec<Block>,
+}
+
+fn said(role: WindowRole, text: &str) -> WindowMessage {
+    let blocks = vec![Block::Text { text: Text::from(text), part: None }];
+    WindowMessage { role, message: None, place: None, blocks }
+}
+
+/// An answer that failed is not shown, unless it was broken off after it had said or done something.
+fn is_lost(message: &Message) -> bool {
+    let Some(error) = &message.info.error else { return false };
+    let aborted = error.get("name").and_then(Value::as_str) == Some("MessageAbortedError");
+    let did_something = message.parts.iter().any(|part| match &part.body {
+        PartBody::Reasoning(_) => false,
+        PartBody::Other(kind) => kind != "step-start",
+        _ => true,
+    });
+    !(aborted && did_something)
+}
+
+/// Text files and directories were inlined as text when they were attached.
+fn shown_file(part: &Part, file: &FilePart) -> Option<Block> {
+    if matches!(file.mime.as_deref(), Some("text/plain" | "application/x-directory")) {
+        return None;
+    }
+    let FilePart { mime, filename, url } = file.clone();
+    if part.cut.is_some() {
+        let (mime, name) = (mime.unwrap_or("file".into()), filename.unwrap_or("unnamed".into()));
+        let text = Text::from(format!("[Attached {mime}: {name}, left out to fit the window]"));
+        return Some(Block::Text { text, part: Some(part.id.clone()) });
+    }
+    Some(Block::File { mime, filename, url, part: part.id.clone() })
+}
+
+/// An input with its long strings cut, still of the shape the tool's schema asks for. Where that does not help
+/// (many short strings), the input is replaced by the cut text of itself.
+fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
+    fn cut_strings(value: &Value, keep: Chars, head_share: f64) -> Value {
+        match value {
+            Value::String(text) if text.len() as u64 > keep.0 => {
+                Value::String(cut_middle(&Text::from(text.as_str()), keep, head_share).as_str().to_owned())
+            }
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| cut_strings(item, keep, head_share)).collect())
+            }
+            Value::Object(map) => {
+                let cut = map.iter().map(|(key, item)| (key.clone(), cut_strings(item, keep, head_share)));
+                Value::Object(cut.collect())
+            }
+            other => other.clone(),
+        }
+    }
+    let shorter = Input::from(cut_strings(input.value(), keep, head_share));
+    if shorter.json().chars() <= keep + keep {
+        return shorter;
+    }
+    json!({ "cut": cut_middle(input.json(), keep, head_share).as_str() }).into()
+}
+
+/// Separate calls and the separate results that answer them: by id, in order; a result without an id answers
+/// the oldest call that is still open.
+pub(crate) fn separate_pairs(messages: &[Message], places: &[usize]) -> BTreeMap<Place, Place> {
+    let mut open: BTreeSet<Place> = BTreeSet::new();
+    let mut by_id: BTreeMap<&str, VecDeque<Place>> = BTreeMap::new();
+    let mut pairs = BTreeMap::new();
+    for &place in places {
+        let message = &messages[place];
+        let shows_calls = message.is_assistant() && !is_lost(message);
+        for (index, part) in message.parts.iter().enumerate() {
+            match &part.body {
+                PartBody::ToolCall(call) if shows_calls => {
+                    open.insert((place, index));
+                    by_id.entry(&call.call_id).or_default().push_back((place, index));
+                }
+                PartBody::ToolResult(result) => {
+                    let call = if result.call_id.is_empty() {
+                        open.first().copied()
+                    } else {
+                        let same = by_id.get_mut(result.call_id.as_str());
+                        same.and_then(|calls| {
+                            calls.retain(|call| open.contains(call));
+                            calls.pop_front()
+                        })
+                    };
+                    if let Some(call) = call {
+                        open.remove(&call);
+                        pairs.insert(call, (place, index));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    pairs
+}

@@ -1,0 +1,611 @@
+//! The fork pipeline: boundary, tiers, budget and format, preamble, and all of it together.
+
+use plimsoll::fork::{ForkStats, TierDistribution, boundary, fork, preamble};
+use plimsoll::{Chars, ForkPolicy, Message, Policy, ToolState};
+use plimsoll_testkit::History;
+use rstest::rstest;
+use serde_json::json;
+
+fn tiered() -> ForkPolicy {
+    ForkPolicy::tiered()
+}
+
+fn read_results(count: usize, chars: usize) -> Vec<Message> {
+    results("read", count, chars)
+}
+
+fn results(tool: &str, count: usize, chars: usize) -> Vec<Message> {
+    let history = (0..count).fold(History::new(), |history, _| history.tool(tool, "x".repeat(chars)));
+    history.messages()
+}
+
+/// Lengths of the results in a digest, oldest first.
+fn result_lengths(context: &str) -> Vec<u64> {
+    let body = context.strip_suffix("\n</inherited_context>").unwrap();
+    let results = body.split("[Tool result]\n").skip(1);
+    results.map(|result| Chars::of(result.split("\nAgent:").next().unwrap()).0).collect()
+}
+
+fn texts(slice: &boundary::Slice<'_>) -> Vec<String> {
+    slice.messages.iter().map(|message| message.text()).collect()
+}
+
+mod stage_1_boundary {
+    use super::*;
+
+    fn compacted() -> History {
+        History::new().user("old").say("old answer").marker().summary("the summary").user("new")
+    }
+
+    #[test]
+    fn r1_results_before_the_boundary_do_not_count_in_tiers() {
+        let mut history = History::new();
+        for _ in 0..20 {
+            history = history.tool("read", "x".repeat(6_000));
+        }
+        let log = history.marker().summary("sum").tool("read", "y".repeat(6_000)).messages();
+        let digest = fork(&log, &tiered());
+        assert_eq!(digest.stats.tier_distribution, TierDistribution { tier1: 1, tier2: 0, tier3: 0 });
+        assert_eq!(digest.stats.truncated_results, 0);
+    }
+
+    #[test]
+    fn r2_r10_the_history_is_not_changed() {
+        let log = compacted().tool("bash", "x".repeat(9_000)).messages();
+        let before = serde_json::to_string(&log).unwrap();
+        let _ = fork(&log, &tiered());
+        assert_eq!(serde_json::to_string(&log).unwrap(), before);
+    }
+
+    #[test]
+    fn r4_r9_the_latest_of_several_pivots_counts() {
+        let log = compacted().say("mid").marker().summary("second").user("newest").messages();
+        let slice = boundary::slice(&log);
+        assert_eq!(texts(&slice), ["second", "newest"]);
+        assert!(!fork(&log, &tiered()).context.contains("the summary"));
+    }
+
+    #[test]
+    fn r5_r8_r11_slice_starts_with_the_summary_and_drops_the_marker() {
+        let log = compacted().messages();
+        let slice = boundary::slice(&log);
+        assert_eq!(texts(&slice), ["the summary", "new"]);
+        let digest = fork(&log, &tiered());
+        assert_eq!(digest.stats.compaction_slice_index, 3);
+        assert!(digest.stats.compaction_detected);
+        assert!(!digest.context.contains("old"));
+    }
+
+    #[test]
+    fn r6_without_a_compaction_everything_passes() {
+        let log = History::new().user("a").say("b").messages();
+        let digest = fork(&log, &tiered());
+        assert_eq!(digest.stats.final_count, 2);
+        assert!(!digest.stats.compaction_detected);
+        assert_eq!(digest.stats.compaction_slice_index, -1);
+    }
+
+    #[test]
+    fn r7_a_marker_without_summary_is_no_boundary() {
+        let log = History::new().marker().user("new").messages();
+        let digest = fork(&log, &tiered());
+        assert_eq!(digest.stats.final_count, 2);
+        assert!(!digest.stats.compaction_detected);
+    }
+
+    #[test]
+    fn a_pending_marker_falls_back_to_the_newest_completed_pivot() {
+        let log = compacted().marker().unfinished_summary("half").user("last").messages();
+        let slice = boundary::slice(&log);
+        assert_eq!(texts(&slice), ["the summary", "new", "last"]);
+    }
+
+    #[test]
+    fn a_summary_without_marker_is_not_detected() {
+        let log = History::new().user("a").summary("s").user("b").messages();
+        assert_eq!(boundary::slice(&log).summary, None);
+    }
+
+    #[test]
+    fn the_tail_behind_a_summary_is_part_of_the_digest() {
+        let log = History::new()
+            .user("old")
+            .say("old answer")
+            .user("tail question")
+            .say("tail answer")
+            .marker_with_tail("m2")
+            .summary("sum")
+            .messages();
+        assert_eq!(texts(&boundary::slice(&log)), ["sum", "tail question", "tail answer"]);
+    }
+
+    #[test]
+    fn hand_made_messages_without_times_and_parents_make_a_pivot() {
+        let log: Vec<Message> = serde_json::from_value(json!([
+            { "info": { "role": "user" }, "parts": [{ "type": "text", "text": "old" }] },
+            { "info": { "role": "user" }, "parts": [{ "type": "compaction" }] },
+            { "info": { "role": "assistant", "summary": true }, "parts": [{ "type": "text", "text": "sum" }] },
+        ]))
+        .unwrap();
+        assert_eq!(boundary::slice(&log).summary, Some(2));
+    }
+}
+
+mod stage_2_tiers {
+    use super::*;
+
+    #[test]
+    fn r12_r13_r14_r15_golden_sixteen_reads_of_6000() {
+        let digest = fork(&read_results(16, 6_000), &tiered());
+        assert_eq!(digest.stats.tier_distribution, TierDistribution { tier1: 5, tier2: 10, tier3: 1 });
+        let mut expected = vec![529];
+        expected.extend([3_029; 10]);
+        expected.extend([6_000; 5]);
+        assert_eq!(result_lengths(&digest.context), expected);
+        assert_eq!((digest.stats.truncated_results, digest.stats.head_tail_applied), (11, 0));
+    }
+
+    #[test]
+    fn r17_r20_r21_golden_sixteen_bash_results_keep_both_ends() {
+        let log = results("mcp_bash", 15, 6_000);
+        let first = History::new().tool("mcp_bash", format!("START{}END", "x".repeat(5_992))).messages();
+        let digest = fork(&[first, log].concat(), &tiered());
+        let mut expected = vec![530];
+        expected.extend([3_030; 10]);
+        expected.extend([6_000; 5]);
+        assert_eq!(result_lengths(&digest.context), expected);
+        assert_eq!((digest.stats.truncated_results, digest.stats.head_tail_applied), (11, 11));
+        let oldest = digest.context.split("[Tool result]\n").nth(1).unwrap();
+        let (head, rest) = oldest.split_once("\n...[truncated 5500 chars]...\n").unwrap();
+        assert_eq!((head.len(), &head[..5]), (400, "START"));
+        assert!(rest.split("\nAgent:").next().unwrap().ends_with("END"));
+    }
+
+    #[test]
+    fn r20_second_tier_splits_2400_and_600() {
+        let digest = fork(&results("pty", 6, 6_000), &tiered());
+        let oldest = digest.context.split("[Tool result]\n").nth(1).unwrap();
+        let (head, tail) = oldest.split_once("\n...[truncated 3000 chars]...\n").unwrap();
+        assert_eq!((head.len(), tail.split("\nAgent:").next().unwrap().len()), (2_400, 600));
+    }
+
+    #[test]
+    fn r16_a_result_at_its_limit_is_untouched() {
+        let log = [read_results(1, 3_000), read_results(5, 10)].concat();
+        let digest = fork(&log, &tiered());
+        assert_eq!(digest.stats.tier_distribution.tier2, 1);
+        assert_eq!(digest.stats.truncated_results, 0);
+        assert_eq!(result_lengths(&digest.context)[0], 3_000);
+    }
+
+    #[rstest]
+    #[case("read", "Error: x", true)]
+    #[case("read", "it failed", true)]
+    #[case("read", "FAILED", true)]
+    #[case("read", "a traceback", true)]
+    #[case("read", "an exception", true)]
+    #[case("read", "ERROR", true)]
+    #[case("read", "error", true)]
+    #[case("read", "Exception", false)]
+    #[case("read", "Traceback", false)]
+    #[case("read", "END", false)]
+    #[case("execute_sql", "END", true)]
+    #[case("Bash", "END", false)]
+    #[case("mcp_bash", "END", true)]
+    fn r18_r19_r25_r26_which_results_keep_their_end(
+        #[case] tool: &str,
+        #[case] ending: &str,
+        #[case] keeps: bool,
+    ) {
+        let old = History::new().tool(tool, format!("{} {ending}", "x".repeat(6_000))).messages();
+        let digest = fork(&[old, read_results(5, 10)].concat(), &tiered());
+        assert_eq!(digest.context.contains(&format!("x {ending}")), keeps);
+        assert_eq!(digest.stats.head_tail_applied, usize::from(keeps));
+    }
+
+    #[test]
+    fn r22_head_only_marker_stands_at_the_end() {
+        let digest = fork(&read_results(6, 6_000), &tiered());
+        let oldest = digest.context.split("[Tool result]\n").nth(1).unwrap();
+        assert!(oldest.split("\nAgent:").next().unwrap().ends_with("xxx\n...[truncated 3000 chars]..."));
+    }
+
+    #[test]
+    fn r23_a_cleared_result_passes_and_is_not_counted() {
+        let cleared = History::new().tool("read", "[Old tool result content cleared]").messages();
+        let digest = fork(&[cleared, read_results(16, 10)].concat(), &tiered());
+        assert!(digest.context.contains("[Tool result]\n[Old tool result content cleared]"));
+        assert_eq!(digest.stats.truncated_results, 0);
+        let tiers = &digest.stats.tier_distribution;
+        assert_eq!(tiers.tier1 + tiers.tier2 + tiers.tier3, 16);
+    }
+
+    #[test]
+    fn r23_a_long_result_that_only_quotes_the_placeholder_is_cut() {
+        let quote = format!("[Old tool result content cleared] {}", "x".repeat(9_000));
+        let log = [History::new().tool("read", quote).messages(), read_results(15, 10)].concat();
+        assert_eq!(fork(&log, &tiered()).stats.truncated_results, 1);
+    }
+
+    #[test]
+    fn r24_r27_params_follow_the_tier_of_the_result() {
+        let input = json!({ "text": "p".repeat(600) });
+        let json = input.to_string();
+        let history =
+            (0..16).fold(History::new(), |h, _| h.tool_with("read", input.clone(), "x".repeat(6_000)));
+        let digest = fork(&history.messages(), &tiered());
+        let shown: Vec<&str> =
+            digest.context.lines().filter_map(|line| line.strip_prefix("[Tool: read] ")).collect();
+        assert_eq!(shown[0], format!("{}...", &json[..100]));
+        assert_eq!(shown[1], format!("{}...", &json[..200]));
+        assert_eq!(shown[15], format!("{}...", &json[..500]));
+        assert_eq!(shown.len(), 16, "every call stays beside its cut result");
+    }
+
+    #[test]
+    fn r24_a_call_without_result_is_in_the_first_tier() {
+        let pending = ToolState::pending(json!({ "text": "p".repeat(600) }));
+        let log = History::new().tool_state("read", pending).messages();
+        let digest = fork(&[log, read_results(16, 10)].concat(), &tiered());
+        let call = digest.context.lines().find(|line| line.starts_with("[Tool: read]")).unwrap();
+        assert_eq!(call.len(), "[Tool: read] ".len() + 500 + 3);
+    }
+
+    #[test]
+    fn r28_a_flagged_result_appears_as_the_placeholder() {
+        let log = History::new().tool("read", "z".repeat(50_000)).cleared().messages();
+        let digest = fork(&log, &tiered());
+        assert!(digest.context.contains("[Tool result]\n[Old tool result content cleared]"));
+        assert!(!digest.context.contains("zzz"));
+    }
+
+    #[test]
+    fn r29_results_of_one_message_are_numbered_separately() {
+        let calls: Vec<(&str, String)> = (0..16).map(|_| ("read", "x".repeat(6_000))).collect();
+        let digest = fork(&History::new().tools(&calls).messages(), &tiered());
+        assert_eq!(digest.stats.tier_distribution, TierDistribution { tier1: 5, tier2: 10, tier3: 1 });
+    }
+
+    #[test]
+    fn both_shapes_of_results_are_understood() {
+        let mut history = History::new();
+        for n in 0..16 {
+            history = history.call(&format!("c{n}"), "mcp_bash").result(&format!("c{n}"), &"x".repeat(6_000));
+        }
+        let digest = fork(&history.messages(), &tiered());
+        assert_eq!(digest.stats.tier_distribution, TierDistribution { tier1: 5, tier2: 10, tier3: 1 });
+        assert_eq!(digest.stats.head_tail_applied, 11, "the tool's name comes from the call");
+    }
+
+    #[test]
+    fn empty_results_take_no_place_and_errors_count_as_results() {
+        let failed = ToolState::failed(json!({}), format!("{}boom", "e".repeat(6_000)));
+        let old = History::new().tool_state("read", failed).messages();
+        let empty = read_results(3, 0);
+        let digest = fork(&[old, empty, read_results(5, 10)].concat(), &tiered());
+        assert_eq!(digest.stats.tier_distribution, TierDistribution { tier1: 5, tier2: 1, tier3: 0 });
+        assert_eq!(digest.stats.truncated_results, 1);
+    }
+
+    #[test]
+    fn answers_of_the_user_to_questions_are_never_cut() {
+        let old = History::new().tool("mcp_ask_user_questions", "a".repeat(9_000)).messages();
+        let digest = fork(&[old, read_results(16, 10)].concat(), &tiered());
+        assert_eq!(digest.stats.truncated_results, 0);
+    }
+}
+
+mod stage_3_budget_and_format {
+    use super::*;
+
+    fn texts_of(count: usize, chars: usize) -> Vec<Message> {
+        let say = |history: History, n: usize| history.user(format!("Message {n}: {}", "x".repeat(chars)));
+        (0..count).fold(History::new(), say).messages()
+    }
+
+    #[test]
+    fn r30_golden_two_messages_are_62_chars() {
+        let digest = fork(&History::new().user("hello").say("hi").messages(), &tiered());
+        assert_eq!(digest.context, "<inherited_context>\nUser:\nhello\nAgent:\nhi\n</inherited_context>");
+        assert_eq!(digest.stats.total_chars, Chars(62));
+    }
+
+    #[rstest]
+    #[case(10, 10_000)]
+    #[case(15, 10_000)]
+    fn r31_r32_up_to_the_budget_nothing_is_removed(#[case] count: usize, #[case] chars: usize) {
+        let digest = fork(&texts_of(count, chars), &tiered());
+        assert_eq!((digest.stats.removed_messages, digest.stats.final_count), (0, count));
+    }
+
+    #[test]
+    fn r33_r36_golden_thirty_messages_of_10000() {
+        let digest = fork(&texts_of(30, 10_000), &tiered());
+        assert_eq!(digest.stats.removed_messages, 11);
+        assert_eq!(digest.stats.final_count, 19);
+        assert_eq!(digest.stats.total_chars, Chars(190_401));
+        assert!(digest.context.contains("Message 29: "));
+        assert!(!digest.context.contains("Message 10: "));
+    }
+
+    #[test]
+    fn r34_exactly_the_budget_is_kept() {
+        let frame = "<inherited_context>\nUser:\n\nUser:\n\n</inherited_context>".len();
+        let rest = 200_000 - frame;
+        let exact = History::new().user("a".repeat(100_000)).user("b".repeat(rest - 100_000)).messages();
+        let digest = fork(&exact, &tiered());
+        assert_eq!((digest.stats.total_chars, digest.stats.removed_messages), (Chars(200_000), 0));
+        let over = History::new().user("a".repeat(100_000)).user("b".repeat(rest - 99_999)).messages();
+        assert_eq!(fork(&over, &tiered()).stats.removed_messages, 1);
+    }
+
+    #[test]
+    fn r35_total_chars_is_the_length_of_the_text() {
+        let log = History::new().user("é漢🚢").tool("bash", "🚢".repeat(5_000)).messages();
+        let digest = fork(&log, &tiered());
+        let utf16: usize = digest.context.chars().map(char::len_utf16).sum();
+        assert_eq!(digest.stats.total_chars, Chars(utf16 as u64));
+    }
+
+    #[test]
+    fn r37_the_cap_is_hard_for_one_giant_message() {
+        let digest = fork(&texts_of(1, 300_000), &tiered());
+        assert!(digest.stats.total_chars <= Chars(200_000), "{}", digest.stats.total_chars);
+        assert!(digest.stats.total_chars > Chars(199_000));
+        assert!(digest.context.contains("...[truncated "));
+        assert!(digest.context.ends_with("\n</inherited_context>"));
+    }
+
+    #[test]
+    fn r37_short_and_giant_keeps_the_newest() {
+        let log = History::new().user("short").user("y".repeat(300_000)).messages();
+        let digest = fork(&log, &tiered());
+        assert_eq!((digest.stats.removed_messages, digest.stats.final_count), (1, 1));
+        assert!(digest.stats.total_chars <= Chars(200_000));
+    }
+
+    #[test]
+    fn r38_the_summary_outlives_other_messages() {
+        let history = History::new().user("old").marker().summary("THE SUMMARY");
+        let log = (0..25).fold(history, |h, n| h.user(format!("{n} {}", "x".repeat(10_000)))).messages();
+        let digest = fork(&log, &tiered());
+        assert!(digest.context.contains("THE SUMMARY"));
+        assert!(digest.stats.removed_messages > 0);
+        assert!(digest.stats.total_chars <= Chars(200_000));
+    }
+
+    #[test]
+    fn r38_a_giant_summary_and_a_giant_message_share_the_room() {
+        let log = History::new()
+            .marker()
+            .summary(format!("SUMMARY{}", "s".repeat(250_000)))
+            .user(format!("NEWEST{}", "n".repeat(250_000)))
+            .messages();
+        let digest = fork(&log, &tiered());
+        assert!(digest.stats.total_chars <= Chars(200_000));
+        assert!(digest.context.contains("SUMMARY") && digest.context.contains("NEWEST"));
+    }
+
+    #[test]
+    fn r39_an_empty_history_gives_nothing() {
+        let digest = fork(&[], &tiered());
+        assert_eq!((digest.context.as_str(), digest.stats.final_count), ("", 0));
+        assert_eq!(digest.stats.total_chars, Chars(0));
+        assert_eq!(digest.message(), None);
+    }
+
+    #[test]
+    fn r40_r43_the_same_history_gives_the_same_bytes() {
+        let (a, b) = (texts_of(30, 10_000), results("bash", 16, 6_000));
+        let (first_a, first_b) = (fork(&a, &tiered()), fork(&b, &tiered()));
+        assert_eq!(fork(&a, &tiered()), first_a);
+        assert_eq!(fork(&b, &tiered()), first_b);
+    }
+
+    #[test]
+    fn r41_golden_text_of_every_kind_of_part() {
+        let log = History::new()
+            .user("do it")
+            .think("hmm", "I will")
+            .tool_with("read", json!({ "path": "a.rs", "b": 1 }), "contents")
+            .raw(json!({ "info": { "role": "system" }, "parts": [
+                { "type": "text", "text": "note" }, { "type": "step-start" }, { "type": "patch", "hash": "x" } ] }))
+            .messages();
+        let expected = "<inherited_context>\nUser:\ndo it\nAgent:\nI will\nAgent:\n\
+             [Tool: read] {\"path\":\"a.rs\",\"b\":1}\n[Tool result]\ncontents\nSystem:\nnote\n</inherited_context>";
+        assert_eq!(fork(&log, &tiered()).context, expected);
+    }
+
+    #[test]
+    fn r42_cuts_never_break_a_character() {
+        let mut history = History::new();
+        for n in 0..20 {
+            // An odd number of leading units puts every limit into the middle of a pair.
+            let text = format!("{}{}", "a".repeat(n % 2), "🚢".repeat(4_000));
+            history = history.tool("read", text.clone()).tool("bash", text);
+        }
+        let digest = fork(&history.messages(), &tiered());
+        assert!(digest.stats.truncated_results > 30);
+        assert!(!digest.context.contains('\u{fffd}'));
+        let utf16: usize = digest.context.chars().map(char::len_utf16).sum();
+        assert_eq!(digest.stats.total_chars.0 as usize, utf16);
+    }
+
+    #[test]
+    fn r73_messages_without_role_or_parts_do_not_break_it() {
+        let log: Vec<Message> = serde_json::from_value(json!([
+            {}, { "info": {} }, { "info": { "role": "user" } }, { "parts": [{ "type": "text", "text": "t" }] }
+        ]))
+        .unwrap();
+        let digest = fork(&log, &tiered());
+        let expected = "<inherited_context>\nUnknown:\nUnknown:\nUser:\nUnknown:\nt\n</inherited_context>";
+        assert_eq!(digest.context, expected);
+    }
+}
+
+mod preamble_and_whole {
+    use super::*;
+
+    fn stats() -> ForkStats {
+        ForkStats {
+            original_count: 20,
+            final_count: 18,
+            total_chars: Chars(1),
+            removed_messages: 0,
+            compaction_detected: false,
+            compaction_slice_index: -1,
+            truncated_results: 5,
+            tier_distribution: TierDistribution { tier1: 5, tier2: 3, tier3: 2 },
+            head_tail_applied: 0,
+        }
+    }
+
+    #[test]
+    fn r51_r52_r53_r54_r55_r56_golden_preamble() {
+        let text = preamble::preamble(&stats(), &tiered());
+        let expected = "You are working with forked context from a parent agent session.\n\
+            Context processing applied:\n\
+            - No compaction detected\n\
+            - Tool results: 5 full, 3 truncated to 3000 chars, 2 truncated to 500 chars\n\
+            - All messages preserved\n\
+            If you need complete file contents or detailed results, re-read the files directly.";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn r53_r55_r57_the_preamble_follows_the_stats() {
+        let stats = ForkStats { compaction_detected: true, removed_messages: 11, ..stats() };
+        let text = preamble::preamble(&stats, &tiered());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "- Compaction summary included (messages before compaction removed)");
+        assert_eq!(lines[4], "- 11 oldest messages removed to fit 200000 char budget");
+    }
+
+    #[test]
+    fn r45_r46_stats_have_the_agreed_keys() {
+        let json = serde_json::to_value(fork(&read_results(1, 10), &tiered()).stats).unwrap();
+        let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let expected = [
+            "compactionDetected",
+            "compactionSliceIndex",
+            "finalCount",
+            "headTailApplied",
+            "originalCount",
+            "removedMessages",
+            "tierDistribution",
+            "totalChars",
+            "truncatedResults",
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!(json["tierDistribution"], json!({ "tier1": 1, "tier2": 0, "tier3": 0 }));
+    }
+
+    #[test]
+    fn r47_removed_counts_the_budget_only() {
+        let log = History::new().user("a").user("b").say("c").marker().summary("s").user("d").messages();
+        let digest = fork(&log, &tiered());
+        assert_eq!((digest.stats.original_count, digest.stats.final_count), (6, 2));
+        assert_eq!(digest.stats.removed_messages, 0);
+    }
+
+    #[test]
+    fn r48_head_tail_counts_only_real_cuts() {
+        let short = fork(&results("bash", 16, 100), &tiered()).stats;
+        assert_eq!((short.truncated_results, short.head_tail_applied), (0, 0));
+        let read = fork(&read_results(16, 6_000), &tiered()).stats;
+        assert_eq!((read.truncated_results, read.head_tail_applied), (11, 0));
+    }
+
+    #[test]
+    fn r49_constants_of_the_tiered_preset() {
+        let json = serde_json::to_value(tiered()).unwrap();
+        let expected = json!({
+            "charBudget": 200_000, "noRemoval": 120_000,
+            "tier1Count": 5, "tier2Count": 10, "tier2Limit": 3_000, "tier3Limit": 500,
+            "paramsTier1": 500, "paramsTier2": 200, "paramsTier3": 100,
+            "headRatio": 0.8, "tailRatio": 0.2,
+            "errorPatterns": ["error", "Error", "ERROR", "failed", "FAILED", "exception", "traceback"],
+            "headTailKeywords": ["bash", "pty", "exec"],
+            "uncutTools": ["ask_user_questions"],
+            "cutMarker": "gap",
+        });
+        assert_eq!(json, expected);
+        assert_eq!(Policy::default().fork, tiered());
+    }
+
+    #[test]
+    fn r50_old_constants_and_switches_are_unknown() {
+        for old in ["forkMaxTokens", "forkToolResultLimit", "truncation"] {
+            let error = Policy::from_value(json!({ "fork": { old: 1 } })).unwrap_err();
+            assert!(error.to_string().contains("unknown field"), "{error}");
+        }
+    }
+
+    #[test]
+    fn r3_r71_the_whole_pipeline_needs_nothing_but_the_history() {
+        // `fork` takes messages and numbers; there is no model it could call. What it gives is the raw history.
+        let log = History::new().user("question").tool("read", "raw output").messages();
+        assert!(fork(&log, &tiered()).context.contains("raw output"));
+    }
+
+    #[test]
+    fn the_child_gets_preamble_blank_line_context() {
+        let digest = fork(&read_results(1, 10), &tiered());
+        assert_eq!(digest.message().unwrap(), format!("{}\n\n{}", digest.preamble, digest.context));
+    }
+
+    #[test]
+    fn r58_whole_pipeline_on_a_realistic_history() {
+        let mut history =
+            History::new().user("start").tool("read", "old".repeat(4_000)).marker().summary("SUM");
+        for turn in 0..30 {
+            history = history.user(format!("turn {turn}")).tool("bash", "out ".repeat(2_000)).say("ok");
+        }
+        let digest = fork(&history.messages(), &tiered());
+        let stats = &digest.stats;
+        assert!(stats.compaction_detected && stats.truncated_results == 25 && stats.head_tail_applied == 25);
+        assert_eq!(stats.final_count + stats.removed_messages, 91);
+        assert!(stats.total_chars <= Chars(200_000) && digest.context.contains("SUM"));
+    }
+}
+
+mod uniform_preset {
+    use super::*;
+
+    fn uniform() -> ForkPolicy {
+        ForkPolicy::uniform()
+    }
+
+    #[test]
+    fn r75_long_results_are_cut_to_1500_with_the_original_length() {
+        let digest = fork(&read_results(1, 2_000), &uniform());
+        let expected =
+            format!("[Tool result]\n[Tool result truncated - original 2000 chars]\n{}...", "x".repeat(1_500));
+        assert!(digest.context.contains(&expected));
+        assert_eq!(digest.stats.truncated_results, 1);
+    }
+
+    #[test]
+    fn r76_short_results_stay() {
+        let digest = fork(&read_results(1, 1_500), &uniform());
+        assert_eq!(result_lengths(&digest.context), [1_500]);
+        assert_eq!(digest.stats.truncated_results, 0);
+    }
+
+    #[test]
+    fn r77_over_100000_tokens_the_oldest_go() {
+        let log =
+            (0..50).fold(History::new(), |h, n| h.user(format!("{n:02}{}", "x".repeat(9_998)))).messages();
+        let digest = fork(&log, &uniform());
+        assert!(digest.stats.total_chars <= Chars(400_000));
+        assert!(digest.stats.removed_messages > 0 && !digest.context.contains("\n00x"));
+        assert!(digest.context.contains("\n49x"));
+    }
+
+    #[test]
+    fn the_preamble_of_the_uniform_preset_tells_its_own_limit() {
+        let digest = fork(&[read_results(2, 2_000), read_results(1, 5)].concat(), &uniform());
+        assert!(digest.preamble.contains("- Tool results: 1 full, 2 truncated to 1500 chars\n"));
+    }
+}

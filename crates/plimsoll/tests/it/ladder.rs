@@ -1,0 +1,458 @@
+//! The ladder, driven as a runtime would drive it.
+
+use plimsoll::compact::accept::{Rejection, Reply};
+use plimsoll::compact::ladder::{Breaker, Ladder, Outcome, Situation, Step, Trigger, Verdict};
+use plimsoll::compact::request::{HookText, SummaryRequest};
+use plimsoll::count::request_tokens;
+use plimsoll::receipt::Made;
+use plimsoll::{Fixed, Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, Usage, Window};
+use plimsoll_testkit::{History, ids};
+use rstest::rstest;
+use serde_json::json;
+
+fn tokens(count: usize) -> String {
+    "abcd".repeat(count)
+}
+
+const LIMITS: Limits = Limits { context: Tokens(20_000), input: None, output: Tokens(4_000) };
+const NOW: Millis = Millis(1_794_775_451_033);
+
+/// Text turns only, so that pruning has nothing to do.
+fn talk(turns: usize, size: usize) -> History {
+    (0..turns).fold(History::new(), |h, n| h.user(format!("question {n}")).say(tokens(size)))
+}
+
+/// Climb with a summariser that answers as told; gives the outcome and the requests it saw.
+fn climb(
+    log: &mut Log,
+    situation: Situation<'_>,
+    mut model: impl FnMut(&SummaryRequest) -> Result<Reply, String>,
+) -> (Outcome, Vec<SummaryRequest>) {
+    let mut ids = ids();
+    let before = log.messages().to_vec();
+    let mut ladder = Ladder::new(log, &mut ids, situation);
+    let mut requests = Vec::new();
+    let outcome = loop {
+        match ladder.climb().unwrap() {
+            Step::Done(outcome) => break outcome,
+            Step::Ask(request) => {
+                ladder.answer(model(&request)).unwrap();
+                requests.push(request);
+            }
+        }
+        assert!(requests.len() < 100, "the ladder does not end");
+    };
+    for (old, new) in before.iter().zip(log.messages()) {
+        assert_eq!(old.text(), new.text(), "content is never rewritten");
+        assert_eq!(old.parts.len(), new.parts.len());
+    }
+    (outcome, requests)
+}
+
+fn summarised(_: &SummaryRequest) -> Result<Reply, String> {
+    Ok(Reply::finished("## Goal\nGo on."))
+}
+
+fn with_model(policy: &Policy) -> Situation<'_> {
+    let summariser = Some(Limits::new(200_000, 8_000));
+    Situation { summariser, ..Situation::new(policy, LIMITS, NOW) }
+}
+
+fn size(log: &Log, policy: &Policy) -> Tokens {
+    request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count)
+}
+
+fn kinds(outcome: &Outcome) -> Vec<&'static str> {
+    let kind = |plan: &Plan| match plan {
+        Plan::Truncate(_) => "truncate",
+        Plan::Prune(_) => "prune",
+        Plan::Compact(plan) if plan.made == Made::ByModel => "compact",
+        Plan::Compact(_) => "extract",
+        Plan::Shed(plan) if plan.cut.is_empty() => "clear",
+        Plan::Shed(_) => "cut",
+        Plan::Fork(_) => "fork",
+    };
+    outcome.receipts.iter().map(|receipt| kind(&receipt.plan)).collect()
+}
+
+#[test]
+fn rung_0_under_the_line_nothing_happens() {
+    let policy = Policy::default();
+    let mut log = talk(3, 1_000).log();
+    let before = log.clone();
+    let (outcome, requests) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!((outcome.verdict, outcome.receipts.len(), requests.len()), (Verdict::Fits, 0, 0));
+    assert_eq!(log, before);
+}
+
+#[test]
+fn rung_1_pruning_may_be_enough() {
+    let policy = Policy::default();
+    let limits = Limits::new(100_000, 4_000);
+    let history = (0..10).fold(History::new().user("u"), |h, _| h.tool("read", tokens(10_000)));
+    let mut log = history.user("a").say("b").user("c").log();
+    let situation = Situation { summariser: Some(limits), ..Situation::new(&policy, limits, NOW) };
+    let (outcome, requests) = climb(&mut log, situation, summarised);
+    assert_eq!((kinds(&outcome), requests.len()), (vec!["prune"], 0));
+    assert_eq!(outcome.verdict, Verdict::Fits);
+}
+
+#[test]
+fn rung_2_r114_r115_a_model_summary_becomes_a_pivot() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let (outcome, requests) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!((kinds(&outcome), requests.len()), (vec!["compact"], 1));
+    let (marker, summary) = (&log[40], &log[41]);
+    let part = marker.marker().unwrap();
+    assert_eq!((part.auto, part.messages, part.extractive), (Some(true), Some(34), None));
+    assert_eq!(part.tail_start, Some("m34".into()));
+    let info = &summary.info;
+    assert_eq!((info.agent.as_deref(), info.mode.as_deref()), (Some("compaction"), Some("compaction")));
+    assert!(info.summary && info.finish.is_some() && info.parent_id == Some(marker.info.id.clone()));
+    assert!(size(&log, &policy) < Tokens(5_000));
+}
+
+#[test]
+fn r119_an_automatic_compaction_says_to_go_on() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    climb(&mut log, with_model(&policy), summarised);
+    let last = log.last().unwrap();
+    assert_eq!(last.text(), "Continue if you have next steps");
+    assert!(matches!(&last.parts[0].body, PartBody::Text(text) if text.synthetic == Some(true)));
+}
+
+#[test]
+fn r120_a_manual_compaction_does_not() {
+    let policy = Policy::default();
+    let mut log = talk(5, 1_000).log();
+    let situation = Situation { trigger: Trigger::Manual, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, situation, summarised);
+    assert_eq!(kinds(&outcome), ["compact"]);
+    assert!(log.last().unwrap().info.summary);
+    assert_eq!(log[log.len() - 2].marker().unwrap().auto, Some(false));
+}
+
+#[test]
+fn r153_a_waiting_prompt_is_the_last_user_message_and_nobody_says_to_go_on() {
+    for preset in Preset::ALL {
+        let policy = preset.policy();
+        let history = talk(20, 1_000).usage(Usage::new(Tokens(19_000), Tokens(500)));
+        let mut log = history.user("THE PROMPT").log();
+        let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
+        assert!(kinds(&outcome).contains(&"compact"), "{preset}: {outcome:?}");
+        let window = Window::of(&log, &policy);
+        let last = window.messages.last().unwrap();
+        assert_eq!(last.message, Some("m40".into()), "{preset}");
+    }
+}
+
+#[test]
+fn r128_r129_a_summary_that_is_not_smaller_is_asked_for_once_and_not_taken() {
+    let policy = Preset::Opencode.policy();
+    let mut log = talk(20, 1_000).usage(Usage::new(Tokens(19_000), Tokens(500))).log();
+    let before = log.clone();
+    let (outcome, requests) = climb(&mut log, with_model(&policy), |_| Ok(Reply::finished(tokens(50_000))));
+    assert_eq!(requests.len(), 1);
+    assert!(matches!(outcome.rejections[..], [Rejection::NotSmaller { .. }]));
+    assert_eq!(outcome.verdict, Verdict::StillOver);
+    assert_eq!(log, before, "the history is as it was");
+}
+
+#[rstest]
+#[case::empty(Ok(Reply::finished("")))]
+#[case::broken_off(Ok(Reply { finish: None, ..Reply::finished("half") }))]
+#[case::wants_tools(Ok(Reply { tool_calls: vec!["bash".into()], ..Reply::finished("x") }))]
+#[case::timeout(Err("timed out after 60 s".to_owned()))]
+#[case::too_large(Err("413 request entity too large".to_owned()))]
+fn rung_3_whatever_the_model_does_an_extractive_summary_takes_its_place(
+    #[case] reply: Result<Reply, String>,
+) {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let (outcome, requests) = climb(&mut log, with_model(&policy), |_| reply.clone());
+    assert_eq!(requests.len(), 2, "once, and once again");
+    assert_eq!((kinds(&outcome), outcome.rejections.len()), (vec!["extract"], 2));
+    assert_eq!(outcome.verdict, Verdict::Fits);
+    let marker = log.iter().rev().find_map(Message::marker).unwrap();
+    assert_eq!(marker.extractive, Some(true));
+    let window = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
+    assert!(window.contains("This summary was made without a model"));
+}
+
+#[test]
+fn errors_of_the_model_are_kept_without_secrets() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let (outcome, _) = climb(&mut log, with_model(&policy), |_| Err("401 for https://u:hunter2@host".into()));
+    assert!(!format!("{:?}", outcome.rejections).contains("hunter2"));
+}
+
+#[test]
+fn a_breaker_stops_asking_after_repeated_failure() {
+    let policy = Policy::default();
+    let mut breaker = Breaker::default();
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        let mut log = talk(20, 1_000).log();
+        let situation = Situation { breaker, ..with_model(&policy) };
+        let (outcome, requests) = climb(&mut log, situation, |_| Err("down".into()));
+        breaker = outcome.breaker;
+        asked.push(requests.len());
+        assert_eq!(outcome.verdict, Verdict::Fits);
+    }
+    assert_eq!(asked, [2, 2, 0, 0]);
+    let mut log = talk(20, 1_000).log();
+    let situation = Situation { breaker: Breaker { failures: 2 }, ..with_model(&policy) };
+    assert_eq!(climb(&mut log, situation, summarised).0.breaker.failures, 0, "a success closes it");
+}
+
+#[test]
+fn without_a_summariser_no_model_is_asked() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let (outcome, requests) = climb(&mut log, Situation::new(&policy, LIMITS, NOW), summarised);
+    assert_eq!((kinds(&outcome), requests.len(), outcome.verdict), (vec!["extract"], 0, Verdict::Fits));
+}
+
+#[test]
+fn a_small_summariser_is_asked_in_chunks_each_with_the_summary_before() {
+    let policy = Policy::default();
+    let mut log = talk(40, 1_000).log();
+    let situation = Situation { summariser: Some(Limits::new(8_000, 1_000)), ..with_model(&policy) };
+    let mut count = 0;
+    let (outcome, requests) = climb(&mut log, situation, |_| {
+        count += 1;
+        Ok(Reply::finished(format!("summary {count}")))
+    });
+    assert!(requests.len() > 5);
+    for (at, request) in requests.iter().enumerate().skip(1) {
+        assert!(request.prompt.contains(&format!("<prior-summary>\nsummary {at}\n</prior-summary>")));
+    }
+    assert_eq!(kinds(&outcome), ["compact"]);
+    let last = format!("summary {}", requests.len());
+    assert!(log.iter().any(|message| message.info.summary && message.text() == last));
+}
+
+#[test]
+fn r130_a_second_compaction_keeps_what_the_first_summary_said() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("FIRST SUMMARY")));
+    let more = talk(20, 1_000).messages().into_iter().enumerate().map(|(at, mut message)| {
+        message.info.id = format!("n{at}").as_str().into();
+        message
+            .parts
+            .iter_mut()
+            .enumerate()
+            .for_each(|(p, part)| part.id = format!("n{at}.{p}").as_str().into());
+        message
+    });
+    more.for_each(|message| log.append(message).unwrap());
+    let mut other = plimsoll::Ids::new(|| 42);
+    let _ = other.message(Millis(NOW.0 + 1));
+    let mut ladder_ids = other;
+    let mut ladder =
+        Ladder::new(&mut log, &mut ladder_ids, Situation { now: Millis(NOW.0 + 5), ..with_model(&policy) });
+    let Step::Ask(request) = ladder.climb().unwrap() else { panic!("a second compaction is due") };
+    assert!(request.prompt.contains("FIRST SUMMARY"));
+    ladder.answer(Ok(Reply::finished("SECOND"))).unwrap();
+    assert!(matches!(ladder.climb().unwrap(), Step::Done(outcome) if outcome.verdict == Verdict::Fits));
+}
+
+#[test]
+fn r111_r112_auto_off_or_an_unknown_window_never_reduces() {
+    let off = Policy::from_value(json!({ "overflow": { "auto": false } })).unwrap();
+    for (policy, limits, trigger) in [
+        (&off, LIMITS, Trigger::Auto),
+        // opencode#16882: `auto: false` was ignored when the provider itself reported the overflow.
+        (&off, LIMITS, Trigger::Refused),
+        (&Policy::default(), Limits::default(), Trigger::Auto),
+    ] {
+        let mut log = talk(40, 1_000).log();
+        let before = log.clone();
+        let situation = Situation { limits, trigger, ..with_model(policy) };
+        let (outcome, requests) = climb(&mut log, situation, summarised);
+        assert_eq!((outcome.receipts.len(), requests.len()), (0, 0));
+        assert_eq!(log, before);
+    }
+}
+
+#[test]
+fn r127_opencode_looks_at_usage_and_never_at_the_estimate() {
+    let policy = Preset::Opencode.policy();
+    let mut log = talk(40, 1_000).log();
+    let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!((outcome.receipts.len(), outcome.verdict), (0, Verdict::Fits), "no usage, no overflow");
+    let mut log = talk(2, 10).usage(Usage::new(Tokens(16_001), Tokens(0))).log();
+    let (outcome, _) = climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("s")));
+    assert_eq!(kinds(&outcome), ["compact"]);
+    let mut log = talk(2, 10).usage(Usage::new(Tokens(16_000), Tokens(0))).log();
+    assert!(climb(&mut log, with_model(&policy), summarised).0.receipts.is_empty());
+}
+
+#[test]
+fn plimsoll_trusts_usage_over_a_low_estimate() {
+    let policy = Policy::default();
+    // By characters this is 8,000 tokens, but the provider counted twice as many.
+    let mut log = talk(8, 1_000).usage(Usage::new(Tokens(17_000), Tokens(100))).user("next").log();
+    let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!(kinds(&outcome), ["compact"]);
+    assert!(outcome.before > Tokens(17_000) && outcome.after < Tokens(16_000));
+}
+
+#[test]
+fn a_refused_request_is_reduced_whatever_the_figures_say() {
+    let policy = Policy::default();
+    let mut log = talk(10, 500).log();
+    let situation = Situation { trigger: Trigger::Refused, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, situation, summarised);
+    assert_eq!(kinds(&outcome), ["compact"]);
+    assert!(outcome.after < outcome.before);
+}
+
+#[test]
+fn rung_4_tool_outputs_in_the_tail_are_cleared_then_the_tail_is_shortened() {
+    let policy = Policy::default();
+    let history = (0..6).fold(talk(3, 200).user("work"), |h, _| h.tool("read", tokens(3_500)));
+    let mut log = history.user("and now").log();
+    // Most of the window is taken by the system prompt.
+    let fixed = Fixed { system: Tokens(15_500), tools: Tokens(0) };
+    let situation = Situation { fixed, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, situation, summarised);
+    assert_eq!(outcome.verdict, Verdict::Fits, "{:?}", kinds(&outcome));
+    assert!(kinds(&outcome).contains(&"compact"));
+    assert!(size(&log, &policy) + fixed.total() <= Tokens(16_000));
+}
+
+#[test]
+fn rung_5_one_giant_prompt_is_cut_and_stays_whole_in_the_log() {
+    let policy = Policy::default();
+    let text = format!("START {} END", tokens(100_000));
+    let mut log = History::new().user(text.as_str()).log();
+    let (outcome, requests) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!((kinds(&outcome), requests.len(), outcome.verdict), (vec!["cut"], 0, Verdict::Fits));
+    let window = Window::of(&log, &policy);
+    let shown = serde_json::to_string(&window).unwrap();
+    assert!(shown.contains("START ") && shown.contains(" END") && shown.contains("...[truncated "));
+    assert!(size(&log, &policy) > Tokens(10_000), "no more is cut than is needed");
+    assert_eq!(log[0].text(), text);
+    assert_eq!(outcome.receipts[0].handles[0].to_string(), "m0.0");
+}
+
+#[test]
+fn rung_5_images_are_left_out_and_named() {
+    let policy = Policy::default();
+    let file = json!({ "type": "file", "mime": "image/png", "filename": "shot.png", "url": "data:" });
+    let mut log = History::new().raw(json!({ "info": { "role": "user" }, "parts": vec![file; 40] })).log();
+    let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!(outcome.verdict, Verdict::Fits);
+    let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
+    assert!(shown.contains("[Attached image/png: shot.png, left out to fit the window]"));
+}
+
+/// opencode#27924: large instructions and tool schemas alone were over the line, and compaction went on for ever.
+#[test]
+fn a_system_prompt_that_alone_does_not_fit_is_an_error_that_names_it() {
+    let policy = Policy::default();
+    let mut log = talk(5, 1_000).log();
+    let before = log.clone();
+    let fixed = Fixed { system: Tokens(12_000), tools: Tokens(9_000) };
+    let (outcome, requests) = climb(&mut log, Situation { fixed, ..with_model(&policy) }, summarised);
+    assert_eq!(requests.len(), 0);
+    assert_eq!(log, before);
+    let message = outcome.verdict.to_string();
+    assert!(
+        message.contains("the system prompt takes 12,000 tokens, the tools 9,000, the conversation "),
+        "{message}"
+    );
+}
+
+#[test]
+fn r146_c31_the_guide_leaves_the_history_when_its_summary_fails() {
+    let policy = Preset::Openfork.policy();
+    let mut log = talk(20, 1_000).log();
+    let before = log.clone();
+    let (outcome, _) = climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("")));
+    assert_eq!((outcome.verdict, outcome.receipts.len()), (Verdict::StillOver, 0));
+    assert_eq!(log, before);
+}
+
+#[test]
+fn r143_r145_the_guide_prunes_before_its_line_and_the_next_request_is_shorter() {
+    let policy = Preset::Openfork.policy();
+    let limits = Limits::new(128_000, 16_384);
+    let history = (0..11).fold(History::new().user("u"), |h, _| h.tool("read", tokens(10_200)));
+    let mut log = history.log();
+    let before = size(&log, &policy);
+    assert!(before > Tokens(111_616) && before < Tokens(115_200), "{before}");
+    let (outcome, requests) = climb(&mut log, Situation { limits, ..with_model(&policy) }, summarised);
+    assert_eq!((kinds(&outcome), requests.len()), (vec!["prune"], 0));
+    assert!(size(&log, &policy) + Tokens(20_000) < before);
+}
+
+#[test]
+fn r147_the_compaction_record_is_in_the_log_and_old_messages_are_readable() {
+    let policy = Preset::Openfork.policy();
+    let mut log = talk(20, 1_000).log();
+    climb(&mut log, with_model(&policy), summarised);
+    let marker = log.iter().find_map(Message::marker).unwrap();
+    assert!(marker.messages.unwrap() >= 2 && marker.tokens.unwrap() > 0 && marker.tail_start.is_some());
+    assert_eq!(log[1].text(), tokens(1_000));
+    assert_eq!(log[41].info.time.as_ref().unwrap().created, Some(NOW));
+}
+
+#[test]
+fn r122_hook_text_reaches_the_summariser() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let hook = HookText { context: vec!["mention the harbour".into()], prompt: None };
+    let (_, requests) = climb(&mut log, Situation { hook, ..with_model(&policy) }, summarised);
+    assert!(requests[0].prompt.contains("mention the harbour"));
+}
+
+/// opencode#27924, #34261, #48827; claude-code, codex, openclaw, Roo and gemini-cli have the same report.
+#[test]
+fn compactions_never_loop() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let mut calls = 0;
+    for _ in 0..10 {
+        // A model that always reports a full window.
+        let (_, requests) = climb_again(&mut log, &policy);
+        calls += requests;
+    }
+    assert!(calls <= 3, "{calls} summary calls for ten turns without new content");
+}
+
+fn climb_again(log: &mut Log, policy: &Policy) -> (Outcome, usize) {
+    let mut seed = log.len() as u64;
+    let mut ids = plimsoll::Ids::new(move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(11);
+        seed
+    });
+    let mut ladder = Ladder::new(log, &mut ids, with_model(policy));
+    let mut asked = 0;
+    loop {
+        match ladder.climb().unwrap() {
+            Step::Ask(_) => {
+                asked += 1;
+                ladder.answer(Ok(Reply::finished("short"))).unwrap();
+            }
+            Step::Done(outcome) => return (outcome, asked),
+        }
+    }
+}
+
+#[test]
+fn an_answer_nobody_asked_for_is_ignored() {
+    let policy = Policy::default();
+    let mut log = talk(2, 10).log();
+    let before = log.clone();
+    let mut ids = ids();
+    let mut ladder = Ladder::new(&mut log, &mut ids, with_model(&policy));
+    ladder.answer(Ok(Reply::finished("hello"))).unwrap();
+    assert!(matches!(ladder.climb().unwrap(), Step::Done(_)));
+    assert_eq!(log, before);
+}

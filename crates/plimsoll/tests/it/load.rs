@@ -1,0 +1,58 @@
+//! How heavy the next request is.
+
+use plimsoll::{CharCounter, Fixed, Load, Message, Policy, Tokens, Usage};
+use plimsoll_testkit::History;
+
+fn load(messages: &[Message]) -> Load {
+    Load::of(messages, &Policy::default(), Fixed::default(), &CharCounter::default())
+}
+
+fn used(input: u64) -> Usage {
+    Usage::new(Tokens(input), Tokens(50))
+}
+
+#[test]
+fn without_usage_the_load_is_the_estimate() {
+    let load = load(&History::new().user("abcd").messages());
+    assert_eq!((load.tokens, load.estimate, load.usage_of), (Tokens(5), Tokens(5), None));
+}
+
+#[test]
+fn usage_is_taken_and_only_what_came_since_is_estimated() {
+    let log = History::new().user("u").say("a").usage(used(1_000)).user("abcdefgh").messages();
+    let load = load(&log);
+    assert_eq!(load.tokens, Tokens(1_050 + 2 + 4));
+    assert_eq!(load.usage_of, Some("m1".into()));
+}
+
+#[test]
+fn results_of_the_last_response_came_after_its_usage() {
+    let log = History::new().user("u").tool("read", "x".repeat(400)).usage(used(1_000)).messages();
+    assert_eq!(load(&log).tokens, Tokens(1_050 + 100 + 4));
+}
+
+/// opencode#26484: kept tail messages carry the figures of a window that is gone, and caused a second compaction.
+#[test]
+fn figures_of_the_tail_do_not_count_after_a_pivot() {
+    let history = History::new().user("u").say("a").user("b").say("c").usage(used(90_000));
+    let log = history.marker_with_tail("m2").summary("s").messages();
+    assert_eq!(load(&log).usage_of, None);
+    assert!(load(&log).tokens < Tokens(100));
+}
+
+#[test]
+fn figures_from_before_a_prune_do_not_count() {
+    let history = History::new().user("u").tool("read", "x").say("a").usage(used(90_000)).user("b");
+    let mut log = history.log();
+    assert_eq!(load(&log).usage_of, Some("m2".into()));
+    log.mark_cleared(&"m1.0".into(), Some(plimsoll::Millis(1_000_000))).unwrap();
+    assert_eq!(load(&log).usage_of, None);
+}
+
+/// openclaw#119824, crush#3620: zero and failed usage must not freeze the counter.
+#[test]
+fn zero_usage_and_failed_answers_are_passed_over() {
+    let history = History::new().user("u").say("a").usage(used(700)).user("b").say("c");
+    let log = history.usage(Usage::default()).messages();
+    assert_eq!(load(&log).usage_of, Some("m1".into()));
+}

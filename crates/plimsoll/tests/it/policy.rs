@@ -1,0 +1,165 @@
+//! Presets, overrides, validation, the guide's section, the schema.
+
+use plimsoll::{Chars, Limits, Policy, PolicyError, Preset, Tokens};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+#[test]
+fn every_preset_passes_the_validation_it_demands_of_others() {
+    for preset in Preset::ALL {
+        let policy = preset.policy();
+        assert_eq!(policy.name, preset.name());
+        assert_eq!(Policy::new(policy.clone().into_spec()), Ok(policy.clone()));
+        let json = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy, "{preset} survives JSON");
+        assert_eq!(Policy::from_json(&format!("{{\"preset\":\"{preset}\"}}")), Ok(policy));
+    }
+}
+
+#[test]
+fn presets_as_a_table() {
+    let dump: Value = Preset::ALL
+        .iter()
+        .map(|p| (p.name().to_owned(), serde_json::to_value(p.policy()).unwrap()))
+        .collect();
+    insta::assert_json_snapshot!(dump);
+}
+
+#[rstest]
+#[case(json!({ "compact": { "tailMin": 20_000 } }), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 15,000")]
+#[case(json!({ "fork": { "noRemoval": 300_000 } }), "`fork.noRemoval`: 300,000 is more than `fork.charBudget`, which is 200,000")]
+#[case(json!({ "fork": { "charBudget": 10, "noRemoval": 1 } }), "`fork.charBudget`: 10 is too little for a digest; 1,000 is the least")]
+#[case(json!({ "fork": { "tailRatio": 0.3 } }), "`fork.tailRatio`: 0.3 and `fork.headRatio`, 0.8, are more than 1 together")]
+#[case(json!({ "truncate": { "maxLines": 0 } }), "`truncate.maxLines`: must be above 0")]
+#[case(json!({ "truncate": { "toolLimits": { "read": 0 } } }), "`truncate.toolLimits.read`: must be above 0")]
+#[case(json!({ "overflow": { "share": 1.5 } }), "`overflow.share`: 1.5 is not a share above 0 and up to 1")]
+#[case(json!({ "preset": "openfork", "compact": { "targetPercent": 95 } }), "`compact.targetPercent`: 95 is not below the line at 90 percent")]
+#[case(json!({ "prune": { "stopAfterTokens": 10 } }), "`prune.stopAfterTokens`: 10 is not above `prune.minTokens`, which is 20,000: nothing would ever be pruned")]
+#[case(json!({ "overflow": { "models": { "m": { "context": 10, "input": 20 } } } }), "`overflow.models.m.input`: 20 is more than the context window, which is 10")]
+#[case(json!({ "shed": { "minPartChars": 5 } }), "`shed.minPartChars`: 5 leaves no room for the marker; 100 is the least")]
+#[case(json!({ "count": { "charsPerToken": 0 } }), "`count.charsPerToken`: must be above 0")]
+fn a_policy_that_contradicts_itself_is_an_error_that_names_the_field(
+    #[case] overrides: Value,
+    #[case] message: &str,
+) {
+    assert_eq!(Policy::from_value(overrides).unwrap_err().to_string(), message);
+}
+
+#[rstest]
+#[case(json!({ "prun": {} }), "prun")]
+#[case(json!({ "prune": { "protect": 1 } }), "prune.protect")]
+#[case(json!({ "prune": { "protectTokens": -1 } }), "prune.protectTokens")]
+#[case(json!({ "prune": { "protectTokens": "many" } }), "prune.protectTokens")]
+#[case(json!({ "prune": { "order": "sideways" } }), "prune.order")]
+#[case(json!({ "preset": 5 }), "preset")]
+#[case(json!([]), "policy")]
+fn unknown_keys_and_wrong_types_are_refused_with_their_path(#[case] overrides: Value, #[case] field: &str) {
+    match Policy::from_value(overrides).unwrap_err() {
+        PolicyError::Field { field: found, .. } => assert!(found.starts_with(field), "{found}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn an_unknown_preset_is_told_which_there_are() {
+    let error = "opencod".parse::<Preset>().unwrap_err();
+    let expected =
+        "there is no preset `opencod`; there are `plimsoll`, `opencode`, `opencode-1.18`, `openfork`";
+    assert_eq!(error.to_string(), expected);
+    assert!(Policy::from_json("{").unwrap_err().to_string().starts_with("not valid JSON: "));
+}
+
+#[test]
+fn r155_the_guides_section_is_accepted_key_by_key() {
+    let policy = Policy::from_value(json!({ "TokenManagement": {
+        "MaxOutputLines": 1, "MaxOutputBytes": 2, "MaxLineLength": 3, "PruneProtectTokens": 4,
+        "PruneMinimumTokens": 5, "CompactionThreshold": 0.8, "CompactionTargetPercent": 40,
+        "EnableDiskSpillover": false, "SpillDirectory": "data/spill", "PruneOutputRetainChars": 9,
+        "DefaultContextWindow": 64_000, "DefaultMaxOutputTokens": 8_000, "CharsPerToken": 3,
+        "ToolOutputLimits": { "read": 6, "mytool": 7, "default": 8 }
+    } }))
+    .unwrap();
+    assert_eq!(policy.name, "openfork");
+    let truncate = &policy.truncate;
+    assert_eq!((truncate.max_lines, truncate.max_bytes, truncate.max_line_chars), (1, 2, Chars(3)));
+    assert_eq!(policy.prune.protect_tokens, Tokens(4));
+    assert_eq!(policy.prune.stop_after_tokens, Some(Tokens(5)));
+    assert_eq!(policy.prune.retain_chars, Chars(9));
+    assert_eq!(policy.prune.gate_headroom, Some(Tokens(8_000)));
+    assert_eq!((policy.overflow.share, policy.compact.target_percent), (0.8, 40));
+    assert_eq!((truncate.spill, truncate.spill_directory.as_str()), (false, "data/spill"));
+    assert_eq!(policy.overflow.default_context, Tokens(64_000));
+    assert_eq!(policy.count.chars_per_token, 3);
+    assert_eq!((truncate.tool_limits["read"], truncate.tool_limits["mytool"]), (Chars(6), Chars(7)));
+    assert_eq!((truncate.tool_limits["bash"], truncate.default_limit), (Chars(50_000), Chars(8)));
+}
+
+#[test]
+fn r155_the_guides_own_example_changes_nothing() {
+    let section = json!({ "TokenManagement": {
+        "MaxOutputLines": 2000, "MaxOutputBytes": 51200, "MaxLineLength": 2000, "PruneProtectTokens": 40000,
+        "PruneMinimumTokens": 20000, "CompactionThreshold": 0.90, "CompactionTargetPercent": 50,
+        "EnableDiskSpillover": true, "SpillDirectory": "spill",
+        "ToolOutputLimits": { "read": 100000, "bash": 50000, "grep": 30000, "glob": 20000, "default": 50000 }
+    } });
+    assert_eq!(Policy::from_value(section).unwrap(), Preset::Openfork.policy());
+}
+
+#[test]
+fn the_guides_section_refuses_unknown_keys_and_wrong_types() {
+    for (section, field) in [
+        (json!({ "MaxLines": 1 }), "TokenManagement.MaxLines"),
+        (json!({ "MaxOutputLines": -1 }), "TokenManagement.MaxOutputLines"),
+        (json!({ "ToolOutputLimits": { "read": "big" } }), "TokenManagement.ToolOutputLimits.read"),
+    ] {
+        let error = Policy::from_value(json!({ "TokenManagement": section })).unwrap_err();
+        assert!(error.to_string().contains(field), "{error}");
+    }
+}
+
+#[test]
+fn r113_the_output_cap_can_come_from_the_environment() {
+    let with = |name: &'static str, value: &'static str, preset: Preset| {
+        preset.policy().with_environment(|asked| (asked == name).then(|| value.to_owned()))
+    };
+    let limits = Limits::new(200_000, 128_000);
+    let reserve = |policy: &Policy| policy.overflow.reserve(limits);
+    assert_eq!(reserve(&Policy::default()), Tokens(32_000));
+    let ours = with("PLIMSOLL_OUTPUT_TOKEN_MAX", "64000", Preset::Plimsoll).unwrap();
+    assert_eq!(reserve(&ours), Tokens(64_000));
+    let theirs = with("OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX", "64000", Preset::Opencode).unwrap();
+    assert_eq!(reserve(&theirs), Tokens(64_000));
+    let not_ours = with("OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX", "64000", Preset::Plimsoll).unwrap();
+    assert_eq!(reserve(&not_ours), Tokens(32_000));
+    let error = with("PLIMSOLL_OUTPUT_TOKEN_MAX", "lots", Preset::Plimsoll).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`PLIMSOLL_OUTPUT_TOKEN_MAX`: expected a whole number above 0, found `lots`"
+    );
+    assert!(!with("OPENCODE_DISABLE_AUTOCOMPACT", "1", Preset::Opencode).unwrap().overflow.auto);
+    assert!(!with("PLIMSOLL_DISABLE_PRUNE", "true", Preset::Plimsoll).unwrap().prune.enabled);
+}
+
+#[test]
+fn r157_unknown_models_have_a_window_of_128000_and_known_ones_their_own() {
+    let policy = Policy::from_value(json!({ "preset": "openfork", "overflow": { "models": {
+        "small": { "context": 8_000, "output": 1_000 } } } }))
+    .unwrap();
+    assert_eq!(policy.limits("unheard-of", None), Limits::new(128_000, 0));
+    assert_eq!(policy.overflow.default_output, Tokens(16_384));
+    assert_eq!(policy.limits("small", Some(Limits::new(1, 1))), Limits::new(8_000, 1_000));
+    assert_eq!(policy.limits("other", Some(Limits::new(9, 1))), Limits::new(9, 1));
+}
+
+/// `just schema` writes the file anew.
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn the_schema_in_the_tree_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/policy.schema.json");
+    let schema = format!("{}\n", serde_json::to_string_pretty(&Policy::schema()).unwrap());
+    if std::env::var("PLIMSOLL_BLESS").is_ok() {
+        std::fs::write(path, &schema).unwrap();
+    }
+    let stored = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(stored == schema, "schema/policy.schema.json is out of date: run `just schema`");
+}

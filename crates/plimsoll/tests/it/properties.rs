@@ -1,0 +1,227 @@
+//! Invariants over generated histories. `just properties` runs them a hundred thousand times.
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Verdict};
+use plimsoll::count::request_tokens;
+use plimsoll::fork::fork;
+use plimsoll::{
+    Block, Chars, Fixed, Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, Window, prune,
+};
+use plimsoll_testkit::{histories, ids};
+use proptest::prelude::*;
+
+/// A model with a mind of its own.
+#[derive(Clone, Copy, Debug)]
+enum Model {
+    Absent,
+    Good,
+    Empty,
+    Huge,
+    Failing,
+    WantsTools,
+}
+
+fn models() -> impl Strategy<Value = Model> {
+    prop::sample::select(vec![
+        Model::Absent,
+        Model::Good,
+        Model::Empty,
+        Model::Huge,
+        Model::Failing,
+        Model::WantsTools,
+    ])
+}
+
+fn presets() -> impl Strategy<Value = Preset> {
+    prop::sample::select(Preset::ALL.to_vec())
+}
+
+impl Model {
+    fn answer(self) -> Result<Reply, String> {
+        match self {
+            Model::Good => Ok(Reply::finished("## Goal\n- go on")),
+            Model::Empty => Ok(Reply::finished("  ")),
+            Model::Huge => Ok(Reply::finished("word ".repeat(100_000))),
+            Model::WantsTools => Ok(Reply { tool_calls: vec!["bash".into()], ..Reply::finished("x") }),
+            Model::Failing | Model::Absent => Err("no".into()),
+        }
+    }
+}
+
+fn reduce(log: &mut Log, policy: &Policy, limits: Limits, model: Model) -> (Outcome, usize) {
+    let mut ids = ids();
+    let summariser = (!matches!(model, Model::Absent)).then_some(limits);
+    let situation = Situation { summariser, ..Situation::new(policy, limits, Millis(9_000_000)) };
+    let mut ladder = Ladder::new(log, &mut ids, situation);
+    let mut asked = 0;
+    loop {
+        match ladder.climb().unwrap() {
+            Step::Ask(request) => {
+                let line = policy.overflow.line(limits).unwrap();
+                assert!(!line.is_over(request.tokens), "a summary request over the summariser's own line");
+                asked += 1;
+                assert!(asked <= 10_000, "the ladder does not end");
+                ladder.answer(model.answer()).unwrap();
+            }
+            Step::Done(outcome) => return (outcome, asked),
+        }
+    }
+}
+
+/// What the log says, without the marks that reductions leave.
+fn content(messages: &[Message]) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+        part.cut = None;
+        match &mut part.body {
+            PartBody::Tool(tool) => tool.state.time.compacted = None,
+            PartBody::ToolResult(result) => result.compacted = None,
+            PartBody::Compaction(marker) => marker.set_aside = None,
+            _ => {}
+        }
+    }
+    messages
+}
+
+/// The window as a list of blocks with their speakers; the unit in which provider caches compare.
+fn blocks(window: &Window) -> Vec<String> {
+    let messages = window.messages.iter();
+    messages.flat_map(|m| m.blocks.iter().map(|b| format!("{:?} {b:?}", m.role))).collect()
+}
+
+fn has_open_calls(window: &Window) -> bool {
+    let blocks = window.messages.iter().flat_map(|message| &message.blocks);
+    blocks
+        .into_iter()
+        .any(|block| matches!(block, Block::Result { text, .. } if text.contains("interrupted")))
+}
+
+proptest! {
+    #[test]
+    fn properties_every_window_is_legal_and_deterministic(messages in histories(25), preset in presets()) {
+        let policy = preset.policy();
+        let window = Window::of(&messages, &policy);
+        prop_assert_eq!(window.check(), Ok(()));
+        prop_assert_eq!(&Window::of(&messages, &policy), &window);
+        let log = Log::from_messages(messages);
+        prop_assert_eq!(Window::of(&log, &policy).check(), Ok(()));
+    }
+
+    #[test]
+    fn properties_the_ladder_ends_under_the_line_and_loses_nothing(
+        messages in histories(25),
+        model in models(),
+        context in 2_000u64..40_000,
+    ) {
+        let policy = Policy::default();
+        let limits = Limits::new(context, context / 8);
+        let mut log = Log::from_messages(messages);
+        let before = content(&log);
+        let (outcome, _) = reduce(&mut log, &policy, limits, model);
+        // Nothing lost: all there was is there, in its place.
+        prop_assert_eq!(&content(&log)[..before.len()], &before[..]);
+        let window = Window::of(&log, &policy);
+        prop_assert_eq!(window.check(), Ok(()));
+        let line = policy.overflow.line(limits).unwrap();
+        let load = request_tokens(&window, Fixed::default(), &policy.count);
+        match outcome.verdict {
+            Verdict::Fits => prop_assert!(!line.is_over(load), "{load} over {line:?}"),
+            // Only where the smallest window there can be is still too much.
+            Verdict::TooHeavy { .. } => prop_assert!(context < 4_000, "{outcome:?}"),
+            Verdict::StillOver => prop_assert!(false, "{outcome:?}"),
+        }
+        for receipt in &outcome.receipts {
+            prop_assert!(receipt.after <= receipt.before, "{receipt}");
+            prop_assert!(!receipt.handles.is_empty());
+        }
+        // Idempotent: a second climb finds nothing to do.
+        let again = log.clone();
+        let (second, asked) = reduce(&mut log, &policy, limits, model);
+        if outcome.verdict == Verdict::Fits {
+            prop_assert_eq!((second.receipts.len(), asked), (0, 0));
+            prop_assert_eq!(log, again);
+        }
+    }
+
+    #[test]
+    fn properties_every_preset_ends_and_leaves_a_legal_window(
+        messages in histories(25),
+        model in models(),
+        preset in presets(),
+        context in 2_000u64..40_000,
+    ) {
+        let policy = preset.policy();
+        let mut log = Log::from_messages(messages);
+        let before = content(&log);
+        let (outcome, asked) = reduce(&mut log, &policy, Limits::new(context, context / 8), model);
+        prop_assert_eq!(&content(&log)[..before.len()], &before[..]);
+        prop_assert_eq!(Window::of(&log, &policy).check(), Ok(()));
+        prop_assert!(outcome.after <= outcome.before.max(outcome.after));
+        prop_assert!(asked <= 200);
+    }
+
+    #[test]
+    fn properties_appending_never_changes_what_the_window_showed(messages in histories(25), preset in presets()) {
+        let policy = preset.policy();
+        let messages = Log::from_messages(messages);
+        let mut shown: Vec<String> = Vec::new();
+        let mut pivot = None;
+        for end in 0..=messages.len() {
+            let window = Window::of(&messages[..end], &policy);
+            let now = blocks(&window);
+            // A new pivot is a plan that says so; an open call is closed for the time being.
+            if window.pivot == pivot && end > 0 {
+                prop_assert!(now.starts_with(&shown), "message {}:\n{:#?}\n{:#?}", end - 1, shown, now);
+            }
+            if has_open_calls(&window) {
+                break;
+            }
+            (shown, pivot) = (now, window.pivot);
+        }
+    }
+
+    #[test]
+    fn properties_pruning_is_idempotent_and_only_clears(messages in histories(40), preset in presets()) {
+        let small = serde_json::json!({
+            "preset": preset.name(),
+            "prune": { "enabled": true, "protectTokens": 500, "minTokens": 100, "gateShare": null, "gateHeadroom": null },
+        });
+        let policy = Policy::from_value(small).unwrap();
+        let mut log = Log::from_messages(messages);
+        let before = content(&log);
+        let plan = prune::plan(&log, &policy, None);
+        prop_assert!(plan.items.is_empty() || plan.freed_tokens > Tokens(100));
+        let freed: Tokens = plan.items.iter().map(|item| item.tokens).sum();
+        prop_assert_eq!(freed, plan.freed_tokens);
+        Plan::Prune(plan.clone()).mark(&mut log, Millis(9_000_000)).unwrap();
+        prop_assert_eq!(content(&log), before);
+        let second = prune::plan(&log, &policy, None);
+        for item in &second.items {
+            prop_assert!(plan.items.iter().all(|known| known.part != item.part), "cleared twice");
+        }
+        if preset != Preset::Openfork {
+            prop_assert!(second.items.is_empty());
+        }
+    }
+
+    #[test]
+    fn properties_a_fork_stays_within_its_budget(messages in histories(40), budget in 1_000u64..60_000) {
+        let policy = Policy::from_value(serde_json::json!({ "fork": { "charBudget": budget, "noRemoval": budget / 2 } })).unwrap();
+        let before = messages.clone();
+        let digest = fork(&messages, &policy.fork);
+        prop_assert_eq!(&messages, &before);
+        prop_assert!(digest.stats.total_chars <= Chars(budget));
+        prop_assert_eq!(digest.stats.total_chars, Chars::of(&digest.context));
+        prop_assert!(digest.stats.head_tail_applied <= digest.stats.truncated_results);
+        prop_assert_eq!(&fork(&messages, &policy.fork), &digest);
+        if !messages.is_empty() {
+            prop_assert!(digest.context.ends_with("\n</inherited_context>"));
+        }
+    }
+
+    #[test]
+    fn properties_messages_survive_json(messages in histories(25)) {
+        let json = serde_json::to_string(&messages).unwrap();
+        prop_assert_eq!(Message::read_all(&json).unwrap(), messages);
+    }
+}

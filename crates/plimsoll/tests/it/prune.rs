@@ -1,0 +1,303 @@
+//! Layer 2.
+
+use plimsoll::log::{ToolStatus, ToolTime};
+use plimsoll::prune::{self, Pressure, PrunePlan, PruneReason};
+use plimsoll::{Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, ToolState, Window};
+use plimsoll_testkit::History;
+use rstest::rstest;
+use serde_json::json;
+
+fn tokens(count: usize) -> String {
+    "abcd".repeat(count)
+}
+
+/// Two turns after the history, so that all of it may be pruned.
+fn later(history: History) -> Vec<Message> {
+    history.user("next").say("ok").user("last").say("ok").messages()
+}
+
+fn plan(messages: &[Message]) -> PrunePlan {
+    let plan = prune::plan(messages, &Preset::Opencode.policy(), None);
+    assert_eq!(plan, prune::plan(messages, &Policy::default(), None), "plimsoll prunes as opencode does");
+    plan
+}
+
+fn parts(plan: &PrunePlan) -> Vec<&str> {
+    plan.items.iter().map(|item| item.part.as_str()).collect()
+}
+
+fn apply(messages: Vec<Message>, now: u64) -> Log {
+    let mut log = Log::from_messages(messages);
+    let plan = plan(&log);
+    Plan::Prune(plan).mark(&mut log, Millis(now)).unwrap();
+    log
+}
+
+#[test]
+fn r81_switched_off_nothing_changes() {
+    let log = later(History::new().user("u").tool("read", tokens(200_000)));
+    let policy = Policy::from_value(json!({ "prune": { "enabled": false } })).unwrap();
+    let plan = prune::plan(&log, &policy, None);
+    assert_eq!((plan.items.len(), plan.reason), (0, PruneReason::Off));
+}
+
+#[test]
+fn r82_three_outputs_of_30000_only_the_two_older_go() {
+    let history = History::new().user("u").tool("read", tokens(30_000)).tool("read", tokens(30_000));
+    let log = later(history.tool("read", tokens(30_000)));
+    assert_eq!(parts(&plan(&log)), ["m2.0", "m1.0"]);
+}
+
+#[test]
+fn r82_parts_of_one_message_are_walked_in_reverse() {
+    let calls: Vec<(&str, String)> = (0..3).map(|_| ("read", tokens(30_000))).collect();
+    let log = later(History::new().user("u").tools(&calls));
+    assert_eq!(parts(&plan(&log)), ["m1.1", "m1.0"]);
+}
+
+#[test]
+fn r83_the_last_two_turns_are_untouched() {
+    let log = History::new().user("a").say("x").user("b").tool("read", tokens(200_000));
+    assert!(plan(&log.clone().messages()).items.is_empty());
+    let log = log.user("c").tool("read", tokens(200_000)).messages();
+    assert!(plan(&log).items.is_empty());
+}
+
+#[test]
+fn r84_a_single_turn_is_never_pruned() {
+    let log =
+        History::new().user("u").tool("read", "x".repeat(200_000)).tool("read", tokens(90_000)).messages();
+    assert!(plan(&log).items.is_empty());
+}
+
+#[test]
+fn r85_a_summary_ends_the_scan() {
+    let before = History::new().user("u").tool("read", tokens(100_000)).marker().summary("s");
+    let log = later(before.tool("read", tokens(30_000)));
+    assert!(plan(&log).items.is_empty());
+}
+
+#[test]
+fn r86_only_tool_parts_are_pruned() {
+    let log = later(History::new().user(tokens(100_000)).say(tokens(100_000)).tool("read", tokens(50_000)));
+    assert_eq!(parts(&plan(&log)), ["m2.0"]);
+}
+
+#[rstest]
+#[case(ToolStatus::Running)]
+#[case(ToolStatus::Error)]
+#[case(ToolStatus::Pending)]
+fn r87_only_completed_calls_are_pruned(#[case] status: ToolStatus) {
+    let state = ToolState { status, ..ToolState::completed(json!({}), tokens(100_000)) };
+    let log = later(History::new().user("u").tool_state("read", state).tool("read", tokens(50_000)));
+    assert_eq!(parts(&plan(&log)), ["m2.0"]);
+}
+
+#[rstest]
+#[case("skill")]
+#[case("Skill")]
+#[case("SKILL")]
+fn r88_r89_protected_tools_are_skipped_and_not_counted(#[case] tool: &str) {
+    let log = later(History::new().user("u").tool("read", tokens(30_000)).tool(tool, "x".repeat(400_000)));
+    assert!(plan(&log).items.is_empty());
+}
+
+#[test]
+fn r90_the_first_cleared_part_ends_the_scan() {
+    let history =
+        History::new().user("u").tool("read", tokens(90_000)).tool("read", tokens(30_000)).cleared();
+    let log = later(history.tool("read", tokens(30_000)));
+    assert!(plan(&log).items.is_empty());
+}
+
+#[test]
+fn r91_r92_exactly_40000_is_protected() {
+    let log = |chars: usize| later(History::new().user("u").tool("read", "x".repeat(chars)));
+    assert!(plan(&log(160_000)).items.is_empty());
+    assert_eq!(plan(&log(160_000)).kept_tokens, Tokens(40_000));
+    let crossed = plan(&log(160_004));
+    assert_eq!((crossed.items.len(), crossed.freed_tokens), (1, Tokens(40_001)));
+}
+
+#[test]
+fn r93_the_part_that_crosses_goes_with_all_older() {
+    let log = later(History::new().user("u").tool("a", tokens(30_000)).tool("b", tokens(30_000)));
+    assert_eq!(parts(&plan(&log)), ["m1.0"]);
+    let log =
+        later(History::new().user("u").tool("o", "four").tool("a", tokens(30_000)).tool("b", tokens(30_000)));
+    assert_eq!(plan(&log).items.len(), 2);
+}
+
+#[rstest]
+#[case(20_000, false, 0)]
+#[case(20_001, false, 1)]
+#[case(20_000, true, 1)]
+#[case(19_999, true, 0)]
+fn r94_only_above_the_minimum(#[case] older: usize, #[case] inclusive: bool, #[case] pruned: usize) {
+    let log = later(History::new().user("u").tool("a", tokens(older)).tool("b", tokens(40_000)));
+    let policy =
+        Policy::from_value(json!({ "preset": "opencode", "prune": { "minInclusive": inclusive } })).unwrap();
+    let plan = prune::plan(&log, &policy, None);
+    assert_eq!(plan.items.len(), pruned);
+    assert_eq!(plan.freed_tokens, if pruned == 1 { Tokens(older as u64) } else { Tokens(0) });
+}
+
+#[test]
+fn r95_r96_a_prune_sets_a_time_and_nothing_else() {
+    let messages = later(History::new().user("u").tool("read", tokens(90_000)));
+    let before = serde_json::to_value(&messages).unwrap();
+    let log = apply(messages, 1_705_512_345_678);
+    let mut after = serde_json::to_value(log.messages()).unwrap();
+    let time = after[1]["parts"][0]["state"]["time"].as_object_mut().unwrap();
+    assert_eq!(time.shift_remove("compacted"), Some(json!(1_705_512_345_678u64)));
+    assert_eq!(after, before, "output, start and end are as they were");
+}
+
+#[test]
+fn r97_r98_r99_the_window_shows_the_call_and_the_placeholder() {
+    let mut state = ToolState::completed(json!({ "path": "a.rs" }), tokens(90_000));
+    state.attachments = vec![json!({ "mime": "image/png" })];
+    let log = apply(later(History::new().user("u").tool_state("read", state)), 5);
+    let window = serde_json::to_value(Window::of(&log, &Policy::default())).unwrap();
+    let call = &window["messages"][1]["blocks"][0];
+    assert_eq!((&call["tool"], &call["input"]), (&json!("read"), &json!({ "path": "a.rs" })));
+    let result = &window["messages"][2]["blocks"][0];
+    assert_eq!(result["text"], "[Old tool result content cleared]");
+    assert_eq!(result.get("files"), None);
+}
+
+#[rstest]
+#[case(History::new())]
+#[case(History::new().user("a").say("b").user("c").say("d").user("e"))]
+#[case(History::new().user("a").tool("skill", tokens(90_000)).user("c").say("d").user("e"))]
+fn r100_empty_no_tools_all_protected(#[case] history: History) {
+    let plan = plan(&history.messages());
+    assert_eq!((plan.items.len(), plan.freed_tokens), (0, Tokens(0)));
+}
+
+#[test]
+fn r101_pruning_twice_changes_nothing_more() {
+    let log = apply(later(History::new().user("u").tool("a", tokens(50_000)).tool("b", tokens(30_000))), 5);
+    assert!(plan(&log).items.is_empty());
+}
+
+#[test]
+fn r102_new_content_can_be_pruned_later() {
+    let mut log = apply(later(History::new().user("u").tool("a", tokens(50_000))), 5);
+    let more = later(History::new().user("u").tool("b", tokens(50_000)).tool("c", tokens(30_000)));
+    let messages: Vec<Message> = log.messages().iter().cloned().chain(more).collect();
+    log = Log::from_messages(messages);
+    let tools: Vec<String> = plan(&log).items.into_iter().map(|item| item.tool).collect();
+    assert_eq!(tools, ["b"], "only what is newer than the boundary");
+}
+
+#[test]
+fn r104_a_plan_over_100000_parts() {
+    let history = (0..100_000).fold(History::new().user("u"), |h, _| h.tool("read", "abcdefgh"));
+    let plan = plan(&later(history));
+    assert_eq!(plan.items.len() + 20_000, 100_000);
+}
+
+#[test]
+fn r105_constants() {
+    let prune = serde_json::to_value(&Policy::default().prune).unwrap();
+    assert_eq!((&prune["protectTokens"], &prune["minTokens"]), (&json!(40_000), &json!(20_000)));
+    assert_eq!(prune["protectedTools"], json!(["skill"]));
+    assert_eq!(Policy::default().count.chars_per_token, 4);
+}
+
+/// FACTS: 8 outputs of 49,489 chars in the first turn; after the third the five oldest are marked.
+#[test]
+fn opencode_live_prune_marks_the_five_oldest_of_eight() {
+    let history = (0..8).fold(History::new().user("u"), |h, _| h.tool("bash", "x".repeat(49_489)));
+    assert!(plan(&history.clone().user("two").say("ok").messages()).items.is_empty());
+    let plan = prune::plan(&later(history), &Preset::Opencode.policy(), None);
+    assert_eq!(parts(&plan), ["m5.0", "m4.0", "m3.0", "m2.0", "m1.0"]);
+    assert_eq!(plan.kept_tokens, Tokens(3 * 12_372));
+}
+
+mod openfork {
+    use super::*;
+
+    fn policy() -> Policy {
+        Preset::Openfork.policy()
+    }
+
+    fn pressure(load: u64) -> Option<Pressure> {
+        Some(Pressure { load: Tokens(load), limits: Limits::new(128_000, 16_384) })
+    }
+
+    fn full() -> Vec<Message> {
+        let history = (0..12).fold(History::new().user("u"), |h, _| h.tool("read", tokens(10_000)));
+        history.messages()
+    }
+
+    #[rstest]
+    #[case(111_615, 0)]
+    #[case(111_616, 3)]
+    fn r143_only_near_the_limit(#[case] load: u64, #[case] pruned: usize) {
+        assert_eq!(prune::plan(&full(), &policy(), pressure(load)).items.len(), pruned);
+    }
+
+    #[test]
+    fn r143_without_a_known_load_nothing_is_pruned() {
+        assert_eq!(prune::plan(&full(), &policy(), None).reason, PruneReason::NotNeeded);
+    }
+
+    #[test]
+    fn r144_oldest_first_and_only_as_many_as_needed() {
+        let plan = prune::plan(&full(), &policy(), pressure(120_000));
+        // Each frees 10,000 less the 500 tokens that stay visible.
+        assert_eq!(parts(&plan), ["m1.0", "m2.0", "m3.0"]);
+        assert_eq!(plan.freed_tokens, Tokens(3 * 9_500));
+    }
+
+    #[test]
+    fn r144_r145_the_window_keeps_the_first_2000_chars_and_is_shorter() {
+        let mut log = Log::from_messages(full());
+        let before = Window::of(&log, &policy());
+        let plan = prune::plan(&log, &policy(), pressure(120_000));
+        Plan::Prune(plan).mark(&mut log, Millis(7)).unwrap();
+        let after = Window::of(&log, &policy());
+        let size = |window: &Window| serde_json::to_string(window).unwrap().len();
+        assert!(size(&after) + 100_000 < size(&before));
+        let json = serde_json::to_value(&after).unwrap();
+        let text = json["messages"][2]["blocks"][0]["text"].as_str().unwrap();
+        assert_eq!(text, format!("{}\n\n[Output pruned: kept first 2000 chars]", &tokens(500)));
+        assert_eq!(json["messages"][1]["blocks"][0]["input"], json!({ "arg": "x" }), "invocation data stay");
+    }
+
+    #[test]
+    fn c5_all_under_40000_means_all_protected() {
+        let log = (0..3).fold(History::new().user("u"), |h, _| h.tool("read", tokens(10_000))).messages();
+        assert!(prune::plan(&log, &policy(), pressure(120_000)).items.is_empty());
+    }
+
+    #[test]
+    fn c5_all_parts_count_towards_protection() {
+        let history = History::new().user("u").tool("read", tokens(30_000)).user(tokens(39_000));
+        let plan = prune::plan(&history.messages(), &policy(), pressure(120_000));
+        assert_eq!(parts(&plan), ["m1.0"]);
+    }
+
+    #[test]
+    fn c35_cleared_parts_are_skipped_not_a_stop() {
+        let history = History::new().user("u").tool("a", tokens(20_000)).tool("b", tokens(20_000)).cleared();
+        let plan = prune::plan(&history.tool("c", tokens(45_000)).messages(), &policy(), pressure(120_000));
+        let tools: Vec<&str> = plan.items.iter().map(|item| item.tool.as_str()).collect();
+        assert_eq!(tools, ["a", "c"]);
+    }
+}
+
+#[test]
+fn separate_results_are_pruned_too() {
+    let log = later(History::new().user("u").call("c1", "read").result("c1", &tokens(90_000)));
+    let plan = prune::plan(&log, &Policy::default(), None);
+    assert_eq!(parts(&plan), ["m2.0"]);
+    let log = apply(log, 3);
+    assert!(
+        matches!(&log[2].parts[0].body, PartBody::ToolResult(result) if result.compacted == Some(Millis(3)))
+    );
+    let times = ToolTime::ran(Millis(1), Millis(2));
+    assert_eq!(times.compacted, None);
+}

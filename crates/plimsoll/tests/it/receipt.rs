@@ -1,0 +1,103 @@
+//! Plans and receipts: shown, stored, undone.
+
+use plimsoll::compact::ladder::{Ladder, Situation, Step};
+use plimsoll::fork::fork;
+use plimsoll::truncate::{self, Spill};
+use plimsoll::{Limits, Log, Message, Millis, Plan, Policy, Receipt, Window, prune};
+use plimsoll_testkit::{History, ids};
+
+fn without_marks(log: &[Message]) -> String {
+    let mut log = Log::from_messages(log.to_vec());
+    let parts: Vec<_> =
+        log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.clone())).collect();
+    for part in parts {
+        let _ = log.mark_cleared(&part, None);
+        log.mark_cut(&part, None).unwrap();
+    }
+    serde_json::to_string(log.messages()).unwrap()
+}
+
+fn reduced() -> (Log, Log, Vec<Receipt>) {
+    let mut history = History::new().user("start");
+    for turn in 0..12 {
+        history =
+            history.tool("read", "abcd".repeat(8_000)).user(format!("turn {turn} {}", "word ".repeat(900)));
+    }
+    let mut log = history.log();
+    let original = log.clone();
+    let policy = Policy::default();
+    let mut ids = ids();
+    let situation = Situation::new(&policy, Limits::new(12_000, 1_000), Millis(1_000_000));
+    let mut ladder = Ladder::new(&mut log, &mut ids, situation);
+    let Step::Done(outcome) = ladder.climb().unwrap() else { panic!("there is no model to ask") };
+    (original, log, outcome.receipts)
+}
+
+#[test]
+fn undoing_every_receipt_brings_the_window_back() {
+    let (original, mut log, receipts) = reduced();
+    assert!(receipts.len() > 1, "{receipts:?}");
+    let mut ids = ids();
+    for receipt in receipts.iter().rev() {
+        let counter = receipt.undo(&mut log, &mut ids, Millis(2_000_000)).unwrap();
+        assert_eq!(counter.undoes.as_ref(), Some(&receipt.id));
+        assert!(!counter.can_undo());
+        assert!(counter.undo(&mut log, &mut ids, Millis(3)).is_err());
+    }
+    let policy = Policy::default();
+    let (before, after) = (Window::of(&original, &policy), Window::of(&log, &policy));
+    assert_eq!(
+        after.messages[..before.messages.len()],
+        before.messages[..],
+        "only the word to go on may follow"
+    );
+    let kept: Vec<Message> = log.messages()[..original.len()].to_vec();
+    assert_eq!(without_marks(&kept), without_marks(&original));
+}
+
+#[test]
+fn receipts_survive_json() {
+    let (_, _, receipts) = reduced();
+    for receipt in receipts {
+        let json = serde_json::to_string(&receipt).unwrap();
+        assert_eq!(serde_json::from_str::<Receipt>(&json).unwrap(), receipt);
+    }
+}
+
+#[test]
+fn plans_and_receipts_read_well() {
+    let policy = Policy::default();
+    let mut shown = String::new();
+    let history = (0..3).fold(History::new().user("u"), |h, _| h.tool("read", "abcd".repeat(30_000)));
+    let messages = history.user("a").say("b").user("c").messages();
+    let output = "line\n".repeat(5_000);
+    let truncated = truncate::plan(output.as_bytes(), "bash", &policy);
+    let mut ids = ids();
+    let spill = Spill::Saved("spill/ab12".into());
+    let receipt = Receipt::of_truncate(truncated.clone(), &spill, &policy, &mut ids, Millis(5));
+    for plan in [
+        Plan::Prune(prune::plan(&messages, &policy, None)),
+        Plan::Prune(prune::plan(&messages[..2], &policy, None)),
+        Plan::Truncate(truncated),
+        Plan::Fork(fork(&messages, &policy.fork).stats),
+    ] {
+        shown.push_str(&format!("{plan}\n\n{}\n", plan.detail()));
+    }
+    shown.push_str(&format!("{receipt}\n\n{}\n", receipt.detail()));
+    for receipt in reduced().2 {
+        let detail = receipt.detail();
+        let few: Vec<&str> = detail.lines().take(6).collect();
+        shown.push_str(&format!("{}\n\n", few.join("\n")));
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn a_lost_spill_is_in_the_receipt() {
+    let policy = Policy::default();
+    let plan = truncate::plan("x\n".repeat(9_000).as_bytes(), "bash", &policy);
+    let failed = Spill::Failed("disk full".into());
+    let receipt = Receipt::of_truncate(plan, &failed, &policy, &mut ids(), Millis(5));
+    assert_eq!(receipt.reason, "the output was over a limit; the rest is lost: disk full");
+    assert!(receipt.handles.is_empty() && !receipt.can_undo());
+}

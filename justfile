@@ -1,0 +1,45 @@
+# The verbs of the house. `just` alone lists them.
+
+default:
+    @just --list
+
+# What CI runs.
+ci:
+    ./.ci/run
+
+# The ordinary tests.
+test:
+    cargo test --workspace
+
+# Format and lint.
+lint:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Documentation, opened.
+docs:
+    cargo doc --workspace --no-deps --open
+
+# The embedder's loop on made-up data.
+demo:
+    cargo run --example turn
+
+# The properties over many generated histories; the ordinary tests run a few of each.
+properties cases="100000":
+    PROPTEST_CASES={{cases}} cargo test --release -p plimsoll --test it properties -- --nocapture
+
+# Benchmarks, each beside its yardstick.
+bench *args:
+    cargo bench --workspace -- {{args}}
+
+# Write the JSON Schema of policies into the tree.
+schema:
+    PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it schema
+
+# Read and write back real sessions, and calibrate on them; PLIMSOLL_CORPUS names their folder.
+corpus:
+    cargo test --release -p plimsoll --test it corpus -- --nocapture --include-ignored
+
+# Fuzz one target for a while (needs `cargo install cargo-fuzz`).
+fuzz target="messages" seconds="60":
+    RUSTC_BOOTSTRAP=1 cargo fuzz run {{target}} --sanitizer none -- -max_total_time={{seconds}}
