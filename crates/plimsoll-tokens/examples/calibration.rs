@@ -346,11 +346,12 @@ fn corpus() -> Result<Vec<PathBuf>, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let named: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let paths = if named.is_empty() { corpus()? } else { named };
     println!("Median absolute error of the predicted input tokens, in percent\n");
     println!("{:27}   ------ from scratch ------- -- last usage and since -----", "");
     let methods = "  chars/4     o200k    calibr";
     println!("{:<14} {:<7} {:>4} {methods} {methods}", "session", "", "n");
-    for path in if named.is_empty() { corpus()? } else { named } {
+    for path in paths {
         report(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())

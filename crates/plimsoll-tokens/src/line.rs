@@ -19,8 +19,6 @@ const VAGUE: (f64, f64) = (0.1, 400.0);
 const DRIFT: (f64, f64) = (0.01, 0.5);
 /// Beyond this many standard deviations a surprise is not the factor's fault.
 const SURPRISE: f64 = 4.0;
-/// Up to this many, it teaches in proportion; from there to [`SURPRISE`] no more than this.
-const CLIP: f64 = 2.0;
 /// How much of each new observation goes into the moving averages.
 const GAIN: f64 = 0.15;
 /// The noise that remains in the smallest increment, in tokens.
@@ -132,9 +130,11 @@ impl Line {
         (tokens, self.step(from_centre).1 + stray * stray)
     }
 
-    /// The least that a request can cost: no vocabulary is that much better than the base counter's.
-    pub(crate) fn least(measure: Measure) -> f64 {
-        measure.exact.0 as f64 + FACTOR.start() * measure.base.0 as f64
+    /// The least that a request can cost before anything was observed: no vocabulary is that much better than the
+    /// base counter's. Later, content may turn out to be counted that is not sent at all.
+    pub(crate) fn least(&self, measure: Measure) -> f64 {
+        let Step { base, exact, .. } = Step::to(measure);
+        if self.centre.is_none() { exact + FACTOR.start() * base } else { 0.0 }
     }
 
     /// Go through this point. The first response of a session says how much is hidden.
@@ -185,7 +185,6 @@ impl Line {
     fn fit(&mut self, step: Step, error: f64) {
         let [ff, fb, bb] = self.variance;
         let total = self.step(step).1;
-        let error = error.clamp(-CLIP * total.sqrt(), CLIP * total.sqrt());
         let (to_factor, to_block) = (ff * step.base + fb * step.blocks, fb * step.base + bb * step.blocks);
         self.factor = (self.factor + to_factor / total * error).clamp(*FACTOR.start(), *FACTOR.end());
         self.per_block =

@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::Chars;
+use crate::chars::{Chars, thousands};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
 use crate::log::{Ids, Log, LogError, MessageId, Millis, PartId, ReceiptId};
@@ -182,7 +182,12 @@ impl Plan {
                 let (first, last) = (&plan.first, &plan.last);
                 row(&"summarised", format!("{first} to {last}, {} tokens", plan.tokens));
                 match &plan.tail_start {
-                    Some(start) => row(&"stays", format!("{} messages from {start}", plan.tail_messages)),
+                    Some(start) => {
+                        row(
+                            &"stays",
+                            format!("{} from {start}", some(plan.tail_messages as usize, "message")),
+                        );
+                    }
                     None => row(&"stays", "nothing before the summary".into()),
                 }
                 if plan.merges_summary {
@@ -224,6 +229,12 @@ impl Plan {
     }
 }
 
+/// A number of things, in words that fit the number.
+fn some(count: usize, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", thousands(count as u64))
+}
+
 /// One line that says what the plan does.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,17 +247,23 @@ impl fmt::Display for Plan {
             Plan::Truncate(plan) => write!(f, "truncate nothing of {} output", plan.tool),
             Plan::Prune(plan) if plan.items.is_empty() => write!(f, "prune nothing: {}", plan.reason),
             Plan::Prune(plan) => {
-                write!(f, "prune {} tool outputs, {} tokens", plan.items.len(), plan.freed_tokens)
+                write!(f, "prune {}, {} tokens", some(plan.items.len(), "tool output"), plan.freed_tokens)
             }
             Plan::Compact(plan) => {
                 let how = match plan.made {
                     Made::ByModel => "a summary",
                     Made::WithoutModel => "a summary made without a model",
                 };
-                write!(f, "compact {} messages, {} tokens, behind {how}", plan.messages, plan.tokens)
+                let messages = some(plan.messages as usize, "message");
+                write!(f, "compact {messages}, {} tokens, behind {how}", plan.tokens)
             }
             Plan::Shed(plan) => {
-                write!(f, "shed: clear {} tool outputs, cut {} parts", plan.cleared.len(), plan.cut.len())
+                let (cleared, cut) = (some(plan.cleared.len(), "tool output"), some(plan.cut.len(), "part"));
+                match (plan.cleared.is_empty(), plan.cut.is_empty()) {
+                    (false, true) => write!(f, "shed: clear {cleared}"),
+                    (true, false) => write!(f, "shed: cut {cut}"),
+                    _ => write!(f, "shed: clear {cleared}, cut {cut}"),
+                }
             }
             Plan::Fork(stats) => {
                 write!(f, "fork {} of {} messages", stats.final_count, stats.original_count)?;

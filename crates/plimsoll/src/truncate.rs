@@ -304,7 +304,9 @@ impl Cutter<'_> {
     fn lines<'o>(&mut self, lines: impl Iterator<Item = &'o [u8]>, budget: Budget, end: End) -> Taken {
         let mut pieces: Vec<Cow<'o, str>> = Vec::new();
         let mut taken = Taken { text: String::new(), lines: 0, bytes: 0, consumed: 0 };
+        // There are never more chars than bytes, so nothing is counted until bytes alone would be too many.
         let mut chars = Chars::ZERO;
+        let mut counted = false;
         for line in lines {
             if taken.lines >= budget.lines {
                 break;
@@ -314,10 +316,14 @@ impl Cutter<'_> {
             if taken.bytes + bytes > budget.bytes {
                 break;
             }
-            let newline = Chars(u64::from(taken.lines > 0));
-            let room = budget.chars - chars - newline;
-            let length = Chars::of(&piece);
             self.shortened += u64::from(shortened);
+            let newline = Chars(u64::from(taken.lines > 0));
+            if !counted && chars + newline + Chars(bytes) > budget.chars {
+                chars = pieces.iter().map(|piece| Chars::of(piece) + Chars(1)).sum::<Chars>() - Chars(1);
+                counted = true;
+            }
+            let length = if counted { Chars::of(&piece) } else { Chars(bytes - 1) };
+            let room = budget.chars - chars - newline;
             if length > room {
                 // The char limit cuts inside a line; what is left of it still counts as a line.
                 let part = match end {

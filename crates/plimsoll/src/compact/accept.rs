@@ -78,10 +78,11 @@ pub fn accept(reply: &Reply, replaced: Tokens, counter: &dyn Counter) -> Result<
     if text.is_empty() {
         return Err(Rejection::Empty);
     }
+    let too_long =
+        |size| if size < replaced { Ok(()) } else { Err(Rejection::NotSmaller { summary: size, replaced }) };
+    // Before the search for secrets, so that a model gone wild costs little; and after, because that adds words.
+    too_long(counter.count(text))?;
     let summary = Text::from(redact(text).text);
-    let size = counter.count_text(&summary);
-    if size >= replaced {
-        return Err(Rejection::NotSmaller { summary: size, replaced });
-    }
+    too_long(counter.count_text(&summary))?;
     Ok(summary)
 }

@@ -17,7 +17,7 @@ use super::request::{HookText, SummaryJob, SummaryRequest};
 use super::select::{Room, Selection, select};
 use super::shed;
 use crate::chars::Text;
-use crate::count::{Counter, Fixed, Tokens, request_tokens};
+use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
 use crate::limits::{Limits, Line};
 use crate::load::Load;
 use crate::log::{CompactionPart, Ids, Info, Log, LogError, Message, Millis, Part, PartBody, Role, Time};
@@ -385,7 +385,8 @@ impl<'a> Ladder<'a> {
     fn cut_parts(&mut self, left: u32) -> Result<Rung, LogError> {
         let Some(line) = self.line else { return Ok(Rung::End) };
         let room = Tokens((line.room().0 as f64 / self.scale) as u64);
-        let plan = shed::cut(self.log, self.is.policy, self.is.fixed, room, left, self.is.counter);
+        let goal = shed::Goal { room, only: None, rounds_left: left };
+        let plan = shed::cut(self.log, self.is.policy, self.is.fixed, &goal, self.is.counter);
         if plan.cut.is_empty() {
             return Ok(Rung::End);
         }
@@ -521,7 +522,22 @@ impl<'a> Ladder<'a> {
             marker: Some(marker_id),
         };
         self.receipt(Plan::Compact(plan), reason, before);
-        Ok(())
+        self.trim(selection)
+    }
+
+    /// Cut a newest step that is too long for the tail.
+    fn trim(&mut self, selection: &Selection) -> Result<(), LogError> {
+        let (Some(budget), Some(&step)) = (selection.trim, selection.tail.first()) else { return Ok(()) };
+        let window = Window::of(self.log, self.is.policy);
+        let load = request_tokens(&window, self.is.fixed, self.is.counter);
+        let step_messages = window.messages.iter().filter(|message| message.place == Some(step));
+        let weight: Tokens = step_messages.map(|m| window_message_tokens(m, self.is.counter)).sum();
+        let goal = shed::Goal { room: load - (weight - budget), only: Some(step), rounds_left: shed::ROUNDS };
+        let plan = shed::cut(self.log, self.is.policy, self.is.fixed, &goal, self.is.counter);
+        if plan.cut.is_empty() {
+            return Ok(());
+        }
+        self.apply(Plan::Shed(plan), "the newest step, because it is longer than the tail may be")
     }
 
     /// A user's message under the same agent and model as the newest one.

@@ -23,6 +23,8 @@ pub struct Selection {
     pub tail_tokens: Tokens,
     /// The pivot whose summary goes into the new one.
     pub prior: Option<Pivot>,
+    /// The newest step is in the tail though it is too long for it, and is to be cut to this.
+    pub trim: Option<Tokens>,
 }
 
 /// How much there is to be had.
@@ -48,13 +50,22 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
     let end = places.len() - waiting;
     let legal = legal_cuts(messages, places);
     let division = Division { messages, places, sizes: &sizes, legal: &legal, end };
+    let mut trim = None;
     let cut = match (policy.compact.scope, room.tail_cap) {
         (_, Some(cap)) => division.tail(cap, SplitTurns::WhenNeeded, policy),
         (Scope::All, None) => end,
         (Scope::Tail, None) => {
             let compact = &policy.compact;
             let budget = room.line.share(compact.tail_share).clamp(compact.tail_min, compact.tail_max);
-            division.tail(budget, compact.split_turns, policy)
+            let cut = division.tail(budget, compact.split_turns, policy);
+            // What was just done is worth more than anything older: rather a step cut short than none.
+            match division.newest_step() {
+                Some(step) if cut == end && policy.shed.enabled && sizes[step] > budget => {
+                    trim = Some(budget);
+                    step
+                }
+                _ => cut,
+            }
         }
         (Scope::Target, None) => {
             let target = Tokens(room.context.0.saturating_mul(policy.compact.target_percent) / 100);
@@ -70,6 +81,7 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         head_tokens: sizes[..cut].iter().copied().sum(),
         tail_tokens: sizes[cut..].iter().copied().sum(),
         prior: visible.pivot,
+        trim,
     })
 }
 
@@ -113,6 +125,12 @@ struct Division<'a> {
 impl Division<'_> {
     fn starts_turn(&self, cut: usize) -> bool {
         self.messages[self.places[cut]].starts_turn() && self.legal[cut]
+    }
+
+    /// The last answer of the model before the cut must fall, if it can stand at the start of a tail.
+    fn newest_step(&self) -> Option<usize> {
+        let step = self.end.checked_sub(1)?;
+        (self.messages[self.places[step]].is_assistant() && self.legal[step]).then_some(step)
     }
 
     /// The cut that leaves a tail of at most `budget`.

@@ -59,18 +59,22 @@ struct Piece {
     whole: bool,
 }
 
-/// Lower all parts to one level, the highest at which the window fits into `room`.
-pub(super) fn cut(
-    log: &Log,
-    policy: &Policy,
-    fixed: Fixed,
-    room: Tokens,
-    rounds_left: u32,
-    counter: &dyn Counter,
-) -> ShedPlan {
+/// What is to be cut, and to what.
+pub(super) struct Goal {
+    /// What the whole request may weigh.
+    pub(super) room: Tokens,
+    /// Only parts of the message at this place are cut; all parts if none is named.
+    pub(super) only: Option<usize>,
+    /// How often it may be tried again.
+    pub(super) rounds_left: u32,
+}
+
+/// Lower all parts to one level, the highest at which the request fits.
+pub(super) fn cut(log: &Log, policy: &Policy, fixed: Fixed, goal: &Goal, counter: &dyn Counter) -> ShedPlan {
+    let Goal { room, only, rounds_left } = *goal;
     let window = Window::of(log, policy);
     let load = request_tokens(&window, fixed, counter);
-    let pieces = pieces(&window, counter);
+    let pieces = pieces(&window, only, counter);
     let cuttable: Tokens = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.tokens).sum();
     let whole: Tokens = pieces.iter().filter(|piece| piece.whole).map(|piece| piece.tokens).sum();
     let chars: Chars = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.chars).sum();
@@ -95,8 +99,9 @@ pub(super) fn cut(
     plan
 }
 
-fn pieces(window: &Window, counter: &dyn Counter) -> Vec<Piece> {
-    let blocks = window.messages.iter().flat_map(|message| &message.blocks);
+fn pieces(window: &Window, only: Option<usize>, counter: &dyn Counter) -> Vec<Piece> {
+    let messages = window.messages.iter().filter(|message| only.is_none() || message.place == only);
+    let blocks = messages.flat_map(|message| &message.blocks);
     blocks
         .filter_map(|block| {
             let (part, chars, whole) = match block {

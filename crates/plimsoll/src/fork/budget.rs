@@ -12,6 +12,8 @@ use crate::policy::ForkPolicy;
 pub struct Fitted {
     /// The text with its tags; empty for an empty history.
     pub text: String,
+    /// Its length.
+    pub chars: Chars,
     /// Messages in it.
     pub count: usize,
     /// Messages removed.
@@ -36,12 +38,16 @@ pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted
         .chain(messages.get(start..).unwrap_or_default())
         .collect();
     let (count, removed) = (kept.len(), start.saturating_sub(pinned).min(messages.len()));
-    let text = if total > policy.char_budget && !kept.is_empty() {
-        squeeze(&kept, policy.char_budget - tags, policy)
+    let (text, chars) = if kept.is_empty() {
+        (String::new(), Chars::ZERO)
+    } else if total > policy.char_budget {
+        let text = squeeze(&kept, policy.char_budget - tags, policy);
+        let chars = Chars::of(&text);
+        (text, chars)
     } else {
-        format(&kept)
+        (format(&kept), total)
     };
-    Fitted { text, count, removed }
+    Fitted { text, chars, count, removed }
 }
 
 /// Cut messages so that together they fit `room`: all of them to one length, so that short ones stay whole.

@@ -89,11 +89,10 @@ pub fn fork(messages: &[Message], policy: &ForkPolicy) -> Digest {
     let slice = boundary::slice(messages);
     let tiered = tiers::apply(&slice.messages, policy);
     let fitted = budget::fit(&tiered.messages, slice.pinned(), policy);
-    let context = fitted.text;
     let stats = ForkStats {
         original_count: messages.len(),
         final_count: fitted.count,
-        total_chars: Chars::of(&context),
+        total_chars: fitted.chars,
         removed_messages: fitted.removed,
         compaction_detected: slice.summary.is_some(),
         compaction_slice_index: slice.summary.map(|at| at as i64).unwrap_or(-1),
@@ -101,5 +100,5 @@ pub fn fork(messages: &[Message], policy: &ForkPolicy) -> Digest {
         tier_distribution: tiered.distribution,
         head_tail_applied: tiered.head_tail,
     };
-    Digest { preamble: preamble::preamble(&stats, policy), context, stats }
+    Digest { preamble: preamble::preamble(&stats, policy), context: fitted.text, stats }
 }

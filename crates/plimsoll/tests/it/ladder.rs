@@ -326,6 +326,21 @@ fn rung_4_tool_outputs_in_the_tail_are_cleared_then_the_tail_is_shortened() {
     assert!(size(&log, &policy) + fixed.total() <= Tokens(16_000));
 }
 
+/// A compaction in the middle of work must not take away what was just read.
+#[test]
+fn a_newest_step_too_long_for_the_tail_is_kept_and_cut() {
+    let policy = Policy::default();
+    let output = format!("START {} END", tokens(9_000));
+    let mut log = talk(6, 1_500).user("work").tool("read", output).log();
+    let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["compact", "cut"], Verdict::Fits));
+    let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
+    assert!(shown.contains("START ") && shown.contains(" END") && shown.contains("...[truncated "));
+    assert!(shown.contains("work"), "the prompt it answers leads the tail");
+    let size = size(&log, &policy);
+    assert!(size > Tokens(3_000) && size < Tokens(4_500), "about a quarter of the line: {size}");
+}
+
 #[test]
 fn rung_5_one_giant_prompt_is_cut_and_stays_whole_in_the_log() {
     let policy = Policy::default();

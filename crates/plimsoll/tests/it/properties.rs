@@ -5,7 +5,8 @@ use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Verdict};
 use plimsoll::count::request_tokens;
 use plimsoll::fork::fork;
 use plimsoll::{
-    Block, Chars, Fixed, Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, Window, prune,
+    Block, Chars, Fixed, Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, Window,
+    WindowRole, prune,
 };
 use plimsoll_testkit::{histories, ids};
 use proptest::prelude::*;
@@ -84,9 +85,9 @@ fn content(messages: &[Message]) -> Vec<Message> {
 }
 
 /// The window as a list of blocks with their speakers; the unit in which provider caches compare.
-fn blocks(window: &Window) -> Vec<String> {
+fn blocks(window: &Window) -> Vec<(WindowRole, Block)> {
     let messages = window.messages.iter();
-    messages.flat_map(|m| m.blocks.iter().map(|b| format!("{:?} {b:?}", m.role))).collect()
+    messages.flat_map(|message| message.blocks.iter().map(|block| (message.role, block.clone()))).collect()
 }
 
 fn has_open_calls(window: &Window) -> bool {
@@ -164,7 +165,7 @@ proptest! {
     fn properties_appending_never_changes_what_the_window_showed(messages in histories(25), preset in presets()) {
         let policy = preset.policy();
         let messages = Log::from_messages(messages);
-        let mut shown: Vec<String> = Vec::new();
+        let mut shown = Vec::new();
         let mut pivot = None;
         for end in 0..=messages.len() {
             let window = Window::of(&messages[..end], &policy);

@@ -1,0 +1,116 @@
+//! An agent's session in small: made-up turns, real engine. Run it with `cargo run --example turn`.
+//!
+//! Every turn appends a prompt and some tool work. Outputs pass layer 1 as they arrive; before each "model call"
+//! the ladder is climbed. The bars show the window against its line, and each receipt is printed as it happens.
+//! The summariser here fails on purpose the second time it is asked, as models do.
+
+#![allow(clippy::print_stdout)]
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step};
+use plimsoll::count::request_tokens;
+use plimsoll::fork::fork;
+use plimsoll::truncate::{self, Spill};
+use plimsoll::{Fixed, Ids, Limits, Log, Message, Millis, Part, Policy, Receipt, Tokens, ToolState, Window};
+use serde_json::json;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let policy = Policy::default();
+    let limits = Limits::new(72_000, 8_000);
+    let line = policy.overflow.line(limits).map(|line| line.at).unwrap_or_default();
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    let mut ids = Ids::new(move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    });
+    let mut log = Log::new();
+    let mut breaker = Breaker::default();
+    let mut asked = 0;
+    println!("A window of {} tokens; the line is at {line}.\n", limits.context);
+
+    for turn in 0..24u64 {
+        let now = Millis(1_794_775_451_033 + turn * 60_000);
+        let prompt = format!("Look into module {turn}. You must not change its public names.");
+        log.append(Message::user(ids.message(now), ids.part(now), prompt))?;
+
+        let path = format!("src/module_{turn}.rs");
+        let source = format!("pub fn step_{turn}() {{ todo_later(); }}\n").repeat(300 + turn as usize * 10);
+        let build = format!("   Compiling module_{turn}\n").repeat(1_500 + turn as usize * 150)
+            + "error[E0425]: cannot find function `todo_later` in this scope\n";
+        let mut parts = vec![Part::text(ids.part(now), format!("I read `{path}` and build it."))];
+        for (tool, input, output) in
+            [("read", json!({ "path": path }), source), ("bash", json!({ "command": "cargo build" }), build)]
+        {
+            let plan = truncate::plan(output.as_bytes(), tool, &policy);
+            // A runtime writes the whole output to disk here; this one only pretends.
+            let spill =
+                if plan.wants_spill() { Spill::Saved(format!("spill/{turn}-{tool}")) } else { Spill::Off };
+            let shown = plan.render(&spill);
+            if plan.truncated {
+                println!("          {}", Receipt::of_truncate(plan, &spill, &policy, &mut ids, now));
+            }
+            let call = format!("call_{turn}_{tool}");
+            parts.push(Part::tool(ids.part(now), call, tool, ToolState::completed(input, shown)));
+        }
+        log.append(Message::assistant(ids.message(now), parts).at(now))?;
+
+        let situation =
+            Situation { summariser: Some(limits), breaker, ..Situation::new(&policy, limits, now) };
+        let mut ladder = Ladder::new(&mut log, &mut ids, situation);
+        let outcome = loop {
+            match ladder.climb()? {
+                Step::Ask(request) => {
+                    asked += 1;
+                    println!(
+                        "          asking for a summary: {} tokens, chunk {} of {}",
+                        request.tokens, request.chunk, request.of
+                    );
+                    let fails = asked == 2 || asked == 3;
+                    ladder.answer(if fails {
+                        Err("the model timed out".into())
+                    } else {
+                        Ok(Reply::finished(SUMMARY))
+                    })?;
+                }
+                Step::Done(outcome) => break outcome,
+            }
+        };
+        breaker = outcome.breaker;
+        bar(turn, outcome.before, line);
+        for rejection in &outcome.rejections {
+            println!("          {rejection}");
+        }
+        for receipt in &outcome.receipts {
+            println!("          {receipt}");
+        }
+    }
+
+    let window = Window::of(&log, &policy);
+    window.check()?;
+    let load = request_tokens(&window, Fixed::default(), &policy.count);
+    println!("\nThe log has {} messages, the window {}, {load} tokens.", log.len(), window.messages.len());
+    let digest = fork(&log, &policy.fork);
+    println!("A child session would be given {} chars:\n\n{}", digest.stats.total_chars, digest.preamble);
+    Ok(())
+}
+
+const SUMMARY: &str = "## Goal\nFind out why the modules do not build.\n\n## Constraints\nPublic names stay.\n\n\
+    ## Next step\nDefine `todo_later`.";
+
+fn bar(turn: u64, load: Tokens, line: Tokens) {
+    let width = (load.0 * 50 / line.0.max(1)) as usize;
+    let bar: String = (0..width.max(51))
+        .map(|at| {
+            if at < width {
+                '█'
+            } else if at == 50 {
+                '│'
+            } else {
+                ' '
+            }
+        })
+        .collect();
+    println!("turn {turn:>2}  {bar} {load}");
+}
