@@ -32,7 +32,7 @@ use plimsoll::{Counter, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::counter::Calibrated;
-use crate::line::{Line, Step};
+use crate::fit::{Fit, Step};
 
 /// Nothing was ever charged more than this for one request.
 pub(crate) const ABSURD: u64 = 50_000_000;
@@ -130,7 +130,7 @@ pub enum Observed {
 #[serde(rename_all = "camelCase", from = "Stored")]
 pub struct Calibration {
     model: String,
-    line: Line,
+    fit: Fit,
     last: Option<Point>,
     doubted: Option<Point>,
     observations: u64,
@@ -140,7 +140,7 @@ pub struct Calibration {
 #[derive(Deserialize)]
 struct Stored {
     model: String,
-    line: Line,
+    fit: Fit,
     last: Option<Point>,
     doubted: Option<Point>,
     observations: u64,
@@ -161,20 +161,20 @@ impl Point {
 }
 
 impl From<Stored> for Calibration {
-    fn from(Stored { model, line, last, doubted, observations }: Stored) -> Calibration {
-        let sane = line.is_sane() && [last, doubted].iter().flatten().all(Point::is_sane);
+    fn from(Stored { model, fit, last, doubted, observations }: Stored) -> Calibration {
+        let sane = fit.is_sane() && [last, doubted].iter().flatten().all(Point::is_sane);
         if !sane {
             return Calibration::new(&model);
         }
-        Calibration { model, line, last, doubted, observations }
+        Calibration { model, fit, last, doubted, observations }
     }
 }
 
 impl Calibration {
     /// What one believes of a model before it has answered once.
     pub fn new(model: &str) -> Calibration {
-        let line = Line::prior(model);
-        Calibration { model: model.to_owned(), line, last: None, doubted: None, observations: 0 }
+        let fit = Fit::prior(model);
+        Calibration { model: model.to_owned(), fit, last: None, doubted: None, observations: 0 }
     }
 
     /// Learn from a response: `measure` is what was sent, `actual` all input tokens charged for it, cached ones
@@ -194,12 +194,12 @@ impl Calibration {
         let tokens = actual.0 as f64;
         let surprising = match self.last {
             None => {
-                self.line.anchor(measure, tokens);
+                self.fit.anchor(measure, tokens);
                 false
             }
             Some(last) => {
                 let error = tokens - self.ahead(&last, measure);
-                self.line.learn(Step::between(last.measure, measure), measure, tokens, error, confirmed)
+                self.fit.learn(Step::between(last.measure, measure), measure, tokens, error, confirmed)
             }
         };
         self.last = Some(point);
@@ -208,15 +208,15 @@ impl Calibration {
 
     /// A request predicted without reference to the last one: for a window that was compacted, forked or resumed.
     pub fn estimate(&self, measure: Measure) -> Estimate {
-        let (tokens, variance) = self.line.whole(measure);
-        Estimate::new(tokens, variance, self.line.least(measure))
+        let (tokens, variance) = self.fit.whole(measure);
+        Estimate::new(tokens, variance, self.fit.least(measure))
     }
 
     /// The next request predicted from the last one that was believed: its exact usage, and an estimate of what
     /// has come or gone since. Without a last one, the same as [`Calibration::estimate`].
     pub fn next(&self, measure: Measure) -> Estimate {
         let Some(last) = self.last else { return self.estimate(measure) };
-        let (more, variance) = self.line.step(Step::between(last.measure, measure));
+        let (more, variance) = self.fit.step(Step::between(last.measure, measure));
         Estimate::new(last.actual.0 as f64 + more, variance, 0.0)
     }
 
@@ -244,18 +244,18 @@ impl Calibration {
 
     /// Tokens of the model for one of the base counter.
     pub fn factor(&self) -> f64 {
-        self.line.factor
+        self.fit.factor
     }
 
     /// Tokens for the wrapping of a block.
     pub fn per_block(&self) -> f64 {
-        self.line.per_block
+        self.fit.per_block
     }
 
     /// What every request carries unseen. Zero until the first response; below zero where content was counted
     /// that is not sent.
     pub fn constant(&self) -> f64 {
-        self.line.constant()
+        self.fit.constant()
     }
 
     /// How many observations were believed.
@@ -265,14 +265,14 @@ impl Calibration {
 
     /// The request `measure` as predicted from an earlier one.
     fn ahead(&self, from: &Point, measure: Measure) -> f64 {
-        from.actual.0 as f64 + self.line.step(Step::between(from.measure, measure)).0
+        from.actual.0 as f64 + self.fit.step(Step::between(from.measure, measure)).0
     }
 
     fn is_doubtful(&self, Point { measure, actual }: Point) -> bool {
         match self.last {
             Some(last) => off(actual, self.ahead(&last, measure)) > DOUBT,
             // Any system prompt may be in front of a session, so only too little can be told from the truth.
-            None => (actual.0 as f64) * DOUBT < self.line.step(Step::to(measure)).0,
+            None => (actual.0 as f64) * DOUBT < self.fit.step(Step::to(measure)).0,
         }
     }
 }

@@ -43,7 +43,7 @@
 mod bpe;
 mod calibrate;
 mod counter;
-mod line;
+mod fit;
 
 pub use bpe::Bpe;
 pub use calibrate::{Calibration, Estimate, Measure, Observed};

@@ -29,7 +29,7 @@ const HIDDEN: f64 = 15_000.0;
 /// `price = factor · base + perBlock · blocks`, and a point it goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Line {
+pub(crate) struct Fit {
     pub(crate) factor: f64,
     pub(crate) per_block: f64,
     /// Variance of the factor, covariance, variance of the wrapping.
@@ -74,9 +74,9 @@ impl Step {
     }
 }
 
-impl Line {
+impl Fit {
     /// Claude's vocabularies need 1.2 to 1.9 times o200k's tokens; OpenAI's newer ones are o200k or close to it.
-    pub(crate) fn prior(model: &str) -> Line {
+    pub(crate) fn prior(model: &str) -> Fit {
         let name = model.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         let o_series =
@@ -89,7 +89,7 @@ impl Line {
             (1.2, 0.25, 8.0, 6.0)
         };
         let variance = [f64::powi(factor_sd, 2), 0.0, f64::powi(per_block_sd, 2)];
-        Line { factor, per_block, variance, spread: 0.15, stray: 0.05, centre: None }
+        Fit { factor, per_block, variance, spread: 0.15, stray: 0.05, centre: None }
     }
 
     /// Whether learning can have led here. What is read from a store may have come from anywhere.

@@ -1,0 +1,12 @@
+//! Any text: reading it never panics, and what was read is written back so that it reads the same.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+use plimsoll::Message;
+
+fuzz_target!(|text: &str| {
+    if let Ok(messages) = Message::read_all(text) {
+        let written = serde_json::to_string(&messages).expect("messages can be written");
+        let again = Message::read_all(&written).expect("what was written can be read");
+        assert_eq!(again, messages);
+    }
+});

@@ -1,0 +1,9 @@
+//! Any text: redacting twice changes nothing more.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+use plimsoll::redact::redact;
+
+fuzz_target!(|text: &str| {
+    let once = redact(text).text;
+    assert_eq!(redact(&once).text, once);
+});
