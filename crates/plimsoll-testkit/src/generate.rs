@@ -113,7 +113,7 @@ impl Builder {
                     bodies.push(called(at, index, tool, output, end, cleared));
                 }
                 self.push(Some(Role::Assistant), bodies);
-                if at % 3 == 0 {
+                if at.is_multiple_of(3) {
                     // A provider that counts a third more than four chars a token.
                     let window = Window::of(&self.messages, &Policy::default());
                     let estimate = request_tokens(&window, Fixed::default(), &CharCounter::default());

@@ -5,8 +5,10 @@
 //! arrived while the summary was written do not come between them. A summary that failed, is unfinished, is
 //! empty or was set aside makes no pivot; then the newest completed pair before it counts.
 
+use std::collections::BTreeMap;
+
 use crate::chars::Text;
-use crate::log::{Message, PartBody};
+use crate::log::{Message, MessageId, PartBody};
 
 /// The newest completed pair of marker and summary, as places in the list of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +24,12 @@ pub struct Pivot {
 impl Pivot {
     /// The pivot that counts, if there is one.
     pub fn newest(messages: &[Message]) -> Option<Pivot> {
-        let pairs = messages.iter().enumerate().filter(|(_, message)| message.is_finished_summary());
-        let paired = pairs.filter_map(|(summary, _)| Some((marker_of(messages, summary)?, summary)));
+        Pivot::among(messages, &answers(messages))
+    }
+
+    fn among(messages: &[Message], answers: &BTreeMap<usize, usize>) -> Option<Pivot> {
+        let finished = answers.iter().filter(|(summary, _)| messages[**summary].is_finished_summary());
+        let paired = finished.map(|(summary, marker)| (*marker, *summary));
         let inside = messages.iter().enumerate().filter_map(|(at, message)| {
             let text = message.marker()?.summary.as_ref()?;
             (!text.trim().is_empty()).then_some((at, at))
@@ -53,17 +59,27 @@ impl Pivot {
     }
 }
 
-/// The marker a summary answers: by parent, or for logs without parents the marker right before it.
-pub(crate) fn marker_of(messages: &[Message], summary: usize) -> Option<usize> {
-    match &messages[summary].info.parent_id {
-        Some(parent) => {
-            messages[..summary].iter().rposition(|m| &m.info.id == parent && m.marker().is_some())
+/// For each summary the marker it answers: by parent, or for logs without parents the marker right before it.
+fn answers(messages: &[Message]) -> BTreeMap<usize, usize> {
+    let mut markers: BTreeMap<&MessageId, usize> = BTreeMap::new();
+    let mut last_user = None;
+    let mut answers = BTreeMap::new();
+    for (at, message) in messages.iter().enumerate() {
+        if message.marker().is_some() {
+            markers.insert(&message.info.id, at);
         }
-        None => {
-            let at = messages[..summary].iter().rposition(Message::is_user)?;
-            messages[at].marker().is_some().then_some(at)
+        if message.is_user() {
+            last_user = message.marker().map(|_| at);
+        }
+        if message.info.summary && message.is_assistant() {
+            let marker = match &message.info.parent_id {
+                Some(parent) => markers.get(parent).copied(),
+                None => last_user,
+            };
+            answers.extend(marker.map(|marker| (at, marker)));
         }
     }
+    answers
 }
 
 fn is_set_aside(message: &Message) -> bool {
@@ -82,24 +98,22 @@ pub struct Visible {
 impl Visible {
     /// What of `messages` is in the window.
     pub fn of(messages: &[Message]) -> Visible {
-        let pivot = Pivot::newest(messages);
+        let answers = answers(messages);
+        let pivot = Pivot::among(messages, &answers);
         let start = match pivot {
             Some(pivot) => pivot.tail.unwrap_or(pivot.marker),
             None => 0,
         };
-        let shown = |at: &usize| !is_scaffolding(messages, *at);
+        let shown = |at: &usize| !is_scaffolding(&messages[*at], answers.contains_key(at));
         Visible { pivot, places: (start..messages.len()).filter(shown).collect() }
     }
 }
 
 /// Whether a message only carries a compaction, completed or not: the model sees such a message as the pivot
 /// or not at all. A finished summary that answers no marker is an ordinary message.
-fn is_scaffolding(messages: &[Message], at: usize) -> bool {
-    let message = &messages[at];
+fn is_scaffolding(message: &Message, answers_a_marker: bool) -> bool {
     if message.marker().is_some() {
         return message.parts.iter().all(|part| !matches!(part.body, PartBody::Text(_)));
     }
-    message.info.summary
-        && message.is_assistant()
-        && (!message.is_finished_summary() || marker_of(messages, at).is_some())
+    message.info.summary && message.is_assistant() && (answers_a_marker || !message.is_finished_summary())
 }

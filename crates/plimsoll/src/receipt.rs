@@ -46,6 +46,8 @@ pub struct CompactPlan {
     pub tail_start: Option<MessageId>,
     /// How many stay.
     pub tail_messages: u64,
+    /// What they weigh.
+    pub tail_tokens: Tokens,
     /// Whether an earlier summary goes into the new one.
     pub merges_summary: bool,
     /// How the summary is made.

@@ -64,6 +64,47 @@ impl<'a> Situation<'a> {
             breaker: Breaker::default(),
         }
     }
+
+    /// What a compaction would do now, without doing it; nothing if there is too little to summarise.
+    pub fn plan_compaction(&self, messages: &[Message]) -> Option<CompactPlan> {
+        let load = Load::of(messages, self.policy, self.fixed, self.counter);
+        let selection = self.select(messages, load.estimate, self.scale(&load), None)?;
+        let head = selection.head.iter().map(|place| &messages[*place]);
+        let job = self.summariser.map(|s| SummaryJob::new(head, &self.hook, self.policy, s, self.counter));
+        let (made, calls) = match job {
+            Some(Ok(job)) => (Made::ByModel, job.chunks() as u64),
+            Some(Err(_)) | None => (Made::WithoutModel, 0),
+        };
+        selection.plan(messages, made, calls)
+    }
+
+    /// How much heavier requests really are than their estimate.
+    fn scale(&self, load: &Load) -> f64 {
+        let scale = match self.policy.overflow.detector {
+            Detector::Estimate => 1.0,
+            Detector::Usage | Detector::Both => load.scale(),
+        };
+        match (self.trigger, self.policy.overflow.line(self.limits)) {
+            // The provider is right: whatever was estimated must have been more than the line.
+            (Trigger::Refused, Some(line)) => {
+                scale.max(line.at.0 as f64 * 1.05 / load.estimate.0.max(1) as f64)
+            }
+            _ => scale,
+        }
+    }
+
+    /// Divide a window whose estimate is `load`; all figures are brought to the scale of estimates.
+    fn select(
+        &self,
+        messages: &[Message],
+        load: Tokens,
+        scale: f64,
+        tail_cap: Option<Tokens>,
+    ) -> Option<Selection> {
+        let line = self.policy.overflow.line(self.limits).map(Line::room).unwrap_or(self.limits.context);
+        let (line, context) = (scaled(line, 1.0 / scale), scaled(self.limits.context, 1.0 / scale));
+        select(messages, self.policy, Room { load, line, context, tail_cap }, self.counter)
+    }
 }
 
 /// Why the ladder is climbed.
@@ -191,17 +232,10 @@ struct Asking {
 impl<'a> Ladder<'a> {
     /// Stand before the ladder.
     pub fn new(log: &'a mut Log, ids: &'a mut Ids, situation: Situation<'a>) -> Ladder<'a> {
-        let Situation { policy, limits, fixed, counter, trigger, .. } = situation;
+        let Situation { policy, limits, fixed, counter, .. } = situation;
         let load = Load::of(log, policy, fixed, counter);
         let line = policy.overflow.line(limits);
-        let mut scale = match policy.overflow.detector {
-            Detector::Estimate => 1.0,
-            Detector::Usage | Detector::Both => load.scale(),
-        };
-        if let (Trigger::Refused, Some(line)) = (trigger, line) {
-            // The provider is right: whatever was estimated must have been more than the line.
-            scale = scale.max(line.at.0 as f64 * 1.05 / load.estimate.0.max(1) as f64);
-        }
+        let scale = situation.scale(&load);
         let before = scaled(load.estimate, scale);
         let (receipts, rejections) = Default::default();
         let is = situation;
@@ -415,11 +449,9 @@ impl<'a> Ladder<'a> {
     }
 
     fn selection(&self, tail_cap: Option<Tokens>) -> Option<Selection> {
-        let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
-        let line = Tokens((line.0 as f64 / self.scale) as u64);
-        let context = Tokens((self.is.limits.context.0 as f64 / self.scale) as u64);
-        let load = Tokens((self.weigh().0 as f64 / self.scale) as u64);
-        select(self.log, self.is.policy, Room { load, line, context, tail_cap }, self.is.counter)
+        let window = Window::of(self.log, self.is.policy);
+        let load = request_tokens(&window, self.is.fixed, self.is.counter);
+        self.is.select(self.log, load, self.scale, tail_cap)
     }
 
     /// What a summary of that selection may weigh at most and still make the window smaller.
@@ -462,19 +494,16 @@ impl<'a> Ladder<'a> {
         let before = self.weigh();
         let now = self.is.now;
         let auto = self.is.trigger != Trigger::Manual;
-        let id_at = |place: Option<&usize>| place.map(|place| self.log[*place].info.id.clone());
-        let (first, last) = (id_at(selection.head.first()), id_at(selection.head.last()));
-        let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
-        let tail_start = id_at(selection.tail.first());
+        let Some(mut plan) = selection.plan(self.log, made, calls) else { return Ok(()) };
         let waiting = selection.tail.last().is_some_and(|place| self.log[*place].starts_turn());
         let newest_user = self.log.iter().rev().find(|message| message.starts_turn()).map(|m| m.info.clone());
 
         let marker_id = self.ids.message(now);
         let marker = CompactionPart {
             auto: Some(auto),
-            tail_start: tail_start.clone(),
-            messages: Some(selection.head.len() as u64),
-            tokens: Some(selection.head_tokens.0),
+            tail_start: plan.tail_start.clone(),
+            messages: Some(plan.messages),
+            tokens: Some(plan.tokens.0),
             extractive: (made == Made::WithoutModel).then_some(true),
             ..CompactionPart::default()
         };
@@ -509,18 +538,7 @@ impl<'a> Ladder<'a> {
             part.extra.insert("metadata".into(), json!({ "compaction_continue": true }));
             self.log.append(Message { info, parts: vec![part], ..Message::default() })?;
         }
-        let plan = CompactPlan {
-            first,
-            last,
-            messages: selection.head.len() as u64,
-            tokens: selection.head_tokens,
-            tail_start,
-            tail_messages: selection.tail.len() as u64,
-            merges_summary: selection.prior.is_some(),
-            made,
-            calls,
-            marker: Some(marker_id),
-        };
+        plan.marker = Some(marker_id);
         self.receipt(Plan::Compact(plan), reason, before);
         self.trim(selection)
     }

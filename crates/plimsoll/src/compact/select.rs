@@ -8,6 +8,7 @@ use crate::count::{Counter, Tokens, window_message_tokens};
 use crate::log::Message;
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{Policy, Scope, SplitTurns};
+use crate::receipt::{CompactPlan, Made};
 use crate::window::{Window, separate_pairs};
 
 /// A division of the window into what is summarised and what stays.
@@ -25,6 +26,26 @@ pub struct Selection {
     pub prior: Option<Pivot>,
     /// The newest step is in the tail though it is too long for it, and is to be cut to this.
     pub trim: Option<Tokens>,
+}
+
+impl Selection {
+    /// The same as a plan that can be shown; nothing for an empty head.
+    pub fn plan(&self, messages: &[Message], made: Made, calls: u64) -> Option<CompactPlan> {
+        let id = |place: &usize| messages[*place].info.id.clone();
+        Some(CompactPlan {
+            first: id(self.head.first()?),
+            last: id(self.head.last()?),
+            messages: self.head.len() as u64,
+            tokens: self.head_tokens,
+            tail_start: self.tail.first().map(id),
+            tail_messages: self.tail.len() as u64,
+            tail_tokens: self.tail_tokens,
+            merges_summary: self.prior.is_some(),
+            made,
+            calls,
+            marker: None,
+        })
+    }
 }
 
 /// How much there is to be had.

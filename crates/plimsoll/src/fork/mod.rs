@@ -1,7 +1,7 @@
 //! Fork: a child session's digest of its parent.
 //!
 //! Three pure stages, each callable alone, and [`fork`] for all of them: find the [`boundary`] behind which a
-//! summary already speaks, cut old tool results by [`tiers`], keep the whole within a [`budget`]; [`format`]
+//! summary already speaks, cut old tool results by [`tiers`], keep the whole within a [`budget`]; [`mod@format`]
 //! writes the text and [`preamble`] tells the child what was done to it. No model is asked and nothing is
 //! changed.
 //!

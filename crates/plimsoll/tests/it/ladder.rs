@@ -114,6 +114,20 @@ fn rung_2_r114_r115_a_model_summary_becomes_a_pivot() {
 }
 
 #[test]
+fn a_compaction_can_be_planned_before_it_is_done() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let before = log.clone();
+    let plan = with_model(&policy).plan_compaction(&log).unwrap();
+    assert_eq!(log, before);
+    assert_eq!((plan.made, plan.calls, plan.marker.is_none()), (Made::ByModel, 1, true));
+    let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
+    let Plan::Compact(done) = &outcome.receipts[0].plan else { panic!() };
+    assert_eq!(plan, plimsoll::receipt::CompactPlan { marker: None, ..done.clone() });
+    assert!(with_model(&policy).plan_compaction(&before[..1]).is_none());
+}
+
+#[test]
 fn r119_an_automatic_compaction_says_to_go_on() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();

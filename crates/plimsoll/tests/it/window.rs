@@ -68,7 +68,7 @@ fn r117_an_unfinished_summary_leaves_the_full_history() {
 fn r128_a_failed_or_empty_summary_leaves_everything_as_it_was(#[case] spoil: fn(&mut Message)) {
     let history =
         History::new().user("a").say("b").user("c").marker_with_tail("m2").summary("x").change(spoil);
-    assert_eq!(seen(history.clone().user("d")), ["U a", "A b", "U c", "U d"]);
+    assert_eq!(seen(history.user("d")), ["U a", "A b", "U c", "U d"]);
     let earlier = History::new().user("z").marker().summary("GOOD").user("y");
     let history = earlier.marker().summary("x").change(spoil).user("d");
     assert_eq!(seen(history), ["U What did we do so far?", "A GOOD", "U y", "U d"]);
