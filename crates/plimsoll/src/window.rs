@@ -290,20 +290,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A tail that begins in the middle of a turn is led by the words of the user that the turn answers, so
-    /// that no answer stands without its question.
     fn reopen(&mut self, first: usize) {
-        if first == 0 || !self.messages[first].is_assistant() {
-            return;
+        if let Some((turn, text)) = lead(self.messages, first, self.policy) {
+            self.push(WindowRole::User, Some(turn), vec![Block::Text { text, part: None }]);
         }
-        let Some(turn) = self.messages[..first].iter().rposition(Message::starts_turn) else { return };
-        let words = self.messages[turn].text();
-        if words.trim().is_empty() {
-            return;
-        }
-        let share = self.policy.shed.head_share;
-        let text = cut_middle(&Text::from(words), self.policy.compact.result_chars, share);
-        self.push(WindowRole::User, Some(turn), vec![Block::Text { text, part: None }]);
     }
 
     fn message(&mut self, place: usize) {
@@ -494,6 +484,20 @@ impl<'a> View<'a> {
         }
         id
     }
+}
+
+/// A tail that begins in the middle of a turn is led by the words of the user that the turn answers, so that no
+/// answer stands without its question. Gives the place of that turn and the words, cut to what a lead may take.
+pub(crate) fn lead(messages: &[Message], first: usize, policy: &Policy) -> Option<(usize, Text)> {
+    if !messages[first].is_assistant() {
+        return None;
+    }
+    let turn = messages[..first].iter().rposition(Message::starts_turn)?;
+    let words = messages[turn].text();
+    if words.trim().is_empty() {
+        return None;
+    }
+    Some((turn, cut_middle(&Text::from(words), policy.compact.result_chars, policy.shed.head_share)))
 }
 
 /// One step of an assistant: what it says, what it calls, what comes back.

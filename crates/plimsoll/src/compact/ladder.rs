@@ -460,11 +460,12 @@ impl<'a> Ladder<'a> {
         let overhead = counter.message_overhead() + counter.message_overhead();
         let question = counter.count(MARKER_QUESTION);
         let go_on = counter.message_overhead() + counter.count(&self.is.policy.compact.continue_text);
-        match selection.prior {
+        let gone = match selection.prior {
             // Marker and question are there already.
-            Some(pivot) => (selection.head_tokens + counter.count_text(&pivot.text(self.log))) - go_on,
-            None => selection.head_tokens - overhead - question - go_on,
-        }
+            Some(pivot) => selection.head_tokens + counter.count_text(&pivot.text(self.log)),
+            None => selection.head_tokens - overhead - question,
+        };
+        gone - go_on - selection.lead_tokens
     }
 
     fn pivot_without_model(&mut self, selection: &Selection, reason: &str) -> Result<(), LogError> {

@@ -9,7 +9,7 @@ use crate::log::Message;
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{Policy, Scope, SplitTurns};
 use crate::receipt::{CompactPlan, Made};
-use crate::window::{Window, separate_pairs};
+use crate::window::{Window, lead, separate_pairs};
 
 /// A division of the window into what is summarised and what stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Selection {
     pub head_tokens: Tokens,
     /// What the tail weighs.
     pub tail_tokens: Tokens,
+    /// What the user's words weigh that lead a tail which starts inside a turn.
+    pub lead_tokens: Tokens,
     /// The pivot whose summary goes into the new one.
     pub prior: Option<Pivot>,
     /// The newest step is in the tail though it is too long for it, and is to be cut to this.
@@ -101,6 +103,10 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         tail: places[cut..].to_vec(),
         head_tokens: sizes[..cut].iter().copied().sum(),
         tail_tokens: sizes[cut..].iter().copied().sum(),
+        lead_tokens: places
+            .get(cut)
+            .and_then(|first| lead(messages, *first, policy))
+            .map_or(Tokens::ZERO, |lead| counter.count_text(&lead.1) + counter.message_overhead()),
         prior: visible.pivot,
         trim,
     })
