@@ -42,4 +42,5 @@ corpus:
 
 # Fuzz one target for a while (needs `cargo install cargo-fuzz`).
 fuzz target="messages" seconds="60":
-    RUSTC_BOOTSTRAP=1 cargo fuzz run {{target}} --sanitizer none -- -max_total_time={{seconds}}
+    mkdir -p fuzz/corpus/{{target}}
+    RUSTC_BOOTSTRAP=1 cargo fuzz run {{target}} --sanitizer none fuzz/corpus/{{target}} fuzz/seeds -- -max_total_time={{seconds}} -max_len=20000

@@ -8,7 +8,7 @@ use plimsoll::log::{
     CompactionPart, FilePart, ReasoningPart, Time, ToolCallPart, ToolResultPart, ToolTime, Usage,
 };
 use plimsoll::{
-    CharCounter, Fixed, Info, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Role, Tokens,
+    CharCounter, Fixed, Info, Log, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Role, Tokens,
     ToolState, Window,
 };
 use proptest::prelude::*;
@@ -115,7 +115,8 @@ impl Builder {
                 self.push(Some(Role::Assistant), bodies);
                 if at.is_multiple_of(3) {
                     // A provider that counts a third more than four chars a token.
-                    let window = Window::of(&self.messages, &Policy::default());
+                    let log = Log::from_messages(self.messages.clone());
+                    let window = Window::of(&log, &Policy::default());
                     let estimate = request_tokens(&window, Fixed::default(), &CharCounter::default());
                     let used = Tokens(estimate.0 * 4 / 3);
                     self.messages[at].info.tokens = Some(Usage::new(used, Tokens(50)));

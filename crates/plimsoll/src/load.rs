@@ -43,11 +43,44 @@ impl Load {
         let tokens = usage.unwrap_or_default() + since;
         Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }
     }
+}
 
-    /// How much heavier the request really is than its estimate; never below 1.
-    pub(crate) fn scale(&self) -> f64 {
-        let real = self.tokens.0.max(1) as f64 / self.estimate.0.max(1) as f64;
-        real.max(1.0)
+/// What estimates are worth in real tokens: a factor, because vocabularies differ, and something hidden, because
+/// hosts add prompts and tools that nobody told the engine of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Gauge {
+    factor: f64,
+    hidden: Tokens,
+}
+
+impl Gauge {
+    /// Estimates are right.
+    pub(crate) const EXACT: Gauge = Gauge { factor: 1.0, hidden: Tokens::ZERO };
+
+    /// What the difference between usage and estimate says. A factor explains it up to `most`, the rest is
+    /// hidden; but never more than half of `line`, or nothing one could do would help.
+    pub(crate) fn of(load: &Load, line: Tokens, most: f64) -> Gauge {
+        let (real, estimate) = (load.tokens.0 as f64, load.estimate.0.max(1) as f64);
+        let hidden = (real - estimate * most).clamp(0.0, line.0 as f64 / 2.0);
+        Gauge { factor: ((real - hidden) / estimate).max(1.0), hidden: Tokens(hidden as u64) }
+    }
+
+    /// The same, but so that `estimate` is at least `real`.
+    pub(crate) fn at_least(self, estimate: Tokens, real: Tokens) -> Gauge {
+        if self.real(estimate) >= real {
+            return self;
+        }
+        Gauge { factor: (real - self.hidden).0 as f64 / estimate.0.max(1) as f64, ..self }
+    }
+
+    /// Real tokens of a request with that estimate.
+    pub(crate) fn real(self, estimate: Tokens) -> Tokens {
+        Tokens((estimate.0 as f64 * self.factor).ceil() as u64) + self.hidden
+    }
+
+    /// The largest estimate that is no more than `real` tokens.
+    pub(crate) fn estimate(self, real: Tokens) -> Tokens {
+        Tokens(((real - self.hidden).0 as f64 / self.factor) as u64)
     }
 }
 

@@ -266,8 +266,8 @@ impl<'a> View<'a> {
         let (marker, summary) = (&self.messages[pivot.marker], &self.messages[pivot.summary]);
         let mut text = pivot.text(self.messages);
         let text_part = summary.parts.iter().find(|part| matches!(part.body, PartBody::Text(_)));
-        if let Some(cut) = text_part.and_then(|part| part.cut) {
-            text = cut_middle(&text, cut.keep, self.policy.shed.head_share);
+        if let Some(part) = text_part {
+            text = self.cut(part, &text);
         }
         let part = text_part.map(|part| part.id.clone());
         match self.policy.compact.summary_as {
@@ -392,8 +392,8 @@ impl<'a> View<'a> {
     fn call(&self, id: &str, tool: &str, input: Option<Input>, part: &Part) -> Block {
         let input = input.unwrap_or_else(|| json!({}).into());
         let input = match part.cut {
-            Some(cut) if input.json().chars() > cut.keep => {
-                cut_input(&input, cut.keep, self.policy.shed.head_share)
+            Some(cut) if input.json().chars() > cut.keep() => {
+                cut_input(&input, cut.keep(), self.policy.shed.head_share)
             }
             _ => input,
         };
@@ -468,7 +468,7 @@ impl<'a> View<'a> {
 
     fn cut(&self, part: &Part, text: &Text) -> Text {
         match part.cut {
-            Some(cut) => cut_middle(text, cut.keep, self.policy.shed.head_share),
+            Some(cut) => cut_middle(text, cut.keep(), self.policy.shed.head_share),
             None => text.clone(),
         }
     }

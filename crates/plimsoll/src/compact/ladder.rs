@@ -19,7 +19,7 @@ use super::shed;
 use crate::chars::Text;
 use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
 use crate::limits::{Limits, Line};
-use crate::load::Load;
+use crate::load::{Gauge, Load};
 use crate::log::{CompactionPart, Ids, Info, Log, LogError, Message, Millis, Part, PartBody, Role, Time};
 use crate::policy::{Detector, Policy};
 use crate::prune::{self, Pressure};
@@ -68,7 +68,7 @@ impl<'a> Situation<'a> {
     /// What a compaction would do now, without doing it; nothing if there is too little to summarise.
     pub fn plan_compaction(&self, messages: &[Message]) -> Option<CompactPlan> {
         let load = Load::of(messages, self.policy, self.fixed, self.counter);
-        let selection = self.select(messages, load.estimate, self.scale(&load), None)?;
+        let selection = self.select(messages, load.estimate, self.gauge(&load), None)?;
         let head = selection.head.iter().map(|place| &messages[*place]);
         let job = self.summariser.map(|s| SummaryJob::new(head, &self.hook, self.policy, s, self.counter));
         let (made, calls) = match job {
@@ -78,18 +78,18 @@ impl<'a> Situation<'a> {
         selection.plan(messages, made, calls)
     }
 
-    /// How much heavier requests really are than their estimate.
-    fn scale(&self, load: &Load) -> f64 {
-        let scale = match self.policy.overflow.detector {
-            Detector::Estimate => 1.0,
-            Detector::Usage | Detector::Both => load.scale(),
+    /// What estimates are worth in this session.
+    fn gauge(&self, load: &Load) -> Gauge {
+        let overflow = &self.policy.overflow;
+        let line = overflow.line(self.limits).map(|line| line.at).unwrap_or(self.limits.context);
+        let gauge = match overflow.detector {
+            Detector::Estimate => Gauge::EXACT,
+            Detector::Usage | Detector::Both => Gauge::of(load, line, overflow.max_factor),
         };
-        match (self.trigger, self.policy.overflow.line(self.limits)) {
+        match self.trigger {
             // The provider is right: whatever was estimated must have been more than the line.
-            (Trigger::Refused, Some(line)) => {
-                scale.max(line.at.0 as f64 * 1.05 / load.estimate.0.max(1) as f64)
-            }
-            _ => scale,
+            Trigger::Refused => gauge.at_least(load.estimate, Tokens(line.0 + line.0 / 20 + 1)),
+            Trigger::Auto | Trigger::Manual => gauge,
         }
     }
 
@@ -98,11 +98,11 @@ impl<'a> Situation<'a> {
         &self,
         messages: &[Message],
         load: Tokens,
-        scale: f64,
+        gauge: Gauge,
         tail_cap: Option<Tokens>,
     ) -> Option<Selection> {
         let line = self.policy.overflow.line(self.limits).map(Line::room).unwrap_or(self.limits.context);
-        let (line, context) = (scaled(line, 1.0 / scale), scaled(self.limits.context, 1.0 / scale));
+        let (line, context) = (gauge.estimate(line), gauge.estimate(self.limits.context));
         select(messages, self.policy, Room { load, line, context, tail_cap }, self.counter)
     }
 }
@@ -173,6 +173,8 @@ pub enum Verdict {
         tools: Tokens,
         /// What is left of the conversation.
         conversation: Tokens,
+        /// What the provider counts beyond these estimates.
+        unknown: Tokens,
     },
 }
 
@@ -183,11 +185,17 @@ impl std::fmt::Display for Verdict {
             Verdict::StillOver => {
                 f.write_str("the next request does not fit, and the policy allows nothing more")
             }
-            Verdict::TooHeavy { system, tools, conversation } => write!(
-                f,
-                "the next request cannot be made to fit: the system prompt takes {system} tokens, the tools \
-                 {tools}, the conversation {conversation}; shorten the first two or use a larger model"
-            ),
+            Verdict::TooHeavy { system, tools, conversation, unknown } => {
+                write!(
+                    f,
+                    "the next request cannot be made to fit: the system prompt takes {system} tokens, the tools \
+                     {tools}, the conversation {conversation}"
+                )?;
+                if *unknown > Tokens::ZERO {
+                    write!(f, ", and the provider counts {unknown} more")?;
+                }
+                f.write_str("; shorten the first two or use a larger model")
+            }
         }
     }
 }
@@ -198,8 +206,7 @@ pub struct Ladder<'a> {
     ids: &'a mut Ids,
     is: Situation<'a>,
     line: Option<Line>,
-    /// How much heavier requests really are than their estimate.
-    scale: f64,
+    gauge: Gauge,
     rung: Rung,
     before: Tokens,
     receipts: Vec<Receipt>,
@@ -235,11 +242,11 @@ impl<'a> Ladder<'a> {
         let Situation { policy, limits, fixed, counter, .. } = situation;
         let load = Load::of(log, policy, fixed, counter);
         let line = policy.overflow.line(limits);
-        let scale = situation.scale(&load);
-        let before = scaled(load.estimate, scale);
+        let gauge = situation.gauge(&load);
+        let before = gauge.real(load.estimate);
         let (receipts, rejections) = Default::default();
         let is = situation;
-        Ladder { log, ids, is, line, scale, rung: Rung::Start, before, receipts, rejections }
+        Ladder { log, ids, is, line, gauge, rung: Rung::Start, before, receipts, rejections }
     }
 
     /// Go on until a summary is needed or there is nothing more to do.
@@ -317,7 +324,7 @@ impl<'a> Ladder<'a> {
             _ if !policy.overflow.auto => return Rung::End,
             _ => {}
         }
-        let fixed = scaled(self.is.fixed.total(), self.scale);
+        let fixed = self.gauge.real(self.is.fixed.total());
         if self.line.is_some_and(|line| line.is_over(fixed)) {
             return Rung::End;
         }
@@ -418,7 +425,7 @@ impl<'a> Ladder<'a> {
 
     fn cut_parts(&mut self, left: u32) -> Result<Rung, LogError> {
         let Some(line) = self.line else { return Ok(Rung::End) };
-        let room = Tokens((line.room().0 as f64 / self.scale) as u64);
+        let room = self.gauge.estimate(line.room());
         let goal = shed::Goal { room, only: None, rounds_left: left };
         let plan = shed::cut(self.log, self.is.policy, self.is.fixed, &goal, self.is.counter);
         if plan.cut.is_empty() {
@@ -428,10 +435,15 @@ impl<'a> Ladder<'a> {
         Ok(if self.is_over() && left > 0 { Rung::CutParts(left - 1) } else { Rung::End })
     }
 
-    /// Tokens of the next request as it stands.
-    fn weigh(&self) -> Tokens {
+    /// The estimate of the next request as it stands.
+    fn estimate(&self) -> Tokens {
         let window = Window::of(self.log, self.is.policy);
-        scaled(request_tokens(&window, self.is.fixed, self.is.counter), self.scale)
+        request_tokens(&window, self.is.fixed, self.is.counter)
+    }
+
+    /// What it weighs.
+    fn weigh(&self) -> Tokens {
+        self.gauge.real(self.estimate())
     }
 
     fn is_over(&self) -> bool {
@@ -443,15 +455,14 @@ impl<'a> Ladder<'a> {
         self.is_over() && (self.is.policy.overflow.auto || self.is.trigger != Trigger::Auto)
     }
 
+    /// How much must go, by estimate.
     fn excess(&self) -> Tokens {
         let line = self.line.map(Line::room).unwrap_or_default();
-        Tokens(((self.weigh() - line).0 as f64 / self.scale).ceil() as u64)
+        self.estimate() - self.gauge.estimate(line)
     }
 
     fn selection(&self, tail_cap: Option<Tokens>) -> Option<Selection> {
-        let window = Window::of(self.log, self.is.policy);
-        let load = request_tokens(&window, self.is.fixed, self.is.counter);
-        self.is.select(self.log, load, self.scale, tail_cap)
+        self.is.select(self.log, self.estimate(), self.gauge, tail_cap)
     }
 
     /// What a summary of that selection may weigh at most and still make the window smaller.
@@ -601,12 +612,13 @@ impl<'a> Ladder<'a> {
         let over = self.line.is_some_and(|line| line.is_over(after)) && asked;
         let help = self.receipts.is_empty() && !self.calls_for_help();
         let Fixed { system, tools } = self.is.fixed;
-        let alone = self.line.is_some_and(|line| line.is_over(scaled(system + tools, self.scale)));
+        let alone = self.line.is_some_and(|line| line.is_over(self.gauge.real(system + tools)));
         let verdict = if !over || (help && !alone) {
             Verdict::Fits
         } else if alone || self.is.policy.shed.enabled {
-            let conversation = scaled(after, 1.0 / self.scale) - system - tools;
-            Verdict::TooHeavy { system, tools, conversation }
+            let conversation = self.estimate() - system - tools;
+            let unknown = after - system - tools - conversation;
+            Verdict::TooHeavy { system, tools, conversation, unknown }
         } else {
             Verdict::StillOver
         };
@@ -620,8 +632,4 @@ impl<'a> Ladder<'a> {
             breaker: self.is.breaker,
         }
     }
-}
-
-fn scaled(tokens: Tokens, scale: f64) -> Tokens {
-    Tokens((tokens.0 as f64 * scale).ceil() as u64)
 }

@@ -102,6 +102,16 @@ pub struct Cut {
     pub at: Millis,
 }
 
+impl Cut {
+    /// Less than this leaves no room for the marker that tells of the cut.
+    pub const LEAST: Chars = Chars(100);
+
+    /// What is shown, also where a mark from outside asks for less than can be.
+    pub(crate) fn keep(self) -> Chars {
+        self.keep.max(Cut::LEAST)
+    }
+}
+
 impl Part {
     /// A part with nothing but an identifier and a body.
     pub fn new(id: PartId, body: PartBody) -> Part {

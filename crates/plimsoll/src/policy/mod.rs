@@ -202,6 +202,8 @@ pub struct OverflowPolicy {
     pub usage: UsageSum,
     /// What is held against the line.
     pub detector: Detector,
+    /// Usage beyond so many times the estimate is taken for a prompt or tools that nobody told of.
+    pub max_factor: f64,
     /// Most that is set aside for the answer.
     pub output_cap: Tokens,
     /// Set aside even where the model has an input limit of its own.

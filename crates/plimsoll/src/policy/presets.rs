@@ -194,6 +194,7 @@ fn opencode() -> PolicySpec {
             inclusive: false,
             usage: UsageSum::InputCacheReadOutput,
             detector: Detector::Usage,
+            max_factor: 4.0,
             output_cap: Tokens(32_000),
             input_reserve: Tokens::ZERO,
             max_reserve_share: 1.0,

@@ -3,6 +3,7 @@
 use super::{ClearedView, LineRule, PolicyError, PolicySpec, Scope};
 use crate::chars::Chars;
 use crate::count::Tokens;
+use crate::log::Cut;
 
 /// The smallest digest that can hold its own tags, labels and markers.
 const SMALLEST_DIGEST: Chars = Chars(1_000);
@@ -42,6 +43,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
 
     share("overflow.share", overflow.share)?;
     share("overflow.maxReserveShare", overflow.max_reserve_share)?;
+    rule(overflow.max_factor >= 1.0, "overflow.maxFactor", || format!("{} is below 1", overflow.max_factor))?;
     above_zero("overflow.outputCap", overflow.output_cap.0)?;
     for (model, limits) in &overflow.models {
         if let Some(input) = limits.input.filter(|_| limits.context > Tokens::ZERO) {
@@ -72,8 +74,8 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
     rule(!compact.continue_text.trim().is_empty(), "compact.continueText", || "must not be empty".into())?;
 
-    rule(shed.min_part_chars >= Chars(100), "shed.minPartChars", || {
-        format!("{} leaves no room for the marker; 100 is the least", shed.min_part_chars)
+    rule(shed.min_part_chars >= Cut::LEAST, "shed.minPartChars", || {
+        format!("{} leaves no room for the marker; {} is the least", shed.min_part_chars, Cut::LEAST)
     })?;
     share("shed.headShare", shed.head_share)?;
 

@@ -316,6 +316,19 @@ fn plimsoll_trusts_usage_over_a_low_estimate() {
     assert!(outcome.before > Tokens(17_000) && outcome.after < Tokens(16_000));
 }
 
+/// A host that adds a large prompt the engine was not told of must not make it throw the conversation away.
+#[test]
+fn a_hidden_prompt_is_not_taken_for_a_heavy_conversation() {
+    let policy = Policy::default();
+    let limits = Limits::new(100_000, 8_000);
+    // The conversation is 6,000 tokens; the provider counts 95,000.
+    let mut log = talk(6, 1_000).usage(Usage::new(Tokens(95_000), Tokens(100))).user("next").log();
+    let situation = Situation { limits, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, situation, summarised);
+    assert_eq!(outcome.verdict, Verdict::Fits, "{outcome:?}");
+    assert!(size(&log, &policy) > Tokens(1_000), "recent turns are still there");
+}
+
 #[test]
 fn a_refused_request_is_reduced_whatever_the_figures_say() {
     let policy = Policy::default();

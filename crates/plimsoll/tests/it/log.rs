@@ -42,6 +42,15 @@ fn an_opencode_message_comes_back_value_equal() {
     }));
 }
 
+/// Found by fuzzing: the last digit of a float changed on the way through.
+#[test]
+fn floats_come_back_to_the_last_digit() {
+    let json = r#"[{"info":{"cost":2.2222000000000002e30,"x":0.1},"parts":[]}]"#;
+    let messages = Message::read_all(json).unwrap();
+    let again = Message::read_all(&serde_json::to_string(&messages).unwrap()).unwrap();
+    assert_eq!(again, messages);
+}
+
 #[test]
 fn a_users_summary_object_is_not_a_summary_flag() {
     let value = json!({ "info": { "role": "user", "summary": { "diffs": [] } }, "parts": [] });

@@ -303,3 +303,15 @@ fn windows_are_views_and_leave_the_log_alone() {
     let _ = Window::of(&log, &Policy::default());
     assert_eq!(log, before);
 }
+
+/// Found by fuzzing: a mark from outside that keeps nothing left an empty message.
+#[test]
+fn a_cut_to_nothing_still_shows_something() {
+    let mut log = History::new().user("word ".repeat(100)).marker().summary("s".repeat(500)).log();
+    for part in ["m0.0", "m2.0"] {
+        let cut = plimsoll::log::Cut { keep: plimsoll::Chars(0), at: Millis(1) };
+        log.mark_cut(&part.into(), Some(cut)).unwrap();
+    }
+    window(&log);
+    window(&log[..1]);
+}
