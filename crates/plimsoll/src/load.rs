@@ -99,8 +99,8 @@ fn newest_valid_usage(messages: &[Message], visible: &Visible) -> Option<usize> 
     }
     let time = messages[place].info.time.as_ref();
     let answered = time.and_then(|time| time.completed.or(time.created))?;
-    let newest_mark = visible.places.iter().flat_map(|place| &messages[*place].parts);
-    let newest_mark =
-        newest_mark.flat_map(|part| [part.cleared(), part.cut.map(|cut| cut.at)]).flatten().max();
+    let shown = visible.places.iter().copied().chain(visible.pivot.map(|pivot| pivot.summary));
+    let parts = shown.flat_map(|place| &messages[place].parts);
+    let newest_mark = parts.flat_map(|part| [part.cleared(), part.cut.map(|cut| cut.at)]).flatten().max();
     (newest_mark.unwrap_or(Millis(0)) <= answered).then_some(place)
 }

@@ -340,7 +340,7 @@ impl ToolResultPart {
     pub(super) fn write(&self, map: &mut Map<String, Value>) {
         let keys = &self.keys;
         map.insert("type".into(), keys.kind.as_str().into());
-        if let (Some(key), false) = (keys.call, self.call_id.is_empty()) {
+        if let Some(key) = keys.call {
             map.insert(key.into(), self.call_id.as_str().into());
         }
         put(map, keys.tool.unwrap_or("tool"), self.tool.as_deref().map(Value::from));
