@@ -27,6 +27,10 @@ pub enum Twist {
     Pivot(u8, usize, String),
     /// A file from the user.
     File,
+    /// The host lays something down.
+    System(String),
+    /// A separate call without an id, and its result with a reminder beside it.
+    Reminded(String, bool),
     /// A message with neither role nor id.
     Bare(String),
     /// A message that failed or was broken off.
@@ -57,6 +61,8 @@ fn twist() -> impl Strategy<Value = Twist> {
         2 => prop::collection::vec((0u8..3, odd_text(), 0u8..4), 1..4).prop_map(Twist::Separate),
         2 => (0u8..6, 0usize..8, odd_text()).prop_map(|(end, back, text)| Twist::Pivot(end, back, text)),
         1 => Just(Twist::File),
+        1 => odd_text().prop_map(Twist::System),
+        1 => (odd_text(), any::<bool>()).prop_map(|(text, named)| Twist::Reminded(text, named)),
         1 => odd_text().prop_map(Twist::Bare),
         1 => (any::<bool>(), odd_text()).prop_map(|(aborted, text)| Twist::Failed(aborted, text)),
     ]
@@ -168,6 +174,16 @@ impl Builder {
                     url: Some("data:image/png;base64,AAAA".into()),
                 };
                 self.push(Some(Role::User), vec![PartBody::File(file)]);
+            }
+            Twist::System(text) => {
+                self.push(Some(Role::System), vec![said(&text)]);
+            }
+            Twist::Reminded(text, named) => {
+                let id = if named { format!("rem_{at}") } else { String::new() };
+                let call = PartBody::ToolCall(ToolCallPart::new(id.as_str(), "read", json!({ "n": at })));
+                self.push(Some(Role::Assistant), vec![call]);
+                let result = PartBody::ToolResult(ToolResultPart::new(id, text));
+                self.push(Some(Role::User), vec![result, said("<reminder>be brief</reminder>")]);
             }
             Twist::Bare(text) => {
                 let message = self.push(None, vec![said(&text)]);

@@ -28,7 +28,8 @@
 
 use std::ops::{Add, Deref};
 
-use plimsoll::{Counter, Tokens};
+use plimsoll::count::block_tokens;
+use plimsoll::{Counter, Tokens, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::counter::Calibrated;
@@ -61,6 +62,13 @@ impl Measure {
     /// Content of which nothing is known but its count.
     pub fn new(base: Tokens, blocks: u64) -> Measure {
         Measure { base, blocks, exact: Tokens::ZERO }
+    }
+
+    /// A window as the engine made it, counted by `base`.
+    pub fn of_window(window: &Window, base: &dyn Counter) -> Measure {
+        let blocks = window.messages.iter().flat_map(|message| &message.blocks);
+        let counted = blocks.map(|block| Measure::new(block_tokens(block, base), 1));
+        counted.fold(Measure::default(), Measure::add)
     }
 
     /// The same with a reply of known price.

@@ -63,13 +63,13 @@ impl fmt::Display for Chars {
 impl Add for Chars {
     type Output = Chars;
     fn add(self, other: Chars) -> Chars {
-        Chars(self.0 + other.0)
+        Chars(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Chars {
     fn add_assign(&mut self, other: Chars) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
@@ -82,7 +82,7 @@ impl Sub for Chars {
 
 impl std::iter::Sum for Chars {
     fn sum<I: Iterator<Item = Chars>>(iter: I) -> Chars {
-        Chars(iter.map(|c| c.0).sum())
+        iter.fold(Chars::ZERO, Chars::add)
     }
 }
 
@@ -150,6 +150,22 @@ pub fn cut_middle(text: &Text, limit: Chars, head_share: f64) -> Text {
     let last = tail(text, room - head_chars);
     let hidden = text.chars() - Chars::of(first) - Chars::of(last);
     Text::from([first, &gap_marker(hidden), last].concat())
+}
+
+/// The highest level to which texts of those lengths can be lowered so that together they have at most `room`:
+/// short ones stay whole, long ones share what is left.
+pub(crate) fn level(lengths: impl Iterator<Item = Chars>, room: Chars) -> Chars {
+    let mut lengths: Vec<u64> = lengths.map(|length| length.0).collect();
+    lengths.sort_unstable();
+    let mut left = room.0;
+    for (at, length) in lengths.iter().enumerate() {
+        let fair = left / (lengths.len() - at) as u64;
+        if *length > fair {
+            return Chars(fair);
+        }
+        left -= length;
+    }
+    Chars(u64::MAX)
 }
 
 fn gap_marker(hidden: Chars) -> String {

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
-use crate::log::{Message, MessageId, Millis};
+use crate::log::{Message, MessageId};
 use crate::pivot::Visible;
 use crate::policy::Policy;
 use crate::window::{Window, WindowRole};
@@ -98,9 +98,14 @@ fn newest_valid_usage(messages: &[Message], visible: &Visible) -> Option<usize> 
         return None;
     }
     let time = messages[place].info.time.as_ref();
-    let answered = time.and_then(|time| time.completed.or(time.created))?;
+    let answered = time.and_then(|time| time.completed.or(time.created));
     let shown = visible.places.iter().copied().chain(visible.pivot.map(|pivot| pivot.summary));
     let parts = shown.flat_map(|place| &messages[place].parts);
-    let newest_mark = parts.flat_map(|part| [part.cleared(), part.cut.map(|cut| cut.at)]).flatten().max();
-    (newest_mark.unwrap_or(Millis(0)) <= answered).then_some(place)
+    let on_parts = parts.flat_map(|part| [part.cleared(), part.cut.map(|cut| cut.at), part.lifted]).flatten();
+    let set_aside = messages.iter().filter_map(|message| message.marker()?.set_aside);
+    match on_parts.chain(set_aside).max() {
+        // A mark of the same moment was set in answer to that usage.
+        Some(mark) => answered.is_some_and(|answered| mark < answered).then_some(place),
+        None => Some(place),
+    }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::chars::Text;
-use crate::log::{Message, MessageId, PartBody};
+use crate::log::{Message, MessageId, PartBody, Role};
 
 /// The newest completed pair of marker and summary, as places in the list of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,8 @@ fn is_set_aside(message: &Message) -> bool {
 pub struct Visible {
     /// The pivot, whose marker and summary stand before everything else.
     pub pivot: Option<Pivot>,
+    /// System messages from before the tail: what a host laid down holds whatever is summarised.
+    pub system: Vec<usize>,
     /// Tail and later messages, oldest first; markers and their summaries are not among them.
     pub places: Vec<usize>,
 }
@@ -105,7 +107,8 @@ impl Visible {
             None => 0,
         };
         let shown = |at: &usize| !is_scaffolding(&messages[*at], answers.contains_key(at));
-        Visible { pivot, places: (start..messages.len()).filter(shown).collect() }
+        let system = (0..start).filter(|at| messages[*at].info.role == Some(Role::System)).collect();
+        Visible { pivot, system, places: (start..messages.len()).filter(shown).collect() }
     }
 }
 

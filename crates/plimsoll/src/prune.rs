@@ -11,7 +11,7 @@ use crate::chars::Chars;
 use crate::count::{Tokens, part_tokens};
 use crate::limits::Limits;
 use crate::log::{Message, MessageId, Part, PartBody, PartId, ToolStatus};
-use crate::pivot::Visible;
+use crate::pivot::{Pivot, Visible};
 use crate::policy::{ClearedView, Measure, OnMeeting, Policy, PruneOrder};
 
 /// Which outputs would be cleared, and what that frees.
@@ -153,7 +153,7 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
             let Some((tool, tokens)) = candidate else { continue };
             if seen <= prune.protect_tokens {
                 plan.kept_tokens = seen;
-            } else if tokens > Tokens::ZERO || prune.view == ClearedView::Clear {
+            } else if worth_clearing(part, tokens, policy) {
                 let (part, message, tool) = (part.id.clone(), message.info.id.clone(), tool.to_owned());
                 found.push(PruneItem { part, message, tool, tokens });
             }
@@ -172,12 +172,17 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
     plan
 }
 
+fn worth_clearing(part: &Part, freed: Tokens, policy: &Policy) -> bool {
+    let prune = &policy.prune;
+    let chars = finished_output(part).map(|(_, chars)| chars).unwrap_or_default();
+    chars >= prune.min_output_chars && (freed > Tokens::ZERO || prune.view == ClearedView::Clear)
+}
+
 /// The messages to look at: those after the newest summary, or all that are in the window.
 fn places(messages: &[Message], at_summary: OnMeeting) -> Box<dyn DoubleEndedIterator<Item = usize>> {
     match at_summary {
         OnMeeting::Stop => {
-            let ends = |message: &Message| message.info.summary && message.info.error.is_none();
-            let start = messages.iter().rposition(ends).map(|at| at + 1).unwrap_or(0);
+            let start = Pivot::newest(messages).map(|pivot| pivot.summary + 1).unwrap_or(0);
             Box::new(start..messages.len())
         }
         OnMeeting::Skip => Box::new(Visible::of(messages).places.into_iter()),
@@ -191,13 +196,17 @@ fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
     if policy.prune.protected_tools.iter().any(is_protected) {
         return None;
     }
+    Some((tool, freed(chars, policy)))
+}
+
+/// What clearing an output of that length frees.
+pub(crate) fn freed(chars: Chars, policy: &Policy) -> Tokens {
     let estimate = policy.count.of_chars(chars);
-    let freed = match policy.prune.view {
+    match policy.prune.view {
         ClearedView::Clear => estimate,
         // What fits the retained beginning is shown as before, so clearing it frees nothing.
         ClearedView::Retain => estimate - policy.count.of_chars(chars.min(policy.prune.retain_chars)),
-    };
-    Some((tool, freed))
+    }
 }
 
 fn finished_output(part: &Part) -> Option<(&str, Chars)> {

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::chars::{Chars, thousands};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
-use crate::log::{Ids, Log, LogError, MessageId, Millis, PartId, ReceiptId};
+use crate::log::{Cut, Ids, Log, LogError, MessageId, Millis, PartId, ReceiptId};
+use crate::policy::Policy;
 use crate::prune::{PruneItem, PrunePlan};
 use crate::truncate::{Spill, TruncatePlan, format_bytes};
 
@@ -86,7 +87,7 @@ pub struct CutItem {
     pub part: PartId,
     /// How long its longest text is now.
     pub chars: Chars,
-    /// How much of it stays.
+    /// How much of it stays; nothing of images and thoughts.
     pub keep: Chars,
     /// The cut it had before, which an undo brings back.
     pub before: Option<Chars>,
@@ -143,28 +144,68 @@ impl Plan {
     /// is appended by the ladder (compact) have none.
     pub fn mark(&self, log: &mut Log, now: Millis) -> Result<(), LogError> {
         match self {
-            Plan::Prune(plan) => plan.items.iter().try_for_each(|i| log.mark_cleared(&i.part, Some(now))),
+            Plan::Prune(plan) => plan.items.iter().try_for_each(|item| log.clear(&item.part, now)),
             Plan::Shed(plan) => {
-                plan.cleared.iter().try_for_each(|i| log.mark_cleared(&i.part, Some(now)))?;
+                plan.cleared.iter().try_for_each(|item| log.clear(&item.part, now))?;
+                plan.cut.iter().try_for_each(|item| log.cut(&item.part, item.keep, now))
+            }
+            Plan::Truncate(_) | Plan::Compact(_) | Plan::Fork(_) => Ok(()),
+        }
+    }
+
+    /// Take the plan's marks back, to what they were before it.
+    fn unmark(&self, log: &mut Log, now: Millis) -> Result<(), LogError> {
+        match self {
+            Plan::Prune(plan) => plan.items.iter().try_for_each(|item| log.set_cleared(&item.part, None)),
+            Plan::Shed(plan) => {
+                plan.cleared.iter().try_for_each(|item| log.set_cleared(&item.part, None))?;
                 plan.cut.iter().try_for_each(|item| {
-                    log.mark_cut(&item.part, Some(crate::log::Cut { keep: item.keep, at: now }))
+                    log.set_cut(&item.part, item.before.map(|keep| Cut { keep, at: now }))
                 })
             }
             Plan::Truncate(_) | Plan::Compact(_) | Plan::Fork(_) => Ok(()),
         }
     }
 
+    /// Apply a plan that only sets marks (prune, shed) and give its receipt; `weigh` says what the next request
+    /// weighs. A plan that does not make it lighter is taken back, and there is no receipt.
+    pub fn apply(
+        self,
+        log: &mut Log,
+        stamp: Stamp<'_>,
+        weigh: impl Fn(&Log) -> Tokens,
+    ) -> Result<Option<Receipt>, LogError> {
+        let before = weigh(log);
+        let marks = |id: &PartId| log.part(id).map(|part| (id.clone(), part.cleared(), part.cut));
+        let marks = self.parts().map(marks).collect::<Result<Vec<_>, _>>()?;
+        self.mark(log, stamp.now)?;
+        let after = weigh(log);
+        if after >= before {
+            for (id, cleared, cut) in marks {
+                log.part_mut(&id)?.set_cleared(cleared);
+                log.set_cut(&id, cut)?;
+            }
+            return Ok(None);
+        }
+        Ok(Some(stamp.receipt(self, before, after)))
+    }
+
     /// Where to find what the plan takes out of the window.
     pub fn handles(&self) -> Vec<Handle> {
         match self {
-            Plan::Prune(plan) => plan.items.iter().map(|item| Handle::Part(item.part.clone())).collect(),
             Plan::Compact(plan) => vec![Handle::Messages(plan.first.clone(), plan.last.clone())],
-            Plan::Shed(plan) => {
-                let cleared = plan.cleared.iter().map(|item| item.part.clone());
-                cleared.chain(plan.cut.iter().map(|item| item.part.clone())).map(Handle::Part).collect()
-            }
-            Plan::Truncate(_) | Plan::Fork(_) => Vec::new(),
+            _ => self.parts().cloned().map(Handle::Part).collect(),
         }
+    }
+
+    /// The parts that the plan marks.
+    fn parts(&self) -> impl Iterator<Item = &PartId> {
+        let (cleared, cut) = match self {
+            Plan::Prune(plan) => (plan.items.as_slice(), [].as_slice()),
+            Plan::Shed(plan) => (plan.cleared.as_slice(), plan.cut.as_slice()),
+            Plan::Truncate(_) | Plan::Compact(_) | Plan::Fork(_) => Default::default(),
+        };
+        cleared.iter().map(|item| &item.part).chain(cut.iter().map(|item| &item.part))
     }
 
     /// What the plan does, item by item.
@@ -204,7 +245,11 @@ impl Plan {
                     );
                 }
                 for item in &plan.cut {
-                    row(&item.part, format!("{} chars cut to {}", item.chars, item.keep));
+                    let how = match item.keep {
+                        Chars::ZERO => "left out".to_owned(),
+                        keep => format!("{} chars cut to {keep}", item.chars),
+                    };
+                    row(&item.part, how);
                 }
             }
             Plan::Truncate(plan) => {
@@ -275,12 +320,40 @@ impl fmt::Display for Plan {
     }
 }
 
+/// When, why and under which policy something is done.
+pub struct Stamp<'a> {
+    /// Names the receipt.
+    pub ids: &'a mut Ids,
+    /// The time.
+    pub now: Millis,
+    /// The policy.
+    pub policy: &'a Policy,
+    /// The reason.
+    pub reason: &'a str,
+}
+
+impl Stamp<'_> {
+    pub(crate) fn receipt(self, plan: Plan, before: Tokens, after: Tokens) -> Receipt {
+        Receipt {
+            id: self.ids.receipt(self.now),
+            at: self.now,
+            policy: self.policy.name.clone(),
+            reason: self.reason.to_owned(),
+            before,
+            after,
+            handles: plan.handles(),
+            plan,
+            undoes: None,
+        }
+    }
+}
+
 impl Receipt {
     /// The receipt of a tool output that was cut as it arrived.
     pub fn of_truncate(
         plan: TruncatePlan,
         spill: &Spill,
-        policy: &crate::Policy,
+        policy: &Policy,
         ids: &mut Ids,
         now: Millis,
     ) -> Receipt {
@@ -311,22 +384,13 @@ impl Receipt {
         if !self.can_undo() {
             return Err(UndoError::Final(self.id.clone()));
         }
-        match &self.plan {
-            Plan::Prune(plan) => {
-                plan.items.iter().try_for_each(|item| log.mark_cleared(&item.part, None))?;
-            }
-            Plan::Compact(plan) => {
-                let marker = plan.marker.as_ref().ok_or_else(|| UndoError::Final(self.id.clone()))?;
-                log.mark_set_aside(marker, Some(now))?;
-            }
-            Plan::Shed(plan) => {
-                plan.cleared.iter().try_for_each(|item| log.mark_cleared(&item.part, None))?;
-                plan.cut.iter().try_for_each(|item| {
-                    let before = item.before.map(|keep| crate::log::Cut { keep, at: now });
-                    log.mark_cut(&item.part, before)
-                })?;
-            }
-            Plan::Truncate(_) | Plan::Fork(_) => {}
+        if let Plan::Compact(plan) = &self.plan {
+            let marker = plan.marker.as_ref().ok_or_else(|| UndoError::Final(self.id.clone()))?;
+            log.set_aside(marker, Some(now))?;
+        }
+        self.plan.unmark(log, now)?;
+        for part in self.plan.parts() {
+            log.part_mut(part)?.lifted = Some(now);
         }
         Ok(Receipt {
             id: ids.receipt(now),

@@ -78,8 +78,8 @@ use SecretKind as Kind;
 use Trust::{NotPlaceholder, Random, Sure};
 
 /// Names that give a value away; what follows must not go on as a word (`tokenizer`, `tokens`, `author`).
-const NAMES: &str = "(?:secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key|secret[_-]?key\
-    |private[_-]?key|account[_-]?key|signing[_-]?key|encryption[_-]?key|credentials?|auth)\
+const NAMES: &str = "(?:secret|token|pass(?:w(?:or)?d|phrase)?|pwd|(?:api|access|secret|private|account|signing\
+    |encryption)[ _-]?key|credentials?|auth)\
     (?:[0-9]{0,2}|[_.-][A-Za-z0-9_.-]*)";
 
 /// Shape, trust, pattern. Where a pattern has a group `s`, only that is replaced.
@@ -133,7 +133,7 @@ fn table() -> Vec<(SecretKind, Trust, String)> {
         row(Kind::ServiceToken, Random, r"\b(?:lin_api|ntn|secret)_[A-Za-z0-9]{30,}"),
         row(Kind::ServiceToken, Sure, r"https?://(?P<s>[0-9a-f]{32})@"),
         row(Kind::Jwt, Sure, r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-        row(Kind::UrlPassword, NotPlaceholder, r#"[A-Za-z0-9]://[^\s/:@"'<>]*:(?P<s>[^\s/@"'<>]+)@"#),
+        row(Kind::UrlPassword, NotPlaceholder, r#"[A-Za-z0-9]://[^\s/:@"'<>]*:(?P<s>[^\s/"'<>]+)@"#),
         row(
             Kind::Header,
             NotPlaceholder,
@@ -145,6 +145,7 @@ fn table() -> Vec<(SecretKind, Trust, String)> {
             NotPlaceholder,
             r#"(?i)\b(?:set-)?cookie["']?\s{0,3}:\s{0,3}["']?[^\s=;]+=(?P<s>[^\s;"']{8,})"#,
         ),
+        row(Kind::Header, NotPlaceholder, r#"\s(?:-u|--user)[ =]["']?[^\s:"']+:(?P<s>[^\s"']{3,})"#),
         row(
             Kind::Header,
             NotPlaceholder,
@@ -153,14 +154,14 @@ fn table() -> Vec<(SecretKind, Trust, String)> {
         (
             Kind::Assignment,
             NotPlaceholder,
-            format!(r#"(?i){NAMES}["']?[ ]?=[ ]?["'`]?(?P<s>[^\s"'`,;&=)]{{4,}})"#),
+            format!(r#"(?i){NAMES}["']?[ ]?=[ ]?["'`]?(?P<s>[^\s"'`,;&=)]{{3,}})"#),
         ),
         (
             Kind::Assignment,
             NotPlaceholder,
             format!(r#"(?i){NAMES}["']\s{{0,3}}:\s{{0,3}}["'](?P<s>[^\s"'`]{{4,}})["']"#),
         ),
-        (Kind::Assignment, Random, format!(r#"(?i){NAMES}\s{{0,3}}:\s{{0,3}}["'`]?(?P<s>[^\s"'`,;]{{8,}})"#)),
+        (Kind::Assignment, Random, format!(r#"(?i){NAMES}\s{{0,3}}:\s{{0,3}}["'`]?(?P<s>[^\s"'`,;]{{6,}})"#)),
         (
             Kind::Assignment,
             NotPlaceholder,

@@ -121,7 +121,14 @@ impl TruncatePlan {
     /// What the model is shown.
     pub fn render(&self, spill: &Spill) -> Text {
         if !self.truncated {
-            return Text::from(self.kept.head.as_str());
+            return match spill {
+                // Something is missing all the same, and the model should know where it is.
+                Spill::Saved(path) if self.loses() => Text::from(format!(
+                    "{}\n\n---\n[Long lines were shortened or bytes replaced]\n[Full output saved to: {path}]\n",
+                    self.kept.head
+                )),
+                _ => Text::from(self.kept.head.as_str()),
+            };
         }
         match self.notice {
             Notice::Guide => self.guide(spill),
@@ -311,7 +318,11 @@ impl Cutter<'_> {
             if taken.lines >= budget.lines {
                 break;
             }
-            let (piece, shortened) = self.line(line, end);
+            let (mut piece, shortened) = self.line(line, end);
+            if taken.lines == 0 && piece.len() as u64 >= budget.bytes && budget.bytes > 0 {
+                // Not even one line fits: rather a part of it than nothing.
+                piece = Cow::Owned(within(&piece, budget.bytes as usize - 1, end).to_owned());
+            }
             let bytes = piece.len() as u64 + 1;
             if taken.bytes + bytes > budget.bytes {
                 break;
@@ -377,6 +388,7 @@ impl Cutter<'_> {
     }
 
     fn end_of_last_line(&mut self, output: &[u8]) -> String {
+        let output = output.strip_suffix(b"\n").unwrap_or(output);
         let last = memchr::memrchr(b'\n', output).map(|at| &output[at + 1..]).unwrap_or(output);
         let (piece, shortened) = self.line(last, End::Tail);
         if shortened { piece.into_owned() } else { String::new() }
@@ -393,6 +405,14 @@ impl Cutter<'_> {
 fn boundary(line: &[u8], at: usize) -> usize {
     let is_inside = |at: &usize| line.get(*at).is_some_and(|byte| *byte as i8 <= -0x41);
     (at.saturating_sub(3)..=at).rev().find(|at| !is_inside(at)).unwrap_or(at)
+}
+
+/// One end of a text, of at most so many bytes.
+fn within(text: &str, bytes: usize, end: End) -> &str {
+    match end {
+        End::Head => &text[..text.floor_char_boundary(bytes)],
+        End::Tail => &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..],
+    }
 }
 
 /// The lines of an output, first to last.

@@ -3,9 +3,10 @@
 //! Marker, summary, tail, later messages, in this order. The result is always a legal conversation, whatever
 //! the log holds: it starts with a user's message, every tool call has exactly one result right after it, and
 //! no message is empty. Appending to the log never changes what the window showed before, because provider
-//! caches live on that.
+//! caches live on that; only a call that is still open is shown as interrupted until its result comes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -111,8 +112,8 @@ pub enum Block {
         /// Whether the answer is an error.
         is_error: bool,
         /// Files that came with the answer.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        files: Vec<Value>,
+        #[serde(skip_serializing_if = "no_files")]
+        files: Arc<Vec<Value>>,
         /// Whether the real answer was cleared and this is what stands for it.
         cleared: bool,
         /// The part it comes from.
@@ -125,10 +126,14 @@ pub enum Block {
         /// Its name.
         filename: Option<String>,
         /// Where it is.
-        url: Option<String>,
+        url: Option<Text>,
         /// The part it comes from.
         part: PartId,
     },
+}
+
+fn no_files(files: &Arc<Vec<Value>>) -> bool {
+    files.is_empty()
 }
 
 /// How a conversation breaks the rules of providers.
@@ -159,6 +164,9 @@ impl Window {
     /// The window over a log whose visible part is known.
     pub(crate) fn of_visible(messages: &[Message], visible: &Visible, policy: &Policy) -> Window {
         let mut view = View::new(messages, &visible.places, policy);
+        for &place in &visible.system {
+            view.message(place);
+        }
         if let Some(pivot) = visible.pivot {
             view.pivot(pivot);
         }
@@ -411,7 +419,7 @@ impl<'a> View<'a> {
             _ => state.result().cloned().unwrap_or_default(),
         };
         let failed = interrupted || state.status == ToolStatus::Error;
-        self.result(id, &tool.tool, part, text, failed, state.attachments.clone())
+        self.result(id, &tool.tool, part, text, failed, Arc::clone(&state.attachments))
     }
 
     fn result_of_call(&self, call: Place, id: &str, tool: &str, call_part: &Part) -> Block {
@@ -419,9 +427,9 @@ impl<'a> View<'a> {
         match found.map(|part| (part, &part.body)) {
             Some((part, PartBody::ToolResult(result))) => {
                 let failed = result.is_error == Some(true);
-                self.result(id, tool, part, result.text.clone(), failed, Vec::new())
+                self.result(id, tool, part, result.text.clone(), failed, Arc::default())
             }
-            _ => self.result(id, tool, call_part, Text::from(INTERRUPTED), true, Vec::new()),
+            _ => self.result(id, tool, call_part, Text::from(INTERRUPTED), true, Arc::default()),
         }
     }
 
@@ -432,12 +440,12 @@ impl<'a> View<'a> {
         part: &Part,
         text: Text,
         is_error: bool,
-        files: Vec<Value>,
+        files: Arc<Vec<Value>>,
     ) -> Block {
         let cleared = part.cleared().is_some();
         let (text, files) = match (cleared, self.policy.prune.view) {
             (false, _) => (text, files),
-            (true, ClearedView::Clear) => (Text::from(PLACEHOLDER), Vec::new()),
+            (true, ClearedView::Clear) => (Text::from(PLACEHOLDER), Arc::default()),
             (true, ClearedView::Retain) => (self.retained(text), files),
         };
         let text = self.cut(part, &text);
@@ -585,7 +593,10 @@ pub(crate) fn separate_pairs(messages: &[Message], places: &[usize]) -> BTreeMap
                     } else {
                         let same = by_id.get_mut(result.call_id.as_str());
                         same.and_then(|calls| {
-                            calls.retain(|call| open.contains(call));
+                            // Those that a result without an id has taken meanwhile are no longer open.
+                            while calls.front().is_some_and(|call| !open.contains(call)) {
+                                calls.pop_front();
+                            }
                             calls.pop_front()
                         })
                     };

@@ -262,12 +262,12 @@ fn a_calibration_survives_being_stored() {
 }
 
 #[rstest]
-#[case::factor("/line/factor", "-3.0")]
-#[case::wrapping("/line/perBlock", "1e300")]
-#[case::variance("/line/variance/0", "-1.0")]
-#[case::covariance("/line/variance/1", "50.0")]
-#[case::spread("/line/spread", "7.0")]
-#[case::centre("/line/centre/charged", "1e200")]
+#[case::factor("/fit/factor", "-3.0")]
+#[case::wrapping("/fit/perBlock", "1e300")]
+#[case::variance("/fit/variance/0", "-1.0")]
+#[case::covariance("/fit/variance/1", "50.0")]
+#[case::spread("/fit/spread", "7.0")]
+#[case::centre("/fit/centre/charged", "1e200")]
 #[case::last("/last/actual", "0")]
 fn a_stored_calibration_that_cannot_be_true_is_replaced_by_the_prior(
     #[case] place: &str,
@@ -356,4 +356,12 @@ proptest! {
         prop_assert!(misses[misses.len() / 2] < 5.0, "{misses:?}");
         prop_assert!((calibration.factor() / factor - 1.0).abs() < 0.2, "{} {factor}", calibration.factor());
     }
+}
+
+#[test]
+fn a_window_can_be_measured() {
+    let log = [plimsoll::Message::user("m".into(), "p".into(), "hello world")];
+    let window = plimsoll::Window::of(&log, &plimsoll::Policy::default());
+    let measure = Measure::of_window(&window, &plimsoll_tokens::Bpe::O200k);
+    assert_eq!(measure, Measure::new(Tokens(2), 1));
 }

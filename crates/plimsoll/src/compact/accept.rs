@@ -64,15 +64,15 @@ pub fn accept(reply: &Reply, replaced: Tokens, counter: &dyn Counter) -> Result<
     if let Some(tool) = reply.tool_calls.first() {
         return Err(Rejection::ToolCall(tool.clone()));
     }
-    match reply.finish.as_deref() {
-        None => return Err(Rejection::Unfinished("nothing".into())),
-        Some(reason @ ("length" | "max_tokens" | "error" | "content-filter" | "content_filter")) => {
-            return Err(Rejection::Unfinished(reason.into()));
-        }
-        Some(reason @ ("tool-calls" | "tool_calls" | "tool_use")) => {
-            return Err(Rejection::ToolCall(reason.into()));
-        }
-        Some(_) => {}
+    // A list of what is finished, not of what is not: providers keep inventing reasons to break off.
+    const FINISHED: [&str; 7] = ["stop", "end_turn", "stop_sequence", "completed", "complete", "eos", "end"];
+    const TOOLS: [&str; 3] = ["tool-calls", "tool_calls", "tool_use"];
+    let reason = reply.finish.as_deref().unwrap_or("nothing");
+    if TOOLS.contains(&reason) {
+        return Err(Rejection::ToolCall(reason.into()));
+    }
+    if !FINISHED.iter().any(|known| known.eq_ignore_ascii_case(reason)) {
+        return Err(Rejection::Unfinished(reason.into()));
     }
     let text = reply.text.trim();
     if text.is_empty() {

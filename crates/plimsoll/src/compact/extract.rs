@@ -130,7 +130,7 @@ impl Facts {
         out.list("Read:", &read, short(200));
         if let Some(prior) = prior {
             out.heading("## Earlier summary");
-            out.line(&cut_middle(prior, short(6_000), 0.8));
+            out.line(&cut_middle(&Text::from(redact(prior).text), short(6_000), 0.8));
         }
         out.text
     }
@@ -299,13 +299,14 @@ fn error_line(text: &str) -> Option<String> {
 
 /// Several lines as one, cut to a length.
 fn one_line(text: &str, limit: Chars) -> String {
+    // Redacted before it is cut: half a key no longer looks like one.
     let near = head(text, Chars(limit.0.saturating_mul(4)));
-    let joined = near.split_whitespace().collect::<Vec<_>>().join(" ");
+    let joined = redact(near).text.split_whitespace().collect::<Vec<_>>().join(" ");
     let first = head(&joined, limit);
     if first.len() < joined.len() || near.len() < text.len() { format!("{first}…") } else { joined }
 }
 
 /// A paragraph cut to a length, indented so that it stays inside its bullet.
 fn block(text: &str, limit: Chars) -> String {
-    cut_middle(&Text::from(text.trim()), limit, 0.7).replace('\n', "\n  ")
+    cut_middle(&Text::from(redact(text.trim()).text), limit, 0.7).replace('\n', "\n  ")
 }

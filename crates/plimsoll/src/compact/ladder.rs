@@ -20,10 +20,12 @@ use crate::chars::Text;
 use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
 use crate::limits::{Limits, Line};
 use crate::load::{Gauge, Load};
-use crate::log::{CompactionPart, Ids, Info, Log, LogError, Message, Millis, Part, PartBody, Role, Time};
+use crate::log::{
+    CompactionPart, Ids, Info, Log, LogError, Message, MessageId, Millis, Part, PartBody, Role, Time,
+};
 use crate::policy::{Detector, Policy};
 use crate::prune::{self, Pressure};
-use crate::receipt::{CompactPlan, Made, Plan, Receipt};
+use crate::receipt::{CompactPlan, Made, Plan, Receipt, Stamp};
 use crate::window::{MARKER_QUESTION, Window};
 
 /// Everything the ladder has to know.
@@ -78,6 +80,11 @@ impl<'a> Situation<'a> {
         selection.plan(messages, made, calls)
     }
 
+    /// The estimate of the next request.
+    fn estimate(&self, messages: &[Message]) -> Tokens {
+        request_tokens(&Window::of(messages, self.policy), self.fixed, self.counter)
+    }
+
     /// What estimates are worth in this session.
     fn gauge(&self, load: &Load) -> Gauge {
         let overflow = &self.policy.overflow;
@@ -88,7 +95,7 @@ impl<'a> Situation<'a> {
         };
         match self.trigger {
             // The provider is right: whatever was estimated must have been more than the line.
-            Trigger::Refused => gauge.at_least(load.estimate, Tokens(line.0 + line.0 / 20 + 1)),
+            Trigger::Refused => gauge.at_least(load.estimate, line + Tokens(line.0 / 20 + 1)),
             Trigger::Auto | Trigger::Manual => gauge,
         }
     }
@@ -103,7 +110,8 @@ impl<'a> Situation<'a> {
     ) -> Option<Selection> {
         let line = self.policy.overflow.line(self.limits).map(Line::room).unwrap_or(self.limits.context);
         let (line, context) = (gauge.estimate(line), gauge.estimate(self.limits.context));
-        select(messages, self.policy, Room { load, line, context, tail_cap }, self.counter)
+        let asked = self.trigger == Trigger::Manual;
+        select(messages, self.policy, Room { load, line, context, tail_cap, asked }, self.counter)
     }
 }
 
@@ -145,6 +153,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// What was done, in order.
     pub receipts: Vec<Receipt>,
+    /// Messages that were appended to the log: markers, summaries, the word to go on.
+    pub appended: Vec<MessageId>,
     /// Summaries that were not taken, and why.
     pub rejections: Vec<Rejection>,
     /// Tokens of the next request before.
@@ -210,6 +220,7 @@ pub struct Ladder<'a> {
     rung: Rung,
     before: Tokens,
     receipts: Vec<Receipt>,
+    appended: Vec<MessageId>,
     rejections: Vec<Rejection>,
 }
 
@@ -238,15 +249,19 @@ struct Asking {
 
 impl<'a> Ladder<'a> {
     /// Stand before the ladder.
-    pub fn new(log: &'a mut Log, ids: &'a mut Ids, situation: Situation<'a>) -> Ladder<'a> {
+    pub fn new(log: &'a mut Log, ids: &'a mut Ids, mut situation: Situation<'a>) -> Ladder<'a> {
         let Situation { policy, limits, fixed, counter, .. } = situation;
         let load = Load::of(log, policy, fixed, counter);
-        let line = policy.overflow.line(limits);
+        if situation.trigger == Trigger::Refused && limits.context == Tokens::ZERO {
+            // Nobody knows the window, but the provider has just said that it is smaller than this.
+            situation.limits.context = load.estimate;
+        }
+        let line = policy.overflow.line(situation.limits);
         let gauge = situation.gauge(&load);
         let before = gauge.real(load.estimate);
-        let (receipts, rejections) = Default::default();
+        let (receipts, appended, rejections) = Default::default();
         let is = situation;
-        Ladder { log, ids, is, line, gauge, rung: Rung::Start, before, receipts, rejections }
+        Ladder { log, ids, is, line, gauge, rung: Rung::Start, before, receipts, appended, rejections }
     }
 
     /// Go on until a summary is needed or there is nothing more to do.
@@ -277,9 +292,13 @@ impl<'a> Ladder<'a> {
 
     /// Hand in what the summariser said, or why it said nothing.
     pub fn answer(&mut self, reply: Result<Reply, String>) -> Result<(), LogError> {
-        let Rung::Ask(mut asking) = std::mem::replace(&mut self.rung, Rung::End) else {
-            // Nobody asked; there is nothing to take it for.
-            return Ok(());
+        let mut asking = match std::mem::replace(&mut self.rung, Rung::End) {
+            Rung::Ask(asking) => asking,
+            other => {
+                // Nobody asked; there is nothing to take it for.
+                self.rung = other;
+                return Ok(());
+            }
         };
         let last = asking.chunk + 1 == asking.job.chunks();
         let counter = self.is.counter;
@@ -297,7 +316,12 @@ impl<'a> Ladder<'a> {
             Ok(summary) if last => {
                 self.is.breaker.failures = 0;
                 let calls = asking.job.chunks() as u64;
-                self.pivot(&asking.selection, summary, Made::ByModel, calls, "the window was over the line")?;
+                let reason = match self.is.trigger {
+                    Trigger::Auto => "the window was over the line",
+                    Trigger::Manual => "a person asked for it",
+                    Trigger::Refused => "the provider refused the request as too long",
+                };
+                self.pivot(&asking.selection, summary, Made::ByModel, calls, reason)?;
                 self.rung = if self.is_over() { Rung::ClearTail } else { Rung::End };
             }
             Ok(summary) => {
@@ -324,8 +348,7 @@ impl<'a> Ladder<'a> {
             _ if !policy.overflow.auto => return Rung::End,
             _ => {}
         }
-        let fixed = self.gauge.real(self.is.fixed.total());
-        if self.line.is_some_and(|line| line.is_over(fixed)) {
+        if self.line.is_some_and(|line| line.is_over(self.is.fixed.total())) {
             return Rung::End;
         }
         let gated = policy.prune.gate_share.is_some() || policy.prune.gate_headroom.is_some();
@@ -361,7 +384,8 @@ impl<'a> Ladder<'a> {
     }
 
     fn select(&mut self) -> Rung {
-        let broken = self.is.breaker.failures >= self.is.policy.compact.breaker;
+        let asked = self.is.trigger == Trigger::Manual;
+        let broken = self.is.breaker.failures >= self.is.policy.compact.breaker && !asked;
         let (Some(summariser), false) = (self.is.summariser, broken) else { return Rung::Extract };
         let Some(selection) = self.selection(None) else { return Rung::ClearTail };
         let head = selection.head.iter().map(|place| &self.log[*place]);
@@ -410,7 +434,9 @@ impl<'a> Ladder<'a> {
     }
 
     fn shorten_tail(&mut self, left: u32, cap: Tokens) -> Result<Rung, LogError> {
-        if let Some(selection) = self.selection(Some(cap)) {
+        if self.is.policy.compact.extractive
+            && let Some(selection) = self.selection(Some(cap))
+        {
             self.pivot_without_model(
                 &selection,
                 "a shorter tail, because the window is still over the line",
@@ -428,17 +454,15 @@ impl<'a> Ladder<'a> {
         let room = self.gauge.estimate(line.room());
         let goal = shed::Goal { room, only: None, rounds_left: left };
         let plan = shed::cut(self.log, self.is.policy, self.is.fixed, &goal, self.is.counter);
-        if plan.cut.is_empty() {
-            return Ok(Rung::End);
+        if !plan.cut.is_empty() {
+            self.apply(Plan::Shed(plan), "the largest parts, because nothing else was left to reduce")?;
         }
-        self.apply(Plan::Shed(plan), "the largest parts, because nothing else was left to reduce")?;
         Ok(if self.is_over() && left > 0 { Rung::CutParts(left - 1) } else { Rung::End })
     }
 
     /// The estimate of the next request as it stands.
     fn estimate(&self) -> Tokens {
-        let window = Window::of(self.log, self.is.policy);
-        request_tokens(&window, self.is.fixed, self.is.counter)
+        self.is.estimate(self.log)
     }
 
     /// What it weighs.
@@ -487,14 +511,15 @@ impl<'a> Ladder<'a> {
         let most = policy.compact.extractive_tokens.min(Tokens(replaced.0 / 2)).min(Tokens(line.0 / 4));
         let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
         let prior = selection.prior.map(|pivot| pivot.text(self.log));
-        let summary = extract(&head, prior.as_ref(), most, self.is.counter);
-        if self.is.counter.count_text(&summary) >= replaced {
+        if most < policy.compact.extractive_least {
             return Ok(());
         }
+        let summary = extract(&head, prior.as_ref(), most, self.is.counter);
         self.pivot(selection, summary, Made::WithoutModel, 0, reason)
     }
 
-    /// Append marker and summary, and the word to go on where nobody else has the word.
+    /// Append marker and summary, and the word to go on where nobody else has the word; but only if the window
+    /// gets smaller by it.
     fn pivot(
         &mut self,
         selection: &Selection,
@@ -503,56 +528,74 @@ impl<'a> Ladder<'a> {
         calls: u64,
         reason: &str,
     ) -> Result<(), LogError> {
+        let Some(mut plan) = selection.plan(self.log, made, calls) else { return Ok(()) };
+        let messages = self.pivot_messages(selection, summary, &plan);
         let before = self.weigh();
+        let trial: Vec<Message> = self.log.iter().chain(&messages).cloned().collect();
+        let after = self.gauge.real(self.is.estimate(&trial));
+        if after >= before {
+            return Ok(());
+        }
+        plan.marker = messages.first().map(|marker| marker.info.id.clone());
+        for message in messages {
+            self.appended.push(message.info.id.clone());
+            self.log.append(message)?;
+        }
+        let Situation { now, policy, .. } = self.is;
+        let stamp = Stamp { ids: self.ids, now, policy, reason };
+        self.receipts.push(stamp.receipt(Plan::Compact(plan), before, after));
+        self.trim(selection)
+    }
+
+    fn pivot_messages(&mut self, selection: &Selection, summary: Text, plan: &CompactPlan) -> Vec<Message> {
         let now = self.is.now;
         let auto = self.is.trigger != Trigger::Manual;
-        let Some(mut plan) = selection.plan(self.log, made, calls) else { return Ok(()) };
         let waiting = selection.tail.last().is_some_and(|place| self.log[*place].starts_turn());
         let newest_user = self.log.iter().rev().find(|message| message.starts_turn()).map(|m| m.info.clone());
-
-        let marker_id = self.ids.message(now);
+        let user = |id: MessageId, part: Part| {
+            // Under the same agent and model as the newest message of the user.
+            let mut info = Info { id, role: Some(Role::User), ..Info::default() };
+            if let Some(user) = &newest_user {
+                (info.session_id, info.agent) = (user.session_id.clone(), user.agent.clone());
+                info.extra.extend(user.extra.get("model").map(|model| ("model".to_owned(), model.clone())));
+            }
+            info.time = Some(Time { created: Some(now), ..Time::default() });
+            Message { info, parts: vec![part], ..Message::default() }
+        };
         let marker = CompactionPart {
             auto: Some(auto),
             tail_start: plan.tail_start.clone(),
             messages: Some(plan.messages),
             tokens: Some(plan.tokens.0),
-            extractive: (made == Made::WithoutModel).then_some(true),
+            extractive: (plan.made == Made::WithoutModel).then_some(true),
             ..CompactionPart::default()
         };
-        let mut info = self.spoken_like(newest_user.as_ref());
-        info.id = marker_id.clone();
-        let part = Part::new(self.ids.part(now), PartBody::Compaction(marker));
-        self.log.append(Message { info, parts: vec![part], ..Message::default() })?;
-
-        let time = Time { created: Some(now), completed: Some(now), ..Time::default() };
-        let info = Info {
+        let marker = Part::new(self.ids.part(now), PartBody::Compaction(marker));
+        let marker = user(self.ids.message(now), marker);
+        let answer = Info {
             id: self.ids.message(now),
             role: Some(Role::Assistant),
-            parent_id: Some(marker_id.clone()),
+            parent_id: Some(marker.info.id.clone()),
             agent: Some("compaction".into()),
             mode: Some("compaction".into()),
-            session_id: newest_user.as_ref().and_then(|info| info.session_id.clone()),
+            session_id: marker.info.session_id.clone(),
             summary: true,
             finish: Some("stop".into()),
-            time: Some(time),
+            time: Some(Time { created: Some(now), completed: Some(now), ..Time::default() }),
             ..Info::default()
         };
-        let part = Part::text(self.ids.part(now), summary);
-        self.log.append(Message { info, parts: vec![part], ..Message::default() })?;
-
-        if auto && !waiting && self.receipts.iter().all(|r| !matches!(r.plan, Plan::Compact(_))) {
-            let mut info = self.spoken_like(newest_user.as_ref());
-            info.id = self.ids.message(now);
+        let parts = vec![Part::text(self.ids.part(now), summary)];
+        let mut messages = vec![marker, Message { info: answer, parts, ..Message::default() }];
+        let compacted = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
+        if auto && !waiting && !self.receipts.iter().any(compacted) {
             let mut part = Part::text(self.ids.part(now), self.is.policy.compact.continue_text.as_str());
             if let PartBody::Text(text) = &mut part.body {
                 text.synthetic = Some(true);
             }
             part.extra.insert("metadata".into(), json!({ "compaction_continue": true }));
-            self.log.append(Message { info, parts: vec![part], ..Message::default() })?;
+            messages.push(user(self.ids.message(now), part));
         }
-        plan.marker = Some(marker_id);
-        self.receipt(Plan::Compact(plan), reason, before);
-        self.trim(selection)
+        messages
     }
 
     /// Cut a newest step that is too long for the tail.
@@ -570,40 +613,13 @@ impl<'a> Ladder<'a> {
         self.apply(Plan::Shed(plan), "the newest step, because it is longer than the tail may be")
     }
 
-    /// A user's message under the same agent and model as the newest one.
-    fn spoken_like(&self, user: Option<&Info>) -> Info {
-        let mut info = Info { role: Some(Role::User), ..Info::default() };
-        if let Some(user) = user {
-            info.session_id = user.session_id.clone();
-            info.agent = user.agent.clone();
-            if let Some(model) = user.extra.get("model") {
-                info.extra.insert("model".into(), model.clone());
-            }
-        }
-        info.time = Some(Time { created: Some(self.is.now), ..Time::default() });
-        info
-    }
-
+    /// Set a plan's marks, unless the window would not get smaller by them.
     fn apply(&mut self, plan: Plan, reason: &str) -> Result<(), LogError> {
-        let before = self.weigh();
-        plan.mark(self.log, self.is.now)?;
-        self.receipt(plan, reason, before);
+        let Situation { now, policy, .. } = self.is;
+        let stamp = Stamp { ids: self.ids, now, policy, reason };
+        let receipt = plan.apply(self.log, stamp, |log| self.gauge.real(self.is.estimate(log)))?;
+        self.receipts.extend(receipt);
         Ok(())
-    }
-
-    fn receipt(&mut self, plan: Plan, reason: &str, before: Tokens) {
-        let receipt = Receipt {
-            id: self.ids.receipt(self.is.now),
-            at: self.is.now,
-            policy: self.is.policy.name.clone(),
-            reason: reason.to_owned(),
-            before,
-            after: self.weigh(),
-            handles: plan.handles(),
-            plan,
-            undoes: None,
-        };
-        self.receipts.push(receipt);
     }
 
     fn outcome(&mut self) -> Outcome {
@@ -625,6 +641,7 @@ impl<'a> Ladder<'a> {
         Outcome {
             verdict,
             receipts: std::mem::take(&mut self.receipts),
+            appended: std::mem::take(&mut self.appended),
             rejections: std::mem::take(&mut self.rejections),
             before: self.before,
             after,

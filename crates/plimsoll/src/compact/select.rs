@@ -5,7 +5,7 @@
 
 use crate::chars::Chars;
 use crate::count::{Counter, Tokens, window_message_tokens};
-use crate::log::Message;
+use crate::log::{Message, Role};
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{Policy, Scope, SplitTurns};
 use crate::receipt::{CompactPlan, Made};
@@ -61,6 +61,8 @@ pub struct Room {
     pub context: Tokens,
     /// Most that the tail may take, where the policy's own figure is too much.
     pub tail_cap: Option<Tokens>,
+    /// Whether a person asked for it, rather than a full window.
+    pub asked: bool,
 }
 
 /// Decide what a compaction of `messages` would summarise; nothing if there is not enough to be worth it.
@@ -70,8 +72,8 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
     let sizes = sizes(messages, &visible, policy, counter);
     // A prompt nobody has answered yet stays, however large it is.
     let waiting = places.iter().rev().take_while(|place| messages[**place].starts_turn()).count();
-    let end = places.len() - waiting;
     let legal = legal_cuts(messages, places);
+    let end = (0..=places.len() - waiting).rev().find(|cut| legal[*cut]).unwrap_or(0);
     let division = Division { messages, places, sizes: &sizes, legal: &legal, end };
     let mut trim = None;
     let cut = match (policy.compact.scope, room.tail_cap) {
@@ -92,16 +94,22 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         }
         (Scope::Target, None) => {
             let target = Tokens(room.context.0.saturating_mul(policy.compact.target_percent) / 100);
-            division.target(room.load - target, policy.compact.min_messages as usize)
+            // Somebody who asks for a compaction below the target still wants one.
+            let remove =
+                (room.load - target).max(if room.asked { Tokens(room.load.0 / 2) } else { Tokens::ZERO });
+            division.target(remove, policy.compact.min_messages as usize)
         }
     };
-    if cut < policy.compact.min_messages as usize {
+    // What a host laid down is not summarised; it stays in view.
+    let is_system = |at: &usize| messages[places[*at]].info.role == Some(Role::System);
+    let head: Vec<usize> = (0..cut).filter(|at| !is_system(at)).collect();
+    if head.len() < policy.compact.min_messages as usize {
         return None;
     }
     Some(Selection {
-        head: places[..cut].to_vec(),
+        head_tokens: head.iter().map(|at| sizes[*at]).sum(),
+        head: head.into_iter().map(|at| places[at]).collect(),
         tail: places[cut..].to_vec(),
-        head_tokens: sizes[..cut].iter().copied().sum(),
         tail_tokens: sizes[cut..].iter().copied().sum(),
         lead_tokens: places
             .get(cut)

@@ -1,11 +1,13 @@
 //! The last rungs: clear tool outputs wherever they are, then cut the largest parts.
 
-use crate::chars::Chars;
+use std::collections::BTreeSet;
+
+use crate::chars::{Chars, level};
 use crate::count::{Counter, FILE_TOKENS, Fixed, Tokens, block_tokens, request_tokens};
 use crate::log::{Log, Message, PartBody, PartId};
 use crate::pivot::Visible;
-use crate::policy::Policy;
-use crate::prune::PruneItem;
+use crate::policy::{ClearedView, Policy};
+use crate::prune::{self, PruneItem};
 use crate::receipt::{CutItem, ShedPlan};
 use crate::window::{Block, PLACEHOLDER, Window};
 
@@ -14,7 +16,6 @@ pub(super) const ROUNDS: u32 = 6;
 
 /// Clear tool outputs, oldest first, until `excess` is freed.
 pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> ShedPlan {
-    let placeholder = policy.count.of_chars(Chars::of(PLACEHOLDER));
     let mut plan = ShedPlan::default();
     let mut freed = Tokens::ZERO;
     let is_protected = |tool: &str| policy.prune.protected_tools.iter().any(|p| p.eq_ignore_ascii_case(tool));
@@ -25,7 +26,10 @@ pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> ShedPlan {
                 return plan;
             }
             let Some((tool, chars)) = result_chars(part, message) else { continue };
-            let gain = policy.count.of_chars(chars) - placeholder;
+            let gain = match policy.prune.view {
+                ClearedView::Clear => prune::freed(chars - Chars::of(PLACEHOLDER), policy),
+                ClearedView::Retain => prune::freed(chars, policy),
+            };
             if gain == Tokens::ZERO || part.cleared().is_some() || is_protected(&tool) {
                 continue;
             }
@@ -75,23 +79,34 @@ pub(super) fn cut(log: &Log, policy: &Policy, fixed: Fixed, goal: &Goal, counter
     let window = Window::of(log, policy);
     let load = request_tokens(&window, fixed, counter);
     let pieces = pieces(&window, only, counter);
-    let cuttable: Tokens = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.tokens).sum();
-    let whole: Tokens = pieces.iter().filter(|piece| piece.whole).map(|piece| piece.tokens).sum();
-    let chars: Chars = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.chars).sum();
-    // What cannot be cut stays; the rest shares what is left, less with each round.
-    let rest = load - cuttable - whole;
-    let caution = f64::from(rounds_left + 2) / f64::from(ROUNDS + 3);
-    let tokens = (room - rest).share(caution);
-    let per_token = chars.0 as f64 / cuttable.0.max(1) as f64;
-    let goal = Chars((tokens.0 as f64 * per_token) as u64);
-    let level = level(&pieces, goal).max(policy.shed.min_part_chars);
-
+    // Images and thoughts go whole, the oldest first, and only as many as must go; then the rest is lowered.
+    let longest: Tokens = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.tokens).sum();
+    let mut goes = load - room;
     let mut plan = ShedPlan::default();
-    for piece in pieces.iter().filter(|piece| piece.whole || piece.chars > level) {
+    let mut known = BTreeSet::new();
+    for piece in pieces.iter().filter(|piece| piece.whole) {
+        if goes <= longest.share(0.5) || !known.insert(&piece.part) {
+            break;
+        }
+        goes = goes - piece.tokens;
+        plan.cut.push(CutItem {
+            part: piece.part.clone(),
+            chars: piece.chars,
+            keep: Chars::ZERO,
+            before: None,
+        });
+    }
+    let texts = || pieces.iter().filter(|piece| !piece.whole);
+    let chars: Chars = texts().map(|piece| piece.chars).sum();
+    // What cannot be cut stays; the rest shares what is left, less with each round.
+    let caution = f64::from(rounds_left + 2) / f64::from(ROUNDS + 3);
+    let tokens = (longest - goes).share(caution);
+    let per_token = chars.0 as f64 / longest.0.max(1) as f64;
+    let goal = Chars((tokens.0 as f64 * per_token) as u64);
+    let level = level(texts().map(|piece| piece.chars), goal).max(policy.shed.min_part_chars);
+    for piece in texts().filter(|piece| piece.chars > level && goes > Tokens::ZERO) {
         let before = log.part(&piece.part).ok().and_then(|part| part.cut).map(|cut| cut.keep);
-        let is_new = before.is_none_or(|before| level < before);
-        let known = plan.cut.iter().any(|item| item.part == piece.part);
-        if is_new && !known {
+        if before.is_none_or(|before| level < before) && known.insert(&piece.part) {
             let (part, chars) = (piece.part.clone(), piece.chars);
             plan.cut.push(CutItem { part, chars, keep: level, before });
         }
@@ -115,19 +130,4 @@ fn pieces(window: &Window, only: Option<usize>, counter: &dyn Counter) -> Vec<Pi
             Some(Piece { part: part.clone(), chars, tokens: block_tokens(block, counter), whole })
         })
         .collect()
-}
-
-/// The highest level to which all pieces can be lowered so that together they have at most `goal` chars.
-fn level(pieces: &[Piece], goal: Chars) -> Chars {
-    let mut sizes: Vec<u64> = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.chars.0).collect();
-    sizes.sort_unstable();
-    let mut left = goal.0;
-    for (at, size) in sizes.iter().enumerate() {
-        let fair = left / (sizes.len() - at) as u64;
-        if *size > fair {
-            return Chars(fair);
-        }
-        left -= size;
-    }
-    Chars(u64::MAX)
 }

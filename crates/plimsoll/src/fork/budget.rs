@@ -4,7 +4,7 @@
 //! If what must stay is still too long, it is cut in its middle: the budget is a hard cap.
 
 use super::format::{CLOSE, Lines, OPEN, format};
-use crate::chars::{Chars, Text, cut_middle};
+use crate::chars::{Chars, Text, cut_middle, level};
 use crate::policy::ForkPolicy;
 
 /// A digest within its budget.
@@ -52,23 +52,12 @@ pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted
 
 /// Cut messages so that together they fit `room`: all of them to one length, so that short ones stay whole.
 fn squeeze(messages: &[&Lines<'_>], room: Chars, policy: &ForkPolicy) -> String {
-    let mut sizes: Vec<u64> = messages.iter().map(|message| message.chars().0).collect();
-    sizes.sort_unstable();
-    let mut left = room.0;
-    let mut level = u64::MAX;
-    for (at, size) in sizes.iter().enumerate() {
-        let fair = left / (sizes.len() - at) as u64;
-        if *size > fair {
-            level = fair;
-            break;
-        }
-        left -= size;
-    }
+    let level = level(messages.iter().map(|message| message.chars()), room);
     let mut out = OPEN.to_owned();
     for message in messages {
         let mut text = String::new();
         message.write(&mut text);
-        out.push_str(&cut_middle(&Text::from(text), Chars(level), policy.head_ratio));
+        out.push_str(&cut_middle(&Text::from(text), level, policy.head_ratio));
     }
     out.push('\n');
     out.push_str(CLOSE);

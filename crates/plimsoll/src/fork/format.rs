@@ -70,6 +70,10 @@ impl<'a> Lines<'a> {
         self.lines.push(line);
     }
 
+    pub(super) fn extend(&mut self, lines: impl IntoIterator<Item = Line<'a>>) {
+        self.lines.extend(lines);
+    }
+
     /// The message's length in the digest, the newline before it included.
     pub fn chars(&self) -> Chars {
         // Newline, label, colon; then a newline before each piece.

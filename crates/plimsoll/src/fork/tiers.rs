@@ -44,6 +44,8 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
         for part in &message.parts {
             match &part.body {
                 PartBody::Text(text) => lines.push(Line::Text(&text.text)),
+                // Imported logs may keep a summary inside its marker.
+                PartBody::Compaction(marker) => lines.extend(marker.summary.as_ref().map(Line::Text)),
                 PartBody::Tool(tool) => {
                     let tier = if has_result(part) {
                         index -= 1;

@@ -128,7 +128,7 @@ impl Ids {
 
     /// Milliseconds with room for 4,095 ids in each; never below or equal to the one before.
     fn stamp(&mut self, now: Millis) -> u64 {
-        self.last = (now.0.saturating_mul(4096).saturating_add(1)).max(self.last + 1);
+        self.last = now.0.saturating_mul(4096).saturating_add(1).max(self.last.saturating_add(1));
         self.last
     }
 

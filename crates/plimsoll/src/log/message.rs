@@ -137,10 +137,11 @@ impl Message {
         self.parts.iter().find_map(Part::as_compaction)
     }
 
-    /// Whether the user speaks, rather than a message that only brings back tool results.
+    /// Whether the user speaks, rather than a message that brings back tool results. Hosts add reminders to
+    /// those, so a text beside a result makes no turn.
     pub fn is_turn(&self) -> bool {
         let is_result = |part: &Part| matches!(part.body, PartBody::ToolResult(_));
-        self.is_user() && (self.parts.is_empty() || !self.parts.iter().all(is_result))
+        self.is_user() && !self.parts.iter().any(is_result)
     }
 
     /// Whether a person's turn starts here: the user speaks, and it is no compaction marker.

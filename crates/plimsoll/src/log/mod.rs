@@ -15,6 +15,8 @@ use std::ops::Deref;
 
 use thiserror::Error;
 
+use crate::chars::Chars;
+
 pub use fields::ShapeError;
 pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};
@@ -92,6 +94,8 @@ impl Log {
     pub fn from_messages(messages: impl IntoIterator<Item = Message>) -> Log {
         let mut log = Log::new();
         let mut renamed: BTreeMap<MessageId, MessageId> = BTreeMap::new();
+        // Only ever counts up, so that no name is tried twice however many are taken.
+        let mut fresh = 0;
         for mut message in messages {
             let at = log.messages.len();
             for reference in message.references() {
@@ -99,41 +103,23 @@ impl Log {
                     *reference = now.clone();
                 }
             }
-            let id = log.free_message_id(&message.info.id, at);
+            let id = MessageId::new(free(message.info.id.as_str(), "msg", &mut fresh, |id| {
+                log.places.contains_key(&MessageId::new(id))
+            }));
             if !message.info.id.is_empty() && id != message.info.id {
                 renamed.insert(message.info.id.clone(), id.clone());
             }
             message.info.id = id;
             for (index, part) in message.parts.iter_mut().enumerate() {
-                part.id = log.free_part_id(&part.id, at, index);
+                part.id = PartId::new(free(part.id.as_str(), "prt", &mut fresh, |id| {
+                    log.parts.contains_key(&PartId::new(id))
+                }));
                 log.parts.insert(part.id.clone(), (at, index));
             }
             log.places.insert(message.info.id.clone(), at);
             log.messages.push(message);
         }
         log
-    }
-
-    fn free_message_id(&self, wanted: &MessageId, at: usize) -> MessageId {
-        let mut id = wanted.clone();
-        let stem = if wanted.is_empty() { "msg" } else { wanted.as_str() };
-        let mut tries = at;
-        while id.is_empty() || self.places.contains_key(&id) {
-            id = MessageId::new(format!("{stem}_{tries}"));
-            tries += 1;
-        }
-        id
-    }
-
-    fn free_part_id(&self, wanted: &PartId, at: usize, index: usize) -> PartId {
-        let mut id = wanted.clone();
-        let stem = if wanted.is_empty() { "prt" } else { wanted.as_str() };
-        let mut tries = index;
-        while id.is_empty() || self.parts.contains_key(&id) {
-            id = PartId::new(format!("{stem}_{at}_{tries}"));
-            tries += 1;
-        }
-        id
     }
 
     /// Add a message at the end.
@@ -190,8 +176,13 @@ impl Log {
                 if old.call_id != new.call_id || old.tool != new.tool {
                     return rewrite("a call keeps its id and its tool");
                 }
-                if old.state.status.is_final() && old.state.output != new.state.output {
-                    return rewrite("a call that has answered keeps its answer");
+                let (was, is) = (&old.state, &new.state);
+                let same = was.output == is.output
+                    && was.error == is.error
+                    && was.input == is.input
+                    && was.attachments == is.attachments;
+                if was.status.is_final() && !same {
+                    return rewrite("a call that has answered keeps its input and its answer");
                 }
                 if old.state.status.is_final() && !new.state.status.is_final() {
                     return rewrite("a call that has answered is not asked again");
@@ -200,7 +191,10 @@ impl Log {
             (PartBody::Text(_), PartBody::Text(_)) | (PartBody::Reasoning(_), PartBody::Reasoning(_)) => {}
             _ => return rewrite("only text, reasoning and tool calls change after they were appended"),
         }
+        let (cut, lifted, cleared) = (old.cut, old.lifted, old.cleared());
         let (message, index) = self.parts[&part.id];
+        let mut part = Part { cut, lifted, ..part };
+        part.set_cleared(cleared);
         self.messages[message].parts[index] = part;
         Ok(())
     }
@@ -240,20 +234,38 @@ impl Log {
         self.places.get(id).copied().ok_or_else(missing)
     }
 
-    /// Mark a tool result as cleared from the window, or lift that mark.
-    pub fn mark_cleared(&mut self, id: &PartId, mark: Option<Millis>) -> Result<(), LogError> {
+    /// Mark a tool result as cleared from the window.
+    pub fn clear(&mut self, id: &PartId, now: Millis) -> Result<(), LogError> {
+        self.set_cleared(id, Some(now))
+    }
+
+    /// Mark a part as cut in the window.
+    pub fn cut(&mut self, id: &PartId, keep: Chars, now: Millis) -> Result<(), LogError> {
+        self.part_mut(id)?.cut = Some(Cut { keep, at: now });
+        Ok(())
+    }
+
+    /// Show a part in full again: lift what [`clear`](Log::clear) and [`cut`](Log::cut) marked.
+    pub fn lift(&mut self, id: &PartId, now: Millis) -> Result<(), LogError> {
+        let part = self.part_mut(id)?;
+        part.set_cleared(None);
+        part.cut = None;
+        part.lifted = Some(now);
+        Ok(())
+    }
+
+    pub(crate) fn set_cleared(&mut self, id: &PartId, mark: Option<Millis>) -> Result<(), LogError> {
         let part = self.part_mut(id)?;
         if part.set_cleared(mark) { Ok(()) } else { Err(LogError::NotClearable { id: id.clone() }) }
     }
 
-    /// Mark a part as cut in the window, or lift that mark.
-    pub fn mark_cut(&mut self, id: &PartId, mark: Option<Cut>) -> Result<(), LogError> {
+    pub(crate) fn set_cut(&mut self, id: &PartId, mark: Option<Cut>) -> Result<(), LogError> {
         self.part_mut(id)?.cut = mark;
         Ok(())
     }
 
     /// Set a pivot aside by its marker message, or bring it back.
-    pub fn mark_set_aside(&mut self, marker: &MessageId, mark: Option<Millis>) -> Result<(), LogError> {
+    pub fn set_aside(&mut self, marker: &MessageId, mark: Option<Millis>) -> Result<(), LogError> {
         let at = self.place(marker)?;
         let markers = self.messages[at].parts.iter_mut().filter_map(|part| match &mut part.body {
             PartBody::Compaction(marker) => Some(marker),
@@ -268,12 +280,23 @@ impl Log {
         found.then_some(()).ok_or_else(missing)
     }
 
-    fn part_mut(&mut self, id: &PartId) -> Result<&mut Part, LogError> {
+    pub(crate) fn part_mut(&mut self, id: &PartId) -> Result<&mut Part, LogError> {
         match self.parts.get(id) {
             Some(&(message, part)) => Ok(&mut self.messages[message].parts[part]),
             None => Err(LogError::Missing { kind: "part", id: id.to_string() }),
         }
     }
+}
+
+/// The wanted name, or if it is taken or empty, one with a number that is free.
+fn free(wanted: &str, stem: &str, fresh: &mut usize, taken: impl Fn(&str) -> bool) -> String {
+    let mut id = wanted.to_owned();
+    let stem = if wanted.is_empty() { stem } else { wanted };
+    while id.is_empty() || taken(&id) {
+        id = format!("{stem}_{fresh}");
+        *fresh += 1;
+    }
+    id
 }
 
 impl Deref for Log {

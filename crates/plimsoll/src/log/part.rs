@@ -20,6 +20,8 @@ pub struct Part {
     pub body: PartBody,
     /// Mark of the last rung of the ladder: the window shows only this much of the part.
     pub cut: Option<Cut>,
+    /// When a mark was last lifted from the part; figures of windows from before no longer hold.
+    pub lifted: Option<Millis>,
     /// Everything else the source wrote.
     pub extra: Map<String, Value>,
 }
@@ -70,8 +72,8 @@ pub struct FilePart {
     pub mime: Option<String>,
     /// Its name.
     pub filename: Option<String>,
-    /// Where it is; may be a `data:` address.
-    pub url: Option<String>,
+    /// Where it is; may be a `data:` address, which can be large.
+    pub url: Option<Text>,
 }
 
 /// The marker of a compaction, with what there is to say about it.
@@ -115,7 +117,7 @@ impl Cut {
 impl Part {
     /// A part with nothing but an identifier and a body.
     pub fn new(id: PartId, body: PartBody) -> Part {
-        Part { id, body, cut: None, extra: Map::new() }
+        Part { id, body, cut: None, lifted: None, extra: Map::new() }
     }
 
     /// A piece of text.
@@ -188,18 +190,18 @@ impl Part {
             "file" => PartBody::File(FilePart {
                 mime: reader.string("mime")?,
                 filename: reader.string("filename")?,
-                url: reader.string("url")?,
+                url: reader.text("url")?,
             }),
             "compaction" => PartBody::Compaction(reader.compaction()?),
             _ => PartBody::Other(kind),
         };
         let id = PartId::new(reader.string("id")?.unwrap_or_default());
-        let cut = reader.cut()?;
+        let (cut, lifted) = reader.marks()?;
         // An unknown kind keeps its `type` among the other fields: it may be missing altogether.
         if !matches!(body, PartBody::Other(_)) {
             map.shift_remove("type");
         }
-        Ok(Part { id, body, cut, extra: map })
+        Ok(Part { id, body, cut, lifted, extra: map })
     }
 
     pub(crate) fn write(&self) -> Value {
@@ -230,13 +232,16 @@ impl Part {
                 map.insert("type".into(), "file".into());
                 put(&mut map, "mime", file.mime.as_deref().map(Value::from));
                 put(&mut map, "filename", file.filename.as_deref().map(Value::from));
-                put(&mut map, "url", file.url.as_deref().map(Value::from));
+                put(&mut map, "url", file.url.as_ref().map(|url| url.as_str().into()));
             }
             PartBody::Compaction(marker) => marker.write(&mut map),
             PartBody::Other(_) => {}
         }
-        if let Some(cut) = self.cut {
-            map.insert("plimsoll".into(), json!({ "cut": { "keep": cut.keep.0, "at": cut.at.0 } }));
+        let mut marks = Map::new();
+        put(&mut marks, "cut", self.cut.map(|cut| json!({ "keep": cut.keep.0, "at": cut.at.0 })));
+        put(&mut marks, "lifted", self.lifted.map(|at| at.0.into()));
+        if !marks.is_empty() {
+            map.insert("plimsoll".into(), Value::Object(marks));
         }
         map.extend(self.extra.clone());
         Value::Object(map)
@@ -269,14 +274,26 @@ impl Reader<'_> {
         })
     }
 
-    fn cut(&mut self) -> Result<Option<Cut>, ShapeError> {
-        let Some(cut) = self.map.get("plimsoll").and_then(|ours| ours.get("cut")).cloned() else {
-            return Ok(None);
+    /// Our own marks. A field of that name in which there is none of them is somebody else's and stays.
+    fn marks(&mut self) -> Result<(Option<Cut>, Option<Millis>), ShapeError> {
+        let ours = self.map.get("plimsoll").cloned().unwrap_or_default();
+        let at = &At::Key(self.at, "plimsoll");
+        let cut = match ours.get("cut") {
+            Some(cut) => {
+                let at = &At::Key(at, "cut");
+                let number = |key: &str| At::Key(at, key).whole(cut.get(key).unwrap_or(&Value::Null));
+                Some(Cut { keep: Chars(number("keep")?), at: Millis(number("at")?) })
+            }
+            None => None,
         };
-        self.map.shift_remove("plimsoll");
-        let at = &At::Key(self.at, "plimsoll.cut");
-        let number = |key: &str| At::Key(at, key).whole(cut.get(key).unwrap_or(&Value::Null));
-        Ok(Some(Cut { keep: Chars(number("keep")?), at: Millis(number("at")?) }))
+        let lifted = match ours.get("lifted") {
+            Some(lifted) => Some(Millis(At::Key(at, "lifted").whole(lifted)?)),
+            None => None,
+        };
+        if cut.is_some() || lifted.is_some() {
+            self.map.shift_remove("plimsoll");
+        }
+        Ok((cut, lifted))
     }
 }
 

@@ -34,8 +34,8 @@ pub struct ToolState {
     pub error: Option<Text>,
     /// When it started, ended, and was cleared from the window.
     pub time: ToolTime,
-    /// Files that came with the answer.
-    pub attachments: Vec<Value>,
+    /// Files that came with the answer; shared, because they can be large.
+    pub attachments: Arc<Vec<Value>>,
     /// Everything else the source wrote.
     pub extra: Map<String, Value>,
 }
@@ -167,7 +167,7 @@ impl ToolState {
             output: None,
             error: None,
             time: ToolTime::default(),
-            attachments: Vec::new(),
+            attachments: Arc::default(),
             extra: Map::new(),
         }
     }
@@ -198,7 +198,7 @@ impl ToolState {
             output: None,
             error: None,
             time: ToolTime::default(),
-            attachments: Vec::new(),
+            attachments: Arc::default(),
             extra: Map::new(),
         };
         for (key, value) in at.object(value)? {
@@ -209,7 +209,7 @@ impl ToolState {
                 "output" => state.output = Some(at.text(value)?),
                 "error" => state.error = Some(at.text(value)?),
                 // An empty list stays among the other fields, so that it is written back.
-                "attachments" if value != json!([]) => state.attachments = at.array(value)?,
+                "attachments" if value != json!([]) => state.attachments = Arc::new(at.array(value)?),
                 "time" => state.time = ToolTime::read(value, at)?,
                 _ => {
                     state.extra.insert(key, value);
@@ -229,7 +229,7 @@ impl ToolState {
         put(&mut map, "error", self.error.as_ref().map(|text| text.as_str().into()));
         put(&mut map, "time", self.time.write());
         if !self.attachments.is_empty() {
-            map.insert("attachments".into(), Value::Array(self.attachments.clone()));
+            map.insert("attachments".into(), Value::Array(self.attachments.to_vec()));
         }
         map.extend(self.extra.clone());
         Value::Object(map)

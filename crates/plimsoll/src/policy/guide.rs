@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,9 +10,10 @@ use super::{PolicyError, PolicySpec, PruneOrder};
 use crate::chars::Chars;
 use crate::count::Tokens;
 
-#[derive(Deserialize)]
+/// The section, key by key.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct TokenManagement {
+pub(super) struct TokenManagement {
     chars_per_token: Option<u64>,
     default_context_window: Option<u64>,
     default_max_output_tokens: Option<u64>,

@@ -22,7 +22,7 @@ use std::ops::Deref;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::chars::Chars;
@@ -124,6 +124,8 @@ pub struct PrunePolicy {
     pub min_tokens: Tokens,
     /// Freeing exactly the minimum is enough.
     pub min_inclusive: bool,
+    /// Shorter outputs stay: clearing them would save nothing.
+    pub min_output_chars: Chars,
     /// How many of the newest user turns are never touched.
     pub active_turns: u64,
     /// Tools whose outputs are never cleared, in any case of letters.
@@ -290,6 +292,8 @@ pub struct CompactPolicy {
     pub extractive: bool,
     /// Longest summary made without a model.
     pub extractive_tokens: Tokens,
+    /// A summary made without a model that would have to be shorter than this is not made.
+    pub extractive_least: Tokens,
 }
 
 /// How much is summarised.
@@ -451,6 +455,14 @@ impl Policy {
             None => Preset::Plimsoll,
         };
         let mut spec = base.spec();
+        if let Some(name) = overrides.get("fork").and_then(Value::as_str) {
+            spec.fork = match name {
+                "tiered" => ForkPolicy::tiered(),
+                "uniform" => ForkPolicy::uniform(),
+                _ => return Err(field("fork", "expected `tiered`, `uniform` or an object")),
+            };
+            overrides.shift_remove("fork");
+        }
         if let Some(section) = guide {
             guide::apply(&mut spec, section)?;
         }
@@ -498,9 +510,35 @@ impl Policy {
         overflow.models.get(model).copied().or(known).unwrap_or(defaults)
     }
 
-    /// The JSON Schema of a policy file.
+    /// The JSON Schema of a policy file: any of the fields, on top of the preset it names.
     pub fn schema() -> Value {
-        schemars::schema_for!(PolicySpec).to_value()
+        let mut schema = schemars::schema_for!(PolicySpec).to_value();
+        nothing_required(&mut schema);
+        let presets = Preset::ALL.map(Preset::name);
+        let guide = schemars::schema_for!(guide::TokenManagement).to_value();
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            let fork = properties.shift_remove("fork").unwrap_or_default();
+            let named = json!({ "enum": ["tiered", "uniform"], "description": "A named fork policy." });
+            properties.insert("fork".into(), json!({ "anyOf": [fork, named] }));
+            properties.insert(
+                "preset".into(),
+                json!({ "enum": presets, "default": "plimsoll", "description": "What this file builds on." }),
+            );
+            properties.insert("TokenManagement".into(), guide);
+        }
+        schema
+    }
+}
+
+/// A policy file says only what it changes.
+fn nothing_required(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.shift_remove("required");
+            map.values_mut().for_each(nothing_required);
+        }
+        Value::Array(items) => items.iter_mut().for_each(nothing_required),
+        _ => {}
     }
 }
 

@@ -52,6 +52,7 @@ impl Preset {
                 name: "plimsoll".into(),
                 count: CharCounter::default(),
                 truncate: TruncatePolicy { terminal_keep: Keep::HeadTail, ..truncate() },
+                prune: PrunePolicy { min_output_chars: Chars(100), ..opencode.prune },
                 overflow: OverflowPolicy {
                     detector: Detector::Both,
                     max_reserve_share: 0.5,
@@ -176,6 +177,7 @@ fn opencode() -> PolicySpec {
             measure: Measure::ToolOutputs,
             min_tokens: Tokens(20_000),
             min_inclusive: false,
+            min_output_chars: Chars::ZERO,
             active_turns: 2,
             protected_tools: words(&["skill"]),
             order: PruneOrder::NewestFirst,
@@ -221,6 +223,7 @@ fn opencode() -> PolicySpec {
             breaker: 3,
             extractive: false,
             extractive_tokens: Tokens(2_000),
+            extractive_least: Tokens(150),
         },
         shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5 },
         fork: ForkPolicy::tiered(),

@@ -14,7 +14,13 @@ fn tokens(count: usize) -> String {
 }
 
 fn room(line: u64) -> Room {
-    Room { load: Tokens(line + 1_000), line: Tokens(line), context: Tokens(line), tail_cap: None }
+    Room {
+        load: Tokens(line + 1_000),
+        line: Tokens(line),
+        context: Tokens(line),
+        tail_cap: None,
+        asked: false,
+    }
 }
 
 fn choose(messages: &[Message], policy: &Policy, room: Room) -> Option<Selection> {
@@ -88,6 +94,58 @@ mod selecting {
         }
     }
 
+    /// Claude Code puts reminders beside tool results; such a message is no prompt that waits.
+    #[rstest]
+    #[case(Preset::Plimsoll)]
+    #[case(Preset::Opencode)]
+    #[case(Preset::Opencode118)]
+    #[case(Preset::Openfork)]
+    fn a_result_with_a_reminder_stays_with_its_call(#[case] preset: Preset) {
+        let answer = json!({ "info": { "role": "user" }, "parts": [
+            { "type": "tool_result", "callID": "c1", "text": tokens(3_000) },
+            { "type": "text", "text": "<system-reminder>be nice</system-reminder>" } ] });
+        for answers in [1, 2] {
+            let mut history = turns(4, 2_000).call("c1", "read").raw(answer.clone());
+            if answers == 2 {
+                history = history.user("a real prompt");
+            }
+            let log = history.messages();
+            if let Some(selection) = choose(&log, &preset.policy(), room(9_000)) {
+                assert_eq!(selection.head.contains(&8), selection.head.contains(&9), "{selection:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_host_laid_down_is_not_summarised() {
+        let rule = json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": "You are a pirate." }] });
+        let mut messages = History::new().raw(rule).messages();
+        messages.extend(turns(6, 3_000).messages());
+        let selection = choose(&messages, &Policy::default(), room(20_000)).unwrap();
+        assert!(!selection.head.contains(&0));
+        let log = turns(2, 10).marker().summary("SUM").messages();
+        messages.truncate(1);
+        messages.extend(log);
+        let window = plimsoll::Window::of(&messages, &Policy::default());
+        window.check().unwrap();
+        let json = serde_json::to_string(&window).unwrap();
+        assert!(json.contains("You are a pirate.") && json.contains("SUM"));
+    }
+
+    #[test]
+    fn a_compaction_somebody_asks_for_happens_below_the_guides_target_too() {
+        let log = turns(10, 1_000).messages();
+        let small = Room {
+            load: Tokens(10_100),
+            line: Tokens(90_000),
+            context: Tokens(100_000),
+            tail_cap: None,
+            asked: true,
+        };
+        assert!(choose(&log, &Preset::Openfork.policy(), small).is_some());
+        assert_eq!(choose(&log, &Preset::Openfork.policy(), Room { asked: false, ..small }), None);
+    }
+
     #[rstest]
     #[case(Preset::Plimsoll)]
     #[case(Preset::Opencode)]
@@ -110,8 +168,13 @@ mod selecting {
     fn r146_c15_the_guide_takes_the_oldest_down_to_half() {
         let log = turns(10, 1_000).messages();
         // 10,000 in the window; half of 12,000 must stay, so about 4,000 go: four turns.
-        let room =
-            Room { load: Tokens(10_100), line: Tokens(10_800), context: Tokens(12_000), tail_cap: None };
+        let room = Room {
+            load: Tokens(10_100),
+            line: Tokens(10_800),
+            context: Tokens(12_000),
+            tail_cap: None,
+            asked: false,
+        };
         let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
         assert_eq!(selection.head, [0, 1, 2, 3, 4, 5, 6, 7]);
         assert!(log[selection.tail[0]].starts_turn());
@@ -341,6 +404,24 @@ mod accepting {
         assert!(judge(reply("x", Some("end_turn"))).is_ok());
     }
 
+    /// Providers keep inventing reasons to break off; only what is known to be finished is.
+    #[rstest]
+    #[case("MAX_TOKENS")]
+    #[case("max_output_tokens")]
+    #[case("incomplete")]
+    #[case("refusal")]
+    #[case("model_context_window_exceeded")]
+    #[case("SAFETY")]
+    #[case("cancelled")]
+    #[case("unknown")]
+    fn r128_any_other_reason_to_stop_is_not_finished(#[case] finish: &str) {
+        let reply = Reply { finish: Some(finish.into()), ..Reply::finished("x") };
+        assert_eq!(judge(reply), Err(Rejection::Unfinished(finish.into())));
+        for finish in ["STOP", "stop_sequence", "completed"] {
+            assert!(judge(Reply { finish: Some(finish.into()), ..Reply::finished("x") }).is_ok());
+        }
+    }
+
     #[test]
     fn r124_a_tool_call_is_refused() {
         let reply = Reply { tool_calls: vec!["bash".into()], ..Reply::finished("x") };
@@ -426,6 +507,20 @@ mod extracting {
             extract(&history, Some(&Text::from("token=abcd1234")), Tokens(2_000), &CharCounter::default());
         assert!(!text.contains(&key) && !text.contains("abcd1234"), "{text}");
         assert!(text.contains("Use [redacted: API key] to deploy"), "{text}");
+    }
+
+    /// Half a key no longer looks like one, so secrets are replaced before anything is cut.
+    #[test]
+    fn r126_a_secret_at_the_edge_of_a_cut_is_redacted() {
+        let key = format!("AIza{}", "Ab1".repeat(12));
+        for pad in 90..170 {
+            let command = format!("deploy {} {key} now", "x".repeat(pad));
+            let messages =
+                History::new().user("go").tool_with("bash", json!({ "command": command }), "ok").messages();
+            let history: Vec<&Message> = messages.iter().collect();
+            let text = extract(&history, None, Tokens(2_000), &CharCounter::default());
+            assert!(!text.contains("AIza"), "{pad}: {text}");
+        }
     }
 
     #[test]

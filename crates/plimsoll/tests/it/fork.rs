@@ -120,6 +120,16 @@ mod stage_1_boundary {
     }
 
     #[test]
+    fn a_summary_kept_inside_its_marker_is_in_the_digest() {
+        let marker =
+            json!({ "info": { "role": "user" }, "parts": [{ "type": "compaction", "summary": "INSIDE" }] });
+        let log = History::new().user("old").raw(marker).user("new").messages();
+        let digest = fork(&log, &tiered());
+        assert!(digest.stats.compaction_detected && !digest.context.contains("old"));
+        assert!(digest.context.contains("INSIDE") && digest.context.contains("new"), "{}", digest.context);
+    }
+
+    #[test]
     fn hand_made_messages_without_times_and_parents_make_a_pivot() {
         let log: Vec<Message> = serde_json::from_value(json!([
             { "info": { "role": "user" }, "parts": [{ "type": "text", "text": "old" }] },
@@ -345,6 +355,22 @@ mod stage_3_budget_and_format {
         let digest = fork(&log, &tiered());
         let utf16: usize = digest.context.chars().map(char::len_utf16).sum();
         assert_eq!(digest.stats.total_chars, Chars(utf16 as u64));
+    }
+
+    /// The reference formats everything anew for each message it removes; here that would take hours.
+    #[test]
+    fn r44_removing_many_messages_from_10_megabytes_is_one_pass() {
+        let digest = fork(&texts_of(100_000, 100), &tiered());
+        assert!(digest.stats.removed_messages > 98_000 && digest.stats.total_chars <= Chars(200_000));
+    }
+
+    #[test]
+    fn r35_the_engine_depends_on_no_tokenizer() {
+        let manifest = include_str!("../../Cargo.toml");
+        let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
+        for word in ["bpe", "tiktoken", "tokenizer", "sentencepiece"] {
+            assert!(!dependencies.contains(word), "{word}");
+        }
     }
 
     #[test]

@@ -488,6 +488,65 @@ fn climb_again(log: &mut Log, policy: &Policy) -> (Outcome, usize) {
 }
 
 #[test]
+fn an_answer_before_the_climb_does_not_end_it() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let mut ids = ids();
+    let mut ladder = Ladder::new(&mut log, &mut ids, with_model(&policy));
+    ladder.answer(Ok(Reply::finished("hello"))).unwrap();
+    assert!(matches!(ladder.climb().unwrap(), Step::Ask(_)));
+}
+
+#[test]
+fn a_refused_request_with_an_unknown_window_is_reduced_all_the_same() {
+    let policy = Policy::default();
+    let mut log = talk(10, 500).log();
+    let situation = Situation { trigger: Trigger::Refused, limits: Limits::default(), ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, situation, summarised);
+    assert_eq!(kinds(&outcome), ["compact"]);
+}
+
+#[test]
+fn receipts_say_why_and_outcomes_what_was_appended() {
+    let policy = Policy::default();
+    let mut log = talk(5, 1_000).log();
+    let situation =
+        Situation { trigger: Trigger::Manual, breaker: Breaker { failures: 9 }, ..with_model(&policy) };
+    let (outcome, requests) = climb(&mut log, situation, summarised);
+    assert_eq!(outcome.receipts[0].reason, "a person asked for it");
+    assert_eq!(requests.len(), 1, "the breaker is no obstacle to a person");
+    let last: Vec<_> = log[10..].iter().map(|message| message.info.id.clone()).collect();
+    assert_eq!(outcome.appended, last);
+}
+
+/// A summary without a model must not be so short that it says nothing.
+#[test]
+fn a_few_words_are_not_replaced_by_a_banner() {
+    let policy = Policy::default();
+    let history =
+        History::new().user("Fix the parser. Never touch the production database.").say("Understood.");
+    let mut log = history.user(tokens(20_000)).log();
+    let limits = Limits::new(2_500, 300);
+    let (outcome, _) = climb(&mut log, Situation::new(&policy, limits, NOW), summarised);
+    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["cut"], Verdict::Fits));
+    let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
+    assert!(shown.contains("Never touch the production database"));
+}
+
+#[test]
+fn only_as_many_images_go_as_must() {
+    let policy = Policy::default();
+    let file = json!({ "type": "file", "mime": "image/png", "filename": "a.png", "url": "data:" });
+    let mut log = History::new().raw(json!({ "info": { "role": "user" }, "parts": vec![file; 20] })).log();
+    let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
+    assert_eq!(outcome.verdict, Verdict::Fits);
+    let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
+    let left_out = shown.matches("left out to fit the window").count();
+    assert!((10..=13).contains(&left_out), "{left_out} of 20, where the line has room for 10");
+    assert!(outcome.receipts[0].detail().contains("left out"));
+}
+
+#[test]
 fn an_answer_nobody_asked_for_is_ignored() {
     let policy = Policy::default();
     let mut log = talk(2, 10).log();

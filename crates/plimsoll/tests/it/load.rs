@@ -45,7 +45,7 @@ fn figures_from_before_a_prune_do_not_count() {
     let history = History::new().user("u").tool("read", "x").say("a").usage(used(90_000)).user("b");
     let mut log = history.log();
     assert_eq!(load(&log).usage_of, Some("m2".into()));
-    log.mark_cleared(&"m1.0".into(), Some(plimsoll::Millis(1_000_000))).unwrap();
+    log.clear(&"m1.0".into(), plimsoll::Millis(1_000_000)).unwrap();
     assert_eq!(load(&log).usage_of, None);
 }
 
@@ -54,5 +54,38 @@ fn figures_from_before_a_prune_do_not_count() {
 fn zero_usage_and_failed_answers_are_passed_over() {
     let history = History::new().user("u").say("a").usage(used(700)).user("b").say("c");
     let log = history.usage(Usage::default()).messages();
+    assert_eq!(load(&log).usage_of, Some("m1".into()));
+}
+
+/// One `now` for the answer and for what is done about it is the ordinary case.
+#[test]
+fn a_mark_of_the_same_moment_came_after_the_usage() {
+    let mut log = History::new().user("u").tool("read", "x").say("a").usage(used(90_000)).log();
+    let answered = log[2].info.time.as_ref().unwrap().completed.unwrap();
+    log.clear(&"m1.0".into(), answered).unwrap();
+    assert_eq!(load(&log).usage_of, None);
+}
+
+#[test]
+fn figures_from_before_an_undo_do_not_count() {
+    let mut log =
+        History::new().user("u").tool("read", "x".repeat(40_000)).cleared().say("a").usage(used(700)).log();
+    assert_eq!(load(&log).usage_of, Some("m2".into()));
+    log.lift(&"m1.0".into(), plimsoll::Millis(1_000_000)).unwrap();
+    assert_eq!(load(&log).usage_of, None);
+    assert!(load(&log).tokens > Tokens(10_000));
+
+    let history = History::new().user("u").say("x".repeat(40_000)).marker().summary("s").user("b").say("c");
+    let mut log = history.usage(used(700)).log();
+    assert_eq!(load(&log).usage_of, Some("m5".into()));
+    log.set_aside(&"m2".into(), Some(plimsoll::Millis(1_000_000))).unwrap();
+    assert_eq!(load(&log).usage_of, None);
+}
+
+#[test]
+fn usage_of_a_message_without_times_counts_as_long_as_nothing_is_marked() {
+    let mut message = History::new().user("").say("a").usage(used(700)).messages().remove(1);
+    message.info.time = None;
+    let log = [History::new().user("u").messages(), vec![message]].concat();
     assert_eq!(load(&log).usage_of, Some("m1".into()));
 }

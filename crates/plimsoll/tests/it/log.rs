@@ -63,9 +63,9 @@ fn a_users_summary_object_is_not_a_summary_flag() {
 fn marks_survive_a_round_trip() {
     let mut log = History::new().user("u").tool("read", "x").marker().summary("s").log();
     let cut = plimsoll::log::Cut { keep: plimsoll::Chars(300), at: Millis(4) };
-    log.mark_cut(&"m0.0".into(), Some(cut)).unwrap();
-    log.mark_cleared(&"m1.0".into(), Some(Millis(5))).unwrap();
-    log.mark_set_aside(&"m2".into(), Some(Millis(6))).unwrap();
+    log.cut(&"m0.0".into(), cut.keep, cut.at).unwrap();
+    log.clear(&"m1.0".into(), Millis(5)).unwrap();
+    log.set_aside(&"m2".into(), Some(Millis(6))).unwrap();
     let json = serde_json::to_string(log.messages()).unwrap();
     assert_eq!(Message::read_all(&json).unwrap(), log.messages());
 }
@@ -195,4 +195,28 @@ fn parts_only_go_forward() {
     }
     assert!(log.advance(Part::text("t".into(), "now text")).is_err());
     assert!(matches!(&log.part(&"p".into()).unwrap().body, PartBody::Text(text) if &*text.text == "hello"));
+}
+
+#[test]
+fn a_finished_call_keeps_its_input_error_and_marks() {
+    let mut log =
+        History::new().user("u").tool_state("bash", ToolState::failed(json!({ "a": 1 }), "boom")).log();
+    log.clear(&"m1.0".into(), Millis(5)).unwrap();
+    for wrong in [ToolState::failed(json!({ "a": 2 }), "boom"), ToolState::failed(json!({ "a": 1 }), "other")]
+    {
+        assert!(log.advance(Part::tool("m1.0".into(), "call_1", "bash", wrong)).is_err());
+    }
+    let same = ToolState::failed(json!({ "a": 1 }), "boom");
+    log.advance(Part::tool("m1.0".into(), "call_1", "bash", same)).unwrap();
+    assert_eq!(log.part(&"m1.0".into()).unwrap().cleared(), Some(Millis(5)));
+}
+
+/// Names like those the log makes up must not make naming slow.
+#[test]
+fn twenty_thousand_nameless_messages_beside_named_ones() {
+    let named =
+        |n: usize| Message::user(format!("msg_{n}").as_str().into(), format!("prt_{n}").as_str().into(), "x");
+    let bare = Message::user("".into(), "".into(), "x");
+    let messages = (0..20_000).map(named).chain(std::iter::repeat_n(bare, 20_000));
+    assert_eq!(Log::from_messages(messages).len(), 40_000);
 }

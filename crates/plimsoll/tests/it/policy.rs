@@ -151,6 +151,34 @@ fn r157_unknown_models_have_a_window_of_128000_and_known_ones_their_own() {
     assert_eq!(policy.limits("other", Some(Limits::new(9, 1))), Limits::new(9, 1));
 }
 
+#[test]
+fn a_fork_policy_can_be_named() {
+    let policy = Policy::from_value(json!({ "fork": "uniform" })).unwrap();
+    assert_eq!(policy.fork, plimsoll::ForkPolicy::uniform());
+    assert!(Policy::from_value(json!({ "fork": "legacy" })).is_err());
+}
+
+#[test]
+fn absurd_numbers_are_survived() {
+    let policy = Policy::from_value(json!({ "compact": { "resultChars": u64::MAX },
+        "overflow": { "models": { "m": { "context": u64::MAX } } } }))
+    .unwrap();
+    let limits = policy.limits("m", None);
+    for trigger in [plimsoll::compact::ladder::Trigger::Refused, plimsoll::compact::ladder::Trigger::Manual] {
+        let mut log = plimsoll_testkit::History::new().user("a").say("b").user("c").log();
+        let mut ids = plimsoll_testkit::ids();
+        let now = plimsoll::Millis(u64::MAX);
+        let _ = (ids.message(now), ids.message(now));
+        let situation = plimsoll::compact::ladder::Situation {
+            trigger,
+            summariser: Some(limits),
+            ..plimsoll::compact::ladder::Situation::new(&policy, limits, plimsoll::Millis(5))
+        };
+        let mut ids = plimsoll_testkit::ids();
+        let _ = plimsoll::compact::ladder::Ladder::new(&mut log, &mut ids, situation).climb().unwrap();
+    }
+}
+
 /// `just schema` writes the file anew.
 #[test]
 #[allow(clippy::disallowed_methods)]

@@ -1,7 +1,7 @@
 //! Invariants over generated histories. `just properties` runs them a hundred thousand times.
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Verdict};
+use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger, Verdict};
 use plimsoll::count::request_tokens;
 use plimsoll::fork::fork;
 use plimsoll::{
@@ -50,9 +50,21 @@ impl Model {
 }
 
 fn reduce(log: &mut Log, policy: &Policy, limits: Limits, model: Model) -> (Outcome, usize) {
+    climb(log, policy, limits, model, Trigger::Auto, Fixed::default())
+}
+
+fn climb(
+    log: &mut Log,
+    policy: &Policy,
+    limits: Limits,
+    model: Model,
+    trigger: Trigger,
+    fixed: Fixed,
+) -> (Outcome, usize) {
     let mut ids = ids();
     let summariser = (!matches!(model, Model::Absent)).then_some(limits);
-    let situation = Situation { summariser, ..Situation::new(policy, limits, Millis(9_000_000)) };
+    let situation =
+        Situation { summariser, trigger, fixed, ..Situation::new(policy, limits, Millis(9_000_000)) };
     let mut ladder = Ladder::new(log, &mut ids, situation);
     let mut asked = 0;
     loop {
@@ -73,7 +85,7 @@ fn reduce(log: &mut Log, policy: &Policy, limits: Limits, model: Model) -> (Outc
 fn content(messages: &[Message]) -> Vec<Message> {
     let mut messages = messages.to_vec();
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
-        part.cut = None;
+        (part.cut, part.lifted) = (None, None);
         match &mut part.body {
             PartBody::Tool(tool) => tool.state.time.compacted = None,
             PartBody::ToolResult(result) => result.compacted = None,
@@ -132,7 +144,7 @@ proptest! {
             Verdict::StillOver => prop_assert!(false, "{outcome:?}"),
         }
         for receipt in &outcome.receipts {
-            prop_assert!(receipt.after <= receipt.before, "{receipt}");
+            prop_assert!(receipt.after < receipt.before, "{receipt}");
             prop_assert!(!receipt.handles.is_empty());
         }
         // Idempotent: a second climb finds nothing to do.
@@ -149,16 +161,30 @@ proptest! {
         messages in histories(25),
         model in models(),
         preset in presets(),
+        trigger in prop::sample::select(vec![Trigger::Auto, Trigger::Manual, Trigger::Refused]),
         context in 2_000u64..40_000,
+        system in 0u64..2_000,
     ) {
         let policy = preset.policy();
         let mut log = Log::from_messages(messages);
         let before = content(&log);
-        let (outcome, asked) = reduce(&mut log, &policy, Limits::new(context, context / 8), model);
+        let shown = Window::of(&log, &policy);
+        let fixed = Fixed { system: Tokens(system), tools: Tokens(0) };
+        let limits = Limits::new(context, context / 8);
+        let (outcome, asked) = climb(&mut log, &policy, limits, model, trigger, fixed);
         prop_assert_eq!(&content(&log)[..before.len()], &before[..]);
         prop_assert_eq!(Window::of(&log, &policy).check(), Ok(()));
-        prop_assert!(outcome.after <= outcome.before.max(outcome.after));
+        prop_assert!(outcome.after <= outcome.before, "{outcome:?}");
+        prop_assert!(outcome.receipts.iter().all(|receipt| receipt.after < receipt.before), "{outcome:?}");
+        prop_assert_eq!(log.len(), before.len() + outcome.appended.len());
         prop_assert!(asked <= 200);
+        // Undone in reverse, everything that was in the window is there again.
+        let mut ids = ids();
+        for receipt in outcome.receipts.iter().rev() {
+            receipt.undo(&mut log, &mut ids, Millis(9_900_000)).unwrap();
+        }
+        let again = Window::of(&log, &policy);
+        prop_assert_eq!(&again.messages[..shown.messages.len()], &shown.messages[..]);
     }
 
     #[test]

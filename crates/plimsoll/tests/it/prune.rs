@@ -2,6 +2,7 @@
 
 use plimsoll::log::{ToolStatus, ToolTime};
 use plimsoll::prune::{self, Pressure, PrunePlan, PruneReason};
+use plimsoll::receipt::Stamp;
 use plimsoll::{Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, ToolState, Window};
 use plimsoll_testkit::History;
 use rstest::rstest;
@@ -123,8 +124,13 @@ fn r91_r92_exactly_40000_is_protected() {
 fn r93_the_part_that_crosses_goes_with_all_older() {
     let log = later(History::new().user("u").tool("a", tokens(30_000)).tool("b", tokens(30_000)));
     assert_eq!(parts(&plan(&log)), ["m1.0"]);
-    let log =
-        later(History::new().user("u").tool("o", "four").tool("a", tokens(30_000)).tool("b", tokens(30_000)));
+    let log = later(
+        History::new()
+            .user("u")
+            .tool("o", "four".repeat(30))
+            .tool("a", tokens(30_000))
+            .tool("b", tokens(30_000)),
+    );
     assert_eq!(plan(&log).items.len(), 2);
 }
 
@@ -156,7 +162,7 @@ fn r95_r96_a_prune_sets_a_time_and_nothing_else() {
 #[test]
 fn r97_r98_r99_the_window_shows_the_call_and_the_placeholder() {
     let mut state = ToolState::completed(json!({ "path": "a.rs" }), tokens(90_000));
-    state.attachments = vec![json!({ "mime": "image/png" })];
+    state.attachments = vec![json!({ "mime": "image/png" })].into();
     let log = apply(later(History::new().user("u").tool_state("read", state)), 5);
     let window = serde_json::to_value(Window::of(&log, &Policy::default())).unwrap();
     let call = &window["messages"][1]["blocks"][0];
@@ -193,9 +199,9 @@ fn r102_new_content_can_be_pruned_later() {
 
 #[test]
 fn r104_a_plan_over_100000_parts() {
-    let history = (0..100_000).fold(History::new().user("u"), |h, _| h.tool("read", "abcdefgh"));
+    let history = (0..100_000).fold(History::new().user("u"), |h, _| h.tool("read", "x".repeat(120)));
     let plan = plan(&later(history));
-    assert_eq!(plan.items.len() + 20_000, 100_000);
+    assert_eq!(plan.items.len(), 100_000 - 40_000 / 30);
 }
 
 #[test]
@@ -300,4 +306,41 @@ fn separate_results_are_pruned_too() {
     );
     let times = ToolTime::ran(Millis(1), Millis(2));
     assert_eq!(times.compacted, None);
+}
+
+/// Clearing an output that is shorter than the placeholder makes the window larger.
+#[test]
+fn tiny_outputs_are_not_worth_clearing() {
+    let tiny =
+        (0..5_000).fold(History::new().user("u").tool("read", tokens(90_000)), |h, _| h.tool("bash", "ok"));
+    let messages = later(tiny.tool("read", tokens(41_000)));
+    let plan = prune::plan(&messages, &Policy::default(), None);
+    assert_eq!(parts(&plan), ["m5002.0", "m1.0"]);
+}
+
+#[test]
+fn after_an_undone_compaction_old_outputs_can_be_pruned() {
+    let history = History::new().user("u").tool("read", tokens(90_000)).marker().summary("s");
+    let mut log = Log::from_messages(later(history));
+    assert!(plan(&log).items.is_empty());
+    log.set_aside(&"m2".into(), Some(Millis(9))).unwrap();
+    assert_eq!(parts(&plan(&log)), ["m1.0"]);
+}
+
+#[test]
+fn a_prune_can_be_applied_by_itself_and_gives_its_receipt() {
+    let mut log = Log::from_messages(later(History::new().user("u").tool("read", tokens(90_000))));
+    let policy = Policy::default();
+    let weigh = |log: &Log| {
+        plimsoll::count::request_tokens(&Window::of(log, &policy), plimsoll::Fixed::default(), &policy.count)
+    };
+    let mut ids = plimsoll_testkit::ids();
+    let reason = "after the answer";
+    let plan = Plan::Prune(prune::plan(&log, &policy, None));
+    let stamp = Stamp { ids: &mut ids, now: Millis(7), policy: &policy, reason };
+    let receipt = plan.clone().apply(&mut log, stamp, weigh).unwrap().unwrap();
+    assert_eq!((receipt.before, receipt.after), (Tokens(90_000) + weigh(&log) - Tokens(9), weigh(&log)));
+    let stamp = Stamp { ids: &mut ids, now: Millis(8), policy: &policy, reason };
+    assert_eq!(plan.apply(&mut log, stamp, weigh).unwrap(), None, "it would not shrink a second time");
+    assert_eq!(log[1].parts[0].cleared(), Some(Millis(7)), "and what was marked before stays marked");
 }

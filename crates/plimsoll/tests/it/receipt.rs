@@ -11,8 +11,7 @@ fn without_marks(log: &[Message]) -> String {
     let parts: Vec<_> =
         log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.clone())).collect();
     for part in parts {
-        let _ = log.mark_cleared(&part, None);
-        log.mark_cut(&part, None).unwrap();
+        log.lift(&part, Millis(0)).unwrap();
     }
     serde_json::to_string(log.messages()).unwrap()
 }

@@ -180,12 +180,32 @@ fn a_single_line_of_100_megabytes_is_handled() {
 fn bytes_that_are_not_utf8_are_shown_and_spilled() {
     let plan = ours(b"ok \xff\xfe end", "bash");
     assert!(plan.lossy && plan.wants_spill() && !plan.truncated);
-    assert_eq!(plan.render(&Spill::Saved("s".into())).as_str(), "ok \u{fffd}\u{fffd} end");
+    let shown = plan.render(&Spill::Saved("spill/7".into()));
+    assert!(shown.starts_with("ok \u{fffd}\u{fffd} end\n\n---\n"), "{shown}");
+    assert!(shown.contains("[Full output saved to: spill/7]"), "the model is told where the original is");
     assert!(!ours("né 🚢".as_bytes(), "bash").lossy);
     // A cut in the middle of a character is not mistaken for bad bytes.
     let ships = "🚢".repeat(40_000);
     let cut = ours(ships.as_bytes(), "bash");
     assert!(!cut.lossy && !cut.kept.head.contains('\u{fffd}'));
+}
+
+/// A terminal ends its output with a newline, also after one endless line.
+#[test]
+fn the_end_of_one_long_line_shows_with_a_newline_behind_it() {
+    let output = format!("{}ERROR at the end\n", "x".repeat(1 << 20));
+    assert!(ours(output.as_bytes(), "bash").render(&Spill::Off).contains("ERROR at the end"));
+}
+
+/// opencode#42277: a line larger than the byte limit left nothing.
+#[test]
+fn a_byte_limit_below_one_line_still_shows_a_part_of_it() {
+    let policy = Policy::from_value(json!({ "truncate": { "maxBytes": 1_000 } })).unwrap();
+    for tool in ["read", "bash"] {
+        let plan = truncate::plan("é".repeat(5_000).as_bytes(), tool, &policy);
+        assert!(plan.kept_bytes > 300 && plan.kept.head.len() <= 1_000, "{tool}: {}", plan.kept_bytes);
+        assert!(!plan.kept.head.contains('\u{fffd}'));
+    }
 }
 
 #[test]

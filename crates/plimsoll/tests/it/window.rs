@@ -77,9 +77,9 @@ fn r128_a_failed_or_empty_summary_leaves_everything_as_it_was(#[case] spoil: fn(
 #[test]
 fn a_pivot_set_aside_shows_the_history_again() {
     let mut log = History::new().user("a").say("b").marker().summary("SUM").user("c").log();
-    log.mark_set_aside(&"m2".into(), Some(Millis(1))).unwrap();
+    log.set_aside(&"m2".into(), Some(Millis(1))).unwrap();
     assert_eq!(shape(&window(&log)), ["U a", "A b", "U c"]);
-    log.mark_set_aside(&"m2".into(), None).unwrap();
+    log.set_aside(&"m2".into(), None).unwrap();
     assert_eq!(shape(&window(&log)), ["U What did we do so far?", "A SUM", "U c"]);
 }
 
@@ -243,8 +243,8 @@ fn a_cut_part_shows_both_ends_and_a_cut_input_stays_json() {
     let input = json!({ "path": "a.rs", "content": "c".repeat(5_000) });
     let mut log = History::new().user("u".repeat(5_000)).tool_with("write", input, "o".repeat(5_000)).log();
     let cut = plimsoll::log::Cut { keep: plimsoll::Chars(400), at: Millis(1) };
-    log.mark_cut(&"m0.0".into(), Some(cut)).unwrap();
-    log.mark_cut(&"m1.0".into(), Some(cut)).unwrap();
+    log.cut(&"m0.0".into(), cut.keep, cut.at).unwrap();
+    log.cut(&"m1.0".into(), cut.keep, cut.at).unwrap();
     let window = window(&log);
     let json = serde_json::to_value(&window).unwrap();
     assert!(json["messages"][0]["blocks"][0]["text"].as_str().unwrap().contains("...[truncated 46"));
@@ -259,7 +259,7 @@ fn an_input_of_many_small_strings_is_cut_as_text() {
     let input = json!({ "list": vec!["abc"; 5_000] });
     let mut log = History::new().user("u").tool_with("write", input, "o").log();
     let cut = plimsoll::log::Cut { keep: plimsoll::Chars(400), at: Millis(1) };
-    log.mark_cut(&"m1.0".into(), Some(cut)).unwrap();
+    log.cut(&"m1.0".into(), cut.keep, cut.at).unwrap();
     let json = serde_json::to_value(window(&log)).unwrap();
     assert!(json["messages"][1]["blocks"][0]["input"]["cut"].as_str().unwrap().len() <= 400);
 }
@@ -310,7 +310,7 @@ fn a_cut_to_nothing_still_shows_something() {
     let mut log = History::new().user("word ".repeat(100)).marker().summary("s".repeat(500)).log();
     for part in ["m0.0", "m2.0"] {
         let cut = plimsoll::log::Cut { keep: plimsoll::Chars(0), at: Millis(1) };
-        log.mark_cut(&part.into(), Some(cut)).unwrap();
+        log.cut(&part.into(), cut.keep, cut.at).unwrap();
     }
     window(&log);
     window(&log[..1]);
