@@ -41,7 +41,7 @@
 //! // What the model is given now, and what was done to get there.
 //! let window = Window::of(&log, &policy);
 //! assert!(outcome.after < outcome.before && window.check().is_ok());
-//! let receipt = &outcome.receipts[0]; // "rcp_…  prune 14 tool outputs, 34,650 tokens: 50,353 → 15,829 tokens"
+//! let receipt = &outcome.receipts[0]; // compact 36 messages, 45,054 tokens, … : 50,068 → 5,037 tokens
 //! receipt.undo(&mut log, &mut ids, now)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

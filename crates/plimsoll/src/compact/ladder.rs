@@ -75,7 +75,8 @@ impl<'a> Situation<'a> {
         let job = self.summariser.map(|s| SummaryJob::new(head, &self.hook, self.policy, s, self.counter));
         let (made, calls) = match job {
             Some(Ok(job)) => (Made::ByModel, job.chunks() as u64),
-            Some(Err(_)) | None => (Made::WithoutModel, 0),
+            Some(Err(_)) | None if self.policy.compact.extractive => (Made::WithoutModel, 0),
+            Some(Err(_)) | None => return None,
         };
         selection.plan(messages, made, calls)
     }
