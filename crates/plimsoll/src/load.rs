@@ -34,12 +34,12 @@ impl Load {
             return Load { tokens: estimate, estimate, usage_of: None };
         };
         let usage = messages[place].info.tokens.as_ref().map(|usage| policy.overflow.load(usage));
-        // The response's own tool results were not part of it yet.
-        let since = window.messages.iter().filter(|message| match message.place {
-            Some(at) => at > place || (at == place && message.role == WindowRole::Tool),
-            None => false,
-        });
-        let since: Tokens = since.map(|message| window_message_tokens(message, counter)).sum();
+        // What came since is what the window has gained: a late result may stand far up, with its call. The
+        // response's own tool results were not part of it yet.
+        let then = Window::of(&messages[..=place], policy);
+        let own = then.messages.iter().filter(|m| m.place == Some(place) && m.role == WindowRole::Tool);
+        let own: Tokens = own.map(|message| window_message_tokens(message, counter)).sum();
+        let since = estimate - (request_tokens(&then, fixed, counter) - own);
         let tokens = usage.unwrap_or_default() + since;
         Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }
     }

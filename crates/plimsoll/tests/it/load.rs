@@ -89,3 +89,11 @@ fn usage_of_a_message_without_times_counts_as_long_as_nothing_is_marked() {
     let log = [History::new().user("u").messages(), vec![message]].concat();
     assert_eq!(load(&log).usage_of, Some("m1".into()));
 }
+
+/// Found by the properties: a late result stands with its call, before the response whose usage is known.
+#[test]
+fn a_late_result_counts_though_it_stands_before_the_usage() {
+    let history = History::new().user("u").call("c1", "read").user("v").say("a").usage(used(1_000));
+    let log = history.result("c1", &"x".repeat(4_000)).messages();
+    assert!(load(&log).tokens > Tokens(1_050 + 950), "{:?}", load(&log));
+}
