@@ -99,7 +99,8 @@ fn newest_valid_usage(messages: &[Message], visible: &Visible) -> Option<usize> 
     }
     let time = messages[place].info.time.as_ref();
     let answered = time.and_then(|time| time.completed.or(time.created));
-    let shown = visible.places.iter().copied().chain(visible.pivot.map(|pivot| pivot.summary));
+    let shown = visible.places.iter().chain(&visible.system).copied();
+    let shown = shown.chain(visible.pivot.map(|pivot| pivot.summary));
     let parts = shown.flat_map(|place| &messages[place].parts);
     let on_parts = parts.flat_map(|part| [part.cleared(), part.cut.map(|cut| cut.at), part.lifted]).flatten();
     let set_aside = messages.iter().filter_map(|message| message.marker()?.set_aside);

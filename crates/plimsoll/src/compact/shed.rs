@@ -79,13 +79,18 @@ pub(super) fn cut(log: &Log, policy: &Policy, fixed: Fixed, goal: &Goal, counter
     let window = Window::of(log, policy);
     let load = request_tokens(&window, fixed, counter);
     let pieces = pieces(&window, only, counter);
+    let texts = || pieces.iter().filter(|piece| !piece.whole);
+    let longest: Tokens = texts().map(|piece| piece.tokens).sum();
+    let least = policy.shed.min_part_chars;
+    let spare =
+        |piece: &Piece| piece.tokens.share((piece.chars - least).0 as f64 / piece.chars.0.max(1) as f64);
+    let spare: Tokens = texts().map(spare).sum();
     // Images and thoughts go whole, the oldest first, and only as many as must go; then the rest is lowered.
-    let longest: Tokens = pieces.iter().filter(|piece| !piece.whole).map(|piece| piece.tokens).sum();
     let mut goes = load - room;
     let mut plan = ShedPlan::default();
     let mut known = BTreeSet::new();
     for piece in pieces.iter().filter(|piece| piece.whole) {
-        if goes <= longest.share(0.5) || !known.insert(&piece.part) {
+        if goes <= spare.share(0.5) || !known.insert(&piece.part) {
             break;
         }
         goes = goes - piece.tokens;
@@ -96,14 +101,13 @@ pub(super) fn cut(log: &Log, policy: &Policy, fixed: Fixed, goal: &Goal, counter
             before: None,
         });
     }
-    let texts = || pieces.iter().filter(|piece| !piece.whole);
     let chars: Chars = texts().map(|piece| piece.chars).sum();
     // What cannot be cut stays; the rest shares what is left, less with each round.
     let caution = f64::from(rounds_left + 2) / f64::from(ROUNDS + 3);
     let tokens = (longest - goes).share(caution);
     let per_token = chars.0 as f64 / longest.0.max(1) as f64;
     let goal = Chars((tokens.0 as f64 * per_token) as u64);
-    let level = level(texts().map(|piece| piece.chars), goal).max(policy.shed.min_part_chars);
+    let level = level(texts().map(|piece| piece.chars), goal).max(least);
     for piece in texts().filter(|piece| piece.chars > level && goes > Tokens::ZERO) {
         let before = log.part(&piece.part).ok().and_then(|part| part.cut).map(|cut| cut.keep);
         if before.is_none_or(|before| level < before) && known.insert(&piece.part) {

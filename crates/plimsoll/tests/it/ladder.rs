@@ -487,6 +487,17 @@ fn climb_again(log: &mut Log, policy: &Policy) -> (Outcome, usize) {
     }
 }
 
+/// Found by the properties: texts were as short as they may be, and the images stayed.
+#[test]
+fn images_go_when_there_is_nothing_left_to_cut() {
+    let policy = Policy::default();
+    let file = json!({ "type": "file", "mime": "image/png", "filename": "a.png", "url": "data:" });
+    let parts = json!([{ "type": "text", "text": "x".repeat(390) }, file, file]);
+    let mut log = History::new().raw(json!({ "info": { "role": "user" }, "parts": parts })).log();
+    let (outcome, _) = climb(&mut log, Situation::new(&policy, Limits::new(3_700, 450), NOW), summarised);
+    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["cut"], Verdict::Fits));
+}
+
 #[test]
 fn an_answer_before_the_climb_does_not_end_it() {
     let policy = Policy::default();
