@@ -227,7 +227,7 @@ fn constraints(text: &str) -> Vec<String> {
 }
 
 /// Paths in a tool's input: the usual fields, and the file headers of a patch.
-fn paths(input: &Value) -> Vec<String> {
+pub fn paths(input: &Value) -> Vec<String> {
     const KEYS: [&str; 8] = [
         "filePath",
         "file_path",

@@ -1,0 +1,262 @@
+//! The formats, and how to tell them apart by their content.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::json::text;
+
+/// A format of transcripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// What `opencode export` writes: `{ info, messages }`.
+    OpencodeExport,
+    /// The list that OpenCode's `GET /session/{id}/message` answers with: `[{ info, parts }]`.
+    OpencodeMessages,
+    /// Claude Code's JSONL under `~/.claude/projects`.
+    ClaudeCode,
+    /// Codex' rollout JSONL under `~/.codex/sessions`, wrapped or in the older bare form.
+    Codex,
+    /// pi's JSONL under `~/.pi/agent/sessions`.
+    Pi,
+    /// SWE-agent's `.traj`.
+    SweAgent,
+    /// Messages of OpenAI's chat completions: a list, or an object with `messages`.
+    OpenaiChat,
+    /// A request to Anthropic's Messages API.
+    AnthropicMessages,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 8] = [
+        Format::OpencodeExport,
+        Format::OpencodeMessages,
+        Format::ClaudeCode,
+        Format::Codex,
+        Format::Pi,
+        Format::SweAgent,
+        Format::OpenaiChat,
+        Format::AnthropicMessages,
+    ];
+
+    /// The format's name on the command line and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::OpencodeExport => "opencode-export",
+            Format::OpencodeMessages => "opencode-messages",
+            Format::ClaudeCode => "claude-code",
+            Format::Codex => "codex",
+            Format::Pi => "pi",
+            Format::SweAgent => "swe-agent",
+            Format::OpenaiChat => "openai-chat",
+            Format::AnthropicMessages => "anthropic-messages",
+        }
+    }
+
+    /// Whether it is written line by line, so that it can be read while it grows.
+    pub fn is_lines(self) -> bool {
+        matches!(self, Format::ClaudeCode | Format::Codex | Format::Pi)
+    }
+
+    pub(crate) fn names() -> String {
+        Format::ALL.map(Format::name).join(", ")
+    }
+
+    /// The format a value belongs to: a whole document, or one record of a line format.
+    pub(crate) fn of_value(value: &Value) -> Option<Format> {
+        match value {
+            Value::Array(items) => Format::of_list(items),
+            Value::Object(_) => Format::of_document(value).or_else(|| Format::of_record(value)),
+            _ => None,
+        }
+    }
+
+    fn of_list(items: &[Value]) -> Option<Format> {
+        let first = items.first()?;
+        if first.get("info").is_some() || first.get("parts").is_some() {
+            return Some(Format::OpencodeMessages);
+        }
+        first.get("role")?.as_str()?;
+        let is_anthropic = items.iter().any(speaks_anthropic);
+        Some(if is_anthropic { Format::AnthropicMessages } else { Format::OpenaiChat })
+    }
+
+    fn of_document(value: &Value) -> Option<Format> {
+        let has = |key: &str| value.get(key).is_some();
+        let list = |key: &str| value.get(key).and_then(Value::as_array);
+        if list("trajectory").is_some() || list("history").is_some() {
+            return Some(Format::SweAgent);
+        }
+        let tools = list("tools").and_then(|tools| tools.first());
+        let is_anthropic = has("system")
+            || has("anthropic_version")
+            || has("stop_sequences")
+            || tools.is_some_and(|tool| tool.get("input_schema").is_some())
+            || text(value, "model").is_some_and(|model| model.starts_with("claude"));
+        let Some(messages) = list("messages") else {
+            // A request whose beginning is so long that its messages are not in sight.
+            let is_request = has("model") || has("max_tokens");
+            let is_openai = tools.is_some_and(|tool| tool.get("function").is_some());
+            return match (is_anthropic, is_openai) {
+                (true, _) => is_request.then_some(Format::AnthropicMessages),
+                (_, true) => is_request.then_some(Format::OpenaiChat),
+                _ => None,
+            };
+        };
+        let first = messages.first();
+        let is_log = first.is_some_and(|first| first.get("info").is_some() || first.get("parts").is_some());
+        if is_log || (first.is_none() && has("info")) {
+            return Some(Format::OpencodeExport);
+        }
+        let is_anthropic = is_anthropic || messages.iter().any(speaks_anthropic);
+        let is_openai = messages.iter().any(speaks_openai);
+        Some(if is_anthropic && !is_openai { Format::AnthropicMessages } else { Format::OpenaiChat })
+    }
+
+    fn of_record(value: &Value) -> Option<Format> {
+        let has = |key: &str| value.get(key).is_some();
+        let kind = text(value, "type");
+        if has("parentUuid")
+            || has("leafUuid")
+            || (kind.is_some() && has("sessionId"))
+            || kind == Some("file-history-snapshot")
+        {
+            return Some(Format::ClaudeCode);
+        }
+        if (kind.is_some() && has("payload")) || has("record_type") {
+            return Some(Format::Codex);
+        }
+        match kind {
+            Some("session") if has("cwd") || has("id") => Some(Format::Pi),
+            Some("message") if value.get("message").is_some_and(|message| message.get("role").is_some()) => {
+                Some(Format::Pi)
+            }
+            Some("message") if has("role") && has("content") => Some(Format::Codex),
+            Some("reasoning") if has("summary") => Some(Format::Codex),
+            Some("function_call" | "function_call_output" | "custom_tool_call" | "local_shell_call") => {
+                Some(Format::Codex)
+            }
+            None if has("id") && has("timestamp") && (has("instructions") || has("git")) => {
+                Some(Format::Codex)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn speaks_openai(message: &Value) -> bool {
+    matches!(text(message, "role"), Some("tool" | "developer" | "system" | "function"))
+        || message.get("tool_calls").is_some()
+        || message.get("tool_call_id").is_some()
+}
+
+fn speaks_anthropic(message: &Value) -> bool {
+    let blocks = message.get("content").and_then(Value::as_array);
+    !speaks_openai(message)
+        && blocks.is_some_and(|blocks| {
+            blocks.iter().any(|block| {
+                matches!(
+                    text(block, "type"),
+                    Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking")
+                ) || (matches!(text(block, "type"), Some("image" | "document"))
+                    && block.get("source").is_some())
+            })
+        })
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no format's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no format `{name}`; known are: {}", Format::names())]
+pub struct UnknownFormat {
+    /// The name.
+    pub name: String,
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Format, UnknownFormat> {
+        let wanted = name.to_ascii_lowercase().replace('_', "-");
+        let short = match wanted.as_str() {
+            "opencode" => Some(Format::OpencodeExport),
+            "claude" => Some(Format::ClaudeCode),
+            "traj" => Some(Format::SweAgent),
+            "openai" => Some(Format::OpenaiChat),
+            "anthropic" => Some(Format::AnthropicMessages),
+            _ => None,
+        };
+        let full = Format::ALL.into_iter().find(|format| format.name() == wanted);
+        full.or(short).ok_or_else(|| UnknownFormat { name: name.to_owned() })
+    }
+}
+
+/// The format of a transcript that begins with these bytes; some ten thousand are enough, fewer often do.
+///
+/// ```
+/// use plimsoll_formats::{Format, detect};
+/// assert_eq!(detect(br#"{"type":"session_meta","payload":{"id":"7"#), Some(Format::Codex));
+/// assert_eq!(detect(b"hello"), None);
+/// ```
+pub fn detect(beginning: &[u8]) -> Option<Format> {
+    let beginning = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning);
+    // A document may span lines, so the first value is tried before the lines are; and lines are tried one by
+    // one, because the first of them may be broken or of an unknown kind.
+    let lines = beginning.split(|byte| *byte == b'\n').take(200);
+    std::iter::once(beginning).chain(lines).find_map(|text| Format::of_value(&first_value(text)?))
+}
+
+/// The first JSON value in `text`. If it is not there to its end, what is there is closed behind the last
+/// element that is complete.
+fn first_value(text: &[u8]) -> Option<Value> {
+    let text = text.trim_ascii_start();
+    if !matches!(text.first(), Some(b'{' | b'[')) {
+        return None;
+    }
+    let mut closers: Vec<u8> = Vec::new();
+    let mut whole: (usize, Vec<u8>) = (0, Vec::new());
+    let (mut in_string, mut escaped) = (false, false);
+    for (at, &byte) in text.iter().enumerate() {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                closers.push(if byte == b'{' { b'}' } else { b']' });
+                // Deeper than any format looks, and deeper than the parser goes.
+                if closers.len() > 100 {
+                    break;
+                }
+                whole = (at + 1, closers.clone());
+            }
+            b'}' | b']' => {
+                closers.pop();
+                if closers.is_empty() {
+                    return serde_json::from_slice(&text[..=at]).ok();
+                }
+            }
+            b',' => whole = (at, closers.clone()),
+            _ => {}
+        }
+    }
+    let (end, closers) = whole;
+    let mut closed = text[..end].to_vec();
+    closed.extend(closers.iter().rev());
+    serde_json::from_slice(&closed).ok()
+}

@@ -1,0 +1,62 @@
+//! Why a transcript could not be read or written.
+
+use thiserror::Error;
+
+use crate::detect::Format;
+
+/// Why a transcript could not be read or written: what, where, and what to do.
+#[derive(Debug, Error)]
+pub enum FormatError {
+    /// The input could not be read at all.
+    #[error("cannot read the transcript: {0}")]
+    Io(#[from] std::io::Error),
+    /// There is nothing to read.
+    #[error("the transcript is empty")]
+    Empty,
+    /// The content is of no known format.
+    #[error("this is no transcript of a known format{hint}; known are: {}", Format::names())]
+    Unrecognised {
+        /// What it looks like instead, if that can be told; starts with a space or a comma.
+        hint: &'static str,
+    },
+    /// A document is not JSON.
+    #[error("{format}: not valid JSON at line {}, column {}: {source}", source.line(), source.column())]
+    Json {
+        /// What it was read as.
+        format: Format,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A document is JSON of another shape.
+    #[error("{format}: {at}: {problem}")]
+    Shape {
+        /// What it was read as.
+        format: Format,
+        /// The place, as in `messages[3].content`.
+        at: String,
+        /// What was expected and what was found.
+        problem: String,
+    },
+    /// Not one line could be read.
+    #[error("{format}: no line could be read; line {line}: {problem}")]
+    Lines {
+        /// What it was read as.
+        format: Format,
+        /// The first line that could not be read, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A document is larger than what is held in memory.
+    #[error("{format}: the document is over {limit} bytes; split it or export fewer messages")]
+    TooLarge {
+        /// What it was read as.
+        format: Format,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// There is no writer for this format.
+    #[error("{0} can be read but not written; write {export}, {openai} or {anthropic}",
+        export = Format::OpencodeExport, openai = Format::OpenaiChat, anthropic = Format::AnthropicMessages)]
+    NotWritable(Format),
+}

@@ -1,0 +1,68 @@
+//! Transcripts of other agents, read into Plimsoll's log and written from it.
+//!
+//! People have sessions on disk: Claude Code's JSONL, Codex' rollouts, `opencode export`, pi's JSONL, SWE-agent's
+//! trajectories, plain requests to OpenAI or Anthropic. [`read`] takes any of them, knows it by its content, and
+//! returns a [`Transcript`]: one list of [`plimsoll::Message`], the same whatever tool wrote it.
+//!
+//! ```
+//! use plimsoll::{Log, Policy, Window};
+//! use plimsoll_formats::{Format, read, write};
+//!
+//! let file = r#"{"messages": [
+//!     {"role": "user", "content": "What is in the folder?"},
+//!     {"role": "assistant", "content": null, "tool_calls": [
+//!         {"id": "call_1", "type": "function", "function": {"name": "ls", "arguments": "{\"path\":\".\"}"}}]},
+//!     {"role": "tool", "tool_call_id": "call_1", "content": "README.md"},
+//!     {"role": "assistant", "content": "A README."}
+//! ]}"#;
+//! let transcript = read(file.as_bytes())?;
+//! assert_eq!(transcript.format, Format::OpenaiChat);
+//! assert!(transcript.skipped.is_empty()); // everything was understood
+//!
+//! // The call and its result have become one part, and the engine can work with it.
+//! let log = Log::from_messages(transcript.messages);
+//! assert_eq!(log[1].parts[0].as_tool().unwrap().state.output.as_deref(), Some("README.md"));
+//! assert!(Window::of(&log, &Policy::default()).check().is_ok());
+//!
+//! // Written for another provider, by that provider's rules.
+//! let request = write(Format::AnthropicMessages, &transcript.info, &log)?;
+//! assert_eq!(request["messages"][1]["content"][0]["type"], "tool_use");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## What a reader promises
+//!
+//! - **Nothing vanishes silently.** A kind of record that is not known is counted in [`Transcript::skipped`], one
+//!   that is known but holds nothing a model was shown in [`Transcript::unused`].
+//! - **A session being written can be read.** A last line without its end sets [`Transcript::torn`].
+//! - **One bad line does not cost the session.** A line that is no JSON, no UTF-8 or has a field of the wrong type
+//!   is counted as [`BROKEN`], the first of them is kept in [`Transcript::broken`] with its number, and reading
+//!   goes on. It is an error only if no line at all could be read.
+//! - **Memory is bounded by the conversation.** Line formats are read line by line, a line over
+//!   [`MAX_LINE`] bytes is skipped without being held; a document is refused over [`MAX_DOCUMENT`] bytes.
+//! - **Every call is paired** with its result in one `tool` part, compactions are
+//!   [pivots](plimsoll::pivot), and every message and part has an id: the source's where it has one, otherwise
+//!   one made from the place.
+//!
+//! **Invariant:** this crate opens no files and knows no directories; it reads from what it is given.
+//!
+//! `docs/FORMATS.md` tells what each format carries and what is lost on conversion.
+
+mod assembly;
+mod blocks;
+mod detect;
+mod error;
+mod json;
+mod lines;
+mod read;
+mod time;
+mod transcript;
+mod tree;
+mod write;
+
+pub use detect::{Format, UnknownFormat, detect};
+pub use error::FormatError;
+pub use lines::{BROKEN, MAX_LINE};
+pub use read::{MAX_DOCUMENT, read, read_as};
+pub use transcript::{BrokenLine, SessionInfo, Transcript};
+pub use write::{write, write_window};

@@ -1,0 +1,88 @@
+//! What a reader returns.
+
+use std::collections::BTreeMap;
+
+use plimsoll::{Message, Millis};
+
+use crate::detect::Format;
+
+/// A session as some tool wrote it down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transcript {
+    /// What it was read from.
+    pub format: Format,
+    /// What the file says about the session.
+    pub info: SessionInfo,
+    /// The conversation, oldest first.
+    pub messages: Vec<Message>,
+    /// Sessions of sub-agents that stand in the same file.
+    pub side_chains: Vec<Transcript>,
+    /// What was not understood, by kind: unknown records, broken lines, faults in the tree.
+    pub skipped: BTreeMap<String, u64>,
+    /// Records that are known and hold nothing a model was shown: snapshots, progress, branches left behind.
+    pub unused: BTreeMap<String, u64>,
+    /// The first line that could not be read, if any.
+    pub broken: Option<BrokenLine>,
+    /// The last line was cut off: the session is being written, or its writer died.
+    pub torn: bool,
+}
+
+/// What a file says about its session. All of it can be missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionInfo {
+    /// The session's id.
+    pub id: Option<String>,
+    /// Its title.
+    pub title: Option<String>,
+    /// The directory the agent worked in.
+    pub directory: Option<String>,
+    /// The model, the last one if it changed.
+    pub model: Option<String>,
+    /// The version of the tool that wrote it.
+    pub version: Option<String>,
+    /// When it began.
+    pub started: Option<Millis>,
+    /// When it was last written to.
+    pub updated: Option<Millis>,
+}
+
+/// A line that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenLine {
+    /// Its number, counted from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Transcript {
+    pub(crate) fn new(format: Format) -> Transcript {
+        Transcript {
+            format,
+            info: SessionInfo::default(),
+            messages: Vec::new(),
+            side_chains: Vec::new(),
+            skipped: BTreeMap::new(),
+            unused: BTreeMap::new(),
+            broken: None,
+            torn: false,
+        }
+    }
+
+    pub(crate) fn skip(&mut self, kind: impl Into<String>) {
+        *self.skipped.entry(kind.into()).or_default() += 1;
+    }
+
+    pub(crate) fn pass(&mut self, kind: impl Into<String>) {
+        *self.unused.entry(kind.into()).or_default() += 1;
+    }
+}
+
+impl SessionInfo {
+    /// Take note of a time something happened at.
+    pub(crate) fn seen(&mut self, at: Option<Millis>) {
+        let Some(at) = at else { return };
+        self.started = Some(self.started.map_or(at, |known| known.min(at)));
+        self.updated = Some(self.updated.map_or(at, |known| known.max(at)));
+    }
+}

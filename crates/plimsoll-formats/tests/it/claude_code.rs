@@ -1,0 +1,171 @@
+use plimsoll::pivot::Pivot;
+use plimsoll::{Millis, Tokens};
+use plimsoll_formats::{Format, read};
+
+use crate::support::{read_ok, shape};
+
+/// Two calls in parallel: the first result hangs on a branch of its own, as Claude Code writes it.
+const SESSION: &str = r#"{"type":"file-history-snapshot","messageId":"m","snapshot":{}}
+{"type":"user","uuid":"u1","parentUuid":null,"isSidechain":false,"sessionId":"s1","cwd":"/w","version":"2.1","timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"user","content":"Look around"}}
+{"type":"assistant","uuid":"a1","parentUuid":"u1","timestamp":"2026-01-01T00:00:01.000Z","message":{"id":"r1","model":"claude-x","role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"SIG"}],"stop_reason":null,"usage":{"input_tokens":1,"output_tokens":1}}}
+{"type":"assistant","uuid":"a2","parentUuid":"a1","timestamp":"2026-01-01T00:00:02.000Z","message":{"id":"r1","model":"claude-x","role":"assistant","content":[{"type":"tool_use","id":"c1","name":"Read","input":{"f":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"cache_read_input_tokens":5,"cache_creation_input_tokens":7,"output_tokens":9}}}
+{"type":"user","uuid":"t1","parentUuid":"a2","timestamp":"2026-01-01T00:00:04.000Z","toolUseResult":{"ok":true},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"one"},{"type":"text","text":"two"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}}]}]}}
+{"type":"assistant","uuid":"a3","parentUuid":"a2","timestamp":"2026-01-01T00:00:03.000Z","message":{"id":"r1","model":"claude-x","role":"assistant","content":[{"type":"tool_use","id":"c2","name":"Bash","input":{"f":2}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"cache_read_input_tokens":5,"cache_creation_input_tokens":7,"output_tokens":11}}}
+{"type":"progress","uuid":"p1","parentUuid":"a3","data":{}}
+{"type":"user","uuid":"t2","parentUuid":"p1","timestamp":"2026-01-01T00:00:05.000Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c2","content":"boom","is_error":true},{"type":"text","text":"go on"}]}}
+{"type":"assistant","uuid":"a4","parentUuid":"t2","message":{"id":"r2","model":"claude-x","role":"assistant","content":[{"type":"text","text":"Done"}],"stop_reason":"end_turn"}}
+{"type":"ai-title","aiTitle":"A look","sessionId":"s1"}
+"#;
+
+#[test]
+fn a_response_is_one_message_and_parallel_results_find_their_calls() {
+    let read = read_ok(SESSION);
+    assert_eq!(read.format, Format::ClaudeCode);
+    assert_eq!(
+        shape(&read.messages),
+        [
+            "user text:Look around",
+            "assistant [tool-calls] thought:hm Read{\"f\":1}=one\ntwo+file Bash{\"f\":2}!boom",
+            "user text:go on",
+            "assistant [stop] text:Done",
+        ]
+    );
+    let response = &read.messages[1];
+    let usage = response.info.tokens.as_ref().unwrap();
+    assert_eq!(
+        (usage.input, usage.cache_read, usage.cache_write, usage.output),
+        (Tokens(3), Tokens(5), Tokens(7), Tokens(11)),
+        "the usage of the last record counts"
+    );
+    assert_eq!(response.info.id.as_str(), "a1");
+    assert_eq!(response.info.time.as_ref().unwrap().created, Some(Millis(1_767_225_601_000)));
+    assert_eq!(response.parts[0].extra["metadata"]["anthropic"]["signature"], "SIG");
+    let call = response.parts[1].as_tool().unwrap();
+    assert_eq!(call.state.extra["toolUseResult"]["ok"], true);
+    assert_eq!(call.state.attachments[0]["url"], "data:image/png;base64,QUJD");
+    assert_eq!(read.info.title.as_deref(), Some("A look"));
+    assert_eq!(read.info.directory.as_deref(), Some("/w"));
+    assert_eq!(read.info.model.as_deref(), Some("claude-x"));
+    assert!(read.skipped.is_empty(), "{:?}", read.skipped);
+    assert_eq!((read.unused["progress"], read.unused["file-history-snapshot"]), (1, 1));
+}
+
+#[test]
+fn the_newest_leaf_is_the_session_and_other_branches_are_counted() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"start"}}
+{"type":"user","uuid":"2","parentUuid":"1","message":{"content":"old try"}}
+{"type":"user","uuid":"3","parentUuid":"1","message":{"content":"new try"}}
+"#,
+    );
+    assert_eq!(shape(&read.messages), ["user text:start", "user text:new try"]);
+    assert_eq!(read.unused["record of another branch"], 1);
+}
+
+#[test]
+fn a_result_written_before_its_call_still_answers_it() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"start"}}
+{"type":"user","uuid":"3","parentUuid":"2","message":{"content":[{"type":"tool_result","tool_use_id":"c","content":"x"}]}}
+{"type":"assistant","uuid":"2","parentUuid":"1","message":{"id":"r","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]}}
+{"type":"user","uuid":"4","parentUuid":"3","message":{"content":"next"}}
+"#,
+    );
+    assert_eq!(shape(&read.messages), ["user text:start", "assistant [tool-calls] f{}=x", "user text:next"]);
+}
+
+#[test]
+fn a_boundary_and_its_summary_are_a_pivot() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"start"}}
+{"type":"assistant","uuid":"2","parentUuid":"1","message":{"id":"r","content":[{"type":"text","text":"ok"}]}}
+{"type":"system","subtype":"compact_boundary","uuid":"3","parentUuid":null,"logicalParentUuid":"2","compactMetadata":{"trigger":"auto","preTokens":9000}}
+{"type":"user","uuid":"4","parentUuid":"3","isCompactSummary":true,"message":{"content":"We said ok."}}
+{"type":"user","uuid":"5","parentUuid":"4","isMeta":true,"message":{"content":"reminder"}}
+{"type":"user","uuid":"6","parentUuid":"5","message":{"content":"next"}}
+"#,
+    );
+    assert_eq!(
+        shape(&read.messages),
+        [
+            "user text:start",
+            "assistant [stop] text:ok",
+            "user marker",
+            "assistant (summary) [stop] text:We said ok.",
+            "user host:reminder",
+            "user text:next",
+        ]
+    );
+    let pivot = Pivot::newest(&read.messages).unwrap();
+    assert_eq!((pivot.marker, pivot.summary), (2, 3));
+    let marker = read.messages[2].marker().unwrap();
+    assert_eq!((marker.auto, marker.tokens), (Some(true), Some(9000)));
+    assert_eq!(read.messages[2].info.id.as_str(), "3");
+}
+
+#[test]
+fn side_chains_are_sub_agents() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"isSidechain":false,"sessionId":"s","message":{"content":"start"}}
+{"type":"user","uuid":"x1","parentUuid":null,"isSidechain":true,"agentId":"A","message":{"content":"sub task"}}
+{"type":"assistant","uuid":"2","parentUuid":"1","isSidechain":false,"message":{"id":"r","content":[{"type":"text","text":"ok"}]}}
+{"type":"user","uuid":"y1","parentUuid":null,"isSidechain":true,"agentId":"B","message":{"content":"other task"}}
+{"type":"assistant","uuid":"x2","parentUuid":"x1","isSidechain":true,"agentId":"A","message":{"id":"q","content":[{"type":"text","text":"done"}]}}
+"#,
+    );
+    assert_eq!(shape(&read.messages), ["user text:start", "assistant text:ok"]);
+    let chains: Vec<_> = read.side_chains.iter().map(|chain| shape(&chain.messages)).collect();
+    assert_eq!(chains, [vec!["user text:sub task", "assistant text:done"], vec!["user text:other task"]]);
+    assert_eq!(read.side_chains[0].info.id.as_deref(), Some("A"));
+}
+
+#[test]
+fn a_cycle_ends_the_walk_and_is_counted() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":"2","message":{"content":"a"}}
+{"type":"user","uuid":"2","parentUuid":"1","message":{"content":"b"}}
+{"type":"user","uuid":"x","parentUuid":"y","isSidechain":true,"message":{"content":"c"}}
+{"type":"user","uuid":"y","parentUuid":"x","isSidechain":true,"message":{"content":"d"}}
+"#,
+    );
+    assert_eq!(shape(&read.messages).len(), 2, "which of the two is the elder, nobody can say");
+    assert_eq!(read.skipped["cycle in the parent tree"], 1);
+    let in_chains: usize = read.side_chains.iter().map(|chain| chain.messages.len()).sum();
+    assert_eq!(in_chains, 2);
+}
+
+#[test]
+fn a_parent_that_is_not_there_does_not_lose_what_was_said_before() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"a"}}
+{"type":"user","uuid":"3","parentUuid":"2","message":{"content":"c"}}
+"#,
+    );
+    assert_eq!(shape(&read.messages), ["user text:a", "user text:c"]);
+    assert_eq!(read.skipped["missing parent"], 1);
+}
+
+#[test]
+fn unknown_kinds_are_counted_and_unknown_results_kept() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":[{"type":"tool_result","tool_use_id":"gone","content":"late"}]}}
+{"type":"from-the-future","sessionId":"s"}
+{"type":"assistant","uuid":"2","parentUuid":"1","message":{"id":"r","content":[{"type":"hologram"},{"type":"text","text":"ok"}]}}
+"#,
+    );
+    assert_eq!(shape(&read.messages), ["user result(gone):late", "assistant text:ok"]);
+    assert_eq!((read.skipped["from-the-future"], read.skipped["assistant block hologram"]), (1, 1));
+}
+
+#[test]
+fn a_field_of_the_wrong_type_costs_its_line_only() {
+    let input = r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"a"}}
+{"type":"user","uuid":"2","parentUuid":"1","message":{"content":42}}
+{"type":"user","uuid":"3","parentUuid":"2","message":{"content":"c"}}
+"#;
+    let read = read(input.as_bytes()).unwrap();
+    assert_eq!(shape(&read.messages), ["user text:a", "user text:c"]);
+    let broken = read.broken.unwrap();
+    assert_eq!(broken.line, 2);
+    assert_eq!(broken.problem, "`content`: expected a string or a list, found a number");
+}

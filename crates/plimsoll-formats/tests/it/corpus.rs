@@ -1,0 +1,75 @@
+//! Real transcripts, where there are some: `PLIMSOLL_CORPUS=… cargo test -p plimsoll-formats -- --ignored --nocapture`.
+#![allow(clippy::print_stdout)]
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use plimsoll::{Log, Policy, Window};
+use plimsoll_formats::{Format, read, write};
+
+use crate::support::check;
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            files(&path, found);
+        } else if !name.ends_with(".log") && !name.starts_with("README") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs PLIMSOLL_CORPUS"]
+fn everything_reads_and_can_be_written() {
+    let folder = std::env::var("PLIMSOLL_CORPUS").expect("PLIMSOLL_CORPUS names a folder of transcripts");
+    let mut found = Vec::new();
+    files(Path::new(&folder), &mut found);
+    assert!(!found.is_empty(), "no transcripts in {folder}");
+    for path in found {
+        let start = Instant::now();
+        let transcript = read(BufReader::new(File::open(&path).unwrap()))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let took = start.elapsed();
+        if !matches!(transcript.format, Format::OpencodeExport | Format::OpencodeMessages) {
+            check(&transcript);
+        }
+        let log = Log::from_messages(transcript.messages.clone());
+        let window = Window::of(&log, &Policy::default());
+        window.check().unwrap_or_else(|illegal| panic!("{}: {illegal}", path.display()));
+        let tools = log.iter().flat_map(|m| &m.parts).filter_map(|part| part.as_tool());
+        let (done, open): (Vec<_>, Vec<_>) = tools.partition(|tool| tool.state.status.is_final());
+        let usage = log.iter().filter(|message| message.info.tokens.is_some()).count();
+        let pivots = log.iter().filter(|message| message.marker().is_some()).count();
+        println!(
+            "{} {}: {} messages, {} in the window, {} calls ({} open), {usage} usages, {pivots} pivots, {} side chains{}, {:.1} MB in {:.0?}",
+            path.file_name().unwrap().to_string_lossy(),
+            transcript.format,
+            log.len(),
+            window.messages.len(),
+            done.len() + open.len(),
+            open.len(),
+            transcript.side_chains.len(),
+            if transcript.torn { ", torn" } else { "" },
+            path.metadata().unwrap().len() as f64 / 1e6,
+            took,
+        );
+        println!("    skipped {:?}, unused {:?}", transcript.skipped, transcript.unused);
+        for format in [Format::OpencodeExport, Format::OpenaiChat, Format::AnthropicMessages] {
+            let written = write(format, &transcript.info, &log).unwrap();
+            let again = read(written.to_string().as_bytes()).unwrap();
+            assert_eq!(again.format, format, "{}", path.display());
+            assert!(again.skipped.is_empty(), "{} as {format}: {:?}", path.display(), again.skipped);
+            let calls = |messages: &[plimsoll::Message]| {
+                messages.iter().flat_map(|m| &m.parts).filter(|part| part.as_tool().is_some()).count()
+            };
+            assert_eq!(calls(&again.messages), calls(&log), "{} as {format}", path.display());
+        }
+    }
+}

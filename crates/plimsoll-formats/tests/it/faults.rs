@@ -1,0 +1,100 @@
+//! Input that is not what it should be: a clear error or a count, never a panic.
+
+use plimsoll_formats::{BROKEN, Format, FormatError, read, read_as};
+
+use crate::support::shape;
+
+const HEAD: &str = "{\"type\":\"session\",\"id\":\"s\",\"cwd\":\"/\"}\n";
+const HELLO: &str = "{\"type\":\"message\",\"message\":{\"role\":\"user\",\"content\":\"hello\"}}\n";
+
+#[test]
+fn a_torn_last_line_is_no_error() {
+    let torn = read(format!("{HEAD}{HELLO}{}", &HELLO[..40]).as_bytes()).unwrap();
+    assert!(torn.torn && torn.skipped.is_empty());
+    assert_eq!(shape(&torn.messages), ["user text:hello"]);
+    let whole = read(format!("{HEAD}{}", HELLO.trim_end()).as_bytes()).unwrap();
+    assert!(!whole.torn, "a last line that is complete is not torn, with a newline or without");
+    assert_eq!(whole.messages.len(), 1);
+}
+
+#[test]
+fn broken_lines_are_counted_and_the_first_is_named() {
+    let mut input = HEAD.as_bytes().to_vec();
+    input.extend_from_slice(b"\0\0\0\n\xff\xfe{}\n[1]\n{\"type\":\"message\"\n\n");
+    input.extend_from_slice("[".repeat(100_000).as_bytes());
+    input.extend_from_slice(format!("\n{HELLO}").as_bytes());
+    let read = read(&input[..]).unwrap();
+    assert_eq!(read.skipped[BROKEN], 5);
+    assert_eq!(read.broken.unwrap().line, 2);
+    assert_eq!(shape(&read.messages), ["user text:hello"]);
+}
+
+#[test]
+fn lines_of_which_none_can_be_read_are_an_error() {
+    let error = read_as(Format::Codex, "{oops\nand more\n".as_bytes()).unwrap_err();
+    assert!(matches!(error, FormatError::Lines { line: 1, .. }));
+    let said = error.to_string();
+    assert!(said.starts_with("codex: no line could be read; line 1: key must be a string"), "{said}");
+}
+
+#[test]
+fn documents_say_where_they_are_wrong() {
+    let problem = |input: &str| read(input.as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        problem(r#"{"messages":[{"role":"user","content":"x"},{"role":"user","content":7}]}"#),
+        "openai-chat: messages[1]: `content`: expected a string or a list, found a number"
+    );
+    assert_eq!(
+        problem(r#"[{"info":{"role":"user"},"parts":[{"type":"text","text":5}]}]"#),
+        "opencode-messages: [0]: parts[0].text: expected a string, found 5"
+    );
+    assert!(
+        problem("[{\"role\":\"user\",\"content\":\"x\"},\n{\"ro")
+            .starts_with("openai-chat: not valid JSON at line 2")
+    );
+    let error = read_as(Format::SweAgent, "{\"trajectory\":3}".as_bytes()).unwrap_err().to_string();
+    assert_eq!(error, "swe-agent: trajectory: expected a list of messages, found a number");
+}
+
+#[test]
+fn what_is_no_transcript_is_told_apart() {
+    let problem = |input: &[u8]| read(input).unwrap_err().to_string();
+    assert_eq!(problem(b" \n "), "the transcript is empty");
+    assert!(
+        problem(b"hello").starts_with("this is no transcript of a known format; known are: opencode-export")
+    );
+    assert!(problem(b"SQLite format 3\0...").contains("`opencode export`"));
+    assert!(problem(b"\xff\xfe{\0").contains("UTF-16"));
+    assert!(problem(b"\x1f\x8b\x08").contains("gzip"));
+}
+
+#[test]
+fn a_long_first_line_is_still_known() {
+    let long = format!(
+        "{{\"type\":\"message\",\"message\":{{\"role\":\"user\",\"content\":\"{}\"}}}}\n",
+        "x".repeat(1 << 20)
+    );
+    let read = read(long.as_bytes()).unwrap();
+    assert_eq!((read.format, read.messages.len()), (Format::Pi, 1));
+}
+
+#[test]
+fn a_chain_of_a_hundred_thousand_is_walked() {
+    let mut input = String::new();
+    for number in 0..100_000 {
+        let parent = if number == 0 { "null".into() } else { format!("\"{}\"", number - 1) };
+        input += &format!(
+            "{{\"type\":\"user\",\"uuid\":\"{number}\",\"parentUuid\":{parent},\"message\":{{\"content\":\"x\"}}}}\n"
+        );
+    }
+    assert_eq!(read(input.as_bytes()).unwrap().messages.len(), 100_000);
+}
+
+#[test]
+fn names_that_repeat_a_hundred_thousand_times_are_told_apart() {
+    let message = r#"{"role":"user","id":"same","content":"x"}"#;
+    let input = format!("[{}]", vec![message; 100_000].join(","));
+    let messages = read(input.as_bytes()).unwrap().messages;
+    let ids: std::collections::HashSet<_> = messages.iter().map(|message| &message.info.id).collect();
+    assert_eq!(ids.len(), 100_000);
+}

@@ -1,0 +1,12 @@
+//! Whole transcripts in, whole conversations out. All samples are written by hand.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod claude_code;
+mod codex;
+mod corpus;
+mod detection;
+mod documents;
+mod faults;
+mod pi;
+mod support;
+mod writers;

@@ -1,0 +1,166 @@
+use plimsoll::log::{ToolCallPart, ToolResultPart};
+use plimsoll::{Message, Part, PartBody, Policy, Role, ToolState, Window};
+use plimsoll_formats::{Format, FormatError, SessionInfo, read, write, write_window};
+use serde_json::{Value, json};
+
+use crate::support::{check, shape};
+
+fn part(id: &str, body: PartBody) -> Part {
+    Part::new(id.into(), body)
+}
+
+/// A conversation with everything a writer has to take care of: a system prompt, odd names and ids, a call
+/// without a result, a compaction, two answers in a row, an image.
+fn conversation() -> Vec<Message> {
+    let mut system = Message::user("m0".into(), "p0".into(), "Rules");
+    system.info.role = Some(Role::System);
+    let mut failed = ToolState::failed(json!("raw"), "bad");
+    failed.attachments = std::sync::Arc::new(vec![
+        json!({ "type": "file", "mime": "image/png", "url": "data:image/png;base64,QUJD" }),
+    ]);
+    let mut thought = part("p2", PartBody::Reasoning(plimsoll::log::ReasoningPart { text: "hm".into() }));
+    thought.extra.insert("metadata".into(), json!({ "anthropic": { "signature": "S" } }));
+    let parts = vec![
+        thought,
+        Part::text("p3".into(), "I look."),
+        Part::tool("p4".into(), "call:1", "mcp.read", ToolState::completed(json!({ "f": 1 }), "body")),
+        Part::tool("p5".into(), "call.1", "bash", failed),
+        Part::tool("p6".into(), "x".repeat(80), "bash", ToolState::pending(json!({}))),
+    ];
+    let mut marker = Message::user("m4".into(), "p8".into(), "");
+    marker.parts = vec![part("p8", PartBody::Compaction(plimsoll::log::CompactionPart::default()))];
+    let mut summary = Message::assistant("m5".into(), vec![Part::text("p9".into(), "So far.")]);
+    summary.info.summary = true;
+    summary.info.parent_id = Some("m4".into());
+    vec![
+        system,
+        Message::user("m1".into(), "p1".into(), "Look"),
+        Message::assistant("m2".into(), parts),
+        Message::assistant("m3".into(), vec![Part::text("p7".into(), "Seen.")]),
+        marker,
+        summary,
+        Message::user("m6".into(), "p10".into(), "Next"),
+    ]
+}
+
+fn reread(written: &Value) -> Vec<String> {
+    let read = read(written.to_string().as_bytes()).unwrap();
+    assert!(read.skipped.is_empty(), "{:?}", read.skipped);
+    check(&read);
+    shape(&read.messages)
+}
+
+#[test]
+fn openai_requests_are_legal_and_hold_everything() {
+    let written = write(Format::OpenaiChat, &SessionInfo::default(), &conversation()).unwrap();
+    let messages = written["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "tool", "user", "assistant", "user"]);
+    let calls = messages[2]["tool_calls"].as_array().unwrap();
+    for (call, result) in calls.iter().zip(&messages[3..6]) {
+        assert_eq!(call["id"], result["tool_call_id"]);
+        assert!(call["id"].as_str().unwrap().len() <= 40);
+    }
+    assert_eq!((&calls[0]["id"], &calls[1]["id"]), (&json!("call_1"), &json!("call_1_2")));
+    assert_eq!(calls[0]["function"]["name"], "mcp_read");
+    assert_eq!(
+        reread(&written),
+        [
+            "system text:Rules",
+            "user text:Look",
+            "assistant [tool-calls] text:I look. mcp_read{\"f\":1}=body bash{\"input\":\"raw\"}=bad bash{}=[Tool execution was interrupted]",
+            "user file:data:image/png;base64,QUJD",
+            "assistant [stop] text:Seen.",
+            "user text:Next",
+        ]
+    );
+}
+
+#[test]
+fn anthropic_requests_are_legal_and_hold_everything() {
+    let info = SessionInfo { model: Some("claude-x".into()), ..SessionInfo::default() };
+    let written = write(Format::AnthropicMessages, &info, &conversation()).unwrap();
+    let messages = written["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "user"], "they take turns");
+    let calls: Vec<&Value> =
+        messages[1]["content"].as_array().unwrap().iter().filter(|b| b["type"] == "tool_use").collect();
+    let results = messages[2]["content"].as_array().unwrap();
+    assert_eq!((calls.len(), results.len()), (3, 3));
+    for (call, result) in calls.iter().zip(results) {
+        assert_eq!(call["id"], result["tool_use_id"]);
+        assert!(call["input"].is_object());
+    }
+    assert_eq!(results[1]["is_error"], true);
+    assert_eq!(results[1]["content"][1]["source"]["media_type"], "image/png");
+    let tools: Vec<&Value> = written["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(tools, ["bash", "mcp_read"]);
+    assert_eq!(
+        reread(&written),
+        [
+            "system text:Rules",
+            "user text:Look",
+            "assistant [tool-calls] thought:hm text:I look. mcp_read{\"f\":1}=body bash{\"input\":\"raw\"}!bad bash{}![Tool execution was interrupted]",
+            "assistant [stop] text:Seen.",
+            "user text:Next",
+        ]
+    );
+}
+
+#[test]
+fn a_window_is_written_with_its_summary() {
+    let window = Window::of(&conversation(), &Policy::default());
+    let written = write_window(Format::AnthropicMessages, &SessionInfo::default(), &window).unwrap();
+    let text = written.to_string();
+    assert!(text.contains("So far.") && !text.contains("I look."), "{text}");
+}
+
+#[test]
+fn an_opencode_export_keeps_the_log_and_fills_in_what_opencode_needs() {
+    let mut messages = conversation();
+    messages.push(Message::assistant(
+        "m7".into(),
+        vec![part("p11", PartBody::ToolCall(ToolCallPart::new("c9", "ls", json!({}))))],
+    ));
+    let mut result = Message::user("m8".into(), "p12".into(), "");
+    result.parts = vec![part("p12", PartBody::ToolResult(ToolResultPart::new("c9", "a.txt")))];
+    messages.push(result);
+    let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
+    assert_eq!(written["messages"][0]["info"]["system"], "Rules");
+    for message in written["messages"].as_array().unwrap() {
+        assert!(message["info"]["time"]["created"].is_u64() && message["info"]["sessionID"].is_string());
+        for part in message["parts"].as_array().unwrap() {
+            assert_eq!(part["messageID"], message["info"]["id"]);
+        }
+    }
+    assert_eq!(
+        reread(&written),
+        [
+            "user text:Look",
+            "assistant [stop] thought:hm text:I look. mcp.read{\"f\":1}=body bash{\"input\":\"raw\"}!bad bash{}…",
+            "assistant [stop] text:Seen.",
+            "user marker",
+            "assistant (summary) [stop] text:So far.",
+            "user text:Next",
+            "assistant [stop] ls{}=a.txt",
+        ]
+    );
+}
+
+#[test]
+fn an_opencode_export_written_again_is_the_same() {
+    let first = write(Format::OpencodeExport, &SessionInfo::default(), &conversation()).unwrap();
+    let read = read(first.to_string().as_bytes()).unwrap();
+    let second = write(Format::OpencodeExport, &read.info, &read.messages).unwrap();
+    assert_eq!(first["messages"], second["messages"]);
+}
+
+#[test]
+fn formats_without_a_writer_say_so() {
+    let error = write(Format::Codex, &SessionInfo::default(), &[]).unwrap_err();
+    assert!(matches!(error, FormatError::NotWritable(Format::Codex)));
+    assert_eq!(
+        error.to_string(),
+        "codex can be read but not written; write opencode-export, openai-chat or anthropic-messages"
+    );
+}
