@@ -140,11 +140,10 @@ enum Words {
 
 impl Words {
     fn new(words: &[String]) -> Words {
-        match (packed::Searcher::new(words), AhoCorasick::new(words)) {
-            (Some(packed), _) => Words::Packed(packed),
-            (None, Ok(automaton)) => Words::Automaton(automaton),
-            (None, Err(_)) => Words::None,
+        if let Some(packed) = packed::Searcher::new(words) {
+            return Words::Packed(packed);
         }
+        AhoCorasick::new(words).map_or(Words::None, Words::Automaton)
     }
 
     fn any_in(&self, text: &str) -> bool {
