@@ -44,6 +44,11 @@ pub(crate) enum Command {
     Truncate(TruncateArgs),
     /// Show or check a policy.
     Config(ConfigArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 /// A transcript and a policy.

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+use clap_complete::Shell;
 use plimsoll::compact::extract::extract;
 use plimsoll::compact::ladder::{Situation, Trigger};
 use plimsoll::count::{request_tokens, window_message_tokens};
@@ -15,7 +17,7 @@ use plimsoll_formats::Format;
 use serde_json::json;
 
 use crate::args::{
-    CompactArgs, ConfigArgs, ConvertArgs, ForkArgs, InputArgs, PlanArgs, PruneArgs, TruncateArgs,
+    Cli, CompactArgs, ConfigArgs, ConvertArgs, ForkArgs, InputArgs, PlanArgs, PruneArgs, TruncateArgs,
 };
 use crate::error::CliError;
 use crate::input;
@@ -226,6 +228,14 @@ pub(crate) fn config(args: &ConfigArgs, output: &mut Output) -> Done {
         }
         Err(error) => Err(error),
     }
+}
+
+/// A completion script for a shell.
+pub(crate) fn completions(shell: Shell, output: &mut Output) -> Done {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
+    output.bytes(&script)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, CliError> {

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Compact(args) => commands::compact(args, &mut output),
         Command::Truncate(args) => commands::truncate(args, &mut output),
         Command::Config(args) => commands::config(args, &mut output),
+        Command::Completions { shell } => commands::completions(*shell, &mut output),
     };
     match done.and_then(|code| output.flush().map(|()| code).map_err(CliError::from)) {
         Ok(code) => code,

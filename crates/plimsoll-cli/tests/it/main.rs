@@ -201,3 +201,11 @@ fn without_a_file_the_newest_session_of_the_directory_is_taken() {
     assert!(message.starts_with("Codex: `") && message.contains("rollout-1.jsonl"), "{message}");
     assert!(digest.contains("here") && !digest.contains("elsewhere"));
 }
+
+#[test]
+fn shells_can_complete_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(ok(&["completions", shell], "").contains("inspect"), "{shell}");
+    }
+    assert_eq!(refused(&["completions", "cobol"], "").0, 2);
+}
