@@ -4,7 +4,11 @@
 //! the ladder is climbed. The bars show the window against its line, and each receipt is printed as it happens.
 //! The summariser here fails on purpose the second time it is asked, as models do.
 
-#![allow(clippy::print_stdout)]
+// The engine itself may not print; its example does nothing else.
+#![allow(clippy::disallowed_methods)]
+
+use std::error::Error;
+use std::io::{self, Write};
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step};
@@ -14,7 +18,19 @@ use plimsoll::truncate::{self, Spill};
 use plimsoll::{Fixed, Ids, Limits, Log, Message, Millis, Part, Policy, Receipt, Tokens, ToolState, Window};
 use serde_json::json;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    match run(&mut io::stdout().lock()) {
+        // Whoever reads us has read enough.
+        Err(error) if is_closed_pipe(error.as_ref()) => Ok(()),
+        done => done,
+    }
+}
+
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let policy = Policy::default();
     let limits = Limits::new(72_000, 8_000);
     let line = policy.overflow.line(limits).map(|line| line.at).unwrap_or_default();
@@ -28,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut log = Log::new();
     let mut breaker = Breaker::default();
     let mut asked = 0;
-    println!("A window of {} tokens; the line is at {line}.\n", limits.context);
+    writeln!(out, "A window of {} tokens; the line is at {line}.\n", limits.context)?;
 
     for turn in 0..24u64 {
         let now = Millis(1_794_775_451_033 + turn * 60_000);
@@ -49,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 if plan.wants_spill() { Spill::Saved(format!("spill/{turn}-{tool}")) } else { Spill::Off };
             let shown = plan.render(&spill);
             if plan.truncated {
-                println!("          {}", Receipt::of_truncate(plan, &spill, &policy, &mut ids, now));
+                writeln!(out, "          {}", Receipt::of_truncate(plan, &spill, &policy, &mut ids, now))?;
             }
             let call = format!("call_{turn}_{tool}");
             parts.push(Part::tool(ids.part(now), call, tool, ToolState::completed(input, shown)));
@@ -63,10 +79,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             match ladder.climb()? {
                 Step::Ask(request) => {
                     asked += 1;
-                    println!(
+                    writeln!(
+                        out,
                         "          asking for a summary: {} tokens, chunk {} of {}",
                         request.tokens, request.chunk, request.of
-                    );
+                    )?;
                     let fails = asked == 2 || asked == 3;
                     ladder.answer(if fails {
                         Err("the model timed out".into())
@@ -78,28 +95,37 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         };
         breaker = outcome.breaker;
-        bar(turn, outcome.before, line);
+        bar(out, turn, outcome.before, line)?;
         for rejection in &outcome.rejections {
-            println!("          {rejection}");
+            writeln!(out, "          {rejection}")?;
         }
         for receipt in &outcome.receipts {
-            println!("          {receipt}");
+            writeln!(out, "          {receipt}")?;
         }
     }
 
     let window = Window::of(&log, &policy);
     window.check()?;
     let load = request_tokens(&window, Fixed::default(), &policy.count);
-    println!("\nThe log has {} messages, the window {}, {load} tokens.", log.len(), window.messages.len());
+    writeln!(
+        out,
+        "\nThe log has {} messages, the window {}, {load} tokens.",
+        log.len(),
+        window.messages.len()
+    )?;
     let digest = fork(&log, &policy.fork);
-    println!("A child session would be given {} chars:\n\n{}", digest.stats.total_chars, digest.preamble);
+    writeln!(
+        out,
+        "A child session would be given {} chars:\n\n{}",
+        digest.stats.total_chars, digest.preamble
+    )?;
     Ok(())
 }
 
 const SUMMARY: &str = "## Goal\nFind out why the modules do not build.\n\n## Constraints\nPublic names stay.\n\n\
     ## Next step\nDefine `todo_later`.";
 
-fn bar(turn: u64, load: Tokens, line: Tokens) {
+fn bar(out: &mut impl Write, turn: u64, load: Tokens, line: Tokens) -> io::Result<()> {
     let width = (load.0 * 50 / line.0.max(1)) as usize;
     let bar: String = (0..width.max(51))
         .map(|at| {
@@ -112,5 +138,5 @@ fn bar(turn: u64, load: Tokens, line: Tokens) {
             }
         })
         .collect();
-    println!("turn {turn:>2}  {bar} {load}");
+    writeln!(out, "turn {turn:>2}  {bar} {load}")
 }
