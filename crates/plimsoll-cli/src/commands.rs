@@ -188,19 +188,12 @@ pub(crate) fn truncate(args: &TruncateArgs, output: &mut Output) -> Done {
 
 /// Keep the whole output. Where that fails, the output is still cut and says that the rest is lost.
 fn spill(directory: &Path, bytes: &[u8]) -> Spill {
-    let name = format!("output-{:016x}.txt", fingerprint(bytes));
-    let path = directory.join(name);
+    // Named by content, so that running twice keeps one file.
+    let path = directory.join(format!("{}.txt", blake3::hash(bytes).to_hex()));
     match std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, bytes)) {
         Ok(()) => Spill::Saved(path.display().to_string()),
         Err(error) => Spill::Failed(error.to_string()),
     }
-}
-
-/// The same content gets the same name (FNV-1a), so that running twice keeps one file.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 /// Show or check a policy.

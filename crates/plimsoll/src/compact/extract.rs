@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::chars::{Chars, Text, cut_middle, head, tail};
 use crate::count::{Counter, Tokens};
-use crate::log::{Message, PartBody, ToolPart, ToolStatus};
+use crate::log::{Message, PartBody, Role, ToolPart, ToolStatus};
 use crate::redact::redact;
 
 /// Said first, so that nobody takes the summary for more than it is.
@@ -55,7 +55,7 @@ impl Facts {
                 if !text.trim().is_empty() {
                     facts.last_words = text;
                 }
-            } else if !is_synthetic(message) && !text.trim().is_empty() {
+            } else if !is_laid_down(message) && !text.trim().is_empty() {
                 facts.constraints.extend(constraints(&text));
                 facts.requests.push(text);
             }
@@ -173,7 +173,11 @@ fn newest_of(items: &[String], most: usize) -> Vec<&str> {
     newest
 }
 
-fn is_synthetic(message: &Message) -> bool {
+/// Whether the host speaks here, as itself or in the user's name.
+fn is_laid_down(message: &Message) -> bool {
+    if message.info.role == Some(Role::System) {
+        return true;
+    }
     let mut texts = message.parts.iter().filter_map(|part| match &part.body {
         PartBody::Text(text) => Some(text.synthetic == Some(true)),
         _ => None,

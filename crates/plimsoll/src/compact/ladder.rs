@@ -81,6 +81,23 @@ impl<'a> Situation<'a> {
         selection.plan(messages, made, calls)
     }
 
+    /// Whether the policy's detector sees the window over the line.
+    fn calls_for_help(&self, messages: &[Message], load: &Load) -> bool {
+        let overflow = &self.policy.overflow;
+        let line = overflow.line(self.limits);
+        match (self.trigger, overflow.detector) {
+            (Trigger::Refused, _) => true,
+            (_, Detector::Estimate) => line.is_some_and(|line| line.is_over(load.estimate)),
+            (_, Detector::Both) => line.is_some_and(|line| line.is_over(load.tokens)),
+            (_, Detector::Usage) => {
+                let used = load.usage_of.as_ref();
+                let used = used.and_then(|id| messages.iter().rfind(|message| &message.info.id == id));
+                let usage = used.and_then(|message| message.info.tokens.as_ref());
+                usage.is_some_and(|usage| overflow.is_overflow(usage, self.limits))
+            }
+        }
+    }
+
     /// The estimate of the next request.
     fn estimate(&self, messages: &[Message]) -> Tokens {
         request_tokens(&Window::of(messages, self.policy), self.fixed, self.counter)
@@ -218,6 +235,8 @@ pub struct Ladder<'a> {
     is: Situation<'a>,
     line: Option<Line>,
     gauge: Gauge,
+    /// Whether the policy's detector saw the window over the line when the climb began.
+    called: bool,
     rung: Rung,
     before: Tokens,
     receipts: Vec<Receipt>,
@@ -259,10 +278,23 @@ impl<'a> Ladder<'a> {
         }
         let line = policy.overflow.line(situation.limits);
         let gauge = situation.gauge(&load);
+        let called = situation.calls_for_help(log, &load);
         let before = gauge.real(load.estimate);
         let (receipts, appended, rejections) = Default::default();
         let is = situation;
-        Ladder { log, ids, is, line, gauge, rung: Rung::Start, before, receipts, appended, rejections }
+        Ladder {
+            log,
+            ids,
+            is,
+            line,
+            gauge,
+            called,
+            rung: Rung::Start,
+            before,
+            receipts,
+            appended,
+            rejections,
+        }
     }
 
     /// Go on until a summary is needed or there is nothing more to do.
@@ -353,35 +385,17 @@ impl<'a> Ladder<'a> {
             return Rung::End;
         }
         let gated = policy.prune.gate_share.is_some() || policy.prune.gate_headroom.is_some();
-        if self.calls_for_help() || gated { Rung::Prune } else { Rung::End }
-    }
-
-    /// Whether the policy's detector sees the window over the line.
-    fn calls_for_help(&self) -> bool {
-        let (policy, line) = (self.is.policy, self.line);
-        if self.is.trigger == Trigger::Refused {
-            return true;
-        }
-        let load = Load::of(self.log, policy, self.is.fixed, self.is.counter);
-        match policy.overflow.detector {
-            Detector::Estimate => line.is_some_and(|line| line.is_over(load.estimate)),
-            Detector::Both => line.is_some_and(|line| line.is_over(load.tokens)),
-            Detector::Usage => load.usage_of.is_some_and(|id| {
-                let usage = self.log.place(&id).ok().and_then(|at| self.log[at].info.tokens.as_ref());
-                usage.is_some_and(|usage| policy.overflow.is_overflow(usage, self.is.limits))
-            }),
-        }
+        if self.called || gated { Rung::Prune } else { Rung::End }
     }
 
     fn prune(&mut self) -> Result<Rung, LogError> {
-        let was_over = self.calls_for_help();
         let pressure = Pressure { load: self.weigh(), limits: self.is.limits };
         let plan = prune::plan(self.log, self.is.policy, Some(pressure));
         if !plan.items.is_empty() {
             let reason = plan.reason.to_string();
             self.apply(Plan::Prune(plan), &reason)?;
         }
-        Ok(if was_over && self.is_over() { Rung::Select } else { Rung::End })
+        Ok(if self.called && self.is_over() { Rung::Select } else { Rung::End })
     }
 
     fn select(&mut self) -> Rung {
@@ -627,10 +641,10 @@ impl<'a> Ladder<'a> {
         let after = self.weigh();
         let asked = self.is.trigger != Trigger::Auto || self.is.policy.overflow.auto;
         let over = self.line.is_some_and(|line| line.is_over(after)) && asked;
-        let help = self.receipts.is_empty() && !self.calls_for_help();
+        let uncalled = self.receipts.is_empty() && !self.called;
         let Fixed { system, tools } = self.is.fixed;
         let alone = self.line.is_some_and(|line| line.is_over(self.gauge.real(system + tools)));
-        let verdict = if !over || (help && !alone) {
+        let verdict = if !over || (uncalled && !alone) {
             Verdict::Fits
         } else if alone || self.is.policy.shed.enabled {
             let conversation = self.estimate() - system - tools;

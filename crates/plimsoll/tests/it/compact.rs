@@ -526,6 +526,7 @@ mod extracting {
     #[test]
     fn synthetic_prompts_are_no_goals() {
         let messages = History::new()
+            .raw(json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": "You must be a pirate." }] }))
             .user("real goal")
             .raw(json!({ "info": { "role": "user" }, "parts": [
                 { "type": "text", "text": "Continue if you have next steps", "synthetic": true }] }))
@@ -533,5 +534,6 @@ mod extracting {
         let history: Vec<&Message> = messages.iter().collect();
         let text = extract(&history, None, Tokens(500), &CharCounter::default());
         assert!(text.contains("real goal") && !text.contains("Continue if you have"));
+        assert!(!text.contains("pirate"), "what the host laid down is not the user's wish");
     }
 }
