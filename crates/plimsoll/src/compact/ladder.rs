@@ -373,6 +373,14 @@ impl<'a> Ladder<'a> {
         Ok(())
     }
 
+    /// The summary that can be made without a model of what is being asked for; nothing if nothing is asked.
+    pub fn offline(&self) -> Option<Text> {
+        match &self.rung {
+            Rung::Ask(asking) => self.extractive(&asking.selection),
+            _ => None,
+        }
+    }
+
     fn start(&mut self) -> Rung {
         let policy = self.is.policy;
         match (self.line, self.is.trigger) {
@@ -519,6 +527,14 @@ impl<'a> Ladder<'a> {
     }
 
     fn pivot_without_model(&mut self, selection: &Selection, reason: &str) -> Result<(), LogError> {
+        match self.extractive(selection) {
+            Some(summary) => self.pivot(selection, summary, Made::WithoutModel, 0, reason),
+            None => Ok(()),
+        }
+    }
+
+    /// A summary made without a model, unless it would have to be too short to be worth anything.
+    fn extractive(&self, selection: &Selection) -> Option<Text> {
         let policy = self.is.policy;
         let replaced = self.replaced(selection);
         let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
@@ -526,11 +542,8 @@ impl<'a> Ladder<'a> {
         let most = policy.compact.extractive_tokens.min(Tokens(replaced.0 / 2)).min(Tokens(line.0 / 4));
         let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
         let prior = selection.prior.map(|pivot| pivot.text(self.log));
-        if most < policy.compact.extractive_least {
-            return Ok(());
-        }
-        let summary = extract(&head, prior.as_ref(), most, self.is.counter);
-        self.pivot(selection, summary, Made::WithoutModel, 0, reason)
+        (most >= policy.compact.extractive_least)
+            .then(|| extract(&head, prior.as_ref(), most, self.is.counter))
     }
 
     /// Append marker and summary, and the word to go on where nobody else has the word; but only if the window

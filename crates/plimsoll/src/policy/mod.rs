@@ -116,6 +116,8 @@ pub enum Notice {
 pub struct PrunePolicy {
     /// Whether pruning happens at all.
     pub enabled: bool,
+    /// Try it after every turn, not only when the window is over the line.
+    pub after_turn: bool,
     /// How much of the newest content stays.
     pub protect_tokens: Tokens,
     /// What the protection is measured in.

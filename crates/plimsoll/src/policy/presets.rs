@@ -52,7 +52,7 @@ impl Preset {
                 name: "plimsoll".into(),
                 count: CharCounter::default(),
                 truncate: TruncatePolicy { terminal_keep: Keep::HeadTail, ..truncate() },
-                prune: PrunePolicy { min_output_chars: Chars(100), ..opencode.prune },
+                prune: PrunePolicy { after_turn: false, min_output_chars: Chars(100), ..opencode.prune },
                 overflow: OverflowPolicy {
                     detector: Detector::Both,
                     max_reserve_share: 0.5,
@@ -101,6 +101,7 @@ impl Preset {
                 count: CharCounter::default(),
                 truncate: truncate(),
                 prune: PrunePolicy {
+                    after_turn: false,
                     measure: Measure::AllParts,
                     min_tokens: Tokens::ZERO,
                     active_turns: 0,
@@ -173,6 +174,7 @@ fn opencode() -> PolicySpec {
         truncate: truncate(),
         prune: PrunePolicy {
             enabled: true,
+            after_turn: true,
             protect_tokens: Tokens(40_000),
             measure: Measure::ToolOutputs,
             min_tokens: Tokens(20_000),

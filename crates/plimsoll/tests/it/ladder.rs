@@ -568,3 +568,18 @@ fn an_answer_nobody_asked_for_is_ignored() {
     assert!(matches!(ladder.climb().unwrap(), Step::Done(_)));
     assert_eq!(log, before);
 }
+
+#[test]
+fn what_is_asked_for_can_be_had_without_a_model() {
+    let policy = Policy::default();
+    let mut log = talk(20, 1_000).log();
+    let mut ids = ids();
+    let mut ladder = Ladder::new(&mut log, &mut ids, with_model(&policy));
+    assert_eq!(ladder.offline(), None, "nothing is asked yet");
+    let Step::Ask(_) = ladder.climb().unwrap() else { panic!("no summary is asked for") };
+    let summary = ladder.offline().unwrap();
+    assert!(summary.contains("made without a model") && summary.contains("question 16"), "{summary}");
+    ladder.answer(Ok(Reply::finished(summary.as_str()))).unwrap();
+    let Step::Done(outcome) = ladder.climb().unwrap() else { panic!("asked twice") };
+    assert_eq!((outcome.verdict, ladder.offline()), (Verdict::Fits, None));
+}

@@ -1,0 +1,174 @@
+//! Requests as lists of numbered pieces, so that two of them are compared without looking at their texts.
+
+use std::collections::HashMap;
+
+use plimsoll::count::FILE_TOKENS;
+use plimsoll::{Block, CharCounter, Counter, Text, WindowMessage, WindowRole};
+
+use crate::recording::Recording;
+
+/// The number of a piece.
+pub(crate) type Piece = u32;
+
+/// What kind of thing a piece is: the same words said by a tool are another piece than said by the user.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Role,
+    Text,
+    Reasoning,
+    Tool,
+    Input,
+    Result,
+    File,
+}
+
+/// All pieces that were met so far, each once.
+pub(crate) struct Pieces<'a> {
+    recording: &'a Recording,
+    counter: CharCounter,
+    /// By where a text lies in memory. The text is held, so the place stays its own.
+    by_place: HashMap<(Kind, usize), Piece>,
+    by_content: HashMap<(Kind, blake3::Hash), Piece>,
+    texts: Vec<Text>,
+    tokens: Vec<u64>,
+    /// The pieces that contain each reference.
+    holders: Vec<Vec<Piece>>,
+    /// In which request each piece was last seen.
+    seen_in: Vec<u64>,
+    request: u64,
+}
+
+/// Shorter texts are looked up by content alone: there are many of them, made anew for every window.
+const SHORT: usize = 256;
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn new(recording: &'a Recording) -> Pieces<'a> {
+        Pieces {
+            recording,
+            counter: CharCounter::default(),
+            by_place: HashMap::new(),
+            by_content: HashMap::new(),
+            texts: Vec::new(),
+            tokens: Vec::new(),
+            holders: vec![Vec::new(); recording.references()],
+            seen_in: Vec::new(),
+            request: 0,
+        }
+    }
+
+    /// The pieces of one message of a window, in order.
+    pub(crate) fn message(&mut self, message: &WindowMessage, into: &mut Vec<Piece>) {
+        into.push(self.role(message.role));
+        for block in &message.blocks {
+            self.block(block, into);
+        }
+    }
+
+    /// The piece that begins a message.
+    pub(crate) fn role(&mut self, role: WindowRole) -> Piece {
+        let name = match role {
+            WindowRole::System => "system",
+            WindowRole::User => "user",
+            WindowRole::Assistant => "assistant",
+            WindowRole::Tool => "tool",
+        };
+        let overhead = self.counter.message_overhead().0;
+        self.weighed(Kind::Role, &Text::from(name), overhead)
+    }
+
+    /// The pieces of one block.
+    pub(crate) fn block(&mut self, block: &Block, into: &mut Vec<Piece>) {
+        match block {
+            Block::Text { text, .. } => into.push(self.counted(Kind::Text, text)),
+            Block::Reasoning { text, .. } => into.push(self.counted(Kind::Reasoning, text)),
+            Block::Call { tool, input, .. } => {
+                into.push(self.counted(Kind::Tool, &Text::from(tool.as_str())));
+                into.push(self.counted(Kind::Input, input.json()));
+            }
+            Block::Result { text, files, part, .. } => {
+                into.push(self.result(text));
+                for at in 0..files.len() {
+                    let name = Text::from(format!("{part}/{at}"));
+                    into.push(self.weighed(Kind::File, &name, FILE_TOKENS.0));
+                }
+            }
+            Block::File { part, .. } => {
+                into.push(self.weighed(Kind::File, &Text::from(part.as_str()), FILE_TOKENS.0));
+            }
+        }
+    }
+
+    /// The piece of a tool's answer.
+    pub(crate) fn result(&mut self, text: &Text) -> Piece {
+        self.counted(Kind::Result, text)
+    }
+
+    fn counted(&mut self, kind: Kind, text: &Text) -> Piece {
+        self.weighed(kind, text, self.counter.of_chars(text.chars()).0)
+    }
+
+    fn weighed(&mut self, kind: Kind, text: &Text, tokens: u64) -> Piece {
+        let place = (kind, text.as_str().as_ptr() as usize);
+        let long = text.len() > SHORT;
+        if long && let Some(piece) = self.by_place.get(&place) {
+            return *piece;
+        }
+        let content = (kind, blake3::hash(text.as_bytes()));
+        if let Some(piece) = self.by_content.get(&content) {
+            return *piece;
+        }
+        let piece = self.texts.len() as Piece;
+        self.by_content.insert(content, piece);
+        if long {
+            self.by_place.insert(place, piece);
+        }
+        self.texts.push(text.clone());
+        self.tokens.push(tokens);
+        self.seen_in.push(0);
+        if !matches!(kind, Kind::Role | Kind::File) {
+            for reference in self.recording.found_in(text) {
+                self.holders[reference as usize].push(piece);
+            }
+        }
+        piece
+    }
+
+    /// What those pieces weigh.
+    pub(crate) fn tokens(&self, pieces: &[Piece]) -> u64 {
+        pieces.iter().map(|piece| self.tokens[*piece as usize]).sum()
+    }
+
+    /// How many tokens two requests have in common from their beginning on.
+    pub(crate) fn common(&self, before: &[Piece], now: &[Piece]) -> u64 {
+        let same = before.iter().zip(now).take_while(|(before, now)| before == now).count();
+        let partly = match (before.get(same), now.get(same)) {
+            (Some(before), Some(now)) => {
+                let (before, now) = (&self.texts[*before as usize], &self.texts[*now as usize]);
+                let bytes = before.bytes().zip(now.bytes()).take_while(|(a, b)| a == b).count();
+                let head = &now[..now.floor_char_boundary(bytes)];
+                // Only whole tokens can be read.
+                self.counter.count(head).0.saturating_sub(1)
+            }
+            _ => 0,
+        };
+        self.tokens(&now[..same]) + partly
+    }
+
+    /// Take note of what a request shows.
+    pub(crate) fn show(&mut self, pieces: &[Piece]) {
+        self.request += 1;
+        for piece in pieces {
+            self.seen_in[*piece as usize] = self.request;
+        }
+    }
+
+    /// Whether any request so far contained a reference.
+    pub(crate) fn showed(&self, reference: u32) -> bool {
+        !self.holders[reference as usize].is_empty()
+    }
+
+    /// Whether the request shown last contains a reference.
+    pub(crate) fn shows(&self, reference: u32) -> bool {
+        self.holders[reference as usize].iter().any(|piece| self.seen_in[*piece as usize] == self.request)
+    }
+}

@@ -1,0 +1,136 @@
+//! Prices: what a call costs with a prompt cache.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Prices in dollars for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Price {
+    /// Input that was in the cache.
+    pub cache_read: f64,
+    /// Input that was not, and is now.
+    pub cache_write: f64,
+    /// Output, thoughts included.
+    pub output: f64,
+}
+
+/// What a provider counted for one request and its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Billed {
+    /// Tokens read from the cache.
+    pub read: u64,
+    /// Tokens written to the cache.
+    pub written: u64,
+    /// Tokens answered.
+    pub output: u64,
+}
+
+impl Price {
+    /// A model whose input costs `input`: reading from the cache at a tenth, writing at five quarters, output
+    /// at five times of it, as Anthropic's models have it.
+    pub const fn of_input(input: f64) -> Price {
+        Price { cache_read: input * 0.1, cache_write: input * 1.25, output: input * 5.0 }
+    }
+
+    const fn new(cache_read: f64, cache_write: f64, output: f64) -> Price {
+        Price { cache_read, cache_write, output }
+    }
+
+    /// What that costs, in dollars.
+    pub fn of(&self, billed: Billed) -> f64 {
+        let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+        million(billed.read, self.cache_read)
+            + million(billed.written, self.cache_write)
+            + million(billed.output, self.output)
+    }
+}
+
+impl std::ops::AddAssign for Billed {
+    fn add_assign(&mut self, other: Billed) {
+        self.read += other.read;
+        self.written += other.written;
+        self.output += other.output;
+    }
+}
+
+/// Prices of models by the beginnings of their names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Prices(BTreeMap<String, Price>);
+
+/// The row for models that no other row fits: as if a million tokens of input cost one dollar.
+pub const DEFAULT_ROW: &str = "default";
+
+/// List prices as their makers state them; where a cache is written without surcharge, at the input price.
+const LIST: [(&str, Price); 18] = [
+    ("claude-3-5-haiku", Price::of_input(0.8)),
+    ("claude-3-haiku", Price::of_input(0.25)),
+    ("claude-3-opus", Price::of_input(15.0)),
+    ("claude-haiku", Price::of_input(1.0)),
+    ("claude-opus", Price::of_input(5.0)),
+    ("claude-opus-4-0", Price::of_input(15.0)),
+    ("claude-opus-4-1", Price::of_input(15.0)),
+    ("claude-opus-4-2", Price::of_input(15.0)),
+    ("claude-sonnet", Price::of_input(3.0)),
+    ("claude-3-5-sonnet", Price::of_input(3.0)),
+    ("claude-3-7-sonnet", Price::of_input(3.0)),
+    ("gemini-2.5-flash", Price::new(0.03, 0.3, 2.5)),
+    ("gemini-2.5-pro", Price::new(0.125, 1.25, 10.0)),
+    ("gpt-4.1", Price::new(0.5, 2.0, 8.0)),
+    ("gpt-4o", Price::new(1.25, 2.5, 10.0)),
+    ("gpt-5", Price::new(0.125, 1.25, 10.0)),
+    ("gpt-5-mini", Price::new(0.025, 0.25, 2.0)),
+    ("o3", Price::new(0.5, 2.0, 8.0)),
+];
+
+impl Default for Prices {
+    fn default() -> Prices {
+        let list = LIST.iter().map(|(name, price)| ((*name).to_owned(), *price));
+        Prices(list.chain([(DEFAULT_ROW.to_owned(), Price::of_input(1.0))]).collect())
+    }
+}
+
+impl Prices {
+    /// This table with the rows of another laid over it.
+    pub fn with(mut self, other: Prices) -> Prices {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// The row for a model: the longest that its name begins with, whatever provider is named before it.
+    pub fn row(&self, model: &str) -> (&str, Price) {
+        let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
+        let fits = self.0.iter().filter(|(row, _)| name.starts_with(row.as_str()));
+        match fits.max_by_key(|(row, _)| row.len()) {
+            Some((row, price)) => (row, *price),
+            None => (DEFAULT_ROW, self.0.get(DEFAULT_ROW).copied().unwrap_or(Price::of_input(1.0))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Billed, Price, Prices};
+
+    #[test]
+    fn the_longest_row_that_fits_is_taken() {
+        let prices = Prices::default();
+        assert_eq!(prices.row("anthropic/claude-opus-4-1-20250805").0, "claude-opus-4-1");
+        assert_eq!(prices.row("claude-opus-4-6").0, "claude-opus");
+        assert_eq!(prices.row("GPT-5-mini-2025").0, "gpt-5-mini");
+        assert_eq!(prices.row("nobody-knows").0, "default");
+        let own: Prices =
+            serde_json::from_str(r#"{"nobody": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
+                .unwrap_or_default();
+        assert_eq!(prices.with(own).row("nobody-knows").1, Price::new(1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn reads_cost_a_tenth_writes_five_quarters_output_five_times_the_input() {
+        let billed = Billed { read: 1_000_000, written: 100_000, output: 10_000 };
+        assert!((Price::of_input(1.0).of(billed) - (0.1 + 0.125 + 0.05)).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,141 @@
+//! References: what a tool call points at that it must have seen somewhere.
+//!
+//! A path, a longer identifier, a longer number, a hash. A model does not guess these; it copies them from what
+//! it was told. So whether they are still in the window when a call uses them says what a reduction cost.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// Shortest identifier that is told apart from a word.
+const IDENTIFIER: usize = 8;
+/// Shortest number.
+const NUMBER: usize = 4;
+/// Shortest hash.
+const HEX: usize = 7;
+
+/// The references in all texts of a tool's input.
+pub(crate) fn of_input(input: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    gather(input, &mut found);
+    found
+}
+
+fn gather(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => of_text(text, found),
+        Value::Number(number) => of_text(&number.to_string(), found),
+        Value::Array(items) => items.iter().for_each(|item| gather(item, found)),
+        Value::Object(map) => map.values().for_each(|value| gather(value, found)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// The references in a text.
+fn of_text(text: &str, found: &mut BTreeSet<String>) {
+    for run in text.split(|c: char| !is_path_char(c)) {
+        match path(run) {
+            Some(path) => {
+                found.insert(path.to_owned());
+            }
+            None => {
+                let words = run.split(|c: char| !is_word_char(c));
+                found.extend(words.filter(|word| is_reference(word)).map(str::to_owned));
+            }
+        }
+    }
+}
+
+/// Characters of paths. A colon ends one: what follows is a line number or a part of a URL.
+fn is_path_char(c: char) -> bool {
+    is_word_char(c) || matches!(c, '.' | '/' | '-' | '~' | '@' | '+')
+}
+
+/// Characters of names and numbers.
+pub(crate) fn is_word_char(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The path in a run of path characters, without what only surrounds it.
+fn path(run: &str) -> Option<&str> {
+    let path = run.strip_prefix("./").unwrap_or(run);
+    let path = path.trim_end_matches(['.', '-', '/', '+', '@']);
+    let inner = path.trim_start_matches(['/', '.', '~']);
+    let lettered = inner.chars().any(char::is_alphabetic);
+    // One name behind the root, as in `/etc`, is a path; so is `~/notes`; `and/or` cannot be told from one.
+    (path.contains('/') && lettered && inner.len() >= 3).then_some(path)
+}
+
+fn is_reference(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
+    if digits == bytes.len() {
+        return digits >= NUMBER;
+    }
+    if bytes.len() >= HEX && digits > 0 && bytes.iter().all(u8::is_ascii_hexdigit) {
+        return true;
+    }
+    let starts_a_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    starts_a_name && word.chars().count() >= IDENTIFIER && (has_underscore(word) || has_inner_capital(word))
+}
+
+fn has_underscore(word: &str) -> bool {
+    word.trim_matches('_').contains('_')
+}
+
+/// A capital behind the first letter, in a word that is not all capitals.
+fn has_inner_capital(word: &str) -> bool {
+    word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase)
+}
+
+/// Whether a match at `start..end` of `text` stands alone, so that `1234` is not found in `912345`. In front of
+/// a path more of a path may stand: whoever saw `/home/me/src/lib.rs` has seen `src/lib.rs`.
+pub(crate) fn stands_alone(text: &str, start: usize, end: usize) -> bool {
+    let before = text[..start].chars().next_back();
+    let after = text[end..].chars().next();
+    !before.is_some_and(is_word_char) && !after.is_some_and(is_word_char)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{of_input, stands_alone};
+
+    #[test]
+    fn a_reference_is_a_path_an_identifier_a_number_or_a_hash() {
+        let input = json!({
+            "command": "git show 3fa9c01:./src/window/view.rs | grep -n read_to_end && kill 48213; ls /etc ../up/x",
+            "pattern": "HashMap|parseWindow|short_a|SCREAMING|defaced|12|_private_name_",
+            "nested": [{ "line": 40_960 }, true, null],
+            "and": "either/or, e.g. https://example.org/a/b.",
+        });
+        let found: Vec<String> = of_input(&input).into_iter().collect();
+        let expected = [
+            "../up/x",
+            "//example.org/a/b",
+            "/etc",
+            "3fa9c01",
+            "40960",
+            "48213",
+            "_private_name_",
+            "either/or",
+            "parseWindow",
+            "read_to_end",
+            "src/window/view.rs",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_match_stands_alone_or_does_not_count() {
+        let alone = |text: &str, what: &str| {
+            let start = text.find(what).unwrap_or_default();
+            stands_alone(text, start, start + what.len())
+        };
+        assert!(alone("in /home/me/src/lib.rs:12", "src/lib.rs"));
+        assert!(alone("(read_to_end)", "read_to_end"));
+        assert!(!alone("912345", "1234") && !alone("src/lib.rss", "src/lib.rs"));
+        assert!(!alone("éread_to_end", "read_to_end"));
+    }
+}

@@ -1,0 +1,116 @@
+//! The whole history, with old results replaced by a placeholder.
+//!
+//! Appending never changes what a window showed before, so the window of the whole recording is made once, and
+//! each request is its beginning.
+
+use plimsoll::{Block, LogError, Message, Policy, Text, Usage, Window};
+
+use super::{Reduction, Sight};
+use crate::pieces::{Piece, Pieces};
+use crate::recording::{Call, Recording, Step};
+
+/// Stands for a result that is no longer shown.
+const PLACEHOLDER: &str = "[earlier tool result removed]";
+
+/// Which results are replaced.
+#[derive(Clone, Copy)]
+pub(super) struct Mask {
+    /// Only in requests of more tokens than this.
+    pub(super) trigger: u64,
+    /// All but so many of the newest.
+    pub(super) keep: usize,
+}
+
+pub(super) struct Masked {
+    mask: Option<Mask>,
+    fixed: u64,
+    /// The pieces of the whole session; `results` and `ends` point into it.
+    all: Vec<Piece>,
+    /// Where results of tools stand.
+    results: Vec<usize>,
+    /// How many pieces there are before each message of the session.
+    ends: Vec<usize>,
+    appended: usize,
+    placeholder: Piece,
+    replaced: usize,
+    fired: Vec<Reduction>,
+}
+
+impl Masked {
+    pub(super) fn new(
+        recording: &Recording,
+        mask: Option<Mask>,
+        fixed: u64,
+        pieces: &mut Pieces<'_>,
+    ) -> Masked {
+        let messages: Vec<Message> = recording.steps.iter().map(|step| step.message.clone()).collect();
+        let window = Window::of(&messages, &Policy::default());
+        let mut masked = Masked {
+            mask,
+            fixed,
+            all: Vec::new(),
+            results: Vec::new(),
+            ends: vec![0; messages.len() + 1],
+            appended: 0,
+            placeholder: pieces.result(&Text::from(PLACEHOLDER)),
+            replaced: 0,
+            fired: Vec::new(),
+        };
+        for message in &window.messages {
+            masked.all.push(pieces.role(message.role));
+            for block in &message.blocks {
+                if matches!(block, Block::Result { .. }) {
+                    masked.results.push(masked.all.len());
+                }
+                pieces.block(block, &mut masked.all);
+            }
+            // What the window itself supplies comes before the message it leads.
+            if let Some(place) = message.place {
+                masked.ends[place + 1] = masked.all.len();
+            }
+        }
+        for place in 1..masked.ends.len() {
+            masked.ends[place] = masked.ends[place].max(masked.ends[place - 1]);
+        }
+        masked
+    }
+
+    fn shown(&self) -> Vec<Piece> {
+        let mut request = self.all[..self.ends[self.appended]].to_vec();
+        for at in &self.results[..self.replaced] {
+            request[*at] = self.placeholder;
+        }
+        request
+    }
+}
+
+impl Sight for Masked {
+    fn append(&mut self, _: &Step, _: Option<Usage>) -> Result<(), LogError> {
+        self.appended += 1;
+        Ok(())
+    }
+
+    fn prepare(&mut self, _: &Call, _: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError> {
+        let Some(Mask { trigger, keep }) = self.mask else { return Ok(()) };
+        let end = self.ends[self.appended];
+        let whole = pieces.tokens(&self.all[..end]) + self.fixed;
+        let results = self.results.partition_point(|at| *at < end);
+        let replaced = if whole > trigger { results.saturating_sub(keep) } else { 0 };
+        if replaced > self.replaced {
+            let before = pieces.tokens(&self.shown()) + self.fixed;
+            self.replaced = replaced;
+            let after = pieces.tokens(&self.shown()) + self.fixed;
+            let kind = if trigger > 0 { "clear" } else { "mask" }.to_owned();
+            self.fired.push(Reduction { kind, before, after, ..Reduction::default() });
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, _: &mut Pieces<'_>) -> Vec<Piece> {
+        self.shown()
+    }
+
+    fn fired(&mut self) -> Vec<Reduction> {
+        std::mem::take(&mut self.fired)
+    }
+}

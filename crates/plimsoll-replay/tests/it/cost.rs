@@ -1,0 +1,109 @@
+//! What is sent, what it costs, and what does not fit.
+
+use plimsoll::{Millis, Tokens};
+use plimsoll_replay::{Billed, Circumstances, Price, Report, totals};
+use plimsoll_testkit::History;
+
+use super::{a_minute_apart, reading, replay, window};
+
+/// A question of 100 tokens, an answer of 50, and once more; four tokens go to each message.
+fn two_calls() -> History {
+    let (question, answer) = ("ask ".repeat(100), "tell ".repeat(40));
+    History::new().user(&question).say(&answer).user(&question).say(&answer)
+}
+
+#[test]
+fn the_common_beginning_is_read_from_the_cache_and_the_rest_written() {
+    let report = replay(two_calls().messages(), "none", &window(200_000));
+    // First 104; then 104 + 54 + 104, of which the first 104 were sent before.
+    assert_eq!((report.calls, report.deaths, report.tokens_sent, report.peak), (2, 0, 104 + 262, 262));
+    assert_eq!(report.billed, Billed { read: 104, written: 104 + 158, output: 100 });
+    let expected = (104.0 * 0.1 + 262.0 * 1.25 + 100.0 * 5.0) / 1e6;
+    assert!((report.cost - expected).abs() < 1e-12, "{} {expected}", report.cost);
+    assert!((report.peak_share - 262.0 / 200_000.0).abs() < 1e-12);
+    assert!((report.cost_per_call() - expected / 2.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_prompt_beside_the_conversation_is_sent_with_every_call() {
+    let fixed = Circumstances { fixed: Tokens(1_000), ..window(200_000) };
+    let report = replay(two_calls().messages(), "none", &fixed);
+    assert_eq!(report.billed, Billed { read: 1_104, written: 1_104 + 158, output: 100 });
+}
+
+#[test]
+fn a_cache_dies_five_minutes_after_it_was_used() {
+    let apart = |minutes: u64| {
+        let mut messages = a_minute_apart(two_calls().messages());
+        let last = messages.len() - 1;
+        let first = messages[1].info.time.clone().unwrap().created.unwrap();
+        messages[last].info.time.as_mut().unwrap().created = Some(Millis(first.0 + minutes * 60_000));
+        messages
+    };
+    assert_eq!(replay(apart(5), "none", &window(200_000)).billed.read, 104);
+    assert_eq!(replay(apart(6), "none", &window(200_000)).billed.read, 0);
+    let patient = Circumstances { cache_lifetime: Millis(3_600_000), ..window(200_000) };
+    assert_eq!(replay(apart(6), "none", &patient).billed.read, 104);
+}
+
+#[test]
+fn counted_output_goes_before_an_estimate() {
+    let mut messages = two_calls().messages();
+    messages[1].info.tokens = Some(plimsoll::Usage::new(Tokens(9), Tokens(700)));
+    assert_eq!(replay(messages, "none", &window(200_000)).billed.output, 750);
+}
+
+#[test]
+fn calls_that_do_not_fit_are_deaths_and_cost_nothing() {
+    let all = replay(reading(10, 4_000).messages(), "none", &window(200_000));
+    let some = replay(reading(10, 4_000).messages(), "none", &window(20_000));
+    assert_eq!((all.deaths, all.windows.len()), (0, 20));
+    assert!(some.deaths > 5 && some.peak <= 20_000, "{some:?}");
+    assert_eq!(some.windows.iter().filter(|sent| !sent.fits).count() as u64, some.deaths);
+    let sent: u64 = some.windows.iter().filter(|sent| sent.fits).map(|sent| sent.tokens).sum();
+    assert_eq!(sent, some.tokens_sent);
+    assert!(some.cost < all.cost);
+}
+
+#[test]
+fn a_compaction_is_paid_for_and_told_with_the_call_it_was_made_for() {
+    let report = replay(reading(12, 4_000).messages(), "plimsoll", &window(32_000));
+    assert_eq!(report.deaths, 0);
+    let compactions: Vec<_> =
+        report.reductions.iter().filter(|fired| fired.reduction.kind == "compact").collect();
+    assert_eq!(compactions.len() as u64, report.fired["compact"]);
+    let first = compactions[0];
+    assert!(first.reduction.asked > 1_000 && first.reduction.answered > 0, "{first:?}");
+    assert!(first.reduction.after < first.reduction.before);
+    let before = &report.windows[first.call as usize - 2].tokens;
+    let after = &report.windows[first.call as usize - 1].tokens;
+    assert!(after < before, "the window shrinks at the call the reduction is told with: {before} {after}");
+    let asked: u64 = compactions.iter().map(|fired| fired.reduction.asked).sum();
+    assert_eq!((report.summaries.read, report.summaries.written), (0, asked));
+}
+
+#[test]
+fn totals_add_up_by_policy_in_their_order() {
+    let one = replay(reading(3, 500).messages(), "none", &window(200_000));
+    let two = replay(reading(12, 4_000).messages(), "plimsoll", &window(32_000));
+    let three = replay(reading(5, 500).messages(), "none", &window(200_000));
+    let total = totals([&one, &two, &three]);
+    let names: Vec<&str> = total.iter().map(|total| total.policy.as_str()).collect();
+    assert_eq!(names, ["none", "plimsoll"]);
+    assert_eq!(total[0].calls, one.calls + three.calls);
+    assert_eq!(total[0].billed.written, one.billed.written + three.billed.written);
+    assert_eq!(total[0].peak, three.peak);
+    assert!((total[0].cost - one.cost - three.cost).abs() < 1e-12);
+    assert!(total[0].windows.is_empty());
+    assert_eq!(Report { windows: Vec::new(), reductions: Vec::new(), ..two }, total[1]);
+}
+
+#[test]
+fn prices_can_be_chosen() {
+    let dear = Circumstances { price: Price::of_input(15.0), ..window(200_000) };
+    let (one, fifteen) = (
+        replay(two_calls().messages(), "none", &window(200_000)),
+        replay(two_calls().messages(), "none", &dear),
+    );
+    assert!((fifteen.cost / one.cost - 15.0).abs() < 1e-9);
+}

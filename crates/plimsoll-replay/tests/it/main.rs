@@ -1,0 +1,49 @@
+//! Replays of sessions written here.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cost;
+mod properties;
+mod recall;
+mod rules;
+
+use plimsoll::{Message, Millis, Tokens};
+use plimsoll_replay::{Circumstances, Recording, Report, Rules};
+use plimsoll_testkit::History;
+use serde_json::json;
+
+/// A window of that size and nothing else unusual.
+fn window(context: u64) -> Circumstances {
+    Circumstances { context: Tokens(context), ..Circumstances::default() }
+}
+
+fn replay(messages: Vec<Message>, rules: &str, circumstances: &Circumstances) -> Report {
+    Recording::of(messages).replay(&rules.parse::<Rules>().unwrap(), circumstances).unwrap()
+}
+
+/// So many tokens in lines of forty characters.
+fn lines(tokens: usize) -> String {
+    "so many words as there are in one line\n\n".repeat(tokens / 10)
+}
+
+/// Turns in which a file is read; each output has that many tokens.
+fn reading(turns: usize, tokens: usize) -> History {
+    (0..turns).fold(History::new(), |history, turn| {
+        let path = json!({ "path": format!("src/file_{turn}.rs") });
+        let output = format!("the_symbol_{turn:04} ") + &lines(tokens);
+        history
+            .user(format!("Read src/file_{turn}.rs"))
+            .tool_with("read", path, output)
+            .say("I have read it.")
+    })
+}
+
+/// The same messages, one a minute.
+fn a_minute_apart(mut messages: Vec<Message>) -> Vec<Message> {
+    for (minute, message) in messages.iter_mut().enumerate() {
+        let at = Millis(1_794_775_451_033 + minute as u64 * 60_000);
+        let time = message.info.time.get_or_insert_default();
+        (time.created, time.completed) = (Some(at), Some(at));
+    }
+    messages
+}

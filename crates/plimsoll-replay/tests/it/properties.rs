@@ -1,0 +1,38 @@
+//! What holds for every session and all rules.
+
+use plimsoll::Tokens;
+use plimsoll_replay::{Circumstances, DEFAULTS, Recording, Rules};
+use plimsoll_testkit::histories;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_replay_accounts_for_every_call_and_token(
+        messages in histories(40),
+        context in 500u64..60_000,
+        rules in prop::sample::select(&DEFAULTS[..]),
+    ) {
+        let recording = Recording::of(messages);
+        let circumstances = Circumstances { context: Tokens(context), ..Circumstances::default() };
+        let rules: Rules = rules.parse().unwrap();
+        let report = recording.replay(&rules, &circumstances).unwrap();
+        prop_assert_eq!(report.calls as usize, recording.calls());
+        prop_assert_eq!(report.windows.len(), recording.calls());
+        prop_assert!(report.peak <= context);
+        prop_assert_eq!(
+            report.billed.read + report.billed.written,
+            report.tokens_sent + report.summaries.read + report.summaries.written
+        );
+        let recall = report.recall;
+        prop_assert!(recall.visible + recall.handles <= recall.references);
+        prop_assert!((0.0..=1.0 + 1e-9).contains(&recall.reachable_share()));
+        let fired: u64 = report.fired.values().sum();
+        prop_assert_eq!(fired as usize, report.reductions.len());
+        // The engine loses nothing in calls that can be made at all.
+        if matches!(rules, Rules::Engine(_)) && report.deaths == 0 {
+            prop_assert_eq!(recall.visible + recall.handles, recall.references);
+        }
+    }
+}

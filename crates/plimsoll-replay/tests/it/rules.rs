@@ -1,0 +1,134 @@
+//! Each set of rules does what its authors say.
+
+use plimsoll::Tokens;
+use plimsoll_replay::{DEFAULTS, Rules};
+use plimsoll_testkit::History;
+
+use super::{lines, reading, replay, window};
+
+#[test]
+fn every_default_has_its_name() {
+    for name in DEFAULTS {
+        assert_eq!(name.parse::<Rules>().unwrap().to_string(), name);
+    }
+    assert_eq!("opencode-1.18".parse::<Rules>().unwrap().to_string(), "opencode-1.18");
+    let unknown = "nobody".parse::<Rules>().unwrap_err().to_string();
+    for known in ["nobody", "plimsoll", "openfork", "anthropic-clear", "mask-N", "codex", "none"] {
+        assert!(unknown.contains(known), "{unknown}");
+    }
+}
+
+#[test]
+fn none_changes_nothing() {
+    let report = replay(reading(30, 3_000).messages(), "none", &window(200_000));
+    assert!(report.fired.is_empty() && report.reductions.is_empty());
+    assert!(report.windows.is_sorted_by_key(|sent| sent.tokens));
+}
+
+#[test]
+fn mask_keeps_the_newest_observations() {
+    let report = replay(reading(15, 1_000).messages(), "mask-10", &window(200_000));
+    // One output goes with each turn from the eleventh on, when the call after it is made.
+    assert_eq!(report.fired["mask"], 5);
+    let peak = report.windows.iter().map(|sent| sent.tokens).max().unwrap();
+    assert!((10_000..11_500).contains(&peak), "{peak}");
+    assert_eq!(report.reductions[0].call, 22, "the second call of the eleventh turn");
+}
+
+#[test]
+fn anthropic_clears_all_but_three_above_its_trigger() {
+    let report = replay(reading(30, 5_000).messages(), "anthropic-clear", &window(200_000));
+    let first = &report.reductions[0];
+    assert_eq!(first.reduction.kind, "clear");
+    // 20 outputs make 100,000; the request that shows the twentieth is the first that is longer.
+    assert_eq!(first.call, 40);
+    assert!(first.reduction.before > 100_000 && first.reduction.after < 17_000, "{first:?}");
+    // The client's history only grows, so every later result pushes another one out.
+    assert_eq!(report.fired["clear"], 11);
+    let short = replay(reading(10, 5_000).messages(), "anthropic-clear", &window(200_000));
+    assert!(short.fired.is_empty());
+}
+
+#[test]
+fn codex_keeps_a_summary_and_the_users_newest_words() {
+    let history = (0..40).fold(History::new(), |history, turn| {
+        let words = format!("Request {turn}: {}", "please ".repeat(700));
+        history.user(words).tool("shell", lines(2_000)).say("ok")
+    });
+    let report = replay(history.messages(), "codex", &window(60_000));
+    assert_eq!(report.deaths, 0);
+    let first = &report.reductions[0].reduction;
+    assert_eq!(first.kind, "compact");
+    assert!(first.before >= 54_000, "not before 90 % of the window: {first:?}");
+    // The words of the user up to 20,000 tokens, and a summary of at most 2,000.
+    assert!((20_000..23_000).contains(&first.after), "{first:?}");
+    assert!(first.asked > first.before && first.answered > 0);
+}
+
+#[test]
+fn opencode_prunes_after_a_turn_and_plimsoll_only_over_the_line() {
+    let messages = || reading(40, 2_000).messages();
+    let opencode = replay(messages(), "opencode", &window(200_000));
+    assert!(opencode.fired.contains_key("prune") && !opencode.fired.contains_key("compact"));
+    let plimsoll = replay(messages(), "plimsoll", &window(200_000));
+    assert!(plimsoll.fired.is_empty(), "{:?}", plimsoll.fired);
+    assert!(opencode.peak < plimsoll.peak);
+}
+
+#[test]
+fn a_session_recovers_from_a_refusal() {
+    // OpenCode looks at the usage of the last answer only, so an output that comes after it is a surprise.
+    let history = reading(6, 3_000).user("And the log").tools(&[
+        ("fetch", lines(10_000)),
+        ("fetch", lines(10_010)),
+        ("fetch", lines(10_020)),
+    ]);
+    let report = replay(history.say("Done.").messages(), "opencode", &window(32_000));
+    assert_eq!(report.deaths, 0, "{:?}", report.fired);
+    assert!(report.fired.contains_key("compact"));
+}
+
+#[test]
+fn the_recorded_summary_is_taken_where_there_is_one() {
+    // Recorded and replayed agent compact at the same point, before the same call.
+    let head = || reading(8, 4_000);
+    let summary = "RECORDED_SUMMARY_TEXT of the session, with the_symbol_0003 in it.";
+    let next = serde_json::json!({ "symbol": "the_symbol_0003" });
+    let tail =
+        |history: History| history.user(lines(3_000)).tool_with("grep", next.clone(), "found").say("ok");
+    let at = window(38_000);
+    let recorded = replay(tail(head().marker().summary(summary)).messages(), "codex", &at);
+    let plain = replay(tail(head()).messages(), "codex", &at);
+    assert_eq!((recorded.fired["compact"], plain.fired["compact"]), (1, 1));
+    assert!(recorded.calls == plain.calls, "a summary is no call of the session");
+    let answered = |report: &plimsoll_replay::Report| report.reductions[0].reduction.answered;
+    assert_eq!(answered(&recorded), (summary.len() as u64).div_ceil(4));
+    assert_ne!(answered(&plain), answered(&recorded));
+    let engine = replay(tail(head().marker().summary(summary)).messages(), "plimsoll", &at);
+    assert!(engine.reductions.iter().any(|fired| fired.reduction.answered == answered(&recorded)));
+}
+
+#[test]
+fn a_session_that_starts_with_a_summary_keeps_it() {
+    let history = History::new().marker().summary("Earlier we found hidden/away/secret_place.rs");
+    let input = serde_json::json!({ "path": "hidden/away/secret_place.rs" });
+    let report =
+        replay(history.user("Open it").tool_with("read", input, "…").messages(), "none", &window(9_000));
+    assert_eq!((report.recall.references, report.recall.visible), (1, 1));
+}
+
+#[test]
+fn marks_of_the_recorded_agent_do_not_count() {
+    let marked = History::new().user("a").tool("read", lines(700)).cleared().user("b").say("ok");
+    let report = replay(marked.messages(), "none", &window(9_000));
+    assert!(report.peak > 600, "the output is there again: {}", report.peak);
+}
+
+#[test]
+fn what_fits_nowhere_is_a_death_for_everybody() {
+    let fixed = plimsoll_replay::Circumstances { fixed: Tokens(9_000), ..window(8_000) };
+    for rules in DEFAULTS {
+        let report = replay(reading(2, 100).messages(), rules, &fixed);
+        assert_eq!((report.deaths, report.calls), (4, 4), "{rules}");
+    }
+}
