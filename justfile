@@ -24,6 +24,10 @@ docs:
 demo:
     cargo run --example turn
 
+# Write the sample session of `examples/` anew.
+sample:
+    cargo run -q -p plimsoll-replay --example sample > examples/session.json
+
 # The properties over many generated histories; the ordinary tests run a few of each.
 properties cases="100000":
     PROPTEST_CASES={{cases}} cargo test --release -p plimsoll --test it properties -- --nocapture
