@@ -1,147 +1,90 @@
-//! The commands: each reads, asks the engine, and renders its answer.
+//! The commands that show what the engine makes of a session.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-use clap_complete::Shell;
 use plimsoll::compact::extract::extract;
 use plimsoll::compact::ladder::{Situation, Trigger};
-use plimsoll::count::{request_tokens, window_message_tokens};
 use plimsoll::prune::Pressure;
-use plimsoll::truncate::Spill;
-use plimsoll::{
-    Block, Fixed, Limits, Load, Message, Millis, Plan, Policy, Window, WindowMessage, WindowRole, prune,
-};
-use plimsoll_formats::Format;
+use plimsoll::{Fixed, Limits, Load, Message, Millis, Plan, prune};
 use serde_json::json;
 
-use crate::args::{
-    Cli, CompactArgs, ConfigArgs, ConvertArgs, ForkArgs, InputArgs, PlanArgs, PruneArgs, TruncateArgs,
-};
+use crate::args::{CompactArgs, ForkArgs, InputArgs, PruneArgs};
+use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
 use crate::inspect::Inspection;
 use crate::output::{Output, note, printable};
+use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
 
 /// Where the tokens go.
-pub(crate) fn inspect(args: &PlanArgs, output: &mut Output) -> Done {
-    let policy = input::policy(&args.input.policy)?;
-    let log = input::log(&args.input)?;
-    let inspection = Inspection::of(&log, &policy, Limits::new(args.context, 0));
+pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Output) -> Done {
+    let Config { policy, context, .. } = Config::load(&args.policy, around)?;
+    let log = input::log(args, around)?;
+    let inspection = Inspection::of(&log, &policy, Limits::new(context, 0));
     if output.json {
         output.json(&inspection)?;
     } else {
-        output.text(&inspection.render())?;
+        output.report(&inspection.render())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The same conversation in another format.
-pub(crate) fn convert(args: &ConvertArgs, output: &mut Output) -> Done {
-    let to: Format = args
-        .to
-        .parse()
-        .map_err(|error: plimsoll_formats::UnknownFormat| CliError::usage(error.to_string()))?;
-    let transcript = input::transcript(&args.input)?;
-    let written = plimsoll_formats::write(to, &transcript.info, &transcript.messages);
-    let written = written.map_err(|error| CliError::failed(error.to_string()))?;
-    output.json(&written)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What the model would be given now.
-pub(crate) fn window(args: &InputArgs, output: &mut Output) -> Done {
-    let policy = input::policy(&args.policy)?;
-    let log = input::log(args)?;
-    let window = Window::of(&log, &policy);
-    let tokens = request_tokens(&window, Fixed::default(), &policy.count);
-    if output.json {
-        output.json(&json!({ "messages": window.messages, "pivot": window.pivot, "tokens": tokens }))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for message in &window.messages {
-        output.text(&heading(message, &policy))?;
-        for block in &message.blocks {
-            output.text(&printable(&shown(block)))?;
-        }
-        output.text("")?;
-    }
-    note(&format!("{} messages, about {tokens} tokens", window.messages.len()));
-    Ok(ExitCode::SUCCESS)
-}
-
-fn heading(message: &WindowMessage, policy: &Policy) -> String {
-    let role = match message.role {
-        WindowRole::System => "system",
-        WindowRole::User => "user",
-        WindowRole::Assistant => "assistant",
-        WindowRole::Tool => "tool",
-    };
-    let tokens = window_message_tokens(message, &policy.count);
-    let from = message.message.as_ref().map(|id| format!("  {id}")).unwrap_or_default();
-    format!("── {role}  {tokens} tokens{from}")
-}
-
-fn shown(block: &Block) -> String {
-    match block {
-        Block::Text { text, .. } => text.to_string(),
-        Block::Reasoning { text, .. } => format!("[reasoning]\n{text}"),
-        Block::Call { tool, input, .. } => format!("[call] {tool} {}", input.json()),
-        Block::Result { tool, text, is_error, .. } => {
-            format!("[{}] {tool}\n{text}", if *is_error { "error" } else { "result" })
-        }
-        Block::File { mime, filename, .. } => {
-            let (mime, name) = (mime.as_deref(), filename.as_deref());
-            format!("[file] {} {}", mime.unwrap_or("unknown"), name.unwrap_or("unnamed"))
-        }
-    }
 }
 
 /// A history as context for another agent.
-pub(crate) fn fork(args: &ForkArgs, output: &mut Output) -> Done {
-    let policy = input::policy(&args.input.policy)?;
-    let messages = input::transcript(&args.input)?.messages;
+pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) -> Done {
+    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
+    let messages = input::transcript(&args.input, around)?.messages;
     let digest = plimsoll::fork::fork(&messages, &policy.fork);
     if output.json {
         output.json(&digest)?;
-    } else if let Some(message) = digest.message() {
-        output.text(&message)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    if args.stats && !output.json {
+    let Some(message) = digest.message() else {
+        note("there is no history to give");
+        return Ok(ExitCode::from(1));
+    };
+    output.text(&message)?;
+    output.flush()?;
+    if args.stats {
+        let tokens = policy.count.of_chars(plimsoll::Chars::of(&message));
+        let share = tokens.0.saturating_mul(100) / context.max(1);
         note(&Plan::Fork(digest.stats).detail());
+        note(&format!(
+            "about {tokens} tokens, {share} % of a context window of {}",
+            plimsoll::Tokens(context)
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Which old tool outputs would be cleared.
-pub(crate) fn prune(args: &PruneArgs, output: &mut Output) -> Done {
-    let args = &args.from;
-    let policy = input::policy(&args.input.policy)?;
-    let log = input::log(&args.input)?;
-    let limits = Limits::new(args.context, 0);
+pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output) -> Done {
+    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
+    let log = input::log(&args.input, around)?;
+    let limits = Limits::new(context, 0);
     let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
     let plan = prune::plan(&log, &policy, Some(Pressure { load: load.tokens, limits }));
     if output.json {
         output.json(&plan)?;
     } else {
-        output.text(&Plan::Prune(plan).detail())?;
+        output.text(&printable(&Plan::Prune(plan).detail()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Which messages a summary would take the place of.
-pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Done {
-    let PlanArgs { input: from, context } = &args.from;
-    let policy = input::policy(&from.policy)?;
-    let log = input::log(from)?;
-    let limits = policy.limits("", Some(Limits::new(*context, 0)));
+pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Output) -> Done {
+    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
+    let log = input::log(&args.input, around)?;
+    let limits = policy.limits("", Some(Limits::new(context, 0)));
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
     let situation = Situation { summariser: (!args.offline).then_some(limits), ..situation };
     let Some(plan) = situation.plan_compaction(&log) else {
+        if output.json {
+            output.json(&json!(null))?;
+        }
         note("there is too little to summarise");
         return Ok(ExitCode::from(1));
     };
@@ -149,7 +92,7 @@ pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Done {
         if output.json {
             output.json(&plan)?;
         } else {
-            output.text(&Plan::Compact(plan).detail())?;
+            output.text(&printable(&Plan::Compact(plan).detail()))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -164,73 +107,4 @@ pub(crate) fn compact(args: &CompactArgs, output: &mut Output) -> Done {
         output.text(&summary)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Cut a tool's output as layer 1 would.
-pub(crate) fn truncate(args: &TruncateArgs, output: &mut Output) -> Done {
-    let policy = input::policy(&args.policy)?;
-    let bytes = input::stdin_bytes()?;
-    let plan = plimsoll::truncate::plan(&bytes, &args.tool, &policy);
-    let spill = match &args.spill_dir {
-        Some(directory) if plan.wants_spill() => spill(directory, &bytes),
-        _ => Spill::Off,
-    };
-    let shown = plan.render(&spill);
-    if output.json {
-        output.json(&json!({ "output": shown, "plan": plan, "spill": spill }))?;
-    } else if plan.loses() {
-        output.text(&shown)?;
-    } else {
-        output.bytes(&bytes)?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Keep the whole output. Where that fails, the output is still cut and says that the rest is lost.
-fn spill(directory: &Path, bytes: &[u8]) -> Spill {
-    // Named by content, so that running twice keeps one file.
-    let path = directory.join(format!("{}.txt", blake3::hash(bytes).to_hex()));
-    match std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, bytes)) {
-        Ok(()) => Spill::Saved(path.display().to_string()),
-        Err(error) => Spill::Failed(error.to_string()),
-    }
-}
-
-/// Show or check a policy.
-pub(crate) fn config(args: &ConfigArgs, output: &mut Output) -> Done {
-    if args.schema {
-        output.text(&pretty(&Policy::schema())?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    match input::policy(&args.policy) {
-        Ok(policy) if args.check => {
-            note(&format!("policy `{}` is consistent", policy.name));
-            Ok(ExitCode::SUCCESS)
-        }
-        Ok(policy) => {
-            if output.json {
-                output.json(&policy)?;
-            } else {
-                output.text(&pretty(&policy)?)?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) if args.check => {
-            error.tell();
-            Ok(ExitCode::from(1))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// A completion script for a shell.
-pub(crate) fn completions(shell: Shell, output: &mut Output) -> Done {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
-    output.bytes(&script)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn pretty(value: &impl serde::Serialize) -> Result<String, CliError> {
-    serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))
 }

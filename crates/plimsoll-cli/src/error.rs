@@ -1,8 +1,10 @@
 //! Errors for the person at the terminal: what happened, on what, and what to do.
 
-use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+use crate::output::printable;
+use crate::style::{ERROR, HINT, paint};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
@@ -43,10 +45,19 @@ impl CliError {
         self.io == Some(io::ErrorKind::BrokenPipe)
     }
 
+    /// What happened, without the next step.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Tell it on standard error.
     pub(crate) fn tell(&self) {
+        let mut told = format!("{} {}\n", paint(ERROR, "error:"), printable(&self.message));
+        if let Some(hint) = &self.hint {
+            told.push_str(&format!("{} {}\n", paint(HINT, "hint:"), printable(hint)));
+        }
         // Where standard error is gone too, there is nobody to tell.
-        let _ = io::Write::write_all(&mut io::stderr(), self.to_string().as_bytes());
+        let _ = anstream::stderr().write_all(told.as_bytes());
     }
 
     /// What the shell is told.
@@ -58,18 +69,16 @@ impl CliError {
     }
 }
 
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "error: {}", self.message)?;
-        match &self.hint {
-            Some(hint) => writeln!(f, "hint: {hint}"),
-            None => Ok(()),
-        }
-    }
-}
-
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> CliError {
         CliError { io: Some(error.kind()), ..CliError::failed(error.to_string()) }
     }
+}
+
+/// Why something with a file failed, without the system's number for it.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let told = text.split(" (os error ").next().unwrap_or_default();
+    let mut letters = told.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -4,11 +4,20 @@
 
 mod args;
 mod commands;
-mod discover;
+mod config;
+mod convert;
 mod error;
+mod files;
 mod input;
 mod inspect;
+mod manual;
 mod output;
+mod progress;
+mod sessions;
+mod style;
+mod surroundings;
+mod truncate;
+mod window;
 
 use std::process::ExitCode;
 
@@ -17,22 +26,13 @@ use clap::Parser;
 use args::{Cli, Command};
 use error::CliError;
 use output::Output;
+use surroundings::Surroundings;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    cli.color.hold();
     let mut output = Output::new(cli.json);
-    let done = match &cli.command {
-        Command::Inspect(args) => commands::inspect(args, &mut output),
-        Command::Convert(args) => commands::convert(args, &mut output),
-        Command::Window(args) => commands::window(args, &mut output),
-        Command::Fork(args) => commands::fork(args, &mut output),
-        Command::Prune(args) => commands::prune(args, &mut output),
-        Command::Compact(args) => commands::compact(args, &mut output),
-        Command::Truncate(args) => commands::truncate(args, &mut output),
-        Command::Config(args) => commands::config(args, &mut output),
-        Command::Completions { shell } => commands::completions(*shell, &mut output),
-    };
-    match done.and_then(|code| output.flush().map(|()| code).map_err(CliError::from)) {
+    match run(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(CliError::from)) {
         Ok(code) => code,
         // Whoever reads us has read enough.
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
@@ -40,5 +40,22 @@ fn main() -> ExitCode {
             error.tell();
             error.exit_code()
         }
+    }
+}
+
+fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
+    let around = &Surroundings::here()?;
+    match &cli.command {
+        Command::Sessions(args) => sessions::run(args, around, output),
+        Command::Inspect(args) => commands::inspect(args, around, output),
+        Command::Window(args) => window::run(args, around, output),
+        Command::Prune(args) => commands::prune(args, around, output),
+        Command::Compact(args) => commands::compact(args, around, output),
+        Command::Fork(args) => commands::fork(args, around, output),
+        Command::Convert(args) => convert::run(args, around, output),
+        Command::Truncate(args) => truncate::run(args, around, output),
+        Command::Config(args) => config::run(args, around, output),
+        Command::Completions { shell } => manual::completions(*shell, output),
+        Command::Man { directory } => manual::man(directory.as_deref(), output),
     }
 }

@@ -1,20 +1,34 @@
 //! Standard output, for people or for machines.
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use serde::Serialize;
+
+use crate::style::{self, HEADING, paint};
+
+/// Where a width is not known, a page is this wide.
+const WIDTH: usize = 80;
 
 /// Where a command's answer goes.
 pub(crate) struct Output {
     /// Whether machines read it.
     pub(crate) json: bool,
     to: BufWriter<Stdout>,
+    is_terminal: bool,
+    coloured: bool,
 }
 
 impl Output {
-    /// Standard output.
+    /// Standard output, coloured as was decided before.
     pub(crate) fn new(json: bool) -> Output {
-        Output { json, to: BufWriter::new(io::stdout()) }
+        let stdout = io::stdout();
+        let choice = anstream::AutoStream::choice(&stdout);
+        Output {
+            json,
+            is_terminal: stdout.is_terminal(),
+            coloured: choice != anstream::ColorChoice::Never,
+            to: BufWriter::new(stdout),
+        }
     }
 
     /// A value as JSON, one line.
@@ -23,10 +37,31 @@ impl Output {
         self.to.write_all(b"\n")
     }
 
-    /// Text, with a newline at its end.
+    /// Content, with a newline at its end. A terminal is spared what it would obey; a pipe gets everything.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
-        self.to.write_all(text.as_bytes())?;
-        if text.ends_with('\n') { Ok(()) } else { self.to.write_all(b"\n") }
+        if self.is_terminal { self.line(&printable(text)) } else { self.line(text) }
+    }
+
+    /// What the command itself wrote and painted. Text of a transcript must have gone through [`printable`].
+    pub(crate) fn painted(&mut self, text: &str) -> io::Result<()> {
+        if self.coloured {
+            self.line(text)
+        } else {
+            self.line(&anstream::adapter::strip_str(text).to_string())
+        }
+    }
+
+    /// A report with headings and bars.
+    pub(crate) fn report(&mut self, text: &str) -> io::Result<()> {
+        self.painted(&style::report(text))
+    }
+
+    /// A table, no wider than the page.
+    pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
+        for line in table.lines(self.width()) {
+            self.painted(&line)?;
+        }
+        Ok(())
     }
 
     /// Bytes as they are.
@@ -38,6 +73,101 @@ impl Output {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
+
+    /// How wide the page is.
+    pub(crate) fn width(&self) -> usize {
+        let known = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
+        known.map_or(WIDTH, |(_, columns)| usize::from(columns).max(40))
+    }
+
+    fn line(&mut self, text: &str) -> io::Result<()> {
+        self.to.write_all(text.as_bytes())?;
+        if text.ends_with('\n') { Ok(()) } else { self.to.write_all(b"\n") }
+    }
+}
+
+/// Rows under headings.
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    /// What stands over it.
+    pub(crate) heading: &'static str,
+    /// What it holds.
+    pub(crate) holds: Holds,
+}
+
+/// What a column holds, and so how it is set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Names, which are never cut.
+    Names,
+    /// Numbers, which stand at the right.
+    Numbers,
+    /// Words, which give way where the page is too narrow, down to this width.
+    Words(usize),
+}
+
+impl Table {
+    /// An empty one.
+    pub(crate) fn new(columns: Vec<Column>) -> Table {
+        Table { columns, rows: Vec::new() }
+    }
+
+    /// One more row, a cell for each column.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let one_line = |cell: String| printable(&cell).split_whitespace().collect::<Vec<_>>().join(" ");
+        self.rows.push(cells.into_iter().map(one_line).collect());
+    }
+
+    fn lines(&self, width: usize) -> Vec<String> {
+        let widths = self.widths(width);
+        let headings: Vec<String> = self.columns.iter().map(|column| column.heading.to_owned()).collect();
+        let mut lines = vec![paint(HEADING, &self.line(&headings, &widths))];
+        lines.extend(self.rows.iter().map(|row| self.line(row, &widths)));
+        lines
+    }
+
+    fn widths(&self, page: usize) -> Vec<usize> {
+        let cell =
+            |row: &Vec<String>, at: usize| row.get(at).map_or(0, |cell| console::measure_text_width(cell));
+        let mut widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| {
+                let widest = self.rows.iter().map(|row| cell(row, at)).max().unwrap_or(0);
+                widest.max(console::measure_text_width(column.heading))
+            })
+            .collect();
+        let gaps = 2 * widths.len().saturating_sub(1);
+        let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(page);
+        while over > 0 {
+            let gives = |(at, column): &(usize, &Column)| matches!(column.holds, Holds::Words(least) if widths[*at] > least);
+            let words = self.columns.iter().enumerate().filter(gives);
+            let Some((widest, _)) = words.max_by_key(|(at, _)| widths[*at]) else { break };
+            widths[widest] -= 1;
+            over -= 1;
+        }
+        widths
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let columns = self.columns.iter().zip(widths).zip(cells);
+        let padded = columns.map(|((column, width), cell)| {
+            let side = match column.holds {
+                Holds::Numbers => console::Alignment::Right,
+                Holds::Names | Holds::Words(_) => console::Alignment::Left,
+            };
+            let cell = console::truncate_str(cell, *width, "…");
+            console::pad_str(&cell, *width, side, None).into_owned()
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
 }
 
 /// Text without control characters: a transcript may hold anything, and a terminal obeys escape sequences.
@@ -45,8 +175,62 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
+/// The first words of a text, on one line.
+pub(crate) fn first_words(text: &str, most: usize) -> String {
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if words.chars().count() >= most {
+            break;
+        }
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    printable(&words).chars().take(most).collect()
+}
+
+/// A count and its noun.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let number = plimsoll::Tokens(count as u64);
+    if count == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 /// A word to the person beside the output, which may be piped elsewhere.
 pub(crate) fn note(text: &str) {
     // Nobody listens to a closed standard error.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{}", printable(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, Holds, Table, first_words};
+
+    fn table() -> Table {
+        let column = |heading, holds| Column { heading, holds };
+        let mut table = Table::new(vec![
+            column("NAME", Holds::Names),
+            column("N", Holds::Numbers),
+            column("TITLE", Holds::Words(8)),
+        ]);
+        table.row(["short".into(), "1".into(), "a title\nof two lines".into()]);
+        table.row(["文字".into(), "10,000".into(), "x".repeat(60)]);
+        table
+    }
+
+    #[test]
+    fn columns_stand_under_each_other_and_fit_the_page() {
+        let lines: Vec<String> =
+            table().lines(40).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
+        assert_eq!(lines[0], "NAME        N  TITLE");
+        assert_eq!(lines[1], "short       1  a title of two lines");
+        assert_eq!(lines[2], "文字   10,000  xxxxxxxxxxxxxxxxxxxxxxxx…");
+        assert_eq!(table().lines(200)[2].chars().filter(|c| *c == 'x').count(), 60);
+    }
+
+    #[test]
+    fn first_words_are_one_printable_line() {
+        assert_eq!(first_words("  fix\u{1b}[31m \n the   build", 20), "fix[31m the build");
+        assert_eq!(first_words(&"word ".repeat(1000), 12), "word word wo");
+    }
 }

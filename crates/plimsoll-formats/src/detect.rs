@@ -8,6 +8,9 @@ use thiserror::Error;
 
 use crate::json::text;
 
+/// How every SQLite database begins. No other agent read here keeps its sessions in one.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
 /// A format of transcripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -16,6 +19,8 @@ pub enum Format {
     OpencodeExport,
     /// The list that OpenCode's `GET /session/{id}/message` answers with: `[{ info, parts }]`.
     OpencodeMessages,
+    /// OpenCode's own SQLite database, `opencode.db`; see [`opencode_db`](crate::opencode_db).
+    OpencodeDatabase,
     /// Claude Code's JSONL under `~/.claude/projects`.
     ClaudeCode,
     /// Codex' rollout JSONL under `~/.codex/sessions`, wrapped or in the older bare form.
@@ -32,9 +37,10 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 9] = [
         Format::OpencodeExport,
         Format::OpencodeMessages,
+        Format::OpencodeDatabase,
         Format::ClaudeCode,
         Format::Codex,
         Format::Pi,
@@ -48,6 +54,7 @@ impl Format {
         match self {
             Format::OpencodeExport => "opencode-export",
             Format::OpencodeMessages => "opencode-messages",
+            Format::OpencodeDatabase => "opencode-db",
             Format::ClaudeCode => "claude-code",
             Format::Codex => "codex",
             Format::Pi => "pi",
@@ -208,6 +215,9 @@ impl FromStr for Format {
 /// assert_eq!(detect(b"hello"), None);
 /// ```
 pub fn detect(beginning: &[u8]) -> Option<Format> {
+    if beginning.starts_with(SQLITE) {
+        return Some(Format::OpencodeDatabase);
+    }
     let beginning = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning);
     // A document may span lines, so the first value is tried before the lines are; and lines are tried one by
     // one, because the first of them may be broken or of an unknown kind.

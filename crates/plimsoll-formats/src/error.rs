@@ -55,8 +55,26 @@ pub enum FormatError {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The database could not be opened or read.
+    #[error("{format}: {0}", format = Format::OpencodeDatabase)]
+    Database(String),
+    /// A database was handed over as a stream.
+    #[error("an OpenCode database cannot be read from a stream; give the path of the file")]
+    NeedsPath,
+    /// The database has no session of that name.
+    #[error("{format}: there is no session {}; {near}", named(.id), format = Format::OpencodeDatabase)]
+    NoSession {
+        /// The id that was asked for; nothing if it was the newest.
+        id: Option<String>,
+        /// Sessions that may have been meant, in words.
+        near: String,
+    },
     /// There is no writer for this format.
     #[error("{0} can be read but not written; write {export}, {openai} or {anthropic}",
         export = Format::OpencodeExport, openai = Format::OpenaiChat, anthropic = Format::AnthropicMessages)]
     NotWritable(Format),
+}
+
+fn named(id: &Option<String>) -> String {
+    id.as_ref().map_or_else(|| "at all".to_owned(), |id| format!("`{id}`"))
 }

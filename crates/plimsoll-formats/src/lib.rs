@@ -44,7 +44,8 @@
 //!   [pivots](plimsoll::pivot), and every message and part has an id: the source's where it has one, otherwise
 //!   one made from the place.
 //!
-//! **Invariant:** this crate opens no files and knows no directories; it reads from what it is given.
+//! **Invariant:** this crate opens no files and knows no directories; it reads from what it is given. There is one
+//! exception: a database cannot be read from a stream, so [`opencode_db`] opens the file it is given the path of.
 //!
 //! `docs/FORMATS.md` tells what each format carries and what is lost on conversion.
 
@@ -54,6 +55,7 @@ mod detect;
 mod error;
 mod json;
 mod lines;
+pub mod opencode_db;
 mod read;
 mod time;
 mod transcript;
@@ -64,5 +66,5 @@ pub use detect::{Format, UnknownFormat, detect};
 pub use error::FormatError;
 pub use lines::{BROKEN, MAX_LINE};
 pub use read::{MAX_DOCUMENT, read, read_as};
-pub use transcript::{BrokenLine, SessionInfo, Transcript};
+pub use transcript::{BrokenLine, Chain, SessionInfo, Transcript};
 pub use write::{write, write_window};

@@ -46,6 +46,15 @@ pub struct SessionInfo {
     pub updated: Option<Millis>,
 }
 
+/// Which conversation of a file a visited message belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chain {
+    /// The session itself.
+    Main,
+    /// The sub-agent of this place in [`Transcript::side_chains`].
+    Side(usize),
+}
+
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenLine {
@@ -79,6 +88,17 @@ impl Transcript {
 }
 
 impl SessionInfo {
+    /// Take note of what a message says about its session.
+    pub(crate) fn note(&mut self, message: &Message) {
+        let info = &message.info;
+        self.seen(info.time.as_ref().and_then(|time| time.created));
+        self.seen(info.time.as_ref().and_then(|time| time.completed));
+        self.model = info.model_id.clone().or(self.model.take());
+        if self.id.is_none() {
+            self.id = info.session_id.as_ref().map(ToString::to_string);
+        }
+    }
+
     /// Take note of a time something happened at.
     pub(crate) fn seen(&mut self, at: Option<Millis>) {
         let Some(at) = at else { return };

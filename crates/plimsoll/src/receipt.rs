@@ -219,7 +219,10 @@ impl Plan {
                 for item in &plan.items {
                     row(&item.part, format!("{:<12} {:>9} tokens", item.tool, item.tokens.to_string()));
                 }
-                row(&"reason", plan.reason.to_string());
+                // Where nothing goes, the headline is the reason.
+                if !plan.items.is_empty() {
+                    row(&"reason", plan.reason.to_string());
+                }
             }
             Plan::Compact(plan) => {
                 let (first, last) = (&plan.first, &plan.last);

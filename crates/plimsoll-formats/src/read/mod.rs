@@ -46,7 +46,7 @@ pub fn read(mut input: impl BufRead) -> Result<Transcript, FormatError> {
     let format =
         detect(&beginning).ok_or_else(|| FormatError::Unrecognised { hint: looks_like(&beginning) })?;
     let input = Cursor::new(beginning).chain(input);
-    if format.is_lines() {
+    if format.is_lines() || format == Format::OpencodeDatabase {
         return read_as(format, input);
     }
     // The whole document may show what its beginning did not.
@@ -56,6 +56,9 @@ pub fn read(mut input: impl BufRead) -> Result<Transcript, FormatError> {
 
 /// Read a transcript as the given format, whatever it looks like.
 pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, FormatError> {
+    if format == Format::OpencodeDatabase {
+        return Err(FormatError::NeedsPath);
+    }
     if !format.is_lines() {
         return from_document(format, document(format, input)?);
     }
@@ -124,9 +127,6 @@ fn looks_like(beginning: &[u8]) -> &'static str {
         }
         [0x1f, 0x8b, ..] => ", it is compressed with gzip (unpack it first)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => ", it is compressed with zstd (unpack it first)",
-        _ if beginning.starts_with(b"SQLite format 3\0") => {
-            ", it is an SQLite database (use `opencode export` to write the session as JSON)"
-        }
         _ if matches!(beginning.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             ", though it starts like JSON"
         }

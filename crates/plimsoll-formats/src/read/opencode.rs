@@ -18,13 +18,7 @@ pub(super) fn read(mut value: Value, transcript: &mut Transcript) -> Result<(), 
             at: format!("{prefix}[{index}]"),
             problem: error.to_string(),
         })?;
-        let info = &mut transcript.info;
-        info.seen(message.info.time.as_ref().and_then(|time| time.created));
-        info.seen(message.info.time.as_ref().and_then(|time| time.completed));
-        info.model = message.info.model_id.clone().or(info.model.take());
-        if info.id.is_none() {
-            info.id = message.info.session_id.as_ref().map(ToString::to_string);
-        }
+        transcript.info.note(&message);
         transcript.messages.push(message);
     }
     let session = take(&mut value, "info");

@@ -63,7 +63,7 @@ fn what_is_no_transcript_is_told_apart() {
     assert!(
         problem(b"hello").starts_with("this is no transcript of a known format; known are: opencode-export")
     );
-    assert!(problem(b"SQLite format 3\0...").contains("`opencode export`"));
+    assert!(problem(b"SQLite format 3\0...").contains("give the path of the file"));
     assert!(problem(b"\xff\xfe{\0").contains("UTF-16"));
     assert!(problem(b"\x1f\x8b\x08").contains("gzip"));
 }

@@ -7,6 +7,7 @@ mod corpus;
 mod detection;
 mod documents;
 mod faults;
+mod opencode_db;
 mod pi;
 mod support;
 mod writers;

@@ -53,6 +53,7 @@ fn line(message: &Message) -> String {
                 let tail = marker.tail_start.as_ref().map(|id| format!(" tail {id}"));
                 format!(" marker{}", tail.unwrap_or_default())
             }
+            PartBody::Other(kind) => format!(" ?{kind}"),
             other => format!(" {other:?}"),
         };
     }

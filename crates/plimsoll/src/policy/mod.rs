@@ -14,6 +14,7 @@
 //! ```
 
 mod guide;
+mod overrides;
 mod presets;
 mod validate;
 
@@ -29,6 +30,7 @@ use crate::chars::Chars;
 use crate::count::{CharCounter, Tokens};
 use crate::limits::Limits;
 
+pub use overrides::{Overrides, Setting};
 pub use presets::Preset;
 
 /// A policy that has been checked. Read its fields through [`PolicySpec`].
@@ -445,64 +447,16 @@ impl Policy {
 
     /// As [`from_json`](Policy::from_json), from a value that was parsed before.
     pub fn from_value(value: Value) -> Result<Policy, PolicyError> {
-        let field = |field: &str, why: &str| PolicyError::Field { field: field.into(), why: why.into() };
-        let Value::Object(mut overrides) = value else {
-            return Err(field("policy", "expected an object"));
-        };
-        let guide = overrides.shift_remove("TokenManagement");
-        let base = match overrides.shift_remove("preset") {
-            Some(Value::String(name)) => name.parse::<Preset>()?,
-            Some(_) => return Err(field("preset", "expected the name of a preset")),
-            None if guide.is_some() => Preset::Openfork,
-            None => Preset::Plimsoll,
-        };
-        let mut spec = base.spec();
-        if let Some(name) = overrides.get("fork").and_then(Value::as_str) {
-            spec.fork = match name {
-                "tiered" => ForkPolicy::tiered(),
-                "uniform" => ForkPolicy::uniform(),
-                _ => return Err(field("fork", "expected `tiered`, `uniform` or an object")),
-            };
-            overrides.shift_remove("fork");
-        }
-        if let Some(section) = guide {
-            guide::apply(&mut spec, section)?;
-        }
-        let mut merged = serde_json::to_value(spec).map_err(|error| PolicyError::Json(error.to_string()))?;
-        merge(&mut merged, Value::Object(overrides));
-        let spec = serde_path_to_error::deserialize(merged).map_err(|error| PolicyError::Field {
-            field: error.path().to_string(),
-            why: error.inner().to_string(),
-        })?;
-        Policy::new(spec)
+        Overrides::from_value(value)?.policy()
     }
 
     /// The policy with what the environment overrides. The caller looks the variables up; the engine reads
-    /// none. Known: `PLIMSOLL_OUTPUT_TOKEN_MAX`, `PLIMSOLL_DISABLE_AUTOCOMPACT`, `PLIMSOLL_DISABLE_PRUNE`, and
-    /// for the `opencode` presets OpenCode's own names for the same.
+    /// none. [`Setting::all`] tells which there are; OpenCode's own names count for the `opencode` presets.
     pub fn with_environment(self, lookup: impl Fn(&str) -> Option<String>) -> Result<Policy, PolicyError> {
-        let mut spec = self.0;
-        let foreign = spec.name.starts_with("opencode");
-        let find = |ours: &str, theirs: &str| {
-            let name = [Some(ours), foreign.then_some(theirs)].into_iter().flatten();
-            name.filter_map(|name| lookup(name).map(|value| (name.to_owned(), value))).next()
-        };
-        if let Some((name, value)) =
-            find("PLIMSOLL_OUTPUT_TOKEN_MAX", "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX")
-        {
-            let why = || format!("expected a whole number above 0, found `{value}`");
-            let cap = value.trim().parse().ok().filter(|cap| *cap > 0);
-            spec.overflow.output_cap =
-                Tokens(cap.ok_or_else(|| PolicyError::Field { field: name, why: why() })?);
-        }
-        let on = |value: &(String, String)| !matches!(value.1.as_str(), "" | "0" | "false");
-        if find("PLIMSOLL_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_AUTOCOMPACT").filter(on).is_some() {
-            spec.overflow.auto = false;
-        }
-        if find("PLIMSOLL_DISABLE_PRUNE", "OPENCODE_DISABLE_PRUNE").filter(on).is_some() {
-            spec.prune.enabled = false;
-        }
-        Policy::new(spec)
+        let settings = Setting::all(self.name.starts_with("opencode"), lookup)?;
+        let mut merged = overrides::json(&self.0)?;
+        overrides::merge(&mut merged, Value::Object(Setting::overrides(&settings).fields));
+        overrides::checked(merged)
     }
 
     /// What is known about a model: the policy's own entry, else what the caller knows, else the defaults.
@@ -541,18 +495,6 @@ fn nothing_required(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(nothing_required),
         _ => {}
-    }
-}
-
-/// Lay `over` on `base`: objects are merged field by field, everything else is replaced.
-fn merge(base: &mut Value, over: Value) {
-    match (base, over) {
-        (Value::Object(base), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(base.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (base, over) => *base = over,
     }
 }
 

@@ -141,6 +141,44 @@ fn r113_the_output_cap_can_come_from_the_environment() {
 }
 
 #[test]
+fn every_field_can_come_from_the_environment() {
+    let with = |pairs: &[(&str, &str)]| {
+        let pairs: std::collections::BTreeMap<String, String> =
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Policy::default().with_environment(|asked| pairs.get(asked).cloned())
+    };
+    let policy = with(&[
+        ("PLIMSOLL_PRUNE_PROTECT_TOKENS", "30000"),
+        ("PLIMSOLL_PRUNE_ORDER", "oldestFirst"),
+        ("PLIMSOLL_PRUNE_PROTECTED_TOOLS", "skill, todo"),
+        ("PLIMSOLL_COMPACT_MAX_SUMMARY_TOKENS", "null"),
+        ("PLIMSOLL_TRUNCATE_TOOL_LIMITS", r#"{ "bash": 7 }"#),
+        ("PLIMSOLL_FORK_TIER1_COUNT", "9"),
+        ("PLIMSOLL_OUTPUT_TOKEN_MAX", "1000"),
+        ("PLIMSOLL_OVERFLOW_OUTPUT_CAP", "2000"),
+    ])
+    .unwrap();
+    assert_eq!((policy.prune.protect_tokens, policy.fork.tier1_count), (Tokens(30_000), 9));
+    assert_eq!(policy.prune.protected_tools, ["skill", "todo"]);
+    assert_eq!(policy.compact.max_summary_tokens, None);
+    let limits = &policy.truncate.tool_limits;
+    assert_eq!((limits["bash"], limits["read"]), (Chars(7), Chars(100_000)), "maps are added to");
+    assert_eq!(policy.overflow.output_cap, Tokens(2_000), "a field's own variable wins");
+
+    let names = plimsoll::policy::Setting::variables();
+    assert!(names.len() > 70 && names.iter().all(|name| name.starts_with("PLIMSOLL_")), "{names:?}");
+    let unique: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+
+    for (name, value, message) in [
+        ("PLIMSOLL_PRUNE_MIN_TOKENS", "few", "`PLIMSOLL_PRUNE_MIN_TOKENS`: expected a number, found `few`"),
+        ("PLIMSOLL_PRUNE_ENABLED", "si", "`PLIMSOLL_PRUNE_ENABLED`: expected `true` or `false`, found `si`"),
+    ] {
+        assert_eq!(with(&[(name, value)]).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
 fn r157_unknown_models_have_a_window_of_128000_and_known_ones_their_own() {
     let policy = Policy::from_value(json!({ "preset": "openfork", "overflow": { "models": {
         "small": { "context": 8_000, "output": 1_000 } } } }))

@@ -1,0 +1,79 @@
+//! The names of fields and variables, and which of them may have been meant.
+
+use plimsoll::Policy;
+use plimsoll::policy::Setting;
+use serde_json::Value;
+
+use super::{OF_TESTS, POLICY, WINDOW};
+use crate::error::CliError;
+use crate::surroundings::Surroundings;
+
+/// Keys that a configuration file may have beside the sections of a policy.
+const KEYS: [&str; 4] = ["policy", "preset", "context", "TokenManagement"];
+
+/// Every value below `path`, by its own path. A list is one value, and so is an object without fields.
+pub(super) fn leaves(path: &str, value: &Value) -> Vec<(String, Value)> {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            let below = fields.iter().flat_map(|(key, value)| leaves(&format!("{path}.{key}"), value));
+            below.map(|(path, value)| (path.trim_start_matches('.').to_owned(), value)).collect()
+        }
+        other => vec![(path.to_owned(), other.clone())],
+    }
+}
+
+/// Whether a configuration file may have this key at this place; if not, which one may have been meant.
+pub(super) fn check_key(path: &[String]) -> Result<(), Option<String>> {
+    let policy = serde_json::to_value(Policy::default()).unwrap_or_default();
+    let known = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
+    let names = match path {
+        [_] => {
+            let sections = known(&policy).unwrap_or_default();
+            sections.into_iter().chain(KEYS.map(str::to_owned)).collect()
+        }
+        [section, _] => match policy.get(section).and_then(known) {
+            Some(names) => names,
+            None => return Ok(()),
+        },
+        // Deeper there are names of tools and models, which are anybody's.
+        _ => return Ok(()),
+    };
+    let Some((last, before)) = path.split_last() else { return Ok(()) };
+    if names.contains(last) {
+        return Ok(());
+    }
+    let nearest = nearest(last, names.iter().map(String::as_str));
+    Err(nearest.map(|name| before.iter().cloned().chain([name.to_owned()]).collect::<Vec<_>>().join(".")))
+}
+
+/// Refuse variables that look like ours and are not.
+pub(super) fn check_variables(around: &Surroundings) -> Result<(), CliError> {
+    let mut known = Setting::variables();
+    known.extend([POLICY.to_owned(), WINDOW.to_owned()]);
+    let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && !OF_TESTS.contains(name);
+    for name in around.names().filter(is_ours) {
+        if !known.iter().any(|known| known == name) {
+            let hint = match nearest(name, known.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => {
+                    "`plimsoll config` lists all fields; `prune.minTokens` is `PLIMSOLL_PRUNE_MIN_TOKENS`"
+                        .into()
+                }
+            };
+            return Err(
+                CliError::usage(format!("the environment has `{name}`, which is no setting")).hint(hint)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The name most like the given one, if any is like it at all.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // What all names begin with makes none of them likelier.
+    let bare = |name: &str| name.trim_start_matches("PLIMSOLL_").to_lowercase();
+    let wanted = bare(name);
+    let scored = known.map(|known| (strsim::normalized_damerau_levenshtein(&wanted, &bare(known)), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(likeness, _)| *likeness > 0.6).map(|(_, known)| known)
+}

@@ -1,0 +1,79 @@
+//! `plimsoll convert`: the same conversation in another format.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use plimsoll::{Message, PartBody, Tokens};
+use plimsoll_formats::{Format, Transcript};
+
+use crate::args::ConvertArgs;
+use crate::error::{CliError, reason};
+use crate::files::{self, Existing};
+use crate::input;
+use crate::output::{Output, counted, note};
+use crate::surroundings::Surroundings;
+
+/// Read, write, and say what has no place in the other format.
+pub(crate) fn run(
+    args: &ConvertArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let is_there = |path: &Path| {
+        CliError::usage(format!("`{}` is there already", path.display()))
+            .hint("give another name, or `--force` to write over it")
+    };
+    if let Some(path) = args.out.as_deref().filter(|path| !args.force && path.exists()) {
+        return Err(is_there(path));
+    }
+    let transcript = input::transcript(&args.input, around)?;
+    let written = plimsoll_formats::write(args.to, &transcript.info, &transcript.messages);
+    let written = written.map_err(|error| CliError::usage(error.to_string()))?;
+    let lost = lost(&transcript, args.to);
+    if !lost.is_empty() {
+        note(&format!("lost: {}", lost.join(", ")));
+    }
+    let Some(path) = &args.out else {
+        output.json(&written)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut bytes = serde_json::to_vec(&written).map_err(|error| CliError::failed(error.to_string()))?;
+    bytes.push(b'\n');
+    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    files::write(path, &bytes, existing).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => is_there(path),
+        _ => CliError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error))),
+    })?;
+    note(&format!("wrote {} to `{}`", counted(transcript.messages.len(), "message"), path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the format has no place for, counted.
+fn lost(transcript: &Transcript, to: Format) -> Vec<String> {
+    let mut lost = Vec::new();
+    let mut count = |count: usize, one: &str, more: &str| match count {
+        0 => {}
+        1 => lost.push(format!("1 {one}")),
+        count => lost.push(format!("{} {more}", Tokens(count as u64))),
+    };
+    let unknown: u64 = transcript.skipped.values().sum();
+    count(unknown as usize, "record not understood", "records not understood");
+    count(transcript.side_chains.len(), "sub-agent's session", "sub-agents' sessions");
+    let messages = &transcript.messages;
+    let parts = || messages.iter().flat_map(|message| &message.parts);
+    if matches!(to, Format::OpenaiChat | Format::AnthropicMessages) {
+        let unsigned = |body: &PartBody| matches!(body, PartBody::Reasoning(_)) && to == Format::OpenaiChat;
+        count(parts().filter(|part| unsigned(&part.body)).count(), "thought", "thoughts");
+        count(messages.iter().filter(|message| message.info.summary).count(), "summary", "summaries");
+        count(
+            messages.iter().filter(|message| has_usage(message)).count(),
+            "record of usage",
+            "records of usage",
+        );
+    }
+    lost
+}
+
+fn has_usage(message: &Message) -> bool {
+    message.info.tokens.is_some()
+}

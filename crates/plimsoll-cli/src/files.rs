@@ -1,0 +1,67 @@
+//! Files that are written whole or not at all.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use tempfile::{Builder, NamedTempFile};
+
+/// What happens to a file that is there already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It stays, and that is an error.
+    Keep,
+    /// It is replaced.
+    Replace,
+}
+
+/// Write a file by way of a temporary one beside it, so that nobody ever sees half of it.
+pub(crate) fn write(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
+    if existing == Existing::Keep && path.exists() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let mut builder = Builder::new();
+    // A file that was asked for is as open as the user's other files.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder(path))?;
+    file.write_all(bytes)?;
+    keep(file, path, existing)
+}
+
+/// A file for the user's eyes only, still without its name.
+pub(crate) fn private(folder: &Path) -> io::Result<NamedTempFile> {
+    private_folder(folder)?;
+    Builder::new().prefix(".plimsoll-").tempfile_in(folder)
+}
+
+/// Give a temporary file its name.
+pub(crate) fn keep(file: NamedTempFile, path: &Path, existing: Existing) -> io::Result<()> {
+    file.as_file().sync_all()?;
+    let kept = match existing {
+        Existing::Keep => file.persist_noclobber(path),
+        Existing::Replace => file.persist(path),
+    };
+    kept.map(drop).map_err(|error| error.error)
+}
+
+/// Make a directory that the user alone can look into. One that is there stays as it is.
+fn private_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(folder) {
+        // Somebody else was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        other => other,
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

@@ -1,0 +1,162 @@
+//! `plimsoll sessions`.
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::places::millis;
+use super::weigh::{self, Weighed};
+use super::{Found, Search};
+use crate::args::{ListArgs, SessionsArgs, SessionsCommand};
+use crate::config::Config;
+use crate::error::CliError;
+use crate::output::{Column, Holds, Output, Table, note};
+use crate::surroundings::Surroundings;
+
+/// So much of an id is shown at least, after its prefix.
+const ID: usize = 8;
+
+/// List sessions.
+pub(crate) fn run(
+    args: &SessionsArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let args = match &args.command {
+        Some(SessionsCommand::List(list)) => list,
+        None => &args.list,
+    };
+    let config = Config::load(&args.policy, around)?;
+    let search = Search::new(around, args.tool);
+    search.tell_problems();
+    let directory = (!args.all).then_some(around.directory.as_path());
+    let found: Vec<Found> = search.sessions(directory).take(args.limit).collect();
+    let mut rows = Vec::new();
+    for (found, weighed) in found.iter().zip(weigh::all(&found, &config.policy)) {
+        match weighed {
+            Ok(weighed) => rows.push((found, weighed)),
+            Err(error) => note(&format!("note: cannot read {}: {error}", found.name(around))),
+        }
+    }
+    if output.json {
+        let rows: Vec<Value> = rows.iter().map(|(found, weighed)| as_json(found, weighed)).collect();
+        output.json(&rows)?;
+    } else if rows.is_empty() {
+        note(&nothing(args, around));
+    } else {
+        if !args.all {
+            note(&format!(
+                "sessions of `{}`; `--all` lists every directory",
+                around.short(&around.directory)
+            ));
+        }
+        let page = Page { search: &search, around, directories: args.all, width: output.width() };
+        output.table(&page.table(&rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn nothing(args: &ListArgs, around: &Surroundings) -> String {
+    let tool = args.tool.map_or("OpenCode, Claude Code, Codex or pi", super::Tool::name);
+    if args.all {
+        return format!("there are no sessions of {tool}");
+    }
+    let directory = around.short(&around.directory);
+    format!("there are no sessions of {tool} for `{directory}`; `--all` lists every directory")
+}
+
+fn as_json(found: &Found, weighed: &Weighed) -> Value {
+    json!({
+        "tool": found.tool,
+        "id": found.id,
+        "path": found.path,
+        "directory": found.directory,
+        "started": weighed.started,
+        "updated": found.changed,
+        "messages": weighed.messages,
+        "tokens": weighed.load.tokens,
+        "tokensRecorded": weighed.load.usage_of.is_some(),
+        "logTokens": weighed.log,
+        "model": weighed.model,
+        "title": weighed.title,
+    })
+}
+
+/// What a table of sessions depends on.
+struct Page<'a> {
+    search: &'a Search,
+    around: &'a Surroundings,
+    /// Directories have a column only where there may be more than one.
+    directories: bool,
+    width: usize,
+}
+
+impl Page<'_> {
+    fn table(&self, rows: &[(&Found, Weighed)]) -> Table {
+        let column = |heading, holds| Column { heading, holds };
+        let mut columns = vec![column("ID", Holds::Names), column("TOOL", Holds::Names)];
+        columns.extend(self.directories.then(|| column("DIRECTORY", Holds::Names)));
+        columns.extend(["AGE", "MESSAGES", "TOKENS"].map(|heading| column(heading, Holds::Numbers)));
+        columns.push(column("TITLE", Holds::Words(8)));
+        let mut table = Table::new(columns);
+        let now = millis(SystemTime::now());
+        for (found, weighed) in rows {
+            let mut cells =
+                vec![self.search.short_id(&found.id, ID).to_owned(), found.tool.name().to_owned()];
+            cells.extend(self.directories.then(|| self.directory(found)));
+            cells.extend([
+                age(now.saturating_sub(found.changed)),
+                plimsoll::Tokens(weighed.messages as u64).to_string(),
+                weighed.load.tokens.to_string(),
+                weighed.title.clone(),
+            ]);
+            table.row(cells);
+        }
+        table
+    }
+
+    fn directory(&self, found: &Found) -> String {
+        let most = if self.width < 110 { 18 } else { 32 };
+        let path = found.directory.as_deref().map(|own| self.around.short(own.as_ref()));
+        end_of(&path.unwrap_or_default(), most)
+    }
+}
+
+/// Of a long path the end tells most.
+fn end_of(path: &str, most: usize) -> String {
+    let count = path.chars().count();
+    if count <= most {
+        path.to_owned()
+    } else {
+        std::iter::once('…').chain(path.chars().skip(count + 1 - most)).collect()
+    }
+}
+
+/// How long ago, in the largest unit that says something.
+fn age(millis: u64) -> String {
+    let minutes = millis / 60_000;
+    match (minutes, minutes / 60, minutes / (60 * 24)) {
+        (0, ..) => "now".to_owned(),
+        (minutes, 0, _) => format!("{minutes} min"),
+        (_, hours, 0 | 1) if hours < 48 => format!("{hours} h"),
+        (_, _, days) if days < 60 => format!("{days} d"),
+        (_, _, days) if days < 730 => format!("{} mo", days / 30),
+        (_, _, days) => format!("{} y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn ages_are_told_in_the_largest_unit_that_says_something() {
+        let minute = 60_000;
+        let ages =
+            [0, 59_000, 5 * minute, 90 * minute, 47 * 60 * minute, 3 * 1440 * minute, 100 * 1440 * minute];
+        let told: Vec<String> = ages.iter().map(|millis| age(*millis)).collect();
+        assert_eq!(told, ["now", "now", "5 min", "1 h", "47 h", "3 d", "3 mo"]);
+        assert_eq!(age(3 * 365 * 1440 * minute), "3 y");
+    }
+}

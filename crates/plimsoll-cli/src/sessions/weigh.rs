@@ -1,0 +1,88 @@
+//! What a session holds: messages, tokens, a title. Files are read side by side.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plimsoll::count::message_tokens;
+use plimsoll::{Fixed, Load, Message, Policy, Tokens};
+use plimsoll_formats::{FormatError, Transcript};
+
+use super::Found;
+use crate::output::first_words;
+use crate::progress::Progress;
+
+/// Longest title.
+const TITLE: usize = 80;
+
+/// A session, weighed.
+pub(super) struct Weighed {
+    pub(super) messages: usize,
+    /// The next request: the usage of the last response where it is recorded, and an estimate of the rest.
+    pub(super) load: Load,
+    /// An estimate of everything in the log.
+    pub(super) log: Tokens,
+    pub(super) title: String,
+    pub(super) model: Option<String>,
+    pub(super) started: Option<u64>,
+}
+
+/// Weigh sessions; what could not be read has an error in its place.
+pub(super) fn all(found: &[Found], policy: &Policy) -> Vec<Result<Weighed, FormatError>> {
+    let progress = Progress::things("reading sessions", found.len() as u64);
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Result<Weighed, FormatError>)>> = Mutex::new(Vec::new());
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).min(found.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((at, session)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    found.get(at).map(|session| (at, session))
+                } {
+                    let weighed = weigh(session, policy);
+                    progress.step();
+                    if let Ok(mut done) = done.lock() {
+                        done.push((at, weighed));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, weighed)| weighed).collect()
+}
+
+fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, FormatError> {
+    let transcript = match found.read_row() {
+        Some(read) => read?,
+        None => plimsoll_formats::read(BufReader::new(File::open(&found.path)?))?,
+    };
+    let Transcript { messages, info, .. } = transcript;
+    let title = info.title.as_deref().map(|title| first_words(title, TITLE));
+    Ok(Weighed {
+        messages: messages.len(),
+        load: Load::of(&messages, policy, Fixed::default(), &policy.count),
+        log: messages.iter().map(|message| message_tokens(message, &policy.count)).sum(),
+        title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| first_prompt(&messages)),
+        model: info.model,
+        started: info.started.map(|at| at.0),
+    })
+}
+
+/// The first words a person said. What hosts put before them stands in tags or names its file.
+fn first_prompt(messages: &[Message]) -> String {
+    let prompts = messages.iter().filter(|message| message.starts_turn()).take(20).map(Message::text);
+    let prompts = prompts.filter(|text| !text.trim().is_empty());
+    let mut first = None;
+    for prompt in prompts {
+        let words = first_words(&prompt, TITLE);
+        if !words.starts_with('<') && !words.starts_with("# AGENTS.md") && !words.starts_with("Caveat:") {
+            return words;
+        }
+        first.get_or_insert(words);
+    }
+    first.unwrap_or_default()
+}

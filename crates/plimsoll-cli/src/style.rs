@@ -1,0 +1,82 @@
+//! Colour, lightly: only as a help, and only where it is wanted.
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+
+/// A heading.
+pub(crate) const HEADING: Style = Style::new().bold();
+/// A bar.
+pub(crate) const BAR: Style = AnsiColor::Cyan.on_default();
+/// What is beside the matter.
+pub(crate) const QUIET: Style = Style::new().dimmed();
+/// The word before an error.
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// The word before a next step.
+pub(crate) const HINT: Style = AnsiColor::Green.on_default().bold();
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorWhen {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl ColorWhen {
+    /// Hold to it from now on.
+    pub(crate) fn hold(self) {
+        match self {
+            ColorWhen::Auto => anstream::ColorChoice::Auto,
+            ColorWhen::Always => anstream::ColorChoice::Always,
+            ColorWhen::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+/// Text in a style.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{style}{text}{style:#}") }
+}
+
+/// A plain report with its headings and bars painted. A heading is a line that is not indented and has an empty one
+/// before it.
+pub(crate) fn report(text: &str) -> String {
+    let mut painted = String::new();
+    let mut after_empty = false;
+    for line in text.split_inclusive('\n') {
+        let bare = line.trim_end_matches('\n');
+        let is_heading = after_empty && !bare.is_empty() && !bare.starts_with(' ');
+        after_empty = bare.is_empty();
+        if is_heading {
+            painted.push_str(&paint(HEADING, bare));
+        } else if let (Some(from), Some(to)) = (bare.find('█'), bare.rfind('█')) {
+            let to = to + '█'.len_utf8();
+            painted.push_str(&bare[..from]);
+            painted.push_str(&paint(BAR, &bare[from..to]));
+            painted.push_str(&bare[to..]);
+        } else {
+            painted.push_str(bare);
+        }
+        painted.push_str(&line[bare.len()..]);
+    }
+    painted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::report;
+
+    #[test]
+    fn a_report_is_painted_without_changing_a_letter() {
+        let plain = "first line\n\nBy tool\n  10  ███   read\n\nGrowth\n  1  █  hi\n";
+        let painted = report(plain);
+        assert!(painted.contains("\u{1b}[1mBy tool\u{1b}[0m") && painted.contains("\u{1b}[36m███\u{1b}[0m"));
+        assert!(painted.starts_with("first line\n"), "what has no empty line before it is no heading");
+        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), plain);
+    }
+}

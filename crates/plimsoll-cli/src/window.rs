@@ -1,0 +1,84 @@
+//! `plimsoll window`: exactly what the model would be given now.
+
+use std::process::ExitCode;
+
+use plimsoll::count::{request_tokens, window_message_tokens};
+use plimsoll::{Block, Fixed, Limits, Policy, Window, WindowMessage, WindowRole};
+use serde_json::json;
+
+use crate::args::WindowArgs;
+use crate::config::Config;
+use crate::error::CliError;
+use crate::input;
+use crate::output::{Output, counted, note, printable};
+use crate::style::{HEADING, QUIET, paint};
+use crate::surroundings::Surroundings;
+
+/// Show the window, or print it as a request.
+pub(crate) fn run(
+    args: &WindowArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
+    let transcript = input::transcript(&args.input, around)?;
+    let window = Window::of(&transcript.messages, &policy);
+    if let Some(format) = args.request {
+        let request = plimsoll_formats::write_window(format, &transcript.info, &window);
+        output.json(&request.map_err(|error| CliError::usage(error.to_string()))?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let tokens = request_tokens(&window, Fixed::default(), &policy.count);
+    if output.json {
+        output.json(&json!({ "messages": window.messages, "pivot": window.pivot, "tokens": tokens }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for message in &window.messages {
+        output.painted(&heading(message, &policy))?;
+        for block in &message.blocks {
+            output.text(&printable(&shown(block)))?;
+        }
+        output.text("")?;
+    }
+    // The pipe may be closed by now, and then there is nothing to add.
+    output.flush()?;
+    let line = policy.overflow.line(Limits::new(context, 0));
+    let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens.0, line.at.0), line.at));
+    note(&format!(
+        "{}, about {tokens} tokens{}",
+        counted(window.messages.len(), "message"),
+        line.unwrap_or_default()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    part.saturating_mul(100) / whole.max(1)
+}
+
+fn heading(message: &WindowMessage, policy: &Policy) -> String {
+    let role = match message.role {
+        WindowRole::System => "system",
+        WindowRole::User => "user",
+        WindowRole::Assistant => "assistant",
+        WindowRole::Tool => "tool",
+    };
+    let tokens = window_message_tokens(message, &policy.count);
+    let from = message.message.as_ref().map(|id| printable(&format!("  {id}"))).unwrap_or_default();
+    format!("{}  {tokens} tokens{}", paint(HEADING, &format!("── {role}")), paint(QUIET, &from))
+}
+
+fn shown(block: &Block) -> String {
+    match block {
+        Block::Text { text, .. } => text.to_string(),
+        Block::Reasoning { text, .. } => format!("[reasoning]\n{text}"),
+        Block::Call { tool, input, .. } => format!("[call] {tool} {}", input.json()),
+        Block::Result { tool, text, is_error, .. } => {
+            format!("[{}] {tool}\n{text}", if *is_error { "error" } else { "result" })
+        }
+        Block::File { mime, filename, .. } => {
+            let (mime, name) = (mime.as_deref(), filename.as_deref());
+            format!("[file] {} {}", mime.unwrap_or("unknown"), name.unwrap_or("unnamed"))
+        }
+    }
+}

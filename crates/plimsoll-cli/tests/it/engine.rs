@@ -1,0 +1,217 @@
+//! What the engine makes of a session: inspect, window, prune, compact, fork, convert, truncate.
+
+use insta::assert_snapshot;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{Home, chat, ok, parsed, refused};
+
+#[test]
+fn fork_writes_preamble_and_digest_for_another_agent() {
+    let text = ok(&["fork"], &chat(2));
+    assert!(text.starts_with("You are working with forked context from a parent agent session.\n"));
+    assert!(text.contains("[Tool: read] {\"path\":\"src/lib.rs\",\"a\":1}"), "inputs keep their key order");
+    let json = parsed(&["fork", "--json"], &chat(2));
+    assert_eq!(json["stats"]["tierDistribution"], json!({ "tier1": 2, "tier2": 0, "tier3": 0 }));
+    assert!(json["context"].as_str().unwrap().starts_with("<inherited_context>"));
+}
+
+#[test]
+fn prune_shows_only_what_would_be_applied() {
+    let plan = parsed(&["prune", "--plan", "--json"], &chat(8));
+    // Four of ten thousand tokens are exactly what is protected.
+    assert_eq!(plan["items"].as_array().unwrap().len(), 4);
+    assert_eq!(plan["items"][0]["tool"], "read");
+    assert_eq!(plan["freedTokens"], 40_000);
+    let nothing = parsed(&["prune", "--plan", "--json"], &chat(2));
+    assert_eq!((&nothing["items"], &nothing["freedTokens"]), (&json!([]), &json!(0)));
+    assert!(ok(&["prune"], &chat(8)).starts_with("prune 4 tool outputs, 40,000 tokens\n"));
+}
+
+#[test]
+fn window_is_what_the_model_would_be_given() {
+    let window = parsed(&["window", "--json"], &chat(1));
+    assert_eq!(window["messages"][0]["role"], "user");
+    assert_eq!(window["messages"][2]["blocks"][0]["type"], "result");
+    assert!(window["tokens"].as_u64().unwrap() > 10_000);
+    assert!(ok(&["window"], &chat(1)).contains("── tool  10,00"));
+}
+
+#[test]
+fn compact_plans_and_summarises_without_a_model() {
+    let plan = parsed(&["compact", "--plan", "--json", "--context", "60000"], &chat(6));
+    assert_eq!(plan["made"], "byModel");
+    assert!(plan["messages"].as_u64().unwrap() > 4);
+    let summary = ok(&["compact", "--offline", "--context", "60000"], &chat(6));
+    assert!(summary.starts_with("(This summary was made without a model"));
+    assert!(summary.contains("Never touch the tests.") && summary.contains("src/lib.rs"));
+    let (code, message) = refused(&["compact"], &json!([{ "role": "user", "content": "hi" }]).to_string());
+    assert_eq!((code, message.trim()), (1, "there is too little to summarise"));
+}
+
+#[test]
+fn inspect_tells_where_the_tokens_go() {
+    let found = parsed(&["inspect", "--json"], &chat(3));
+    assert_eq!(found["byKind"][0]["name"], "tool outputs");
+    assert_eq!((&found["byTool"][0]["name"], &found["byTool"][0]["count"]), (&json!("read"), &json!(3)));
+    assert_eq!(
+        (&found["repeated"][0]["name"], &found["repeated"][0]["count"]),
+        (&json!("src/lib.rs"), &json!(2))
+    );
+    assert_eq!(found["growth"].as_array().unwrap().len(), 4);
+    insta::assert_snapshot!(ok(&["inspect", "--context", "100000"], &chat(3)));
+}
+
+#[test]
+fn convert_writes_for_another_provider() {
+    let request = parsed(&["convert", "--to", "anthropic-messages"], &chat(1));
+    assert_eq!(request["messages"][1]["content"][0]["type"], "tool_use");
+    let (code, message) = refused(&["convert", "--to", "msword"], &chat(1));
+    assert!(code == 2 && message.contains("msword"), "{message}");
+}
+
+#[test]
+fn truncate_is_a_filter_that_keeps_the_whole_elsewhere() {
+    let short = "a\nb\n";
+    assert_eq!(ok(&["truncate", "--tool", "bash"], short), short, "what fits passes byte for byte");
+    let folder = TempDir::new().unwrap();
+    let long = format!("{}error: at the end\n", "line\n".repeat(5_000));
+    let spill = folder.path().join("spill");
+    let shown = ok(&["truncate", "--tool", "bash", "--spill-dir", spill.to_str().unwrap()], &long);
+    assert!(shown.contains("error: at the end") && shown.len() < 12_000);
+    let files: Vec<_> = std::fs::read_dir(&spill).unwrap().flatten().collect();
+    assert_eq!(std::fs::read_to_string(files[0].path()).unwrap(), long);
+    let blocked = folder.path().join("file");
+    std::fs::write(&blocked, "x").unwrap();
+    let lost = ok(&["truncate", "--spill-dir", blocked.to_str().unwrap()], &long);
+    assert!(lost.contains("could not be saved and is lost"), "{lost}");
+}
+
+#[test]
+fn bad_input_says_what_where_and_what_to_do() {
+    let (code, message) = refused(&["window", "no/such/file.json"], "");
+    assert!(
+        code == 2 && message.contains("cannot open `no/such/file.json`") && message.contains("hint: "),
+        "{message}"
+    );
+    let (code, message) = refused(&["window"], "this is no transcript");
+    assert!(code == 3 && message.starts_with("error: cannot read standard input: "), "{message}");
+    let (code, _) = refused(&["frobnicate"], "");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn escape_sequences_of_a_transcript_do_not_reach_the_terminal() {
+    let evil = json!([{ "role": "user", "content": "\u{1b}]0;owned\u{7}hello" }]).to_string();
+    for command in ["inspect", "window"] {
+        let shown = ok(&[command], &evil);
+        assert!(
+            shown.contains("hello") && !shown.contains('\u{1b}') && !shown.contains('\u{7}'),
+            "{shown:?}"
+        );
+    }
+}
+
+/// A project with a short chat, a session with a record nobody knows, and a broken line.
+fn project() -> Home {
+    let short = json!({ "messages": [
+        { "role": "user", "content": "What is in the folder?" },
+        { "role": "assistant", "content": null, "reasoning_content": "I should look.", "tool_calls": [
+            { "id": "call_1", "type": "function", "function": { "name": "ls", "arguments": "{}" } }] },
+        { "role": "tool", "tool_call_id": "call_1", "content": "README.md" },
+        { "role": "assistant", "content": "A README." },
+    ] });
+    let odd = concat!(
+        r#"{"type":"session","id":"s1","timestamp":"2026-01-01T00:00:00Z","cwd":"/home/me"}"#,
+        "\n",
+        r#"{"type":"message","message":{"role":"user","content":[{"type":"text","text":"Hello"}]}}"#,
+        "\n",
+        r#"{"type":"hologram"}"#,
+        "\n{\"type\": nonsense}\n",
+        r#"{"type":"message","mess"#,
+    );
+    Home::new()
+        .with("project/short.json", &short.to_string())
+        .with("project/odd.jsonl", odd)
+        .with("project/long.json", &chat(8))
+}
+
+#[test]
+fn each_command_reads_well() {
+    let home = project();
+    assert_snapshot!("window", home.page(&["window short.json", "window --json short.json"]));
+    assert_snapshot!("fork", home.page(&["fork --stats short.json", "fork --json short.json"]));
+    assert_snapshot!("prune", home.page(&["prune --plan long.json", "prune --plan --json short.json"]));
+    assert_snapshot!(
+        "compact",
+        home.page(&[
+            "compact --plan --context 60000 long.json",
+            "compact --offline --context 60000 long.json",
+            "compact --json odd.jsonl",
+        ])
+    );
+}
+
+#[test]
+fn a_window_can_be_printed_as_the_body_of_a_request() {
+    let home = project();
+    assert_snapshot!(home.page(&[
+        "window --as openai-chat short.json",
+        "window --as anthropic-messages short.json",
+        "window --as pi short.json",
+    ]));
+}
+
+#[test]
+fn convert_says_what_is_lost_and_writes_over_nothing_unasked() {
+    let home = project();
+    assert_snapshot!(home.page(&[
+        "convert --to openai-chat short.json",
+        "convert --to pi short.json",
+        "convert --to openai-chat --out chat.json odd.jsonl",
+        "convert --to openai-chat --out chat.json odd.jsonl",
+        "convert --to openai-chat --out chat.json --force odd.jsonl",
+        "convert --to openai-chat --out no/such/folder/chat.json short.json",
+    ]));
+    let written = std::fs::read_to_string(home.project.join("chat.json")).unwrap();
+    assert!(written.contains("Hello") && written.ends_with("}\n"), "{written}");
+    let beside: Vec<_> =
+        std::fs::read_dir(&home.project).unwrap().flatten().map(|file| file.file_name()).collect();
+    assert_eq!(beside.len(), 4, "no temporary file stays: {beside:?}");
+}
+
+#[test]
+fn what_is_not_understood_is_mentioned_once_or_refused() {
+    let home = project();
+    assert_snapshot!(home.page(&["prune odd.jsonl", "prune odd.jsonl --strict"]));
+    for command in ["inspect", "window", "prune", "compact", "fork", "convert"] {
+        let to: &[&str] = if command == "convert" { &["--to", "openai-chat"] } else { &[] };
+        let told = home.run(&[&[command, "--strict", "odd.jsonl"], to].concat());
+        assert!(told.starts_with("exit: 3"), "{command}: {told}");
+    }
+}
+
+#[test]
+fn files_that_are_none_are_told_apart() {
+    let home = project();
+    home.write("project/empty.jsonl", "");
+    home.write("project/words.txt", "just words");
+    assert_snapshot!(home.page(&[
+        "window .",
+        "window missing.jsonl",
+        "window empty.jsonl",
+        "window words.txt",
+    ]));
+}
+
+#[cfg(unix)]
+#[test]
+fn spills_are_for_the_users_eyes_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let spill = folder.path().join("deep/spill");
+    let _ = ok(&["truncate", "--spill-dir", spill.to_str().unwrap()], &"line\n".repeat(5_000));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let files: Vec<_> = std::fs::read_dir(&spill).unwrap().flatten().map(|file| file.path()).collect();
+    assert_eq!((mode(&spill), mode(&files[0]), files.len()), (0o700, 0o600, 1));
+}

@@ -1,0 +1,140 @@
+//! Which sessions there are, and which one is taken.
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::support::Home;
+
+const DATABASE: &str = ".local/share/opencode/opencode.db";
+
+/// Sessions of all four tools for the project, and one of elsewhere.
+fn home() -> Home {
+    let home = Home::new();
+    home.codex("019e06e6-0c4e-72d2", &home.project, "Fix the build", 3);
+    home.codex("019e06e6-0c4f-8000", &home.path.join("elsewhere"), "Other work", 1);
+    home.claude("5d0c31aa-1111", "Why is it\u{1b}[31m slow?\nSay more", 2);
+    home.claude("agent-77", "You are a sub-agent", 0);
+    home.pi("ffae836b-9420", "Read it all", 50);
+    home.opencode(
+        DATABASE,
+        &[
+            ("ses_5c1000000001", "An older one", 200, None),
+            ("ses_5c1000000002", "Child", 0, Some("ses_5c1000000001")),
+        ],
+    );
+    home
+}
+
+#[test]
+fn sessions_of_this_directory_are_listed_newest_first() {
+    assert_snapshot!(home().page(&["sessions"]));
+    assert_eq!(home().run(&["sessions", "list"]), home().run(&["sessions"]));
+}
+
+#[test]
+fn sessions_can_be_of_every_directory_of_one_tool_and_fewer() {
+    assert_snapshot!(home().page(&["sessions --all", "sessions --all --tool codex --limit 1"]));
+}
+
+#[test]
+fn where_there_are_none_that_is_said() {
+    assert_snapshot!(Home::new().page(&["sessions", "sessions --all --tool pi", "sessions --json", "fork"]));
+}
+
+#[test]
+fn sessions_for_machines() {
+    let home = home();
+    let output = home.command(&["sessions", "--json"], &[]).output().unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let ids: Vec<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["5d0c31aa-1111", "019e06e6-0c4e-72d2", "ffae836b-9420", "ses_5c1000000001"]);
+    let row = &rows[1];
+    assert_eq!((&row["tool"], &row["messages"]), (&"codex".into(), &1.into()));
+    assert_eq!(row["directory"], home.project.to_str().unwrap());
+    assert_eq!(row["started"], 1_777_713_516_730_u64);
+    assert!(row["updated"].as_u64().unwrap() > 1_790_000_000_000 && row["tokens"].as_u64().unwrap() > 0);
+    assert!(row["path"].as_str().unwrap().ends_with("019e06e6-0c4e-72d2.jsonl"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_does_not_hide_the_others() {
+    let home = home();
+    let broken = format!("{{\"type\":\"session\",\"id\":\"x\",\"cwd\":{:?}}}\n", home.project);
+    home.write_aged(".claude/projects/-project/0bad.jsonl", &broken.replace("session", "nonsense"), 1);
+    home.write(DATABASE, "no database");
+    assert_snapshot!(home.page(&["sessions"]));
+}
+
+#[test]
+fn tools_can_keep_their_sessions_elsewhere() {
+    let home = home();
+    let moved = home.path.join("moved");
+    std::fs::create_dir_all(moved.join("opencode")).unwrap();
+    std::fs::rename(home.path.join(".claude"), moved.join("claude")).unwrap();
+    std::fs::rename(home.path.join(".codex/sessions"), moved.join("archived_sessions")).unwrap();
+    std::fs::rename(home.path.join(DATABASE), moved.join("opencode/opencode.db")).unwrap();
+    let claude = moved.join("claude");
+    let variables = [
+        ("CLAUDE_CONFIG_DIR", claude.to_str().unwrap()),
+        ("CODEX_HOME", moved.to_str().unwrap()),
+        ("XDG_DATA_HOME", moved.to_str().unwrap()),
+    ];
+    assert_eq!(home.run_with(&["sessions"], &variables), self::home().run(&["sessions"]));
+}
+
+#[test]
+fn without_a_file_the_newest_session_of_the_directory_is_taken() {
+    let told = home().run(&["fork"]);
+    assert!(told.contains("Why is it") && !told.contains("sub-agent"), "{told}");
+    assert!(told.contains("Claude Code: `~/.claude/projects/-project/5d0c31aa-1111.jsonl`"), "{told}");
+    let home = Home::new();
+    home.opencode(
+        DATABASE,
+        &[("ses_5c1000000001", "One", 1, None), ("ses_5c1000000002", "Child", 0, Some("ses_5c1000000001"))],
+    );
+    let told = home.run(&["fork"]);
+    assert!(told.contains("OpenCode: `ses_5c1000000001` in `~/.local/share/opencode/opencode.db`"), "{told}");
+    assert!(told.contains("words of One"), "{told}");
+}
+
+#[test]
+fn a_session_can_be_named_by_the_beginning_of_its_id() {
+    for id in ["019e06e6-0c4e", "5d0c", "ffae836b-9420", "ses_5c1000000002"] {
+        let told = home().run(&["fork", id]);
+        assert!(told.starts_with("exit: 0"), "{id}: {told}");
+        let told = home().run(&["fork", "--session", id]);
+        assert!(told.starts_with("exit: 0"), "{id}: {told}");
+    }
+    assert_snapshot!(home().page(&["fork 019e06e6", "fork 0abcdef", "fork --session 0abcdef"]));
+}
+
+#[test]
+fn a_database_is_a_file_with_sessions_to_choose_from() {
+    let home = Home::new();
+    home.opencode(
+        "project/copy.db",
+        &[("ses_a1", "One", 2, None), ("ses_a2", "Two", 1, None), ("ses_b", "Three", 3, None)],
+    );
+    assert!(home.run(&["fork", "copy.db"]).contains("words of Two"));
+    assert!(home.run(&["fork", "copy.db", "--session", "ses_b"]).contains("words of Three"));
+    home.write("project/chat.json", "[]");
+    assert_snapshot!(home.page(&[
+        "prune copy.db",
+        "prune copy.db --session ses_a",
+        "prune copy.db --session ses_c",
+        "prune chat.json --session ses_c",
+    ]));
+}
+
+#[test]
+fn an_id_as_it_is_listed_can_be_given_back() {
+    let home = home();
+    let told = home.run(&["sessions", "--all"]);
+    let ids: Vec<&str> =
+        told.lines().skip(3).filter_map(|line| line.split_whitespace().next()).take(5).collect();
+    for id in &ids {
+        let told = home.run(&["fork", id]);
+        assert!(told.starts_with("exit: 0"), "{id}: {told}");
+    }
+    assert_eq!(ids, ["019e06e6-0c4f", "5d0c31aa", "019e06e6-0c4e", "ffae836b", "ses_5c1000000001"]);
+}

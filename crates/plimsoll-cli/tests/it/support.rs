@@ -1,0 +1,199 @@
+//! Running the command as a person does: in a directory, with a home, and nothing else around it.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, SystemTime};
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A chat with a long tool output, written here.
+pub(crate) fn chat(outputs: usize) -> String {
+    let mut messages = vec![json!({ "role": "user", "content": "Look around. Never touch the tests." })];
+    for n in 0..outputs {
+        let call = json!({ "id": format!("call_{n}"), "type": "function",
+            "function": { "name": "read", "arguments": "{\"path\":\"src/lib.rs\",\"a\":1}" } });
+        messages.push(json!({ "role": "assistant", "content": null, "tool_calls": [call] }));
+        messages.push(
+            json!({ "role": "tool", "tool_call_id": format!("call_{n}"), "content": "word ".repeat(8_000) }),
+        );
+    }
+    for turn in 0..3 {
+        messages.push(json!({ "role": "assistant", "content": "Done." }));
+        messages.push(json!({ "role": "user", "content": format!("Next {turn}") }));
+    }
+    json!({ "messages": messages }).to_string()
+}
+
+/// Runs the command; what it works on comes on standard input.
+pub(crate) fn plimsoll(args: &[&str], stdin: &str) -> Output {
+    let mut command = Command::cargo_bin("plimsoll").unwrap();
+    let reads = ["inspect", "window", "convert", "fork", "prune", "compact"];
+    let from_stdin = args.first().is_some_and(|name| reads.contains(name)) && !stdin.is_empty();
+    command.args(args).args(from_stdin.then_some("-")).env_clear().write_stdin(stdin.to_owned());
+    command.output().unwrap()
+}
+
+pub(crate) fn ok(args: &[&str], stdin: &str) -> String {
+    let output = plimsoll(args, stdin);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub(crate) fn parsed(args: &[&str], stdin: &str) -> Value {
+    serde_json::from_str(&ok(args, stdin)).unwrap()
+}
+
+pub(crate) fn refused(args: &[&str], stdin: &str) -> (i32, String) {
+    let output = plimsoll(args, stdin);
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A home with a project in it.
+pub(crate) struct Home {
+    _folder: TempDir,
+    /// The home.
+    pub(crate) path: PathBuf,
+    /// The project: where the command runs.
+    pub(crate) project: PathBuf,
+}
+
+impl Home {
+    /// An empty one.
+    pub(crate) fn new() -> Home {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let project = path.join("project");
+        std::fs::create_dir_all(&project).unwrap();
+        Home { _folder: folder, path, project }
+    }
+
+    /// With one more file.
+    pub(crate) fn with(self, place: &str, text: &str) -> Home {
+        self.write(place, text);
+        self
+    }
+
+    /// Write a file, some hours old.
+    pub(crate) fn write_aged(&self, place: &str, text: &str, hours: u64) {
+        let path = self.write(place, text);
+        let then = SystemTime::now() - Duration::from_secs(hours * 3_600 + 60);
+        std::fs::File::options().append(true).open(path).unwrap().set_modified(then).unwrap();
+    }
+
+    /// Write a file.
+    pub(crate) fn write(&self, place: &str, text: &str) -> PathBuf {
+        let path = self.path.join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The command in the project, with this environment and no other.
+    pub(crate) fn command(&self, args: &[&str], variables: &[(&str, &str)]) -> std::process::Command {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
+        command.args(args).env_clear().env("HOME", &self.path).current_dir(&self.project);
+        command.envs(variables.iter().copied());
+        command
+    }
+
+    /// Run the command, and all of what it says.
+    pub(crate) fn run(&self, args: &[&str]) -> String {
+        self.run_with(args, &[])
+    }
+
+    /// Several commands, one after the other, as they would look on a page.
+    pub(crate) fn page(&self, commands: &[&str]) -> String {
+        let shown = commands.iter().map(|command| {
+            let (variables, args): (Vec<&str>, Vec<&str>) =
+                command.split_whitespace().partition(|word| word.contains('='));
+            let set: Vec<_> = variables.iter().filter_map(|word| word.split_once('=')).collect();
+            let told = self.run_with(&args, &set).replace("----- stdout -----\n", "");
+            let told = told.replace("----- stderr -----\n", "");
+            let (code, told) = told.split_once('\n').unwrap();
+            let code = if code == "exit: 0" { String::new() } else { format!("[{code}]\n") };
+            let line = variables.into_iter().chain(["plimsoll"]).chain(args).collect::<Vec<_>>().join(" ");
+            format!("$ {line}\n{told}{code}")
+        });
+        shown.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The same with an environment.
+    pub(crate) fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> String {
+        let output = self.command(args, variables).stdin(std::process::Stdio::null()).output().unwrap();
+        self.told(&output)
+    }
+
+    /// What a command said, with places that are the same on every machine.
+    pub(crate) fn told(&self, output: &Output) -> String {
+        let code = output.status.code().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let all = format!("exit: {code}\n----- stdout -----\n{stdout}----- stderr -----\n{stderr}");
+        all.replace(self.path.to_str().unwrap(), "[HOME]")
+    }
+
+    /// Codex' record of a session in a directory.
+    pub(crate) fn codex(&self, id: &str, directory: &Path, words: &str, hours: u64) {
+        let place = format!(".codex/sessions/2026/05/02/rollout-2026-05-02T09-18-36-{id}.jsonl");
+        self.write_aged(&place, &codex(id, directory, words), hours);
+    }
+
+    /// Claude Code's record of a session in the project.
+    pub(crate) fn claude(&self, id: &str, words: &str, hours: u64) {
+        let said = json!({ "type": "user", "uuid": "u1", "parentUuid": null, "sessionId": id, "cwd": self.project,
+            "timestamp": "2026-05-02T09:18:37.730Z", "message": { "role": "user", "content": words } });
+        self.write_aged(&format!(".claude/projects/-project/{id}.jsonl"), &format!("{said}\n"), hours);
+    }
+
+    /// pi's record of a session in the project.
+    pub(crate) fn pi(&self, id: &str, words: &str, hours: u64) {
+        let first = json!({ "type": "session", "id": id, "timestamp": "2026-05-02T09:18:36.730Z", "cwd": self.project });
+        let said = json!({ "type": "message", "timestamp": "2026-05-02T09:18:37.730Z",
+            "message": { "role": "user", "content": [{ "type": "text", "text": words }] } });
+        self.write_aged(
+            &format!(".pi/agent/sessions/--project--/2026_{id}.jsonl"),
+            &format!("{first}\n{said}\n"),
+            hours,
+        );
+    }
+
+    /// OpenCode's database with sessions of the project: id, title, hours of age, parent.
+    pub(crate) fn opencode(&self, place: &str, sessions: &[(&str, &str, u64, Option<&str>)]) -> PathBuf {
+        let path = self.path.join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let database = rusqlite::Connection::open(&path).unwrap();
+        database
+            .execute_batch(
+                "CREATE TABLE session (id TEXT, title TEXT, directory TEXT, time_created INTEGER,
+                     time_updated INTEGER, parent_id TEXT);
+                 CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT);
+                 CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, data TEXT);",
+            )
+            .unwrap();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as i64;
+        for (id, title, hours, parent) in sessions {
+            let at = now - i64::try_from(*hours).unwrap() * 3_600_000 - 60_000;
+            let directory = self.project.to_str().unwrap();
+            let row = rusqlite::params![id, title, directory, at, at, parent];
+            database.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)", row).unwrap();
+            let message = format!("msg_{id}");
+            let info = json!({ "role": "user", "time": { "created": at } }).to_string();
+            let row = rusqlite::params![message, id, at, info];
+            database.execute("INSERT INTO message VALUES (?, ?, ?, ?)", row).unwrap();
+            let text = json!({ "type": "text", "text": format!("words of {title}") }).to_string();
+            let row = rusqlite::params![format!("prt_{id}"), message, id, text];
+            database.execute("INSERT INTO part VALUES (?, ?, ?, ?)", row).unwrap();
+        }
+        path
+    }
+}
+
+fn codex(id: &str, directory: &Path, words: &str) -> String {
+    let meta = json!({ "timestamp": "2026-05-02T09:18:36.730Z", "type": "session_meta",
+        "payload": { "id": id, "cwd": directory } });
+    let said = json!({ "timestamp": "2026-05-02T09:18:37.730Z", "type": "response_item", "payload": {
+        "type": "message", "role": "user", "content": [{ "type": "input_text", "text": words }] } });
+    format!("{meta}\n{said}\n")
+}
