@@ -1,5 +1,7 @@
 //! The commands: each reads, asks the engine, and renders its answer.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,7 +15,7 @@ use plimsoll::truncate::Spill;
 use plimsoll::{
     Block, Fixed, Limits, Load, Message, Millis, Plan, Policy, Window, WindowMessage, WindowRole, prune,
 };
-use plimsoll_formats::Format;
+use plimsoll_formats::{Chain, Format};
 use serde_json::json;
 
 use crate::args::{
@@ -21,7 +23,7 @@ use crate::args::{
 };
 use crate::error::CliError;
 use crate::input;
-use crate::inspect::Inspection;
+use crate::inspect::Scale;
 use crate::output::{Output, note, printable};
 
 type Done = Result<ExitCode, CliError>;
@@ -29,8 +31,24 @@ type Done = Result<ExitCode, CliError>;
 /// Where the tokens go.
 pub(crate) fn inspect(args: &PlanArgs, output: &mut Output) -> Done {
     let policy = input::policy(&args.input.policy)?;
-    let log = input::log(&args.input)?;
-    let inspection = Inspection::of(&log, &policy, Limits::new(args.context, 0));
+    let mut scale = Scale::new(&policy);
+    // A file is weighed as it is read, so that it may be larger than the memory.
+    match args.input.file.as_deref().filter(|file| file.is_file()) {
+        Some(path) => {
+            let file = BufReader::with_capacity(1 << 16, File::open(path)?);
+            let name = format!("`{}`", path.display());
+            let visited = plimsoll_formats::visit(file, &mut |chain, message| {
+                if chain == Chain::Main {
+                    scale.add(message);
+                }
+            });
+            let visited =
+                visited.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
+            input::check(&visited, &name, args.input.strict)?;
+        }
+        None => input::transcript(&args.input)?.messages.into_iter().for_each(|message| scale.add(message)),
+    }
+    let inspection = scale.read(Limits::new(args.context, 0));
     if output.json {
         output.json(&inspection)?;
     } else {

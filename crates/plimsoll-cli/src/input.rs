@@ -34,16 +34,22 @@ pub(crate) fn transcript(args: &InputArgs) -> Result<Transcript, CliError> {
         }
     };
     let transcript = transcript.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
+    check(&transcript, &name, args.strict)?;
+    Ok(transcript)
+}
+
+/// Refuse what is not known if that is asked for, and say what else is worth knowing.
+pub(crate) fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliError> {
     let unknown: Vec<String> =
         transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();
-    if args.strict && !unknown.is_empty() {
+    if strict && !unknown.is_empty() {
         let message = format!("{name} has records of unknown kinds: {}", unknown.join(", "));
         return Err(CliError::failed(message).hint("leave out `--strict` to go on without them"));
     }
     if transcript.torn {
         note(&format!("note: the last line of {name} is cut off; the session may still be being written"));
     }
-    Ok(transcript)
+    Ok(())
 }
 
 /// The newest session for the current directory.
