@@ -12,7 +12,7 @@ use crate::args::{CompactArgs, ForkArgs, InputArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
-use crate::inspect::Inspection;
+use crate::inspect::Scale;
 use crate::output::{Output, note, printable};
 use crate::surroundings::Surroundings;
 
@@ -21,8 +21,10 @@ type Done = Result<ExitCode, CliError>;
 /// Where the tokens go.
 pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Output) -> Done {
     let Config { policy, context, .. } = Config::load(&args.policy, around)?;
-    let log = input::log(args, around)?;
-    let inspection = Inspection::of(&log, &policy, Limits::new(context, 0));
+    let mut scale = Scale::new(&policy);
+    // It is weighed as it is read, so that it may be larger than the memory.
+    input::visit(args, around, &mut |message| scale.add(message))?;
+    let inspection = scale.read(Limits::new(context, 0));
     if output.json {
         output.json(&inspection)?;
     } else {

@@ -1,16 +1,16 @@
 //! What a command works on: a transcript, wherever it is.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
-use plimsoll::Log;
+use plimsoll::{Log, Message};
 use plimsoll_formats::opencode_db::Database;
-use plimsoll_formats::{FormatError, Transcript};
+use plimsoll_formats::{Chain, FormatError, Transcript};
 
 use crate::args::InputArgs;
 use crate::error::{CliError, reason};
-use crate::output::note;
+use crate::output::{counted, note};
 use crate::progress::Progress;
 use crate::sessions::{self, Found};
 use crate::surroundings::Surroundings;
@@ -18,27 +18,29 @@ use crate::surroundings::Surroundings;
 const HINT: &str = "give a transcript, the id of a session (`plimsoll sessions --all` lists them), or `-` for standard input";
 /// Every SQLite database begins with this.
 const SQLITE: &[u8] = b"SQLite format 3\0";
+const BUFFER: usize = 1 << 16;
 
 /// The transcript a command was given.
 pub(crate) fn transcript(args: &InputArgs, around: &Surroundings) -> Result<Transcript, CliError> {
-    let (name, transcript) = match (args.file.as_deref(), args.session.as_deref()) {
-        (Some(file), Some(id)) if file == Path::new("-") => {
-            let message =
-                format!("standard input is one session, so there is nothing for `--session {id}` to choose");
-            return Err(CliError::usage(message).hint("leave out `-` to take the session with that id"));
+    let input = Input::open(args, around)?;
+    let name = input.name.clone();
+    told(input.read(), &name, args.strict)
+}
+
+/// The same, message by message: only what is needed is held at a time. The transcript has everything but them.
+pub(crate) fn visit(
+    args: &InputArgs,
+    around: &Surroundings,
+    sink: &mut dyn FnMut(Message),
+) -> Result<Transcript, CliError> {
+    let input = Input::open(args, around)?;
+    let name = input.name.clone();
+    let mut main = |chain, message| {
+        if chain == Chain::Main {
+            sink(message);
         }
-        (Some(file), None) if file == Path::new("-") => ("standard input".to_owned(), from_stdin()),
-        (Some(file), session) => from_file(file, session, around)?,
-        (None, Some(id)) => {
-            let found = sessions::with_id(id, around)?;
-            let none = || CliError::usage(format!("no session has an id that begins with `{id}`")).hint(HINT);
-            from_session(&found.ok_or_else(none)?, around)?
-        }
-        (None, None) => from_session(&sessions::newest(around)?, around)?,
     };
-    let transcript = transcript.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
-    check(&transcript, &name, args.strict)?;
-    Ok(transcript)
+    told(input.visit(&mut main), &name, args.strict)
 }
 
 /// The same as a log.
@@ -46,89 +48,165 @@ pub(crate) fn log(args: &InputArgs, around: &Surroundings) -> Result<Log, CliErr
     Ok(Log::from_messages(transcript(args, around)?.messages))
 }
 
-type Named = (String, Result<Transcript, FormatError>);
-
-fn from_stdin() -> Result<Transcript, FormatError> {
-    let progress = Progress::bytes("reading standard input", None);
-    plimsoll_formats::read(progress.reading(io::stdin().lock()))
+/// A transcript that was found and not read yet.
+struct Input {
+    /// What it is called in messages.
+    name: String,
+    source: Source,
 }
 
-fn from_file(file: &Path, session: Option<&str>, around: &Surroundings) -> Result<Named, CliError> {
-    let name = format!("`{}`", file.display());
-    let mut opened = match File::open(file) {
-        Ok(opened) => opened,
-        Err(error) => {
-            let id = file.to_str().filter(|id| error.kind() == io::ErrorKind::NotFound && is_like_id(id));
-            let found = id.map(|id| sessions::with_id(id, around)).transpose()?.flatten();
-            return match (found, id) {
-                (Some(found), _) => from_session(&found, around),
-                (None, Some(id)) => {
-                    let message =
-                        format!("there is neither a file {name} nor a session whose id begins with `{id}`");
-                    Err(CliError::usage(message).hint(HINT))
-                }
-                (None, None) => {
-                    Err(CliError::usage(format!("cannot open {name}: {}", reason(&error))).hint(HINT))
-                }
-            };
+enum Source {
+    /// Standard input.
+    Stdin,
+    /// A file, at its beginning.
+    File(File),
+    /// Something that can be read once, and what was read of it already.
+    Pipe(Vec<u8>, File),
+    /// A session of a database: the one with this id, or the newest.
+    Row(Database, Option<String>),
+}
+
+impl Input {
+    fn open(args: &InputArgs, around: &Surroundings) -> Result<Input, CliError> {
+        match (args.file.as_deref(), args.session.as_deref()) {
+            (Some(file), Some(id)) if file == Path::new("-") => {
+                let message = format!(
+                    "standard input is one session, so there is nothing for `--session {id}` to choose"
+                );
+                Err(CliError::usage(message).hint("leave out `-` to take the session with that id"))
+            }
+            (Some(file), None) if file == Path::new("-") => {
+                Ok(Input { name: "standard input".to_owned(), source: Source::Stdin })
+            }
+            (Some(file), session) => Input::file(file, session, around),
+            (None, Some(id)) => {
+                let none =
+                    || CliError::usage(format!("no session has an id that begins with `{id}`")).hint(HINT);
+                Input::found(&sessions::with_id(id, around)?.ok_or_else(none)?, around)
+            }
+            (None, None) => Input::found(&sessions::newest(around)?, around),
         }
-    };
-    if opened.metadata()?.is_dir() {
-        return Err(CliError::usage(format!("{name} is a directory")).hint(HINT));
     }
-    let mut beginning = Vec::new();
-    opened.by_ref().take(SQLITE.len() as u64).read_to_end(&mut beginning)?;
-    if beginning == SQLITE {
-        return from_database(file, session);
-    }
-    if let Some(id) = session {
-        let message = format!("{name} is one session, so there is nothing for `--session {id}` to choose");
-        return Err(CliError::usage(message).hint("leave out FILE to take the session with that id"));
-    }
-    // What was looked at goes before the rest again: the file may be a pipe.
-    let size = opened.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
-    let progress = Progress::bytes(&format!("reading {name}"), size);
-    let whole = io::Cursor::new(beginning).chain(BufReader::with_capacity(1 << 16, opened));
-    Ok((name, plimsoll_formats::read(progress.reading(whole))))
-}
 
-/// A session of a database: the one that was asked for, or the newest.
-fn from_database(file: &Path, session: Option<&str>) -> Result<Named, CliError> {
-    let name = format!("`{}`", file.display());
-    let _progress = Progress::bytes(&format!("reading {name}"), None);
-    let failed = |error: FormatError| CliError::failed(format!("cannot read {name}: {error}"));
-    let database = Database::open(file).map_err(failed)?;
-    let rows = database.sessions().map_err(failed)?;
-    let id = match session {
-        Some(id) => Some(sessions::row_with_id(&rows, id)?.unwrap_or_else(|| id.to_owned())),
-        None => {
-            let own = rows.iter().find(|row| row.parent.is_none());
-            own.and_then(|row| row.info.id.clone())
+    fn file(path: &Path, session: Option<&str>, around: &Surroundings) -> Result<Input, CliError> {
+        let name = format!("`{}`", path.display());
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) => return Input::by_id(path, &error, around),
+        };
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(CliError::usage(format!("{name} is a directory")).hint(HINT));
         }
-    };
-    if let (None, Some(id)) = (session, &id) {
-        note(&format!(
-            "took the newest of {} in {name}: `{id}`",
-            crate::output::counted(rows.len(), "session")
-        ));
+        let mut beginning = Vec::new();
+        file.by_ref().take(SQLITE.len() as u64).read_to_end(&mut beginning)?;
+        if beginning == SQLITE {
+            return Input::database(path, session);
+        }
+        if let Some(id) = session {
+            let message =
+                format!("{name} is one session, so there is nothing for `--session {id}` to choose");
+            return Err(CliError::usage(message).hint("leave out FILE to take the session with that id"));
+        }
+        if !metadata.is_file() {
+            return Ok(Input { name, source: Source::Pipe(beginning, file) });
+        }
+        file.rewind()?;
+        Ok(Input { name, source: Source::File(file) })
     }
-    let transcript = database.read(id.as_deref());
-    Ok((name, transcript))
-}
 
-/// A session that was looked up; it is said which.
-fn from_session(found: &Found, around: &Surroundings) -> Result<Named, CliError> {
-    let name = found.name(around);
-    note(&format!("{}: {name}", found.tool.name()));
-    if found.row.is_some() {
-        let _progress = Progress::bytes(&format!("reading {name}"), None);
-        return Ok((name, found.read_row().unwrap_or(Err(FormatError::NeedsPath))));
+    /// What is no file may be the id of a session.
+    fn by_id(path: &Path, error: &io::Error, around: &Surroundings) -> Result<Input, CliError> {
+        let name = format!("`{}`", path.display());
+        let id = path.to_str().filter(|id| error.kind() == io::ErrorKind::NotFound && is_like_id(id));
+        let Some(id) = id else {
+            return Err(CliError::usage(format!("cannot open {name}: {}", reason(error))).hint(HINT));
+        };
+        match sessions::with_id(id, around)? {
+            Some(found) => Input::found(&found, around),
+            None => {
+                let message =
+                    format!("there is neither a file {name} nor a session whose id begins with `{id}`");
+                Err(CliError::usage(message).hint(HINT))
+            }
+        }
     }
-    let file = File::open(&found.path)
-        .map_err(|error| CliError::failed(format!("cannot open {name}: {}", reason(&error))))?;
-    let progress =
-        Progress::bytes(&format!("reading {name}"), file.metadata().ok().map(|metadata| metadata.len()));
-    Ok((name, plimsoll_formats::read(progress.reading(BufReader::with_capacity(1 << 16, file)))))
+
+    /// A session of a database: the one that was asked for, or the newest.
+    fn database(path: &Path, session: Option<&str>) -> Result<Input, CliError> {
+        let name = format!("`{}`", path.display());
+        let failed = |error: FormatError| CliError::failed(format!("cannot read {name}: {error}"));
+        let database = Database::open(path).map_err(failed)?;
+        let rows = database.sessions().map_err(failed)?;
+        let id = match session {
+            // Where no row has it, the database says which there are.
+            Some(id) => Some(sessions::row_with_id(&rows, id)?.unwrap_or_else(|| id.to_owned())),
+            None => rows.iter().find(|row| row.parent.is_none()).and_then(|row| row.info.id.clone()),
+        };
+        if let (None, Some(id)) = (session, &id) {
+            note(&format!("took the newest of {} in {name}: `{id}`", counted(rows.len(), "session")));
+        }
+        Ok(Input { name, source: Source::Row(database, id) })
+    }
+
+    /// A session that was looked up; it is said which.
+    fn found(found: &Found, around: &Surroundings) -> Result<Input, CliError> {
+        let name = found.name(around);
+        note(&format!("{}: {name}", found.tool.name()));
+        let source = if found.row.is_some() {
+            let database = Database::open(&found.path);
+            let database =
+                database.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
+            Source::Row(database, Some(found.id.clone()))
+        } else {
+            let file = File::open(&found.path);
+            let cannot = |error| CliError::failed(format!("cannot open {name}: {}", reason(&error)));
+            Source::File(file.map_err(cannot)?)
+        };
+        Ok(Input { name, source })
+    }
+
+    fn progress(&self) -> Progress {
+        let all = match &self.source {
+            Source::File(file) => file.metadata().ok().map(|metadata| metadata.len()),
+            _ => None,
+        };
+        Progress::bytes(&format!("reading {}", self.name), all)
+    }
+
+    fn read(self) -> Result<Transcript, FormatError> {
+        let progress = self.progress();
+        match self.source {
+            Source::Stdin => plimsoll_formats::read(progress.reading(io::stdin().lock())),
+            Source::File(file) => {
+                plimsoll_formats::read(progress.reading(BufReader::with_capacity(BUFFER, file)))
+            }
+            Source::Pipe(beginning, rest) => {
+                let whole = io::Cursor::new(beginning).chain(BufReader::with_capacity(BUFFER, rest));
+                plimsoll_formats::read(progress.reading(whole))
+            }
+            Source::Row(database, id) => database.read(id.as_deref()),
+        }
+    }
+
+    fn visit(self, sink: &mut dyn FnMut(Chain, Message)) -> Result<Transcript, FormatError> {
+        let progress = self.progress();
+        match self.source {
+            Source::File(file) => {
+                plimsoll_formats::visit(progress.reading(BufReader::with_capacity(BUFFER, file)), sink)
+            }
+            Source::Row(database, id) => database.visit(id.as_deref(), sink),
+            // What can be read only once is held.
+            Source::Stdin | Source::Pipe(..) => {
+                drop(progress);
+                let mut transcript = self.read()?;
+                std::mem::take(&mut transcript.messages)
+                    .into_iter()
+                    .for_each(|message| sink(Chain::Main, message));
+                Ok(transcript)
+            }
+        }
+    }
 }
 
 /// Whether this may be the id of a session rather than a path.
@@ -137,7 +215,8 @@ fn is_like_id(text: &str) -> bool {
 }
 
 /// Say what was not understood, or refuse it.
-fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliError> {
+fn told(read: Result<Transcript, FormatError>, name: &str, strict: bool) -> Result<Transcript, CliError> {
+    let transcript = read.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
     let unknown: Vec<String> =
         transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();
     let unknown = unknown.join(", ");
@@ -146,19 +225,15 @@ fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliErr
         return Err(CliError::failed(message).hint("leave out `--strict` to go on without them"));
     }
     if !unknown.is_empty() {
-        let place = transcript
-            .broken
-            .as_ref()
-            .map(|broken| format!(" (line {}: {})", broken.line, problem(&broken.problem)));
-        note(&format!(
-            "note: {name} has records that were not understood: {unknown}{}",
-            place.unwrap_or_default()
-        ));
+        let broken = transcript.broken.as_ref();
+        let place = broken.map(|broken| format!(" (line {}: {})", broken.line, problem(&broken.problem)));
+        let place = place.unwrap_or_default();
+        note(&format!("note: {name} has records that were not understood: {unknown}{place}"));
     }
     if transcript.torn {
         note(&format!("note: the last line of {name} is cut off; the session may still be being written"));
     }
-    Ok(())
+    Ok(transcript)
 }
 
 /// What is wrong with a line; where in it helps nobody, and its number is known.

@@ -3,14 +3,23 @@
 use std::collections::BTreeMap;
 
 use plimsoll::compact::extract::paths;
-use plimsoll::count::{message_tokens, part_tokens, request_tokens};
-use plimsoll::{Counter, Fixed, Limits, Message, Part, PartBody, PartId, Policy, Role, Tokens, Window};
+use plimsoll::count::{message_tokens, part_tokens, request_tokens, window_message_tokens};
+use plimsoll::pivot::Visible;
+use plimsoll::{
+    Counter, Fixed, Limits, Message, Part, PartBody, PartId, Policy, Role, Tokens, Window, WindowRole,
+};
 use serde::Serialize;
 
 use crate::output::printable;
 
 /// How many rows of a ranking are worth looking at.
 const ROWS: usize = 10;
+/// How many names a ranking holds before it forgets the lightest.
+const MOST_NAMES: usize = 50_000;
+/// How many turns the growth is told in.
+const MOST_TURNS: usize = 10_000;
+/// How many bytes of messages are kept for the window.
+const MOST_KEPT: usize = 32 << 20;
 
 /// A session, weighed.
 #[derive(Debug, Serialize)]
@@ -76,14 +85,28 @@ pub(crate) struct Turn {
     pub(crate) prompt: String,
 }
 
+/// Names and what they weigh.
 #[derive(Default)]
 struct Ranking(BTreeMap<String, (u64, Tokens)>);
 
 impl Ranking {
-    fn add(&mut self, name: &str, tokens: Tokens) {
+    /// Add to a name; returns how often it has occurred.
+    fn add(&mut self, name: &str, tokens: Tokens) -> u64 {
+        if !self.0.contains_key(name) && self.0.len() >= MOST_NAMES {
+            self.thin();
+        }
         let row = self.0.entry(name.to_owned()).or_default();
         row.0 += 1;
         row.1 += tokens;
+        row.0
+    }
+
+    /// Forget the lighter half: what is in it will hardly come to be among the heaviest.
+    fn thin(&mut self) {
+        let mut weights: Vec<Tokens> = self.0.values().map(|(_, tokens)| *tokens).collect();
+        let (_, median, _) = weights.select_nth_unstable(MOST_NAMES / 2);
+        let median = *median;
+        self.0.retain(|_, (_, tokens)| *tokens > median);
     }
 
     fn rows(self, most: usize) -> Vec<Share> {
@@ -95,50 +118,230 @@ impl Ranking {
     }
 }
 
-impl Inspection {
-    /// Weigh a session.
-    pub(crate) fn of(messages: &[Message], policy: &Policy, limits: Limits) -> Inspection {
-        let counter = &policy.count;
-        let (mut kinds, mut tools, mut files, mut repeats) =
-            <(Ranking, Ranking, Ranking, Ranking)>::default();
-        let mut seen: BTreeMap<String, u64> = BTreeMap::new();
-        let mut largest = Vec::new();
-        for message in messages {
-            for part in &message.parts {
-                kinds.add(kind(message, part), part_tokens(part, counter) - output_tokens(part, counter));
-                let Some(tool) = part.as_tool() else { continue };
-                let output = output_tokens(part, counter);
-                kinds.add("tool outputs", output);
-                tools.add(&tool.tool, part_tokens(part, counter));
-                largest.push(Largest { part: part.id.clone(), tool: tool.tool.clone(), tokens: output });
-                for path in tool.state.input.iter().flat_map(|input| paths(input.value())) {
-                    files.add(&path, output);
-                    let times = seen.entry(path.clone()).or_default();
-                    *times += 1;
-                    if *times > 1 {
-                        repeats.add(&path, output);
-                    }
-                }
-            }
-        }
-        largest.sort_by_key(|row| std::cmp::Reverse(row.tokens));
-        largest.truncate(ROWS);
-        let window = Window::of(messages, policy);
-        Inspection {
-            messages: messages.len(),
-            tokens: messages.iter().map(|message| message_tokens(message, counter)).sum(),
-            window: request_tokens(&window, Fixed::default(), counter),
-            line: policy.overflow.line(limits).map(|line| line.at),
-            pivots: messages.iter().filter(|message| message.is_finished_summary()).count(),
-            by_kind: kinds.rows(ROWS),
-            by_tool: tools.rows(ROWS),
-            by_file: files.rows(ROWS),
-            largest: largest.into_iter().filter(|row| row.tokens > Tokens::ZERO).collect(),
-            repeated: repeats.rows(ROWS),
-            growth: growth(messages, counter),
+/// A session being weighed, message by message, in memory that does not grow with it.
+pub(crate) struct Scale<'a> {
+    policy: &'a Policy,
+    messages: usize,
+    tokens: Tokens,
+    pivots: usize,
+    kinds: Ranking,
+    tools: Ranking,
+    files: Ranking,
+    repeats: Ranking,
+    largest: Vec<Largest>,
+    growth: Growth,
+    view: View<'a>,
+}
+
+impl<'a> Scale<'a> {
+    /// Nothing yet.
+    pub(crate) fn new(policy: &'a Policy) -> Scale<'a> {
+        Scale {
+            policy,
+            messages: 0,
+            tokens: Tokens::ZERO,
+            pivots: 0,
+            kinds: Ranking::default(),
+            tools: Ranking::default(),
+            files: Ranking::default(),
+            repeats: Ranking::default(),
+            largest: Vec::new(),
+            growth: Growth::default(),
+            view: View::new(policy),
         }
     }
 
+    /// The next message of the session.
+    pub(crate) fn add(&mut self, message: Message) {
+        let counter = &self.policy.count;
+        for part in &message.parts {
+            self.part(&message, part);
+        }
+        let tokens = message_tokens(&message, counter);
+        self.messages += 1;
+        self.tokens += tokens;
+        self.pivots += usize::from(message.is_finished_summary());
+        self.growth.add(&message, self.tokens);
+        self.view.add(message);
+    }
+
+    fn part(&mut self, message: &Message, part: &Part) {
+        let counter = &self.policy.count;
+        let (tokens, output) = (part_tokens(part, counter), output_tokens(part, counter));
+        self.kinds.add(kind(message, part), tokens - output);
+        let Some(tool) = part.as_tool() else { return };
+        self.kinds.add("tool outputs", output);
+        self.tools.add(&tool.tool, tokens);
+        let place = self.largest.partition_point(|row| row.tokens >= output);
+        if place < ROWS {
+            let row = Largest { part: part.id.clone(), tool: tool.tool.clone(), tokens: output };
+            self.largest.insert(place, row);
+            self.largest.truncate(ROWS);
+        }
+        for path in tool.state.input.iter().flat_map(|input| paths(input.value())) {
+            if self.files.add(&path, output) > 1 {
+                self.repeats.add(&path, output);
+            }
+        }
+    }
+
+    /// What all of it comes to.
+    pub(crate) fn read(self, limits: Limits) -> Inspection {
+        Inspection {
+            messages: self.messages,
+            tokens: self.tokens,
+            window: self.view.tokens(),
+            line: self.policy.overflow.line(limits).map(|line| line.at),
+            pivots: self.pivots,
+            by_kind: self.kinds.rows(ROWS),
+            by_tool: self.tools.rows(ROWS),
+            by_file: self.files.rows(ROWS),
+            largest: self.largest.into_iter().filter(|row| row.tokens > Tokens::ZERO).collect(),
+            repeated: self.repeats.rows(ROWS),
+            growth: self.growth.turns(),
+        }
+    }
+}
+
+/// What of the session is in the window. Up to a size all messages are kept, and the window is the engine's to the
+/// letter. Beyond it those that a summary stands for are dropped; and if that is not enough, the older half is
+/// weighed as it is and dropped too, which is right unless a later compaction keeps a tail from so far back.
+struct View<'a> {
+    policy: &'a Policy,
+    kept: Vec<Message>,
+    bytes: usize,
+    most: usize,
+    /// What was weighed and dropped, and the share of system messages in it, which stay in view.
+    weighed: Tokens,
+    system: Tokens,
+}
+
+impl<'a> View<'a> {
+    fn new(policy: &'a Policy) -> View<'a> {
+        let (kept, bytes, weighed, system) = Default::default();
+        View { policy, kept, bytes, most: MOST_KEPT, weighed, system }
+    }
+
+    fn add(&mut self, message: Message) {
+        self.bytes += size(&message);
+        self.kept.push(message);
+        if self.bytes > self.most {
+            self.drop_hidden();
+            if self.bytes > self.most / 2 {
+                self.drop_older();
+            }
+        }
+    }
+
+    /// Drop what no window will show again.
+    fn drop_hidden(&mut self) {
+        let visible = Visible::of(&self.kept);
+        let Some(pivot) = visible.pivot else { return };
+        // What was weighed came before this pivot.
+        self.weighed = self.system;
+        let first = visible.places.first().copied().unwrap_or(self.kept.len());
+        let lead = self.kept[..first].iter().rposition(Message::starts_turn);
+        let mut shown = vec![false; self.kept.len()];
+        let pair = [Some(pivot.marker), Some(pivot.summary), lead].into_iter().flatten();
+        pair.chain(visible.system).chain(visible.places).for_each(|place| shown[place] = true);
+        let mut shown = shown.into_iter();
+        self.kept.retain(|_| shown.next().unwrap_or(false));
+        self.bytes = self.kept.iter().map(size).sum();
+    }
+
+    /// Weigh the older half and drop it, up to where a turn starts.
+    fn drop_older(&mut self) {
+        let mut left = self.bytes / 2;
+        let half = self.kept.iter().position(|message| {
+            left = left.saturating_sub(size(message));
+            left == 0
+        });
+        let half = half.unwrap_or(self.kept.len());
+        let turn = self.kept[half..].iter().position(Message::starts_turn).map(|turn| half + turn);
+        let cut = turn.filter(|turn| *turn > 0).unwrap_or(half.max(1)).min(self.kept.len());
+        let rest = self.kept.split_off(cut);
+        let older = std::mem::replace(&mut self.kept, rest);
+        let counter = &self.policy.count;
+        let window = Window::of(&older, self.policy);
+        self.weighed += request_tokens(&window, Fixed::default(), counter);
+        let system = window.messages.iter().filter(|message| message.role == WindowRole::System);
+        self.system += system.map(|message| window_message_tokens(message, counter)).sum();
+        self.bytes = self.kept.iter().map(size).sum();
+    }
+
+    fn tokens(mut self) -> Tokens {
+        if self.weighed > Tokens::ZERO {
+            self.drop_hidden();
+        }
+        let window = Window::of(&self.kept, self.policy);
+        self.weighed + request_tokens(&window, Fixed::default(), &self.policy.count)
+    }
+}
+
+/// Roughly the memory a message takes.
+fn size(message: &Message) -> usize {
+    let parts = message.parts.iter().map(|part| {
+        let text = match &part.body {
+            PartBody::Text(text) => text.text.len(),
+            PartBody::Reasoning(thought) => thought.text.len(),
+            PartBody::Tool(tool) => {
+                let input = tool.state.input.as_ref().map_or(0, |input| 2 * input.json().len());
+                let files = tool.state.attachments.iter().map(|file| file.to_string().len());
+                input + tool.state.result().map_or(0, |text| text.len()) + files.sum::<usize>()
+            }
+            PartBody::ToolResult(result) => result.text.len(),
+            PartBody::File(file) => file.url.as_ref().map_or(0, |url| url.len()),
+            _ => 0,
+        };
+        // A struct, and its strings each with a place of its own.
+        text + size_of::<Part>() + 200
+    });
+    parts.sum::<usize>() + size_of::<Message>() + 300
+}
+
+/// The log's size over the turns, of which no more are kept than can be told apart.
+#[derive(Default)]
+struct Growth {
+    turns: Vec<Turn>,
+    current: Option<Turn>,
+    /// Every so many turns one is kept, as a power of two.
+    every: u32,
+}
+
+impl Growth {
+    fn add(&mut self, message: &Message, total: Tokens) {
+        if message.starts_turn() {
+            let turn = self.current.as_ref().map_or(1, |turn| turn.turn + 1);
+            self.keep();
+            let text = message.text();
+            // More than is shown need not be looked at.
+            let words = text.split_whitespace().take(40).collect::<Vec<_>>().join(" ");
+            let prompt = printable(&words).chars().take(40).collect();
+            self.current = Some(Turn { turn, tokens: total, prompt });
+        }
+        if let Some(turn) = &mut self.current {
+            turn.tokens = total;
+        }
+    }
+
+    fn keep(&mut self) {
+        let Some(turn) = self.current.take() else { return };
+        if turn.turn.is_multiple_of(1 << self.every) {
+            self.turns.push(turn);
+        }
+        if self.turns.len() >= MOST_TURNS {
+            self.every += 1;
+            self.turns.retain(|turn| turn.turn.is_multiple_of(1 << self.every));
+        }
+    }
+
+    fn turns(mut self) -> Vec<Turn> {
+        self.turns.extend(self.current.take());
+        self.turns
+    }
+}
+
+impl Inspection {
     /// Tables and bars for people.
     pub(crate) fn render(&self) -> String {
         let mut out = format!(
@@ -246,20 +449,100 @@ fn output_tokens(part: &Part, counter: &dyn Counter) -> Tokens {
         .unwrap_or_default()
 }
 
-fn growth(messages: &[Message], counter: &dyn Counter) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = Vec::new();
-    let mut total = Tokens::ZERO;
-    for message in messages {
-        if message.starts_turn() {
-            let text = message.text();
-            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let prompt = printable(&words).chars().take(40).collect();
-            turns.push(Turn { turn: turns.len() + 1, tokens: total, prompt });
-        }
-        total += message_tokens(message, counter);
-        if let Some(turn) = turns.last_mut() {
-            turn.tokens = total;
-        }
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use plimsoll::count::request_tokens;
+    use plimsoll::{Fixed, Limits, Message, Policy, Tokens, Window};
+    use serde_json::json;
+
+    use super::{Growth, MOST_NAMES, MOST_TURNS, Ranking, Scale, View};
+
+    fn message(value: serde_json::Value) -> Message {
+        serde_json::from_value(value).unwrap()
     }
-    turns
+
+    /// A session of many turns that is compacted every so often, with a tail of one turn.
+    fn session(turns: usize, compacted_every: usize) -> Vec<Message> {
+        let mut messages = vec![message(json!({ "info": { "id": "sys", "role": "system" },
+            "parts": [{ "id": "sys.1", "type": "text", "text": "Be brief." }] }))];
+        for turn in 1..=turns {
+            let (user, answer) = (format!("u{turn}"), format!("a{turn}"));
+            let words = "word ".repeat(turn % 50 + 1);
+            messages.push(message(json!({ "info": { "id": user, "role": "user" },
+                "parts": [{ "id": format!("{user}.1"), "type": "text", "text": words }] })));
+            let state =
+                json!({ "status": "completed", "input": { "path": format!("f{turn}") }, "output": words });
+            messages.push(message(json!({
+                "info": { "id": answer, "role": "assistant", "parentID": user, "finish": "stop" },
+                "parts": [{ "id": format!("{answer}.1"), "type": "tool", "tool": "read", "callID": answer, "state": state },
+                    { "id": format!("{answer}.2"), "type": "text", "text": "done" }] })));
+            if turn.is_multiple_of(compacted_every) {
+                let (marker, summary) = (format!("m{turn}"), format!("s{turn}"));
+                messages.push(message(json!({ "info": { "id": marker, "role": "user" },
+                    "parts": [{ "id": format!("{marker}.1"), "type": "compaction", "tail_start_id": answer }] })));
+                messages.push(message(json!({
+                    "info": { "id": summary, "role": "assistant", "parentID": marker, "summary": true, "finish": "stop" },
+                    "parts": [{ "id": format!("{summary}.1"), "type": "text", "text": "So far so good." }] })));
+            }
+        }
+        messages
+    }
+
+    fn check(messages: &[Message], most: usize) {
+        let policy = Policy::default();
+        let mut view = View { most, ..View::new(&policy) };
+        messages.iter().cloned().for_each(|message| view.add(message));
+        assert!(view.kept.len() < messages.len(), "something was dropped");
+        let whole = request_tokens(&Window::of(messages, &policy), Fixed::default(), &policy.count);
+        assert_eq!(view.tokens(), whole);
+    }
+
+    #[test]
+    fn a_window_weighed_in_pieces_weighs_the_same() {
+        check(&session(500, usize::MAX), 60_000);
+    }
+
+    #[test]
+    fn what_a_summary_stands_for_is_dropped_and_the_tail_with_its_question_kept() {
+        check(&session(500, 40), 60_000);
+        check(&session(500, 123), 60_000);
+        check(&session(499, 499), 200_000);
+    }
+
+    #[test]
+    fn turns_are_thinned_and_the_last_is_kept() {
+        let mut growth = Growth::default();
+        let turns = 5 * MOST_TURNS + 1;
+        for turn in 1..=turns {
+            let user = Message::user("m".into(), "p".into(), "words");
+            growth.add(&user, Tokens(turn as u64));
+        }
+        let told = growth.turns();
+        assert!((MOST_TURNS / 2..=MOST_TURNS).contains(&told.len()), "{}", told.len());
+        assert_eq!(told.last().map(|turn| turn.turn), Some(turns));
+        assert!(told.iter().all(|turn| turn.tokens == Tokens(turn.turn as u64)));
+    }
+
+    #[test]
+    fn a_ranking_of_very_many_names_keeps_the_heavy_ones() {
+        let mut ranking = Ranking::default();
+        ranking.add("heavy", Tokens(1_000));
+        for number in 0..3 * MOST_NAMES {
+            ranking.add(&number.to_string(), Tokens(1));
+        }
+        assert!(ranking.0.len() <= MOST_NAMES);
+        assert_eq!(ranking.rows(1)[0].name, "heavy");
+    }
+
+    #[test]
+    fn of_equal_outputs_the_first_is_told() {
+        let policy = Policy::default();
+        let mut scale = Scale::new(&policy);
+        session(60, usize::MAX).into_iter().for_each(|message| scale.add(message));
+        let inspection = scale.read(Limits::new(200_000, 0));
+        assert_eq!(inspection.largest.len(), 10);
+        assert_eq!(inspection.largest[0].part.as_str(), "a49.1");
+        assert!(inspection.largest.is_sorted_by(|a, b| a.tokens >= b.tokens));
+    }
 }

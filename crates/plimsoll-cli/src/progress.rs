@@ -2,7 +2,7 @@
 //!
 //! It is drawn on standard error, only where that is a terminal, and gone before the answer comes.
 
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, BufRead, IsTerminal, Read, Seek};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -93,6 +93,19 @@ impl<R: Read> Read for Counted<'_, R> {
         let count = self.inner.read(buffer)?;
         self.bar.inc(count as u64);
         Ok(count)
+    }
+}
+
+impl<R: Seek> Seek for Counted<'_, R> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let at = self.inner.seek(to)?;
+        self.bar.set_position(at);
+        Ok(at)
+    }
+
+    // Asking for the place must not cost a reader its buffer.
+    fn stream_position(&mut self) -> io::Result<u64> {
+        self.inner.stream_position()
     }
 }
 

@@ -1,26 +1,59 @@
 //! Putting a log together: messages with ids, calls with their results, compactions as pivots.
+//!
+//! A message is handed on as soon as nothing can change it any more: its response is complete, its calls are
+//! answered, and another message has begun behind it. Only those that still wait are held, with all behind them,
+//! because messages leave in their order. A call that nobody answers would hold everything; so when what is held
+//! behind a message exceeds a limit, it goes as it is, and an answer that comes yet is kept on its own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use plimsoll::log::{CompactionPart, FilePart, ReasoningPart, TextPart, ToolResultPart};
+use plimsoll::log::{CompactionPart, FilePart, ReasoningPart, TextPart, ToolPart, ToolResultPart, ToolTime};
 use plimsoll::{
     Info, Message, MessageId, Millis, Part, PartBody, PartId, Role, SessionId, Text, ToolState, ToolStatus,
 };
 use serde_json::{Map, Value};
 
+use crate::hash::{HashMap64, HashSet64, Hasher};
 use crate::json::object;
 
+/// How many bytes of records may wait behind a message that is not complete.
+pub(crate) const MOST_HELD: usize = 16 << 20;
+
 /// A log being put together.
-#[derive(Default)]
-pub(crate) struct Assembly {
-    messages: Vec<Message>,
-    ids: HashSet<String>,
+pub(crate) struct Assembly<'s> {
+    sink: &'s mut dyn FnMut(Message),
+    /// The messages that were not handed on yet, and how many were.
+    held: VecDeque<Held>,
+    gone: usize,
+    most_held: usize,
+    /// Bytes of all records behind the first message that is held.
+    behind: usize,
+    /// The position and the size of the record that is being read.
+    now: usize,
+    until: usize,
+    bytes: usize,
+    hasher: Hasher,
+    ids: HashSet64,
     /// How often a name was wanted again, so that no number is tried twice.
-    again: HashMap<String, u64>,
-    /// Calls by their id: the newest of each name.
+    again: HashMap64<u64>,
+    /// Calls that wait, by their id: the newest of each name.
     calls: HashMap<String, (usize, usize)>,
+    /// Responses that may go on, by their id.
+    responses: HashMap64<usize>,
     session: Option<SessionId>,
+    /// The newest turn of the user that was handed on.
+    user: Option<MessageId>,
+}
+
+struct Held {
+    message: Message,
+    /// Up to this position records may add to it.
+    until: usize,
+    /// How many of its calls wait.
+    waiting: usize,
+    bytes: usize,
+    response: Option<u64>,
 }
 
 /// What a tool answered.
@@ -44,23 +77,53 @@ pub(crate) struct Compaction {
     pub(crate) part: CompactionPart,
 }
 
-impl Assembly {
+impl<'s> Assembly<'s> {
+    /// A log whose messages go to `sink`; at most about `most_held` bytes wait behind one that is not complete.
+    pub(crate) fn new(sink: &'s mut dyn FnMut(Message), most_held: usize) -> Assembly<'s> {
+        Assembly {
+            sink,
+            held: VecDeque::new(),
+            gone: 0,
+            most_held,
+            behind: 0,
+            now: 0,
+            until: 0,
+            bytes: 0,
+            hasher: Hasher::default(),
+            ids: HashSet64::default(),
+            again: HashMap64::default(),
+            calls: HashMap::new(),
+            responses: HashMap64::default(),
+            session: None,
+            user: None,
+        }
+    }
+
     pub(crate) fn session(&mut self, id: Option<&str>) {
         self.session = id.map(SessionId::new);
     }
 
+    /// A record begins: its position, its size, and the last position at which its message may be added to.
+    /// Messages that are complete by now are handed on, but none from `open` on.
+    pub(crate) fn record(&mut self, now: usize, bytes: usize, until: usize, open: Option<usize>) {
+        (self.now, self.bytes, self.until) = (now, bytes, until);
+        let open = open.unwrap_or(usize::MAX);
+        while self.held.len() > 1 {
+            let first = &self.held[0];
+            let complete = first.until < now && first.waiting == 0 && self.gone < open;
+            if !complete && self.behind <= self.most_held {
+                break;
+            }
+            self.hand_on(false);
+        }
+    }
+
     /// Begin a message; returns its place.
     pub(crate) fn begin(&mut self, role: Role, id: Option<String>, at: Option<Millis>) -> usize {
-        let place = self.messages.len();
+        let place = self.len();
         let wanted = id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("msg_{:06}", place + 1));
-        let mut free = wanted.clone();
-        while !self.ids.insert(free.clone()) {
-            let number = self.again.entry(wanted.clone()).or_insert(1);
-            *number += 1;
-            free = format!("{wanted}~{number}");
-        }
         let info = Info {
-            id: MessageId::new(free),
+            id: MessageId::new(self.free(wanted)),
             role: Some(role),
             session_id: self.session.clone(),
             ..Info::default()
@@ -69,20 +132,64 @@ impl Assembly {
         if let Some(at) = at {
             message = message.at(at);
         }
-        self.messages.push(message);
+        self.held.push_back(Held { message, until: self.until, waiting: 0, bytes: 0, response: None });
+        self.charge(place);
         place
     }
 
+    /// The name, or the name with a number if it is taken.
+    fn free(&mut self, wanted: String) -> String {
+        let name = self.hasher.hash(&wanted);
+        if self.ids.insert(name) {
+            return wanted;
+        }
+        loop {
+            let number = self.again.entry(name).or_insert(1);
+            *number += 1;
+            let free = format!("{wanted}~{number}");
+            if self.ids.insert(self.hasher.hash(&free)) {
+                return free;
+            }
+        }
+    }
+
+    /// The size of the record counts for the first message it touches.
+    fn charge(&mut self, place: usize) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let (index, until) = (place - self.gone, self.until);
+        let held = &mut self.held[index];
+        held.bytes += bytes;
+        held.until = held.until.max(until);
+        self.behind += if index == 0 { 0 } else { bytes };
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.messages.len()
+        self.gone + self.held.len()
+    }
+
+    /// Whether the message can still be added to.
+    pub(crate) fn holds(&self, place: usize) -> bool {
+        (self.gone..self.len()).contains(&place)
+    }
+
+    /// The message a response goes into, if it can still be added to.
+    pub(crate) fn response(&self, id: &str) -> Option<usize> {
+        self.responses.get(&self.hasher.hash(id)).copied().filter(|place| self.holds(*place))
+    }
+
+    /// Remember which message a response goes into.
+    pub(crate) fn set_response(&mut self, id: &str, place: usize) {
+        let id = self.hasher.hash(id);
+        self.responses.insert(id, place);
+        self.held[place - self.gone].response = Some(id);
     }
 
     pub(crate) fn info(&mut self, place: usize) -> &mut Info {
-        &mut self.messages[place].info
+        &mut self.held[place - self.gone].message.info
     }
 
     pub(crate) fn message(&self, place: usize) -> &Message {
-        &self.messages[place]
+        &self.held[place - self.gone].message
     }
 
     /// Say when the message was last written to.
@@ -93,7 +200,8 @@ impl Assembly {
     }
 
     pub(crate) fn part(&mut self, place: usize, body: PartBody) -> &mut Part {
-        let message = &mut self.messages[place];
+        self.charge(place);
+        let message = &mut self.held[place - self.gone].message;
         let id = PartId::new(format!("{}.{}", message.info.id, message.parts.len() + 1));
         message.parts.push(Part::new(id, body));
         let last = message.parts.len() - 1;
@@ -101,7 +209,7 @@ impl Assembly {
     }
 
     pub(crate) fn last_part(&mut self, place: usize) -> Option<&mut PartBody> {
-        self.messages[place].parts.last_mut().map(|part| &mut part.body)
+        self.held[place - self.gone].message.parts.last_mut().map(|part| &mut part.body)
     }
 
     /// What was said. An empty text is no part.
@@ -133,28 +241,38 @@ impl Assembly {
 
     /// A tool call that waits for its answer.
     pub(crate) fn call(&mut self, place: usize, id: Option<&str>, tool: &str, input: Value) {
-        let index = self.messages[place].parts.len();
-        let call = id.map_or_else(
-            || format!("{}.{}", self.messages[place].info.id, index + 1).replace(['.', '~'], "_"),
+        let held = &mut self.held[place - self.gone];
+        let index = held.message.parts.len();
+        held.waiting += 1;
+        let call_id = id.map_or_else(
+            || format!("{}.{}", held.message.info.id, index + 1).replace(['.', '~'], "_"),
             str::to_owned,
         );
-        self.calls.insert(call.clone(), (place, index));
-        let part = plimsoll::log::ToolPart {
-            call_id: call,
-            tool: if tool.is_empty() { "unknown".into() } else { tool.to_owned() },
-            state: ToolState::pending(input),
-        };
-        self.part(place, PartBody::Tool(part));
+        if let Some((earlier, _)) = self.calls.insert(call_id.clone(), (place, index)) {
+            // Nothing can answer the earlier one any more.
+            self.answered(earlier);
+        }
+        let tool = if tool.is_empty() { "unknown".into() } else { tool.to_owned() };
+        self.part(place, PartBody::Tool(ToolPart { call_id, tool, state: ToolState::pending(input) }));
+    }
+
+    fn answered(&mut self, place: usize) {
+        if self.holds(place) {
+            let held = &mut self.held[place - self.gone];
+            held.waiting = held.waiting.saturating_sub(1);
+        }
     }
 
     /// Give the call of that id its answer. Hands the answer back if nobody waits for it.
     pub(crate) fn answer(&mut self, call: &str, answer: Answer) -> Option<Answer> {
-        let Some(&(place, index)) = self.calls.get(call) else { return Some(answer) };
-        let started = self.messages[place].info.time.as_ref().and_then(|time| time.created);
-        let PartBody::Tool(tool) = &mut self.messages[place].parts[index].body else { return Some(answer) };
-        if tool.state.status.is_final() {
+        let Some((place, index)) = self.calls.remove(call).filter(|(place, _)| self.holds(*place)) else {
             return Some(answer);
-        }
+        };
+        self.charge(place);
+        self.answered(place);
+        let message = &mut self.held[place - self.gone].message;
+        let started = message.info.time.as_ref().and_then(|time| time.created);
+        let PartBody::Tool(tool) = &mut message.parts[index].body else { return Some(answer) };
         let state = &mut tool.state;
         let text = Some(Text::from(answer.text));
         if answer.is_error {
@@ -163,7 +281,7 @@ impl Assembly {
             (state.status, state.output) = (ToolStatus::Completed, text);
         }
         if let Some(end) = answer.at {
-            state.time = plimsoll::log::ToolTime::ran(started.unwrap_or(end), end);
+            state.time = ToolTime::ran(started.unwrap_or(end), end);
         }
         state.attachments = Arc::new(answer.attachments);
         state.extra = answer.extra;
@@ -185,9 +303,9 @@ impl Assembly {
         }
     }
 
-    /// The newest call of `place` that waits for an answer.
-    pub(crate) fn waiting(&self, place: usize) -> Option<String> {
-        self.messages.get(place)?.parts.iter().rev().find_map(|part| {
+    /// The newest call of the last message that waits for an answer.
+    pub(crate) fn waiting(&self) -> Option<String> {
+        self.held.back()?.message.parts.iter().rev().find_map(|part| {
             let tool = part.as_tool()?;
             (!tool.state.status.is_final()).then(|| tool.call_id.clone())
         })
@@ -198,7 +316,7 @@ impl Assembly {
         let Compaction { marker, summary, at, text, part } = compaction;
         let marker = self.begin(Role::User, marker, at);
         self.part(marker, PartBody::Compaction(part));
-        let parent = self.messages[marker].info.id.clone();
+        let parent = self.message(marker).info.id.clone();
         let place = self.begin(Role::Assistant, summary, at);
         self.text(place, text);
         let info = self.info(place);
@@ -208,30 +326,48 @@ impl Assembly {
         info.parent_id = Some(parent);
     }
 
-    /// The log. A message nobody put anything into is left out; answers that the source says nothing about are
-    /// finished, except a last one that may still be written.
-    pub(crate) fn finish(mut self) -> Vec<Message> {
-        let last = self.messages.len().saturating_sub(1);
-        let mut user = None;
-        for (place, message) in self.messages.iter_mut().enumerate() {
-            if message.starts_turn() {
-                user = Some(message.info.id.clone());
-            }
-            if !message.is_assistant() {
-                continue;
-            }
-            if message.info.parent_id.is_none() {
-                message.info.parent_id = user.clone();
-            }
-            let calls = message.parts.iter().any(|part| part.as_tool().is_some());
-            if message.info.finish.is_none() && message.info.error.is_none() && (calls || place < last) {
-                message.info.finish = Some(if calls { "tool-calls" } else { "stop" }.into());
+    /// Hand on all that is left.
+    pub(crate) fn finish(mut self) {
+        while !self.held.is_empty() {
+            self.hand_on(self.held.len() == 1);
+        }
+    }
+
+    /// Hand on the first message. One that nobody put anything into is left out; an answer that the source says
+    /// nothing about is finished, except a last one that may still be written.
+    fn hand_on(&mut self, is_last: bool) {
+        let Some(Held { mut message, response, .. }) = self.held.pop_front() else { return };
+        let place = self.gone;
+        self.gone += 1;
+        self.behind -= self.held.front().map_or(0, |first| first.bytes);
+        if response.is_some_and(|id| self.responses.get(&id) == Some(&place)) {
+            self.responses.remove(&response.unwrap_or_default());
+        }
+        for tool in message.parts.iter().filter_map(Part::as_tool) {
+            if self.calls.get(&tool.call_id).is_some_and(|(at, _)| *at == place) {
+                self.calls.remove(&tool.call_id);
             }
         }
-        self.messages.retain(|message| {
-            let info = &message.info;
-            !message.parts.is_empty() || info.error.is_some() || info.tokens.is_some()
-        });
-        self.messages
+        if message.starts_turn() {
+            self.user = Some(message.info.id.clone());
+        }
+        if message.is_assistant() {
+            finished(&mut message, self.user.as_ref(), is_last);
+        }
+        let info = &message.info;
+        if !message.parts.is_empty() || info.error.is_some() || info.tokens.is_some() {
+            (self.sink)(message);
+        }
+    }
+}
+
+fn finished(message: &mut Message, user: Option<&MessageId>, is_last: bool) {
+    let calls = message.parts.iter().any(|part| part.as_tool().is_some());
+    let info = &mut message.info;
+    if info.parent_id.is_none() {
+        info.parent_id = user.cloned();
+    }
+    if info.finish.is_none() && info.error.is_none() && (calls || !is_last) {
+        info.finish = Some(if calls { "tool-calls" } else { "stop" }.into());
     }
 }

@@ -1,12 +1,12 @@
 //! The formats, and how to tell them apart by their content.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::Value;
 use thiserror::Error;
 
-use crate::json::text;
+use crate::json::{Json, Take};
 
 /// How every SQLite database begins. No other agent read here keeps its sessions in one.
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -74,15 +74,15 @@ impl Format {
     }
 
     /// The format a value belongs to: a whole document, or one record of a line format.
-    pub(crate) fn of_value(value: &Value) -> Option<Format> {
+    pub(crate) fn of(value: &Json) -> Option<Format> {
         match value {
-            Value::Array(items) => Format::of_list(items),
-            Value::Object(_) => Format::of_document(value).or_else(|| Format::of_record(value)),
+            Json::List(items) => Format::of_list(items),
+            Json::Object(_) => Format::of_document(value).or_else(|| Format::of_record(value)),
             _ => None,
         }
     }
 
-    fn of_list(items: &[Value]) -> Option<Format> {
+    fn of_list(items: &[Json]) -> Option<Format> {
         let first = items.first()?;
         if first.get("info").is_some() || first.get("parts").is_some() {
             return Some(Format::OpencodeMessages);
@@ -92,9 +92,9 @@ impl Format {
         Some(if is_anthropic { Format::AnthropicMessages } else { Format::OpenaiChat })
     }
 
-    fn of_document(value: &Value) -> Option<Format> {
+    fn of_document(value: &Json) -> Option<Format> {
         let has = |key: &str| value.get(key).is_some();
-        let list = |key: &str| value.get(key).and_then(Value::as_array);
+        let list = |key: &str| value.get(key).and_then(Json::as_list);
         if list("trajectory").is_some() || list("history").is_some() {
             return Some(Format::SweAgent);
         }
@@ -103,7 +103,7 @@ impl Format {
             || has("anthropic_version")
             || has("stop_sequences")
             || tools.is_some_and(|tool| tool.get("input_schema").is_some())
-            || text(value, "model").is_some_and(|model| model.starts_with("claude"));
+            || value.text("model").is_some_and(|model| model.starts_with("claude"));
         let Some(messages) = list("messages") else {
             // A request whose beginning is so long that its messages are not in sight.
             let is_request = has("model") || has("max_tokens");
@@ -119,14 +119,15 @@ impl Format {
         if is_log || (first.is_none() && has("info")) {
             return Some(Format::OpencodeExport);
         }
-        let is_anthropic = is_anthropic || messages.iter().any(speaks_anthropic);
+        // The cheaper question first.
         let is_openai = messages.iter().any(speaks_openai);
-        Some(if is_anthropic && !is_openai { Format::AnthropicMessages } else { Format::OpenaiChat })
+        let is_anthropic = !is_openai && (is_anthropic || messages.iter().any(speaks_anthropic));
+        Some(if is_anthropic { Format::AnthropicMessages } else { Format::OpenaiChat })
     }
 
-    fn of_record(value: &Value) -> Option<Format> {
+    fn of_record(value: &Json) -> Option<Format> {
         let has = |key: &str| value.get(key).is_some();
-        let kind = text(value, "type");
+        let kind = value.text("type");
         if has("parentUuid")
             || has("leafUuid")
             || (kind.is_some() && has("sessionId"))
@@ -155,24 +156,37 @@ impl Format {
     }
 }
 
-fn speaks_openai(message: &Value) -> bool {
-    matches!(text(message, "role"), Some("tool" | "developer" | "system" | "function"))
+fn speaks_openai(message: &Json) -> bool {
+    matches!(message.text("role"), Some("tool" | "developer" | "system" | "function"))
         || message.get("tool_calls").is_some()
         || message.get("tool_call_id").is_some()
 }
 
-fn speaks_anthropic(message: &Value) -> bool {
-    let blocks = message.get("content").and_then(Value::as_array);
-    !speaks_openai(message)
-        && blocks.is_some_and(|blocks| {
-            blocks.iter().any(|block| {
-                matches!(
-                    text(block, "type"),
-                    Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking")
-                ) || (matches!(text(block, "type"), Some("image" | "document"))
-                    && block.get("source").is_some())
-            })
-        })
+fn speaks_anthropic(message: &Json) -> bool {
+    if speaks_openai(message) {
+        return false;
+    }
+    match message.get("content") {
+        Some(Json::List(blocks)) => blocks.iter().any(is_anthropic),
+        Some(Json::Raw(raw)) if raw.get().starts_with('[') => {
+            let kinds = Json::parse_some(raw.get(), |_, depth, key| match key {
+                "type" if depth == 0 => Take::Whole,
+                "source" if depth == 0 => Take::Raw,
+                _ => Take::Skip,
+            });
+            kinds.is_ok_and(|blocks| blocks.as_list().unwrap_or_default().iter().any(is_anthropic))
+        }
+        _ => false,
+    }
+}
+
+/// Whether only Anthropic writes such blocks.
+fn is_anthropic(block: &Json) -> bool {
+    match block.text("type") {
+        Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") => true,
+        Some("image" | "document") => block.get("source").is_some(),
+        _ => false,
+    }
 }
 
 impl fmt::Display for Format {
@@ -222,12 +236,14 @@ pub fn detect(beginning: &[u8]) -> Option<Format> {
     // A document may span lines, so the first value is tried before the lines are; and lines are tried one by
     // one, because the first of them may be broken or of an unknown kind.
     let lines = beginning.split(|byte| *byte == b'\n').take(200);
-    std::iter::once(beginning).chain(lines).find_map(|text| Format::of_value(&first_value(text)?))
+    std::iter::once(beginning)
+        .chain(lines)
+        .find_map(|text| Format::of(&Json::parse(&first_value(text)?).ok()?))
 }
 
 /// The first JSON value in `text`. If it is not there to its end, what is there is closed behind the last
 /// element that is complete.
-fn first_value(text: &[u8]) -> Option<Value> {
+fn first_value(text: &[u8]) -> Option<Cow<'_, str>> {
     let text = text.trim_ascii_start();
     if !matches!(text.first(), Some(b'{' | b'[')) {
         return None;
@@ -258,7 +274,7 @@ fn first_value(text: &[u8]) -> Option<Value> {
             b'}' | b']' => {
                 closers.pop();
                 if closers.is_empty() {
-                    return serde_json::from_slice(&text[..=at]).ok();
+                    return std::str::from_utf8(&text[..=at]).ok().map(Cow::Borrowed);
                 }
             }
             b',' => whole = (at, closers.clone()),
@@ -268,5 +284,5 @@ fn first_value(text: &[u8]) -> Option<Value> {
     let (end, closers) = whole;
     let mut closed = text[..end].to_vec();
     closed.extend(closers.iter().rev());
-    serde_json::from_slice(&closed).ok()
+    String::from_utf8(closed).ok().map(Cow::Owned)
 }

@@ -38,8 +38,9 @@
 //! - **One bad line does not cost the session.** A line that is no JSON, no UTF-8 or has a field of the wrong type
 //!   is counted as [`BROKEN`], the first of them is kept in [`Transcript::broken`] with its number, and reading
 //!   goes on. It is an error only if no line at all could be read.
-//! - **Memory is bounded by the conversation.** Line formats are read line by line, a line over
-//!   [`MAX_LINE`] bytes is skipped without being held; a document is refused over [`MAX_DOCUMENT`] bytes.
+//! - **Memory is bounded.** [`visit`] hands on each message as soon as it is complete. Of line formats it holds a few
+//!   numbers for each record and what is not complete yet; a line over [`MAX_LINE`] bytes is skipped without being
+//!   held; a document is held as text and refused over [`MAX_DOCUMENT`] bytes. [`read`] is the same, collected.
 //! - **Every call is paired** with its result in one `tool` part, compactions are
 //!   [pivots](plimsoll::pivot), and every message and part has an id: the source's where it has one, otherwise
 //!   one made from the place.
@@ -52,7 +53,9 @@
 mod assembly;
 mod blocks;
 mod detect;
+mod document;
 mod error;
+mod hash;
 mod json;
 mod lines;
 pub mod opencode_db;
@@ -63,8 +66,9 @@ mod tree;
 mod write;
 
 pub use detect::{Format, UnknownFormat, detect};
+pub use document::MAX_DOCUMENT;
 pub use error::FormatError;
 pub use lines::{BROKEN, MAX_LINE};
-pub use read::{MAX_DOCUMENT, read, read_as};
+pub use read::{read, read_as, visit, visit_as};
 pub use transcript::{BrokenLine, Chain, SessionInfo, Transcript};
 pub use write::{write, write_window};

@@ -1,24 +1,52 @@
 //! JSON Lines, one at a time, never more than one in memory.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Seek};
 
-use serde_json::Value;
+use memchr::memchr;
 
+use crate::json::Json;
 use crate::transcript::{BrokenLine, Transcript};
 
 /// A line longer than this is skipped and counted; nothing of it is held.
 pub const MAX_LINE: usize = 256 << 20;
 /// Under this name broken lines are counted in [`Transcript::skipped`].
 pub const BROKEN: &str = "broken line";
+/// A buffer that was needed for a long line does not stay longer than this.
+const ROOM: usize = 1 << 20;
 
-/// Reads lines into values, counts the broken ones, and notices a torn end.
+/// Reads lines, counts the broken ones, and notices a torn end.
 pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
     buffer: Vec<u8>,
     number: u64,
-    /// How many lines were read as JSON objects.
+    /// How many bytes of the input are behind us.
+    position: u64,
+    /// How many lines were JSON objects.
     pub(crate) good: u64,
+}
+
+/// Where a line stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// Its number, counted from 1.
+    pub(crate) line: u64,
+    /// The byte it begins with.
+    pub(crate) offset: u64,
+}
+
+/// What is wrong with a line.
+pub(crate) enum Fault {
+    /// It is not JSON.
+    Json(serde_json::Error),
+    /// It is JSON of another shape.
+    Shape(String),
+}
+
+impl From<serde_json::Error> for Fault {
+    fn from(error: serde_json::Error) -> Fault {
+        Fault::Json(error)
+    }
 }
 
 enum Line {
@@ -30,38 +58,49 @@ enum Line {
 
 impl<R: BufRead> Lines<R> {
     pub(crate) fn new(input: R) -> Lines<R> {
-        Lines { input, limit: MAX_LINE, buffer: Vec::new(), number: 0, good: 0 }
+        Lines { input, limit: MAX_LINE, buffer: Vec::new(), number: 0, position: 0, good: 0 }
     }
 
-    /// The next object and its line number. What is no object is noted in `transcript`.
-    pub(crate) fn next(&mut self, transcript: &mut Transcript) -> io::Result<Option<(u64, Value)>> {
+    /// Hand every line that starts like an object to `read`. What is wrong is noted in `transcript`.
+    pub(crate) fn each(
+        &mut self,
+        transcript: &mut Transcript,
+        mut read: impl FnMut(&str, Place, &mut Transcript) -> Result<(), Fault>,
+    ) -> io::Result<()> {
         loop {
+            let offset = self.position;
             let unfinished = match self.fill()? {
-                Line::End => return Ok(None),
+                Line::End => return Ok(()),
                 Line::TooLong => {
                     transcript.skip(format!("line over {} bytes", self.limit));
-                    let problem = format!("longer than {} bytes", self.limit);
-                    transcript.broken.get_or_insert(BrokenLine { line: self.number, problem });
+                    transcript.note_broken(self.number, format!("longer than {} bytes", self.limit));
                     continue;
                 }
                 Line::Whole => false,
                 Line::Unfinished => true,
             };
-            let line = self.buffer.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.buffer).trim_ascii();
-            if line.is_empty() {
-                continue;
-            }
-            match serde_json::from_slice(line) {
-                Ok(value @ Value::Object(_)) => {
-                    self.good += 1;
-                    return Ok(Some((self.number, value)));
+            let place = Place { line: self.number, offset };
+            let line = match text(&self.buffer) {
+                Ok("") => continue,
+                Ok(line) => line,
+                Err(_) if unfinished => {
+                    transcript.torn = true;
+                    continue;
                 }
-                Ok(other) => {
-                    let problem = format!("expected an object, found {}", crate::json::describe(&other));
-                    transcript.broken_line(self.number, problem);
+                Err(problem) => {
+                    transcript.broken_line(place.line, problem);
+                    continue;
                 }
-                Err(_) if unfinished => transcript.torn = true,
-                Err(error) => transcript.broken_line(self.number, error.to_string()),
+            };
+            let done = if line.starts_with('{') { read(line, place, transcript) } else { other(line) };
+            match done {
+                Err(Fault::Json(_)) if unfinished => transcript.torn = true,
+                Err(Fault::Json(error)) => transcript.broken_line(place.line, error.to_string()),
+                Err(Fault::Shape(problem)) => {
+                    self.good += u64::from(line.starts_with('{'));
+                    transcript.broken_line(place.line, problem);
+                }
+                Ok(()) => self.good += 1,
             }
         }
     }
@@ -69,7 +108,7 @@ impl<R: BufRead> Lines<R> {
     fn fill(&mut self) -> io::Result<Line> {
         self.buffer.clear();
         // One huge line must not hold its memory for the rest of the file.
-        self.buffer.shrink_to(1 << 20);
+        self.buffer.shrink_to(ROOM);
         let mut any = false;
         let mut too_long = false;
         loop {
@@ -86,7 +125,7 @@ impl<R: BufRead> Lines<R> {
                 });
             }
             any = true;
-            let end = available.iter().position(|byte| *byte == b'\n');
+            let end = memchr(b'\n', available);
             let piece = &available[..end.unwrap_or(available.len())];
             if too_long || self.buffer.len() + piece.len() > self.limit {
                 too_long = true;
@@ -96,6 +135,7 @@ impl<R: BufRead> Lines<R> {
             }
             let used = piece.len() + usize::from(end.is_some());
             self.input.consume(used);
+            self.position += used as u64;
             if end.is_some() {
                 self.number += 1;
                 return Ok(if too_long { Line::TooLong } else { Line::Whole });
@@ -104,30 +144,82 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+impl<R: BufRead + Seek> Lines<R> {
+    /// The line that begins at this byte, once more.
+    pub(crate) fn again(&mut self, offset: u64) -> io::Result<&str> {
+        // A short way ahead stays within what is buffered.
+        self.input.seek_relative(offset.wrapping_sub(self.position) as i64)?;
+        self.position = offset;
+        self.fill()?;
+        // Should the file have changed meanwhile, what stands there now is no JSON and is noted as such.
+        Ok(text(&self.buffer).unwrap_or_default())
+    }
+}
+
+/// The line as text, without what surrounds it.
+fn text(line: &[u8]) -> Result<&str, String> {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
+    std::str::from_utf8(line).map_err(|error| format!("not UTF-8 behind byte {}", error.valid_up_to()))
+}
+
+/// What to say about a line that is no object.
+fn other(line: &str) -> Result<(), Fault> {
+    let found = Json::parse(line)?;
+    Err(Fault::Shape(format!("expected an object, found {}", found.describe())))
+}
+
 impl Transcript {
+    /// Count a line that could not be read.
     pub(crate) fn broken_line(&mut self, line: u64, problem: String) {
         self.skip(BROKEN);
-        self.broken.get_or_insert(BrokenLine { line, problem });
+        self.note_broken(line, problem);
+    }
+
+    /// Keep the problem if it is the first in the file.
+    fn note_broken(&mut self, line: u64, problem: String) {
+        if self.broken.as_ref().is_none_or(|first| line < first.line) {
+            self.broken = Some(BrokenLine { line, problem });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufReader, Cursor};
+
     use super::Lines;
     use crate::{Format, Transcript};
 
     #[test]
     fn a_line_over_the_limit_is_counted_and_not_held() {
         let input = b"{\"a\":1}\n{\"long\":\"xxxxxxxxxxxxxxxxxxxx\"}\n{\"b\":2}\n";
-        let mut lines = Lines { limit: 16, ..Lines::new(std::io::BufReader::with_capacity(5, &input[..])) };
+        let mut lines = Lines { limit: 16, ..Lines::new(BufReader::with_capacity(5, &input[..])) };
         let mut transcript = Transcript::new(Format::Codex);
         let mut numbers = Vec::new();
-        while let Ok(Some((number, _))) = lines.next(&mut transcript) {
-            numbers.push(number);
-        }
+        let read = lines.each(&mut transcript, |_, place, _| {
+            numbers.push(place.line);
+            Ok(())
+        });
+        assert!(read.is_ok());
         assert_eq!(numbers, [1, 3]);
         assert_eq!(transcript.skipped["line over 16 bytes"], 1);
         assert_eq!(transcript.broken.map(|broken| broken.line), Some(2));
         assert_eq!(lines.buffer.capacity().min(1 << 20), lines.buffer.capacity());
+    }
+
+    #[test]
+    fn a_line_can_be_read_again() {
+        let mut lines =
+            Lines::new(BufReader::with_capacity(7, Cursor::new("{\"a\":1}\n{\"b\":2}\n{\"c\":3}")));
+        let mut transcript = Transcript::new(Format::Codex);
+        let mut found = Vec::new();
+        let read = lines.each(&mut transcript, |text, place, _| {
+            found.push((text.to_owned(), place.offset));
+            Ok(())
+        });
+        assert!(read.is_ok());
+        for at in [1, 0, 2, 2, 0] {
+            assert!(lines.again(found[at].1).is_ok_and(|text| text == found[at].0));
+        }
     }
 }

@@ -30,7 +30,7 @@ use tempfile::TempDir;
 
 use crate::detect::Format;
 use crate::error::FormatError;
-use crate::json::string;
+use crate::json::Json;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
 /// How long to wait for a writer that has the database to itself.
@@ -298,7 +298,7 @@ fn failed(error: rusqlite::Error) -> FormatError {
 }
 
 fn session(row: &Row) -> SessionRow {
-    let model = text(row, 7).and_then(|model| serde_json::from_str::<Value>(&model).ok());
+    let model = text(row, 7).and_then(|model| Json::parse(&model).ok()?.string("id"));
     let tokens = number(row, 8).zip(number(row, 9)).map(|(input, output)| {
         let mut usage = Usage::new(Tokens(input), Tokens(output));
         let rest = [10, 11, 12].map(|at| Tokens(number(row, at).unwrap_or(0)));
@@ -310,7 +310,7 @@ fn session(row: &Row) -> SessionRow {
             id: text(row, 0),
             title: text(row, 1),
             directory: text(row, 2),
-            model: model.and_then(|model| string(&model, "id")),
+            model,
             version: text(row, 3),
             started: number(row, 4).map(Millis),
             updated: number(row, 5).map(Millis),

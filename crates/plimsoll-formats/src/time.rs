@@ -1,13 +1,14 @@
 //! Times as transcripts write them: RFC 3339, or a number of seconds or milliseconds.
 
 use plimsoll::Millis;
-use serde_json::Value;
+
+use crate::json::Json;
 
 /// The time in a JSON value, if it is one.
-pub(crate) fn millis(value: Option<&Value>) -> Option<Millis> {
+pub(crate) fn millis(value: Option<&Json>) -> Option<Millis> {
     match value? {
-        Value::String(text) => rfc3339(text),
-        Value::Number(number) => {
+        Json::Text(text) => rfc3339(text),
+        Json::Number(number) => {
             let number = number.as_f64()?;
             // Seconds stay below this until the year 5138, milliseconds are above it since 1973.
             let millis = if number < 1e11 { number * 1000.0 } else { number };

@@ -1,108 +1,145 @@
 //! Records that name their parent: which of them are the session.
-
-use std::collections::{HashMap, HashSet};
+//!
+//! Of each record a few numbers are kept, so that a file of a million records takes some tens of megabytes.
 
 use crate::transcript::Transcript;
-
-/// The parents of records, by place in the file.
-#[derive(Default)]
-pub(crate) struct Tree {
-    places: HashMap<String, usize>,
-    parents: Vec<Parent>,
-}
 
 /// What a record says about its parent.
 pub(crate) enum Parent {
     /// Nothing: a conversation starts here.
     Root,
     /// It is the record of this name.
-    Named(String),
+    Named(u64),
     /// The format has no tree here: it is the record before.
     Before,
 }
 
-impl Tree {
-    /// Add the next record of the file; returns the place of an earlier record of the same name, if any.
-    pub(crate) fn add(&mut self, id: Option<&str>, parent: Parent) -> Option<usize> {
-        let place = self.parents.len();
+/// Gathers the names of records and their parents, by place in the file.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// The name and place of each record that has a name.
+    names: Vec<(u64, u32)>,
+    parents: Vec<Parent>,
+}
+
+impl Names {
+    /// Add the next record of the file.
+    pub(crate) fn add(&mut self, name: Option<u64>, parent: Parent) {
+        let place = self.parents.len() as u32;
+        self.names.extend(name.map(|name| (name, place)));
         self.parents.push(parent);
-        self.places.insert(id?.to_owned(), place)
     }
 
-    /// The place of the record of that name.
-    pub(crate) fn place(&self, id: &str) -> Option<usize> {
-        self.places.get(id).copied()
+    /// The tree, and the places of records that are repeated later.
+    pub(crate) fn resolve(mut self, wanted: &[u64]) -> (Tree, Vec<u32>, Vec<Option<u32>>) {
+        self.names.sort_unstable();
+        let names = &self.names;
+        let same = names.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        let repeated = same.map(|pair| pair[0].1).collect();
+        // The last of a name stands.
+        let place = |name: u64| {
+            let end = names.partition_point(|entry| entry.0 <= name);
+            let (found, place) = *names.get(end.checked_sub(1)?)?;
+            (found == name).then_some(place)
+        };
+        let links = self.parents.iter().map(|parent| match parent {
+            Parent::Root => ROOT,
+            Parent::Before => BEFORE,
+            Parent::Named(name) => place(*name).unwrap_or(MISSING),
+        });
+        let links = links.collect();
+        (Tree { links }, repeated, wanted.iter().map(|name| place(*name)).collect())
+    }
+}
+
+/// The record has no parent.
+const ROOT: u32 = u32::MAX;
+/// Its parent is the record before.
+const BEFORE: u32 = u32::MAX - 1;
+/// Its parent is not in the file.
+const MISSING: u32 = u32::MAX - 2;
+
+/// The place of each record's parent.
+pub(crate) struct Tree {
+    links: Vec<u32>,
+}
+
+impl Tree {
+    pub(crate) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The parent, if it has one in the file.
+    fn parent(&self, place: u32) -> Option<u32> {
+        let link = self.links[place as usize];
+        (link < MISSING).then_some(link)
     }
 
     /// `places` in the order of the conversation: that of the file, except that a record written before its
     /// parent, as happens to results of calls made in parallel, goes right behind it.
-    pub(crate) fn order(&self, places: &mut [usize]) {
-        let mut keys: HashMap<usize, usize> = HashMap::new();
+    pub(crate) fn order(&self, places: &mut [u32], keys: &mut Vec<u32>) {
+        keys.resize(self.len(), 0);
+        places.iter().for_each(|place| keys[*place as usize] = *place);
         for &place in places.iter() {
-            let parent = match &self.parents[place] {
-                Parent::Named(id) => self.place(id),
-                Parent::Root | Parent::Before => None,
-            };
-            let after = parent.map_or(place, |parent| keys.get(&parent).copied().unwrap_or(parent));
-            keys.insert(place, after.max(place));
+            // Those that come later have no key yet but their place.
+            let after = self.parent(place).map_or(place, |parent| keys[parent as usize].max(parent));
+            keys[place as usize] = after.max(place);
         }
-        places.sort_by_key(|place| (keys[place], *place != keys[place]));
+        places.sort_by_key(|place| (keys[*place as usize], *place != keys[*place as usize]));
+        places.iter().for_each(|place| keys[*place as usize] = 0);
     }
 
-    /// The parent's place among `all`. A parent that is not in the file is replaced by the record before,
-    /// because losing all that was said earlier would be worse.
-    fn parent(&self, place: usize, all: &[usize], faults: &mut Transcript) -> Option<usize> {
+    /// The parent's place among `all`, which ascends. A parent that is not in the file is replaced by the record
+    /// before, because losing all that was said earlier would be worse.
+    fn parent_among(&self, place: u32, all: &[u32], faults: &mut Transcript) -> Option<u32> {
         let before = || all[..all.partition_point(|other| *other < place)].last().copied();
-        match &self.parents[place] {
-            Parent::Root => None,
-            Parent::Before => before(),
-            Parent::Named(id) => match self.place(id) {
-                Some(parent) => all.binary_search(&parent).is_ok().then_some(parent),
-                None => {
-                    faults.skip("missing parent");
-                    before()
-                }
-            },
+        match self.links[place as usize] {
+            ROOT => None,
+            BEFORE => before(),
+            MISSING => {
+                faults.skip("missing parent");
+                before()
+            }
+            parent => all.binary_search(&parent).is_ok().then_some(parent),
         }
     }
 
-    /// The places from the beginning of the conversation to `leaf`, all of them among `all`, which ascends. A
-    /// cycle ends the walk and is counted.
-    pub(crate) fn path(&self, leaf: usize, all: &[usize], faults: &mut Transcript) -> HashSet<usize> {
-        let mut path = HashSet::new();
+    /// Mark the places from the beginning of the conversation to `leaf`, all of them among `all`, which ascends.
+    /// A cycle ends the walk and is counted.
+    pub(crate) fn path(&self, leaf: u32, all: &[u32], marks: &mut [bool], faults: &mut Transcript) {
         let mut next = Some(leaf);
         while let Some(place) = next {
-            if !path.insert(place) {
+            if std::mem::replace(&mut marks[place as usize], true) {
                 faults.skip("cycle in the parent tree");
                 break;
             }
-            next = self.parent(place, all, faults);
+            next = self.parent_among(place, all, faults);
         }
-        path
     }
 
-    /// For each of `places`, the place where its chain begins; chains do not leave `places`.
-    pub(crate) fn roots(&self, places: &[usize]) -> HashMap<usize, usize> {
-        let inside: HashSet<usize> = places.iter().copied().collect();
-        let mut roots: HashMap<usize, usize> = HashMap::new();
-        for &place in places {
-            let mut chain = vec![place];
-            let mut walked = HashSet::from([place]);
+    /// For each place of which `inside` holds, the place where its chain begins; chains do not leave those.
+    pub(crate) fn roots(&self, inside: impl Fn(u32) -> bool) -> Vec<u32> {
+        const UNKNOWN: u32 = u32::MAX;
+        const WALKED: u32 = u32::MAX - 1;
+        let mut roots = vec![UNKNOWN; self.len()];
+        let mut chain = Vec::new();
+        for place in (0..self.len() as u32).filter(|place| inside(*place)) {
+            let mut last = place;
             let root = loop {
-                let last = chain[chain.len() - 1];
-                if let Some(root) = roots.get(&last) {
-                    break *root;
+                match roots[last as usize] {
+                    UNKNOWN => {}
+                    // Back at a record of this walk: a cycle begins where it was noticed.
+                    WALKED => break chain.last().copied().unwrap_or(last),
+                    root => break root,
                 }
-                let parent = match &self.parents[last] {
-                    Parent::Named(id) => self.place(id).filter(|parent| inside.contains(parent)),
-                    Parent::Root | Parent::Before => None,
-                };
-                match parent {
-                    Some(parent) if walked.insert(parent) => chain.push(parent),
-                    _ => break last,
+                roots[last as usize] = WALKED;
+                chain.push(last);
+                match self.parent(last).filter(|parent| inside(*parent)) {
+                    Some(parent) => last = parent,
+                    None => break last,
                 }
             };
-            roots.extend(chain.into_iter().map(|place| (place, root)));
+            chain.drain(..).for_each(|place| roots[place as usize] = root);
         }
         roots
     }

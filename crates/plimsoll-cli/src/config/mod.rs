@@ -32,7 +32,8 @@ const CONTEXT: u64 = 200_000;
 const POLICY: &str = "PLIMSOLL_POLICY";
 const WINDOW: &str = "PLIMSOLL_CONTEXT";
 /// Variables that the project's tests read.
-const OF_TESTS: [&str; 2] = ["PLIMSOLL_BLESS", "PLIMSOLL_CORPUS"];
+const OF_TESTS: [&str; 4] =
+    ["PLIMSOLL_BLESS", "PLIMSOLL_CORPUS", "PLIMSOLL_OPENCODE_DB", "PLIMSOLL_OPENCODE_MESSAGES"];
 
 /// What all layers together say.
 #[derive(Debug)]

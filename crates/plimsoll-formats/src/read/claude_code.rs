@@ -2,21 +2,26 @@
 //!
 //! The path alone is not enough. Calls made in parallel hang their results on different branches, so records off
 //! the path belong to the session too if they carry a block of a response on it, or the result of a call on it.
+//!
+//! The file is read twice: first for how its records hang together, which takes a few numbers for each, then for
+//! what stands in those that make up the session.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, BufRead};
+use std::borrow::Cow;
+use std::io::{self, BufRead, Seek};
 
 use plimsoll::log::CompactionPart;
-use plimsoll::{MessageId, Millis, Role};
+use plimsoll::{Message, MessageId, Millis, Role};
 use serde_json::{Value, json};
 
-use crate::assembly::{Assembly, Compaction};
-use crate::blocks::{anthropic_usage, blocks, file, finish, small, spoken, tool_result};
-use crate::json::{string, take, take_text, text};
-use crate::lines::Lines;
+use super::Sink;
+use crate::assembly::{Assembly, Compaction, MOST_HELD};
+use crate::blocks::{anthropic_usage, blocks, file, finish, flatten, small, spoken, tool_result};
+use crate::hash::{HashMap64, HashSet64, Hasher};
+use crate::json::{Json, Take};
+use crate::lines::{Lines, Place};
 use crate::time::millis;
-use crate::transcript::Transcript;
-use crate::tree::{Parent, Tree};
+use crate::transcript::{Chain, Transcript};
+use crate::tree::{Names, Parent, Tree};
 
 /// Kinds of records that say nothing to a model.
 const UNUSED: [&str; 12] = [
@@ -34,83 +39,176 @@ const UNUSED: [&str; 12] = [
     "worktree-state",
 ];
 
-/// What is kept of a record until the tree is known.
-struct Record {
-    line: u64,
-    uuid: String,
-    at: Option<Millis>,
-    side: bool,
-    agent: Option<String>,
-    body: Body,
+pub(super) fn read(
+    lines: &mut Lines<impl BufRead + Seek>,
+    transcript: &mut Transcript,
+    sink: Sink,
+) -> io::Result<()> {
+    let mut index = Index::default();
+    lines.each(transcript, |text, place, transcript| {
+        index.record(&Json::parse_some(text, outline)?, place, transcript);
+        Ok(())
+    })?;
+    let (tree, repeated, _) = std::mem::take(&mut index.names).resolve(&[]);
+    // A resumed session repeats records; the later copy stands.
+    for place in repeated {
+        transcript.pass("repeated record");
+        index.kinds[place as usize] = Kind::Link;
+    }
+    Visit { lines, index: &index, tree: &tree, keys: Vec::new(), marks: vec![false; tree.len()] }
+        .all(transcript, sink)
 }
 
-enum Body {
-    User {
-        content: Value,
-        structured: Value,
-        meta: bool,
-    },
-    Summary {
-        content: Value,
-    },
-    Assistant {
-        message: Value,
-        error: bool,
-    },
-    Boundary {
-        metadata: Value,
-    },
+/// The fields that tell how records hang together.
+fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
+    let wanted = match depth {
+        0 => matches!(
+            key,
+            "type"
+                | "subtype"
+                | "uuid"
+                | "parentUuid"
+                | "logicalParentUuid"
+                | "timestamp"
+                | "sessionId"
+                | "cwd"
+                | "version"
+                | "isSidechain"
+                | "isCompactSummary"
+                | "message"
+                | "compactMetadata"
+                | "aiTitle"
+                | "customTitle"
+                | "summary"
+        ),
+        // Of a message, of its blocks, and of a compaction.
+        1 => matches!(key, "id" | "content" | "preservedSegment"),
+        _ => matches!(key, "id" | "tool_use_id" | "headUuid"),
+    };
+    if wanted { Take::Whole } else { Take::Skip }
+}
+
+/// The fields that are read of a record of the session.
+fn whole(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
+    match key {
+        "toolUseResult" if depth == 0 => Take::Raw,
+        "type" | "uuid" | "timestamp" | "agentId" | "isMeta" | "isApiErrorMessage" | "message"
+        | "compactMetadata" => Take::Whole,
+        _ if depth == 0 => Take::Skip,
+        _ => Take::Whole,
+    }
+}
+
+/// What a record is to the conversation.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    User,
+    Summary,
+    Assistant,
+    Boundary,
     /// Only a link between others.
     Link,
 }
 
-pub(super) fn read(lines: &mut Lines<impl BufRead>, transcript: &mut Transcript) -> io::Result<()> {
-    let mut tree = Tree::default();
-    let mut records: Vec<Record> = Vec::new();
-    while let Some((line, mut value)) = lines.next(transcript)? {
-        note(&value, transcript);
-        let Some(uuid) = string(&value, "uuid") else {
-            count(&value, transcript);
-            continue;
+/// What is kept of all records until the tree is known, by place in the file.
+#[derive(Default)]
+struct Index {
+    hasher: Hasher,
+    names: Names,
+    kinds: Vec<Kind>,
+    side: Vec<bool>,
+    lines: Vec<u32>,
+    offsets: Vec<u64>,
+    /// The response a record is a piece of; 0 for none.
+    responses: Vec<u64>,
+    /// Calls made (by the model) or answered (by the user), and where those of each record end.
+    calls: Vec<u64>,
+    ends: Vec<u32>,
+    /// The records that compactions kept from.
+    heads: HashSet64,
+}
+
+impl Index {
+    fn record(&mut self, record: &Json, place: Place, transcript: &mut Transcript) {
+        note(record, transcript);
+        let Some(uuid) = record.text("uuid") else {
+            count(record, transcript);
+            return;
         };
-        let parent = text(&value, "parentUuid").or_else(|| text(&value, "logicalParentUuid"));
-        let parent = parent.map_or(Parent::Root, |parent| Parent::Named(parent.to_owned()));
-        let (at, agent) = (millis(value.get("timestamp")), string(&value, "agentId"));
-        let side = value.get("isSidechain") == Some(&Value::Bool(true));
-        let body = body(&mut value, transcript);
-        // A resumed session repeats records; the later copy stands.
-        if let Some(earlier) = tree.add(Some(&uuid), parent) {
-            transcript.pass("repeated record");
-            records[earlier].body = Body::Link;
+        let parent = record.text("parentUuid").or_else(|| record.text("logicalParentUuid"));
+        let parent = parent.map_or(Parent::Root, |parent| Parent::Named(self.hasher.hash(parent)));
+        self.names.add(Some(self.hasher.hash(uuid)), parent);
+        self.side.push(record.is("isSidechain"));
+        self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
+        self.offsets.push(place.offset);
+        let kind = kind(record, transcript);
+        self.kinds.push(kind);
+        let message = record.get("message");
+        let response = message.filter(|_| kind == Kind::Assistant).and_then(|message| message.text("id"));
+        self.responses.push(response.map_or(0, |id| self.hasher.hash(id)));
+        let blocks = message.and_then(|message| message.get("content")).and_then(Json::as_list);
+        let key = match kind {
+            Kind::Assistant => "id",
+            Kind::User => "tool_use_id",
+            _ => "",
+        };
+        let calls = blocks.unwrap_or_default().iter().filter_map(|block| block.text(key));
+        self.calls.extend(calls.map(|call| self.hasher.hash(call)));
+        self.ends.push(self.calls.len() as u32);
+        if kind == Kind::Boundary
+            && let Some(head) = kept(record)
+        {
+            self.heads.insert(self.hasher.hash(head));
         }
-        records.push(Record { line, uuid, at, side, agent, body });
     }
-    split(records, &tree, transcript);
-    Ok(())
+
+    fn kind(&self, place: u32) -> Kind {
+        self.kinds[place as usize]
+    }
+
+    fn response(&self, place: u32) -> Option<u64> {
+        Some(self.responses[place as usize]).filter(|response| *response != 0)
+    }
+
+    fn calls(&self, place: u32) -> &[u64] {
+        let place = place as usize;
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.calls[start as usize..self.ends[place] as usize]
+    }
+}
+
+/// The first record that a compaction kept word for word.
+fn kept<'a>(record: &'a Json) -> Option<&'a str> {
+    record.get("compactMetadata")?.get("preservedSegment")?.text("headUuid")
 }
 
 /// What a record says about the session as a whole.
-fn note(value: &Value, transcript: &mut Transcript) {
+fn note(record: &Json, transcript: &mut Transcript) {
+    fn keep(known: &mut Option<String>, said: Option<&str>) {
+        if said.is_some() && known.as_deref() != said {
+            *known = said.map(str::to_owned);
+        }
+    }
     let info = &mut transcript.info;
-    info.seen(millis(value.get("timestamp")));
+    info.seen(millis(record.get("timestamp")));
     if info.id.is_none() {
-        info.id = string(value, "sessionId");
+        info.id = record.string("sessionId");
     }
     if info.directory.is_none() {
-        info.directory = string(value, "cwd");
+        info.directory = record.string("cwd");
     }
-    info.version = string(value, "version").or(info.version.take());
-    let title = match text(value, "type") {
-        Some("ai-title") => text(value, "aiTitle"),
-        Some("custom-title") => text(value, "customTitle"),
-        Some("summary") => text(value, "summary"),
+    keep(&mut info.version, record.text("version"));
+    let title = match record.text("type") {
+        Some("ai-title") => record.text("aiTitle"),
+        Some("custom-title") => record.text("customTitle"),
+        Some("summary") => record.text("summary"),
         _ => None,
     };
-    info.title = title.map(str::to_owned).or(info.title.take());
+    keep(&mut info.title, title);
 }
 
-fn count(value: &Value, transcript: &mut Transcript) {
-    match text(value, "type") {
+fn count(record: &Json, transcript: &mut Transcript) {
+    match record.text("type") {
         Some("ai-title") => {}
         Some(kind) if UNUSED.contains(&kind) => transcript.pass(kind),
         Some(kind @ ("user" | "assistant" | "system")) => transcript.skip(format!("{kind} without uuid")),
@@ -118,185 +216,217 @@ fn count(value: &Value, transcript: &mut Transcript) {
     }
 }
 
-fn body(value: &mut Value, transcript: &mut Transcript) -> Body {
-    let is = |value: &Value, key: &str| value.get(key) == Some(&Value::Bool(true));
-    match text(value, "type") {
-        Some("user") => {
-            let content =
-                value.get_mut("message").map(|message| take(message, "content")).unwrap_or_default();
-            if is(value, "isCompactSummary") {
-                return Body::Summary { content };
+fn kind(record: &Json, transcript: &mut Transcript) -> Kind {
+    match record.text("type") {
+        Some("user") if record.is("isCompactSummary") => Kind::Summary,
+        Some("user") => Kind::User,
+        Some("assistant") => Kind::Assistant,
+        Some("system") => match record.text("subtype") {
+            Some("compact_boundary") => Kind::Boundary,
+            subtype => {
+                transcript.pass(format!("system/{}", subtype.unwrap_or_default()));
+                Kind::Link
             }
-            let meta = is(value, "isMeta");
-            Body::User { content, structured: small(take(value, "toolUseResult")), meta }
-        }
-        Some("assistant") => {
-            let error = is(value, "isApiErrorMessage");
-            Body::Assistant { message: take(value, "message"), error }
-        }
-        Some("system") => {
-            let kind = string(value, "subtype").unwrap_or_default();
-            if kind == "compact_boundary" {
-                return Body::Boundary { metadata: take(value, "compactMetadata") };
-            }
-            transcript.pass(format!("system/{kind}"));
-            Body::Link
-        }
+        },
         _ => {
-            count(value, transcript);
-            Body::Link
+            count(record, transcript);
+            Kind::Link
         }
     }
 }
 
-/// Tell the session from its sub-agents. A sub-agent's own file consists of nothing but side chain.
-fn split(mut records: Vec<Record>, tree: &Tree, transcript: &mut Transcript) {
-    if records.iter().all(|record| record.side) {
-        records.iter_mut().for_each(|record| record.side = false);
+/// The second reading.
+struct Visit<'a, R> {
+    lines: &'a mut Lines<R>,
+    index: &'a Index,
+    tree: &'a Tree,
+    /// Room for each record, used again for each chain.
+    keys: Vec<u32>,
+    marks: Vec<bool>,
+}
+
+impl<R: BufRead + Seek> Visit<'_, R> {
+    /// Tell the session from its sub-agents. A sub-agent's own file consists of nothing but side chain.
+    fn all(mut self, transcript: &mut Transcript, sink: Sink) -> io::Result<()> {
+        let side = &self.index.side;
+        let only_side = side.iter().all(|side| *side);
+        let is_side = |place: u32| !only_side && side[place as usize];
+        let places = 0..side.len() as u32;
+        let main: Vec<u32> = places.clone().filter(|place| !is_side(*place)).collect();
+        let mut chains: Vec<(u32, u32)> = Vec::new();
+        if main.len() < side.len() {
+            let roots = self.tree.roots(is_side);
+            chains.extend(places.filter(|place| is_side(*place)).map(|place| (roots[place as usize], place)));
+            chains.sort_unstable();
+        }
+        self.chain(&main, transcript, &mut |message| sink(Chain::Main, message))?;
+        for chain in chains.chunk_by(|a, b| a.0 == b.0) {
+            let mut child = self.child(chain[0].0, transcript)?;
+            let number = transcript.side_chains.len();
+            let places: Vec<u32> = chain.iter().map(|(_, place)| *place).collect();
+            self.chain(&places, &mut child, &mut |message| sink(Chain::Side(number), message))?;
+            transcript.side_chains.push(child);
+        }
+        Ok(())
     }
-    let side: Vec<usize> = (0..records.len()).filter(|place| records[*place].side).collect();
-    let mut chains: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    let roots = tree.roots(&side);
-    for place in side {
-        chains.entry(roots[&place]).or_default().push(place);
+
+    /// The transcript of the sub-agent whose first record this is.
+    fn child(&mut self, root: u32, parent: &Transcript) -> io::Result<Transcript> {
+        let mut child = Transcript::new(parent.format);
+        let record = Json::parse_some(self.lines.again(self.index.offsets[root as usize])?, whole);
+        let record = record.unwrap_or_default();
+        child.info.id = record.string("agentId").or_else(|| record.string("uuid"));
+        child.info.directory = parent.info.directory.clone();
+        child.info.version = parent.info.version.clone();
+        Ok(child)
     }
-    let main: Vec<usize> = (0..records.len()).filter(|place| !records[*place].side).collect();
-    assemble(&main, &mut records, tree, transcript);
-    for (root, chain) in chains {
-        let mut child = Transcript::new(transcript.format);
-        child.info.id = records[root].agent.clone().or_else(|| Some(records[root].uuid.clone()));
-        child.info.directory = transcript.info.directory.clone();
-        child.info.version = transcript.info.version.clone();
-        chain.iter().for_each(|place| child.info.seen(records[*place].at));
-        assemble(&chain, &mut records, tree, &mut child);
-        transcript.side_chains.push(child);
+
+    fn chain(
+        &mut self,
+        all: &[u32],
+        transcript: &mut Transcript,
+        sink: &mut dyn FnMut(Message),
+    ) -> io::Result<()> {
+        let chosen = self.choose(all, transcript);
+        let until = self.until(&chosen);
+        let mut log = Assembly::new(sink, MOST_HELD);
+        log.session(transcript.info.id.as_deref());
+        let mut reading = Reading { log, index: self.index, heads: HashMap64::default(), boundary: None };
+        for (position, place) in chosen.into_iter().enumerate() {
+            let text = self.lines.again(self.index.offsets[place as usize])?;
+            reading.log.record(position, text.len(), until[position] as usize, None);
+            let read = Json::parse_some(text, whole).map_err(|error| error.to_string());
+            let read = read.and_then(|record| reading.record(record, self.index.kind(place), transcript));
+            if let Err(problem) = read {
+                transcript.broken_line(u64::from(self.index.lines[place as usize]), problem);
+            }
+        }
+        if reading.boundary.is_some() {
+            transcript.skip("compact_boundary without summary");
+        }
+        reading.log.finish();
+        Ok(())
+    }
+
+    /// Which of `all` make up the conversation, oldest first.
+    fn choose(&mut self, all: &[u32], transcript: &mut Transcript) -> Vec<u32> {
+        let Visit { index, tree, marks, .. } = self;
+        let speaks = |place: &&u32| index.kind(**place) != Kind::Link;
+        let Some(&leaf) = all.iter().rev().find(speaks) else { return Vec::new() };
+        tree.path(leaf, all, marks, transcript);
+        let marked = |marks: &[bool], place: &&u32| marks[**place as usize];
+        let path = all.iter().filter(|place| marked(marks, place));
+        let responses: HashSet64 = path.filter_map(|place| index.response(*place)).collect();
+        for &place in all {
+            marks[place as usize] |= index.response(place).is_some_and(|id| responses.contains(&id));
+        }
+        let is_user = |place: u32| index.kind(place) == Kind::User;
+        let mut open = HashSet64::default();
+        for &place in all.iter().filter(|place| marked(marks, place) && !is_user(**place)) {
+            open.extend(index.calls(place));
+        }
+        for &place in all.iter().filter(|place| marked(marks, place) && is_user(**place)) {
+            for call in index.calls(place) {
+                open.remove(call);
+            }
+        }
+        for &place in all.iter().filter(|place| is_user(**place)) {
+            if !marks[place as usize] && index.calls(place).iter().any(|call| open.remove(call)) {
+                marks[place as usize] = true;
+            }
+        }
+        let mut chosen: Vec<u32> = Vec::new();
+        for &place in all {
+            if std::mem::take(&mut marks[place as usize]) {
+                chosen.push(place);
+            } else if index.kind(place) != Kind::Link {
+                transcript.pass("record of another branch");
+            }
+        }
+        tree.order(&mut chosen, &mut self.keys);
+        chosen
+    }
+
+    /// For each of the chosen, the position of the last one that is a piece of the same response.
+    fn until(&self, chosen: &[u32]) -> Vec<u32> {
+        let mut last: HashMap64<u32> = HashMap64::default();
+        let mut until: Vec<u32> = (0..chosen.len() as u32).collect();
+        for (position, place) in chosen.iter().enumerate().rev() {
+            if let Some(response) = self.index.response(*place) {
+                until[position] = *last.entry(response).or_insert(position as u32);
+            }
+        }
+        until
     }
 }
 
-impl Record {
-    /// The response a record of the model is a piece of.
-    fn response(&self) -> Option<&str> {
-        match &self.body {
-            Body::Assistant { message, .. } => text(message, "id"),
-            _ => None,
-        }
-    }
-
-    /// The ids of calls made (by the model) or answered (by the user) in this record.
-    fn calls(&self) -> impl Iterator<Item = &str> {
-        let (content, key) = match &self.body {
-            Body::Assistant { message, .. } => (message.get("content"), "id"),
-            Body::User { content, .. } => (Some(content), "tool_use_id"),
-            _ => (None, ""),
-        };
-        content.and_then(Value::as_array).into_iter().flatten().filter_map(move |block| text(block, key))
-    }
-}
-
-/// Which of `all` make up the conversation, oldest first.
-fn choose(all: &[usize], records: &[Record], tree: &Tree, transcript: &mut Transcript) -> Vec<usize> {
-    let speaks = |place: &&usize| !matches!(records[**place].body, Body::Link);
-    let Some(&leaf) = all.iter().rev().find(speaks) else { return Vec::new() };
-    let mut path = tree.path(leaf, all, transcript);
-    let responses: HashSet<&str> = path.iter().filter_map(|place| records[*place].response()).collect();
-    path.extend(
-        all.iter()
-            .filter(|place| records[**place].response().is_some_and(|response| responses.contains(response))),
-    );
-    let is_user = |place: &usize| matches!(records[*place].body, Body::User { .. });
-    let (answered, called): (Vec<usize>, Vec<usize>) = path.iter().copied().partition(is_user);
-    let mut open: HashSet<&str> = called.iter().flat_map(|place| records[*place].calls()).collect();
-    answered.iter().flat_map(|place| records[*place].calls()).for_each(|call| {
-        open.remove(call);
-    });
-    for place in all.iter().filter(|place| is_user(place)) {
-        if !path.contains(place) && records[*place].calls().any(|call| open.remove(call)) {
-            path.insert(*place);
-        }
-    }
-    let (mut chosen, left): (Vec<usize>, Vec<usize>) = all.iter().partition(|place| path.contains(place));
-    for place in left {
-        if !matches!(records[place].body, Body::Link) {
-            transcript.pass("record of another branch");
-        }
-    }
-    tree.order(&mut chosen);
-    chosen
-}
-
-fn assemble(all: &[usize], records: &mut [Record], tree: &Tree, transcript: &mut Transcript) {
-    let chosen = choose(all, records, tree, transcript);
-    let mut log = Assembly::default();
-    log.session(transcript.info.id.as_deref());
-    let mut reading = Reading { log, ..Reading::default() };
-    for place in chosen {
-        let record = &mut records[place];
-        let body = std::mem::replace(&mut record.body, Body::Link);
-        if let Err(problem) = reading.record(record, body, transcript) {
-            transcript.broken_line(record.line, problem);
-        }
-    }
-    if reading.boundary.is_some() {
-        transcript.skip("compact_boundary without summary");
-    }
-    transcript.messages = reading.log.finish();
-}
-
-#[derive(Default)]
-struct Reading {
-    log: Assembly,
-    /// The messages of responses, by the provider's id.
-    responses: HashMap<String, usize>,
-    /// The message each record went into.
-    messages: HashMap<String, MessageId>,
+struct Reading<'a> {
+    log: Assembly<'a>,
+    index: &'a Index,
+    /// The messages that compactions kept from, by the record they began with.
+    heads: HashMap64<MessageId>,
     /// A compaction whose summary is still to come.
     boundary: Option<(String, CompactionPart)>,
 }
 
-impl Reading {
-    fn record(&mut self, record: &Record, body: Body, transcript: &mut Transcript) -> Result<(), String> {
+/// What all records have.
+struct Head {
+    uuid: String,
+    at: Option<Millis>,
+}
+
+impl Reading<'_> {
+    fn record(&mut self, mut record: Json, kind: Kind, transcript: &mut Transcript) -> Result<(), String> {
         let before = self.log.len();
-        match body {
-            Body::Link => {}
-            Body::User { content, structured, meta } => {
-                self.user(record, content, structured, meta, transcript)?;
+        let head = Head { uuid: record.take_text("uuid"), at: millis(record.get("timestamp")) };
+        transcript.info.seen(head.at);
+        let mut message = record.take("message");
+        match kind {
+            Kind::Link => {}
+            Kind::User => {
+                let structured = small(record.get("toolUseResult").unwrap_or(&Json::Null));
+                self.user(&head, message.take("content"), structured, record.is("isMeta"), transcript)?;
             }
-            Body::Assistant { message, error } => self.assistant(record, message, error, transcript)?,
-            Body::Boundary { metadata } => self.boundary(record, &metadata),
-            Body::Summary { content } => {
+            Kind::Assistant => {
+                self.assistant(&head, message, record.is("isApiErrorMessage"), transcript)?;
+            }
+            Kind::Boundary => self.boundary(&head, &record),
+            Kind::Summary => {
                 let (marker, part) = self.boundary.take().unzip();
-                let (text, _) = crate::blocks::flatten(content);
+                let (text, _) = flatten(message.take("content"));
                 self.log.compaction(Compaction {
-                    marker: marker.or_else(|| Some(format!("{}.marker", record.uuid))),
-                    summary: Some(record.uuid.clone()),
-                    at: record.at,
+                    marker: marker.or_else(|| Some(format!("{}.marker", head.uuid))),
+                    summary: Some(head.uuid.clone()),
+                    at: head.at,
                     text,
                     part: part.unwrap_or_default(),
                 });
             }
         }
-        if self.log.len() > before {
+        let uuid = self.index.hasher.hash(&head.uuid);
+        if self.log.len() > before && self.index.heads.contains(&uuid) {
             let id = self.log.message(before).info.id.clone();
-            self.messages.insert(record.uuid.clone(), id);
+            self.heads.insert(uuid, id);
         }
         Ok(())
     }
 
-    fn boundary(&mut self, record: &Record, metadata: &Value) {
-        let kept = metadata.get("preservedSegment").and_then(|kept| text(kept, "headUuid"));
+    fn boundary(&mut self, head: &Head, record: &Json) {
+        let metadata = record.get("compactMetadata").unwrap_or(&Json::Null);
+        let tail = kept(record).map(|uuid| self.index.hasher.hash(uuid));
         let part = CompactionPart {
-            auto: text(metadata, "trigger").map(|trigger| trigger == "auto"),
-            tokens: metadata.get("preTokens").and_then(Value::as_u64),
-            tail_start: kept.and_then(|uuid| self.messages.get(uuid).cloned()),
+            auto: metadata.text("trigger").map(|trigger| trigger == "auto"),
+            tokens: metadata.number("preTokens"),
+            tail_start: tail.and_then(|uuid| self.heads.get(&uuid).cloned()),
             ..CompactionPart::default()
         };
-        self.boundary = Some((record.uuid.clone(), part));
+        self.boundary = Some((head.uuid.clone(), part));
     }
 
     fn user(
         &mut self,
-        record: &Record,
-        content: Value,
+        head: &Head,
+        content: Json,
         mut structured: Value,
         meta: bool,
         transcript: &mut Transcript,
@@ -304,17 +434,17 @@ impl Reading {
         let mut place = None;
         let log = &mut self.log;
         let mut here = |log: &mut Assembly| {
-            *place.get_or_insert_with(|| log.begin(Role::User, Some(record.uuid.clone()), record.at))
+            *place.get_or_insert_with(|| log.begin(Role::User, Some(head.uuid.clone()), head.at))
         };
         for mut block in blocks(content)? {
-            match text(&block, "type") {
+            match block.text("type") {
                 Some("tool_result") => {
-                    let (call, answer) = tool_result(block, record.at, structured.take());
+                    let (call, answer) = tool_result(block, head.at, structured.take());
                     log.answer_or_keep(&call, answer, &mut here);
                 }
                 Some("text") => {
                     let place = here(log);
-                    log.said(place, take_text(&mut block, "text"), meta);
+                    log.said(place, block.take_text("text"), meta);
                 }
                 kind => match file(&block) {
                     Some(file) => {
@@ -330,27 +460,26 @@ impl Reading {
 
     fn assistant(
         &mut self,
-        record: &Record,
-        mut message: Value,
+        head: &Head,
+        mut message: Json,
         error: bool,
         transcript: &mut Transcript,
     ) -> Result<(), String> {
-        let content = blocks(take(&mut message, "content"))?;
-        let response = string(&message, "id");
-        let known = response.as_ref().and_then(|response| self.responses.get(response).copied());
+        let content = blocks(message.take("content"))?;
         let log = &mut self.log;
-        let place = known.unwrap_or_else(|| log.begin(Role::Assistant, Some(record.uuid.clone()), record.at));
-        if let Some(response) = response {
-            self.responses.insert(response, place);
+        let known = message.text("id").and_then(|id| log.response(id));
+        let place = known.unwrap_or_else(|| log.begin(Role::Assistant, Some(head.uuid.clone()), head.at));
+        if let Some(response) = message.text("id") {
+            log.set_response(response, place);
         }
-        log.completed(place, record.at);
+        log.completed(place, head.at);
         let info = log.info(place);
         // What the host says in the model's name has a model of this name.
-        if let Some(model) = text(&message, "model").filter(|model| *model != "<synthetic>") {
+        if let Some(model) = message.text("model").filter(|model| *model != "<synthetic>") {
             info.model_id = Some(model.to_owned());
             transcript.info.model = Some(model.to_owned());
         }
-        if let Some(reason) = text(&message, "stop_reason") {
+        if let Some(reason) = message.text("stop_reason") {
             info.finish = Some(finish(reason).to_owned());
         }
         if !error && let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) {

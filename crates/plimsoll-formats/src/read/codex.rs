@@ -3,17 +3,19 @@
 //! Items stand alone, so it has to be found out which of them are one response of the model: it goes on until
 //! somebody else speaks, a tool answers, or its tokens are counted.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead};
 
 use plimsoll::{Millis, Role, Tokens, Usage};
 use serde_json::{Value, json};
 
-use crate::assembly::{Answer, Assembly, Compaction};
+use super::Sink;
+use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
-use crate::json::{string, take, take_text, text};
-use crate::lines::Lines;
+use crate::json::{Json, Take};
+use crate::lines::{Fault, Lines};
 use crate::time::millis;
-use crate::transcript::Transcript;
+use crate::transcript::{Chain, Transcript};
 
 /// Beginnings of user messages that Codex itself wrote.
 const SYNTHETIC: [&str; 7] = [
@@ -28,20 +30,32 @@ const SYNTHETIC: [&str; 7] = [
 /// Stands for a summary that only the provider can read.
 const SEALED: &str = "[The provider keeps this summary encrypted]";
 
-pub(super) fn read(lines: &mut Lines<impl BufRead>, transcript: &mut Transcript) -> io::Result<()> {
-    let mut reading = Reading::default();
-    while let Some((line, value)) = lines.next(transcript)? {
-        if let Err(problem) = reading.record(value, transcript) {
-            transcript.broken_line(line, problem);
-        }
-    }
-    transcript.messages = reading.log.finish();
+pub(super) fn read(
+    lines: &mut Lines<impl BufRead>,
+    transcript: &mut Transcript,
+    sink: Sink,
+) -> io::Result<()> {
+    let mut sink = |message| sink(Chain::Main, message);
+    let log = Assembly::new(&mut sink, MOST_HELD);
+    let mut reading = Reading { log, open: None, last: None, counted: None, model: None };
+    let mut position = 0;
+    lines.each(transcript, |text, _, transcript| {
+        position += 1;
+        reading.log.record(position, text.len(), 0, reading.open.or(reading.last));
+        reading.record(Json::parse_some(text, wanted)?, transcript).map_err(Fault::Shape)
+    })?;
+    reading.log.finish();
     Ok(())
 }
 
-#[derive(Default)]
-struct Reading {
-    log: Assembly,
+/// Events mostly repeat the items at length, so they are left alone until it is known which they are.
+fn wanted(before: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
+    let is_event = |(name, value): &(Cow<str>, Json)| name == "type" && value.as_str() == Some("event_msg");
+    if depth == 0 && key == "payload" && before.iter().any(is_event) { Take::Raw } else { Take::Whole }
+}
+
+struct Reading<'a> {
+    log: Assembly<'a>,
     /// The response that is being read.
     open: Option<usize>,
     /// The newest response, whose tokens may still be counted.
@@ -50,25 +64,26 @@ struct Reading {
     model: Option<String>,
 }
 
-impl Reading {
-    fn record(&mut self, mut value: Value, transcript: &mut Transcript) -> Result<(), String> {
-        let at = millis(value.get("timestamp"));
+impl Reading<'_> {
+    fn record(&mut self, mut record: Json, transcript: &mut Transcript) -> Result<(), String> {
+        let at = millis(record.get("timestamp"));
         transcript.info.seen(at);
-        if !value.get("payload").is_some_and(Value::is_object) {
-            return self.bare(value, at, transcript);
-        }
-        let mut payload = take(&mut value, "payload");
-        match text(&value, "type") {
+        let payload = match record.take("payload") {
+            Json::Raw(raw) => return self.event(raw.get(), transcript),
+            payload @ Json::Object(_) => payload,
+            _ => return self.bare(record, at, transcript),
+        };
+        match record.text("type") {
             Some("session_meta") => self.meta(&payload, at, transcript),
             Some("turn_context") => {
-                self.model = string(&payload, "model").or(self.model.take());
+                self.model = payload.string("model").or(self.model.take());
                 transcript.info.model = self.model.clone();
                 if transcript.info.directory.is_none() {
-                    transcript.info.directory = string(&payload, "cwd");
+                    transcript.info.directory = payload.string("cwd");
                 }
             }
             Some("response_item") => self.item(payload, at, transcript)?,
-            Some("event_msg") => self.event(&mut payload, transcript),
+            Some("event_msg") => self.known_event(payload, transcript),
             Some("compacted") => self.compacted(payload, at),
             Some(kind @ ("world_state" | "ghost_snapshot")) => transcript.pass(kind),
             kind => transcript.skip(kind.unwrap_or("record without type")),
@@ -77,7 +92,7 @@ impl Reading {
     }
 
     /// A line of the older form, which is the item itself.
-    fn bare(&mut self, value: Value, at: Option<Millis>, transcript: &mut Transcript) -> Result<(), String> {
+    fn bare(&mut self, value: Json, at: Option<Millis>, transcript: &mut Transcript) -> Result<(), String> {
         if value.get("type").is_some() {
             return self.item(value, at, transcript);
         }
@@ -91,7 +106,7 @@ impl Reading {
         Ok(())
     }
 
-    fn meta(&mut self, meta: &Value, at: Option<Millis>, transcript: &mut Transcript) {
+    fn meta(&mut self, meta: &Json, at: Option<Millis>, transcript: &mut Transcript) {
         let info = &mut transcript.info;
         info.seen(millis(meta.get("timestamp")));
         // A forked session repeats its parent's record behind its own.
@@ -99,12 +114,12 @@ impl Reading {
             transcript.pass("session_meta of a parent");
             return;
         }
-        info.id = string(meta, "id");
-        info.directory = string(meta, "cwd").or(info.directory.take());
-        info.version = string(meta, "cli_version");
+        info.id = meta.string("id");
+        info.directory = meta.string("cwd").or(info.directory.take());
+        info.version = meta.string("cli_version");
         self.log.session(info.id.as_deref());
-        let base = meta.get("base_instructions").and_then(|base| text(base, "text"));
-        for instructions in base.into_iter().chain(text(meta, "instructions")) {
+        let base = meta.get("base_instructions").and_then(|base| base.text("text"));
+        for instructions in base.into_iter().chain(meta.text("instructions")) {
             let place = self.log.begin(Role::System, None, at);
             self.log.text(place, instructions);
         }
@@ -112,7 +127,8 @@ impl Reading {
 
     /// The response at hand, or a new one.
     fn response(&mut self, at: Option<Millis>) -> usize {
-        let place = self.open.unwrap_or_else(|| {
+        let open = self.open.filter(|place| self.log.holds(*place));
+        let place = open.unwrap_or_else(|| {
             let place = self.log.begin(Role::Assistant, None, at);
             self.log.info(place).model_id = self.model.clone();
             place
@@ -124,55 +140,52 @@ impl Reading {
 
     fn item(
         &mut self,
-        mut item: Value,
+        mut item: Json,
         at: Option<Millis>,
         transcript: &mut Transcript,
     ) -> Result<(), String> {
-        let kind = string(&item, "type").unwrap_or_default();
-        let call = string(&item, "call_id");
+        let kind = item.string("type").unwrap_or_default();
+        let call = item.string("call_id");
         match kind.as_str() {
             "message" => self.message(item, at, transcript)?,
             "reasoning" => {
-                let (summary, _) = flatten(take(&mut item, "summary"));
-                let (content, _) = flatten(take(&mut item, "content"));
-                let sealed = text(&item, "encrypted_content").map(|sealed| {
-                    json!({ "openai": { "itemId": item.get("id"), "reasoningEncryptedContent": sealed } })
+                let (summary, _) = flatten(item.take("summary"));
+                let (content, _) = flatten(item.take("content"));
+                let sealed = item.text("encrypted_content").map(|sealed| {
+                    json!({ "openai": { "itemId": item.text("id"), "reasoningEncryptedContent": sealed } })
                 });
                 let place = self.response(at);
                 self.log.reasoning(place, if content.is_empty() { summary } else { content }, sealed);
             }
             "function_call" | "tool_search_call" => {
-                let input = match take(&mut item, "arguments") {
-                    Value::String(text) => arguments(text),
-                    other => other,
-                };
+                let input = arguments(item.take("arguments"));
                 let place = self.response(at);
-                self.log.call(place, call.as_deref(), text(&item, "name").unwrap_or("tool_search"), input);
+                self.log.call(place, call.as_deref(), item.text("name").unwrap_or("tool_search"), input);
             }
             "custom_tool_call" => {
-                let input = json!({ "input": take(&mut item, "input") });
+                let input = json!({ "input": item.take("input").into_value() });
                 let place = self.response(at);
-                self.log.call(place, call.as_deref(), text(&item, "name").unwrap_or_default(), input);
+                self.log.call(place, call.as_deref(), item.text("name").unwrap_or_default(), input);
             }
             "local_shell_call" => {
                 let place = self.response(at);
-                let call = call.or_else(|| string(&item, "id"));
-                self.log.call(place, call.as_deref(), "local_shell", take(&mut item, "action"));
+                let call = call.or_else(|| item.string("id"));
+                self.log.call(place, call.as_deref(), "local_shell", item.take("action").into_value());
             }
             // The provider's own tools: what they found is not in the file.
             "web_search_call" | "image_generation_call" => {
                 let tool = kind.trim_end_matches("_call");
-                let (id, action) = (string(&item, "id"), take(&mut item, "action"));
+                let (id, action) = (item.string("id"), item.take("action").into_value());
                 let place = self.response(at);
                 self.log.call(place, id.as_deref(), tool, action);
-                if let Some(call) = self.log.waiting(place) {
+                if let Some(call) = self.log.waiting() {
                     // It was asked for just now, so it waits.
                     let _ = self.log.answer(&call, Answer { at, ..Answer::default() });
                 }
             }
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let output = if kind == "tool_search_output" { "tools" } else { "output" };
-                let answer = output_of(take(&mut item, output), at);
+                let answer = output_of(item.take(output), at);
                 self.open = None;
                 self.log
                     .answer_or_keep(&call.unwrap_or_default(), answer, |log| log.begin(Role::User, None, at));
@@ -185,12 +198,12 @@ impl Reading {
 
     fn message(
         &mut self,
-        mut item: Value,
+        mut item: Json,
         at: Option<Millis>,
         transcript: &mut Transcript,
     ) -> Result<(), String> {
-        let content = blocks(take(&mut item, "content"))?;
-        let role = match text(&item, "role") {
+        let content = blocks(item.take("content"))?;
+        let role = match item.text("role") {
             Some("assistant") => Role::Assistant,
             Some("user") => Role::User,
             Some("developer" | "system") => Role::System,
@@ -204,16 +217,16 @@ impl Reading {
             self.response(at)
         } else {
             self.open = None;
-            self.log.begin(role, string(&item, "id"), at)
+            self.log.begin(role, item.string("id"), at)
         };
         for mut block in content {
-            match text(&block, "type") {
+            match block.text("type") {
                 Some("input_text" | "output_text" | "text") => {
-                    let text = take_text(&mut block, "text");
+                    let text = block.take_text("text");
                     let synthetic = is_user && SYNTHETIC.iter().any(|start| text.starts_with(start));
                     self.log.said(place, text, synthetic);
                 }
-                Some("refusal") => self.log.text(place, take_text(&mut block, "refusal")),
+                Some("refusal") => self.log.text(place, block.take_text("refusal")),
                 kind => match file(&block) {
                     Some(file) => self.log.file(place, file),
                     None => transcript.skip(format!("message block {}", kind.unwrap_or("without type"))),
@@ -223,36 +236,46 @@ impl Reading {
         Ok(())
     }
 
-    fn event(&mut self, payload: &mut Value, transcript: &mut Transcript) {
-        let kind = string(payload, "type").unwrap_or_default();
+    /// An event that was not parsed yet: most need not be.
+    fn event(&mut self, payload: &str, transcript: &mut Transcript) -> Result<(), String> {
+        let only_type = |_: &[(Cow<str>, Json)], _, key: &str| match key {
+            "type" | "info" | "total_token_usage" | "last_token_usage" => Take::Whole,
+            key if key.ends_with("_tokens") => Take::Whole,
+            _ => Take::Skip,
+        };
+        let payload = Json::parse_some(payload, only_type).map_err(|error| error.to_string())?;
+        self.known_event(payload, transcript);
+        Ok(())
+    }
+
+    fn known_event(&mut self, mut payload: Json, transcript: &mut Transcript) {
+        let kind = payload.text("type").unwrap_or_default();
         if kind != "token_count" {
             // What they tell stands in the items as well, or is for people only.
             transcript.pass(format!("event_msg/{kind}"));
             return;
         }
-        let mut info = take(payload, "info");
-        let total = take(&mut info, "total_token_usage");
-        let usage = take(&mut info, "last_token_usage");
+        let mut info = payload.take("info");
+        let total = info.take("total_token_usage").into_value();
+        let usage = info.take("last_token_usage");
         // The same count comes again whenever the limits of the account change.
         if !usage.is_object() || self.counted.as_ref() == Some(&total) {
             return;
         }
         self.counted = Some(total);
         self.open = None;
-        if let Some(place) = self.last {
+        if let Some(place) = self.last.filter(|place| self.log.holds(*place)) {
             self.log.info(place).tokens = Some(usage_of(&usage));
         }
     }
 
-    fn compacted(&mut self, mut payload: Value, at: Option<Millis>) {
-        let mut text = take_text(&mut payload, "message");
+    fn compacted(&mut self, mut payload: Json, at: Option<Millis>) {
+        let mut text = payload.take_text("message");
         if text.trim().is_empty() {
-            let history = take(&mut payload, "replacement_history");
-            let items = history.as_array().map(Vec::as_slice).unwrap_or_default();
-            let last = items.iter().rev().find(|item| self::text(item, "type") == Some("message"));
-            text = last
-                .map(|item| flatten(item.get("content").cloned().unwrap_or_default()).0)
-                .unwrap_or_default();
+            let mut history = payload.take("replacement_history");
+            let items = if let Json::List(items) = &mut history { items.as_mut_slice() } else { &mut [] };
+            let last = items.iter_mut().rev().find(|item| item.text("type") == Some("message"));
+            text = last.map(|item| flatten(item.take("content")).0).unwrap_or_default();
         }
         if text.trim().is_empty() {
             text = SEALED.to_owned();
@@ -263,18 +286,18 @@ impl Reading {
 }
 
 /// Cached input is part of the input here, and reasoning part of the output.
-fn usage_of(usage: &Value) -> Usage {
-    let number = |key: &str| Tokens(usage.get(key).and_then(Value::as_u64).unwrap_or(0));
+fn usage_of(usage: &Json) -> Usage {
+    let number = |key: &str| Tokens(usage.number(key).unwrap_or(0));
     let (cached, reasoning) = (number("cached_input_tokens"), number("reasoning_output_tokens"));
     let input = number("input_tokens").saturating_sub(cached);
     let mut tokens = Usage::new(input, number("output_tokens").saturating_sub(reasoning));
     (tokens.cache_read, tokens.reasoning) = (cached, reasoning);
-    tokens.total = usage.get("total_tokens").and_then(Value::as_u64).map(Tokens);
+    tokens.total = usage.number("total_tokens").map(Tokens);
     tokens
 }
 
-fn output_of(output: Value, at: Option<Millis>) -> Answer {
-    let is_error = output.get("success") == Some(&Value::Bool(false));
+fn output_of(output: Json, at: Option<Millis>) -> Answer {
+    let is_error = matches!(output.get("success"), Some(Json::Bool(false)));
     let (text, attachments) = flatten(output);
     Answer { text, attachments, is_error, at, ..Answer::default() }
 }

@@ -8,20 +8,21 @@ mod opencode;
 mod pi;
 mod swe_agent;
 
-use std::io::{BufRead, Cursor, Read};
+use std::io::{self, BufRead, Cursor, Read, Seek};
 
-use serde_json::Value;
+use plimsoll::Message;
 
 use crate::detect::{Format, detect};
+use crate::document::Document;
 use crate::error::FormatError;
-use crate::json::describe;
 use crate::lines::Lines;
-use crate::transcript::Transcript;
+use crate::transcript::{Chain, Transcript};
 
-/// A document over this many bytes is refused: unlike lines it has to be held as a whole.
-pub const MAX_DOCUMENT: u64 = 1 << 30;
 /// How much of a transcript is looked at to tell its format.
 const BEGINNING: u64 = 64 << 10;
+
+/// Where visited messages go.
+pub(crate) type Sink<'s> = &'s mut dyn FnMut(Chain, Message);
 
 /// Read a transcript of whatever format it is.
 ///
@@ -38,39 +39,135 @@ const BEGINNING: u64 = 64 << 10;
 /// # Ok::<(), plimsoll_formats::FormatError>(())
 /// ```
 pub fn read(mut input: impl BufRead) -> Result<Transcript, FormatError> {
+    let (format, beginning) = look(&mut input)?;
+    let input = Cursor::new(beginning).chain(input);
+    collect(|sink| match format {
+        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
+        _ if format.is_lines() => held(format, input, sink),
+        _ => document(known(Document::hold(format, input)?)?, sink),
+    })
+}
+
+/// Read a transcript as the given format, whatever it looks like.
+pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, FormatError> {
+    collect(|sink| match format {
+        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
+        _ if format.is_lines() => held(format, input, sink),
+        _ => document(Document::hold(format, input)?, sink),
+    })
+}
+
+/// Visit a transcript message by message, oldest first, whatever format it is.
+///
+/// What [`read`] returns at once is handed to `sink` piece by piece: first the session, then its sub-agents one
+/// after the other. The transcript that is returned has everything but the messages. Of line formats no more is
+/// held than a few numbers for each record and the messages that are not complete yet, so that a file may be much
+/// larger than the memory; documents are held as text.
+///
+/// ```
+/// use std::io::Cursor;
+/// use plimsoll_formats::{Chain, visit};
+/// let session = r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"Hello"}}"#;
+/// let mut texts = Vec::new();
+/// let transcript = visit(Cursor::new(session), &mut |chain, message| {
+///     if chain == Chain::Main {
+///         texts.push(message.text());
+///     }
+/// })?;
+/// assert_eq!(texts, ["Hello"]);
+/// assert!(transcript.messages.is_empty());
+/// # Ok::<(), plimsoll_formats::FormatError>(())
+/// ```
+///
+/// When it fails, `sink` may have been given messages from before the fault.
+pub fn visit(
+    mut input: impl BufRead + Seek,
+    sink: &mut dyn FnMut(Chain, Message),
+) -> Result<Transcript, FormatError> {
+    let start = input.stream_position()?;
+    let (format, _) = look(&mut input)?;
+    input.seek(io::SeekFrom::Start(start))?;
+    match format {
+        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
+        _ if format.is_lines() => lines(format, input, sink),
+        _ => document(known(Document::hold(format, input)?)?, sink),
+    }
+}
+
+/// Visit a transcript as the given format, whatever it looks like.
+pub fn visit_as(
+    format: Format,
+    input: impl BufRead + Seek,
+    sink: &mut dyn FnMut(Chain, Message),
+) -> Result<Transcript, FormatError> {
+    match format {
+        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
+        _ if format.is_lines() => lines(format, input, sink),
+        _ => document(Document::hold(format, input)?, sink),
+    }
+}
+
+/// The format, and what was read to tell it.
+fn look(input: &mut impl BufRead) -> Result<(Format, Vec<u8>), FormatError> {
     let mut beginning = Vec::new();
     input.by_ref().take(BEGINNING).read_to_end(&mut beginning)?;
     if beginning.trim_ascii().is_empty() {
         return Err(FormatError::Empty);
     }
-    let format =
-        detect(&beginning).ok_or_else(|| FormatError::Unrecognised { hint: looks_like(&beginning) })?;
-    let input = Cursor::new(beginning).chain(input);
-    if format.is_lines() || format == Format::OpencodeDatabase {
-        return read_as(format, input);
+    match detect(&beginning) {
+        Some(format) => Ok((format, beginning)),
+        None => Err(FormatError::Unrecognised { hint: looks_like(&beginning) }),
     }
-    // The whole document may show what its beginning did not.
-    let value = document(format, input)?;
-    from_document(Format::of_value(&value).filter(|format| !format.is_lines()).unwrap_or(format), value)
 }
 
-/// Read a transcript as the given format, whatever it looks like.
-pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, FormatError> {
-    if format == Format::OpencodeDatabase {
-        return Err(FormatError::NeedsPath);
+/// The transcript with the messages that are visited.
+fn collect(visit: impl FnOnce(Sink) -> Result<Transcript, FormatError>) -> Result<Transcript, FormatError> {
+    let (mut messages, mut chains) = (Vec::new(), Vec::new());
+    let mut transcript = visit(&mut |chain, message| match chain {
+        Chain::Main => messages.push(message),
+        Chain::Side(number) => {
+            if chains.len() <= number {
+                chains.resize_with(number + 1, Vec::new);
+            }
+            chains[number].push(message);
+        }
+    })?;
+    transcript.messages = messages;
+    for (child, messages) in transcript.side_chains.iter_mut().zip(chains) {
+        child.messages = messages;
     }
-    if !format.is_lines() {
-        return from_document(format, document(format, input)?);
+    Ok(transcript)
+}
+
+/// Lines from an input that cannot go back, which most formats need.
+fn held(format: Format, mut input: impl BufRead, sink: Sink) -> Result<Transcript, FormatError> {
+    if format == Format::Codex {
+        let mut lines = Lines::new(input);
+        let mut transcript = Transcript::new(format);
+        codex::read(&mut lines, &mut transcript, sink)?;
+        return good(lines.good, transcript);
     }
-    let mut transcript = Transcript::new(format);
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes)?;
+    lines(format, Cursor::new(bytes), sink)
+}
+
+fn lines(format: Format, input: impl BufRead + Seek, sink: Sink) -> Result<Transcript, FormatError> {
     let mut lines = Lines::new(input);
+    let mut transcript = Transcript::new(format);
     match format {
-        Format::ClaudeCode => claude_code::read(&mut lines, &mut transcript)?,
-        Format::Pi => pi::read(&mut lines, &mut transcript)?,
-        _ => codex::read(&mut lines, &mut transcript)?,
+        Format::ClaudeCode => claude_code::read(&mut lines, &mut transcript, sink)?,
+        Format::Pi => pi::read(&mut lines, &mut transcript, sink)?,
+        _ => codex::read(&mut lines, &mut transcript, sink)?,
     }
+    good(lines.good, transcript)
+}
+
+/// An error if not one line could be read.
+fn good(good: u64, mut transcript: Transcript) -> Result<Transcript, FormatError> {
     match transcript.broken.take() {
-        Some(broken) if lines.good == 0 => {
+        Some(broken) if good == 0 => {
+            let format = transcript.format;
             Err(FormatError::Lines { format, line: broken.line, problem: broken.problem })
         }
         broken => {
@@ -80,44 +177,27 @@ pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, Format
     }
 }
 
-fn document(format: Format, input: impl Read) -> Result<Value, FormatError> {
-    let mut bytes = Vec::new();
-    let read = input.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes)?;
-    if read as u64 > MAX_DOCUMENT {
-        return Err(FormatError::TooLarge { format, limit: MAX_DOCUMENT });
+/// The whole document may show what its beginning did not.
+fn known(mut document: Document) -> Result<Document, FormatError> {
+    if matches!(document.format, Format::OpenaiChat | Format::AnthropicMessages) {
+        let format = Format::of(&document.outline()?).filter(|format| !format.is_lines());
+        document.format = format.unwrap_or(document.format);
     }
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    if text.trim_ascii().is_empty() {
-        return Err(FormatError::Empty);
-    }
-    serde_json::from_slice(text).map_err(|source| FormatError::Json { format, source })
+    Ok(document)
 }
 
-fn from_document(format: Format, value: Value) -> Result<Transcript, FormatError> {
-    let mut transcript = Transcript::new(format);
-    match format {
-        Format::OpencodeExport | Format::OpencodeMessages => opencode::read(value, &mut transcript)?,
-        Format::SweAgent => swe_agent::read(value, &mut transcript)?,
-        Format::AnthropicMessages => anthropic::read(value, &mut transcript)?,
-        _ => openai::read(value, &mut transcript)?,
+#[allow(clippy::needless_pass_by_value)] // it is done with here
+fn document(document: Document, sink: Sink) -> Result<Transcript, FormatError> {
+    let mut transcript = Transcript::new(document.format);
+    match document.format {
+        Format::OpencodeExport | Format::OpencodeMessages => {
+            opencode::read(&document, &mut transcript, sink)?;
+        }
+        Format::SweAgent => swe_agent::read(&document, &mut transcript, sink)?,
+        Format::AnthropicMessages => anthropic::read(&document, &mut transcript, sink)?,
+        _ => openai::read(&document, &mut transcript, sink)?,
     }
     Ok(transcript)
-}
-
-/// The list of messages in a document: itself, or what it has under `key`.
-fn list(format: Format, value: &mut Value, key: &str) -> Result<Vec<Value>, FormatError> {
-    let at = if value.is_array() { "the document" } else { key };
-    let found = match value {
-        Value::Array(_) => value.take(),
-        _ => crate::json::take(value, key),
-    };
-    match found {
-        Value::Array(items) => Ok(items),
-        other => {
-            let problem = format!("expected a list of messages, found {}", describe(&other));
-            Err(FormatError::Shape { format, at: at.to_owned(), problem })
-        }
-    }
 }
 
 fn looks_like(beginning: &[u8]) -> &'static str {

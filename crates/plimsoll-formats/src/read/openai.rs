@@ -1,42 +1,43 @@
 //! Messages of OpenAI's chat completions, and the dialects of those who write them down.
 
 use plimsoll::{Millis, Role};
-use serde_json::Value;
 
-use super::list;
+use super::Sink;
 use crate::assembly::{Answer, Assembly};
 use crate::blocks::{arguments, blocks, file, flatten};
+use crate::document::Document;
 use crate::error::FormatError;
-use crate::json::{string, take, take_text, text};
+use crate::json::Json;
 use crate::time::millis;
-use crate::transcript::Transcript;
+use crate::transcript::{Chain, Transcript};
 
-pub(super) fn read(mut value: Value, transcript: &mut Transcript) -> Result<(), FormatError> {
-    let format = transcript.format;
-    let prefix = if value.is_array() { "" } else { "messages" };
-    let mut log = Assembly::default();
-    about(&value, transcript);
+pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
+    let mut sink = |message| sink(Chain::Main, message);
+    let mut log = Assembly::new(&mut sink, usize::MAX);
+    about(&document.outline()?, transcript);
     log.session(transcript.info.id.as_deref());
-    for (index, message) in list(format, &mut value, "messages")?.into_iter().enumerate() {
-        let shape = |problem| FormatError::Shape { format, at: format!("{prefix}[{index}]"), problem };
-        self::message(&mut log, message, transcript).map_err(shape)?;
-    }
-    transcript.messages = log.finish();
+    document.each("messages", |position, message| {
+        log.record(position, 0, position, None);
+        self::message(&mut log, message, transcript)
+    })?;
+    log.finish();
     Ok(())
 }
 
-fn about(value: &Value, transcript: &mut Transcript) {
+fn about(outline: &Json, transcript: &mut Transcript) {
     let info = &mut transcript.info;
-    info.model = string(value, "model");
-    let Some(meta) = value.get("meta") else { return };
+    info.model = outline.string("model");
+    let Some(Json::Raw(meta)) = outline.get("meta") else { return };
+    let meta = Json::parse(meta.get()).unwrap_or_default();
     if let Some(session) = meta.get("session_meta") {
-        info.id = string(session, "id").or_else(|| string(session, "session_id"));
-        info.directory = string(session, "cwd");
-        info.version = string(session, "cli_version").or_else(|| string(session, "version"));
+        info.id = session.string("id").or_else(|| session.string("session_id"));
+        info.directory = session.string("cwd");
+        info.version = session.string("cli_version").or_else(|| session.string("version"));
     }
-    for (kind, entries) in meta.as_object().into_iter().flatten() {
-        if let Some(entries) = entries.as_array() {
-            entries.iter().for_each(|_| transcript.pass(format!("meta/{kind}")));
+    let Json::Object(fields) = &meta else { return };
+    for (kind, entries) in fields {
+        for _ in entries.as_list().unwrap_or_default() {
+            transcript.pass(format!("meta/{kind}"));
         }
     }
 }
@@ -44,16 +45,16 @@ fn about(value: &Value, transcript: &mut Transcript) {
 /// Put one message into the log; also the messages of SWE-agent's history, which are the same.
 pub(super) fn message(
     log: &mut Assembly,
-    mut message: Value,
+    mut message: Json,
     transcript: &mut Transcript,
 ) -> Result<(), String> {
-    let metadata = take(&mut message, "_metadata");
+    let metadata = message.take("_metadata");
     let at = millis(metadata.get("timestamp")).or_else(|| millis(message.get("timestamp")));
     transcript.info.seen(at);
-    let id = string(&message, "id");
-    match text(&message, "role") {
+    let id = message.string("id");
+    match message.text("role") {
         Some("assistant") => {
-            let model = string(&metadata, "model").or_else(|| string(&message, "model"));
+            let model = metadata.string("model").or_else(|| message.string("model"));
             transcript.info.model = model.clone().or(transcript.info.model.take());
             let place = log.begin(Role::Assistant, id, at);
             log.info(place).model_id = model.or_else(|| transcript.info.model.clone());
@@ -65,7 +66,7 @@ pub(super) fn message(
         }
         Some(role @ ("user" | "system" | "developer")) => {
             let role = if role == "user" { Role::User } else { Role::System };
-            let content = blocks(take(&mut message, "content"))?;
+            let content = blocks(message.take("content"))?;
             let place = log.begin(role, id, at);
             content.into_iter().for_each(|block| said(log, place, block, transcript));
             Ok(())
@@ -78,10 +79,10 @@ pub(super) fn message(
 }
 
 /// A block that is a text in all but name, or a file.
-fn said(log: &mut Assembly, place: usize, mut block: Value, transcript: &mut Transcript) {
-    match text(&block, "type") {
-        Some("text" | "input_text" | "output_text") => log.text(place, take_text(&mut block, "text")),
-        Some("refusal") => log.text(place, take_text(&mut block, "refusal")),
+fn said(log: &mut Assembly, place: usize, mut block: Json, transcript: &mut Transcript) {
+    match block.text("type") {
+        Some("text" | "input_text" | "output_text") => log.text(place, block.take_text("text")),
+        Some("refusal") => log.text(place, block.take_text("refusal")),
         kind => match file(&block) {
             Some(file) => log.file(place, file),
             None => transcript.skip(format!("content block {}", kind.unwrap_or("without type"))),
@@ -92,66 +93,65 @@ fn said(log: &mut Assembly, place: usize, mut block: Value, transcript: &mut Tra
 fn assistant(
     log: &mut Assembly,
     place: usize,
-    mut message: Value,
+    mut message: Json,
     transcript: &mut Transcript,
 ) -> Result<(), String> {
-    let thoughts = ["reasoning_content", "reasoning"].map(|key| take_text(&mut message, key));
+    let thoughts = ["reasoning_content", "reasoning"].map(|key| message.take_text(key));
     for thought in thoughts {
         log.reasoning(place, thought, None);
     }
-    let calls = match take(&mut message, "tool_calls") {
-        Value::Array(calls) => calls,
+    let calls = match message.take("tool_calls") {
+        Json::List(calls) => calls,
         _ => Vec::new(),
     };
-    for mut block in blocks(take(&mut message, "content"))? {
-        match text(&block, "type") {
+    for mut block in blocks(message.take("content"))? {
+        match block.text("type") {
             // The same calls stand in `tool_calls`, if that is there.
             Some("tool_call") if !calls.is_empty() => {}
             Some("tool_call") => {
-                let id = string(&block, "tool_call_id").or_else(|| string(&block, "id"));
+                let id = block.string("tool_call_id").or_else(|| block.string("id"));
                 call(log, place, id.as_deref(), &mut block);
             }
             Some("reasoning" | "thinking") => {
-                let text = ["text", "thinking"].map(|key| take_text(&mut block, key)).concat();
+                let text = ["text", "thinking"].map(|key| block.take_text(key)).concat();
                 log.reasoning(place, text, None);
             }
             _ => said(log, place, block, transcript),
         }
     }
-    log.text(place, take_text(&mut message, "refusal"));
+    log.text(place, message.take_text("refusal"));
     for mut each in calls {
-        let id = string(&each, "id");
-        let mut function = match take(&mut each, "function") {
-            Value::Null => take(&mut each, "custom"),
+        let id = each.string("id");
+        let mut function = match each.take("function") {
+            Json::Null => each.take("custom"),
             function => function,
         };
         call(log, place, id.as_deref(), &mut function);
     }
     // The form before `tool_calls` had one call without an id; the next `function` message answers it.
-    let mut function = take(&mut message, "function_call");
+    let mut function = message.take("function_call");
     if function.is_object() {
         call(log, place, None, &mut function);
     }
     Ok(())
 }
 
-fn call(log: &mut Assembly, place: usize, id: Option<&str>, function: &mut Value) {
-    let name = take_text(function, "name");
-    let input = match (take(function, "arguments"), take(function, "input")) {
-        (Value::String(text), _) => arguments(text),
-        (Value::Null, input) => input,
-        (other, _) => other,
+fn call(log: &mut Assembly, place: usize, id: Option<&str>, function: &mut Json) {
+    let name = function.take_text("name");
+    let input = match function.take("arguments") {
+        Json::Null => function.take("input").into_value(),
+        given => arguments(given),
     };
     log.call(place, id, &name, input);
 }
 
-fn tool(log: &mut Assembly, mut message: Value, id: Option<String>, at: Option<Millis>) {
-    let (text, attachments) = flatten(take(&mut message, "content"));
+fn tool(log: &mut Assembly, mut message: Json, id: Option<String>, at: Option<Millis>) {
+    let (text, attachments) = flatten(message.take("content"));
     let answer = Answer { text, attachments, at, ..Answer::default() };
-    let named = string(&message, "tool_call_id").or_else(|| {
-        let ids = message.get("tool_call_ids")?.as_array()?;
+    let named = message.string("tool_call_id").or_else(|| {
+        let ids = message.get("tool_call_ids")?.as_list()?;
         ids.first()?.as_str().map(str::to_owned)
     });
-    let call = named.or_else(|| log.waiting(log.len().checked_sub(1)?));
+    let call = named.or_else(|| log.waiting());
     log.answer_or_keep(&call.unwrap_or_default(), answer, |log| log.begin(Role::User, id, at));
 }

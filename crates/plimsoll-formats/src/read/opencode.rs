@@ -1,32 +1,27 @@
 //! OpenCode: the log's own shape. Unknown fields and kinds of parts stay as they are.
 
 use plimsoll::Message;
-use serde_json::Value;
 
-use super::list;
+use super::Sink;
+use crate::document::Document;
 use crate::error::FormatError;
-use crate::json::{string, take};
+use crate::json::Json;
 use crate::time::millis;
-use crate::transcript::Transcript;
+use crate::transcript::{Chain, Transcript};
 
-pub(super) fn read(mut value: Value, transcript: &mut Transcript) -> Result<(), FormatError> {
-    let format = transcript.format;
-    let prefix = if value.is_array() { "" } else { "messages" };
-    for (index, message) in list(format, &mut value, "messages")?.into_iter().enumerate() {
-        let message: Message = serde_json::from_value(message).map_err(|error| FormatError::Shape {
-            format,
-            at: format!("{prefix}[{index}]"),
-            problem: error.to_string(),
-        })?;
+pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
+    let rest = document.each("messages", |_, message: Message| {
         transcript.info.note(&message);
-        transcript.messages.push(message);
-    }
-    let session = take(&mut value, "info");
+        sink(Chain::Main, message);
+        Ok(())
+    })?;
+    let Some(Json::Raw(session)) = rest.get("info") else { return Ok(()) };
+    let session = Json::parse(session.get()).unwrap_or_default();
     let info = &mut transcript.info;
-    info.id = string(&session, "id").or(info.id.take());
-    info.title = string(&session, "title");
-    info.directory = string(&session, "directory");
-    info.version = string(&session, "version");
+    info.id = session.string("id").or(info.id.take());
+    info.title = session.string("title");
+    info.directory = session.string("directory");
+    info.version = session.string("version");
     if let Some(time) = session.get("time") {
         info.seen(millis(time.get("created")));
         info.seen(millis(time.get("updated")));

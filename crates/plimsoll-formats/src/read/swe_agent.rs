@@ -4,58 +4,61 @@
 //! the command becomes a call and the observation that follows its result: that is what they are.
 
 use plimsoll::Role;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{list, openai};
+use super::{Sink, openai};
 use crate::assembly::{Answer, Assembly};
 use crate::blocks::flatten;
+use crate::document::Document;
 use crate::error::FormatError;
-use crate::json::{string, take, text};
-use crate::transcript::Transcript;
+use crate::json::Json;
+use crate::transcript::{Chain, Transcript};
 
-pub(super) fn read(mut value: Value, transcript: &mut Transcript) -> Result<(), FormatError> {
-    transcript.info.title = string(&value, "environment");
-    let about = take(&mut value, "info");
-    transcript.info.version = string(&about, "swe_agent_version");
-    let mut log = Assembly::default();
-    if value.get("history").and_then(Value::as_array).is_some_and(|history| !history.is_empty()) {
-        history(&mut value, &mut log, transcript)?;
-    } else {
-        for step in list(transcript.format, &mut value, "trajectory")? {
-            acted(&mut log, &step);
-            observed(&mut log, step.get("observation").cloned().unwrap_or_default());
-        }
+pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
+    let mut sink = |message| sink(Chain::Main, message);
+    let mut log = Assembly::new(&mut sink, usize::MAX);
+    let outline = document.outline()?;
+    transcript.info.title = outline.string("environment");
+    if let Some(Json::Raw(about)) = outline.get("info") {
+        transcript.info.version = Json::parse(about.get()).unwrap_or_default().string("swe_agent_version");
     }
-    transcript.messages = log.finish();
+    let length = |key: &str| outline.get(key).and_then(Json::as_list).map_or(0, <[Json]>::len);
+    if length("history") > 0 {
+        // The steps repeat the history, and hold the request of each call on top.
+        (0..length("trajectory")).for_each(|_| transcript.pass("trajectory step"));
+        document.each("history", |position, message| {
+            log.record(position, 0, position, None);
+            self::message(&mut log, message, transcript)
+        })?;
+    } else {
+        document.each("trajectory", |position, mut step| {
+            log.record(position, 0, position, None);
+            acted(&mut log, &step);
+            observed(&mut log, step.take("observation"));
+            Ok(())
+        })?;
+    }
+    log.finish();
     Ok(())
 }
 
-fn history(value: &mut Value, log: &mut Assembly, transcript: &mut Transcript) -> Result<(), FormatError> {
-    let format = transcript.format;
-    // The steps repeat the history, and hold the request of each call on top.
-    let steps = value.get("trajectory").and_then(Value::as_array).map_or(0, Vec::len);
-    (0..steps).for_each(|_| transcript.pass("trajectory step"));
-    for (index, mut message) in list(format, value, "history")?.into_iter().enumerate() {
-        let shape = |problem| FormatError::Shape { format, at: format!("history[{index}]"), problem };
-        let calls =
-            message.get("tool_calls").and_then(Value::as_array).is_some_and(|calls| !calls.is_empty());
-        let acts = !calls && text(&message, "action").is_some_and(|action| !action.trim().is_empty());
-        let waits = log.len().checked_sub(1).is_some_and(|last| log.waiting(last).is_some());
-        match text(&message, "role") {
-            Some("assistant") if acts => acted(log, &message),
-            Some("user") if waits => observed(log, take(&mut message, "content")),
-            _ => openai::message(log, message, transcript).map_err(shape)?,
-        }
+fn message(log: &mut Assembly, mut message: Json, transcript: &mut Transcript) -> Result<(), String> {
+    let calls = message.get("tool_calls").and_then(Json::as_list).is_some_and(|calls| !calls.is_empty());
+    let acts = !calls && message.text("action").is_some_and(|action| !action.trim().is_empty());
+    match message.text("role") {
+        Some("assistant") if acts => acted(log, &message),
+        Some("user") if log.waiting().is_some() => observed(log, message.take("content")),
+        _ => openai::message(log, message, transcript)?,
     }
     Ok(())
 }
 
 /// A thought, and the command that follows from it.
-fn acted(log: &mut Assembly, step: &Value) {
+fn acted(log: &mut Assembly, step: &Json) {
     let place = log.begin(Role::Assistant, None, None);
-    let action = text(step, "action").unwrap_or_default().trim();
-    let said = ["content", "response"].into_iter().find_map(|key| text(step, key));
-    let thought = text(step, "thought").or(if action.is_empty() { said } else { None });
+    let action = step.text("action").unwrap_or_default().trim();
+    let said = ["content", "response"].into_iter().find_map(|key| step.text(key));
+    let thought = step.text("thought").or(if action.is_empty() { said } else { None });
     log.text(place, thought.unwrap_or_default());
     if !action.is_empty() {
         let tool = action.split_whitespace().next().unwrap_or_default();
@@ -63,10 +66,9 @@ fn acted(log: &mut Assembly, step: &Value) {
     }
 }
 
-fn observed(log: &mut Assembly, observation: Value) {
+fn observed(log: &mut Assembly, observation: Json) {
     let (text, attachments) = flatten(observation);
-    let waiting = log.len().checked_sub(1).and_then(|last| log.waiting(last));
-    match waiting {
+    match log.waiting() {
         Some(call) => {
             // It waits, so it takes the answer.
             let _ = log.answer(&call, Answer { text, attachments, ..Answer::default() });
