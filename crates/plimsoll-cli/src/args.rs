@@ -25,6 +25,22 @@ Environment:
 
 const SHORTLY: &str = "`plimsoll --help` tells of exit codes, configuration and environment.";
 
+const REPLAY: &str = "\
+Examples:
+  plimsoll replay                           the newest session of this directory
+  plimsoll replay --context 64000 s.jsonl   the same session under pressure
+  plimsoll replay --html page.html ~/.codex/sessions/2026/*/*/*.jsonl
+  plimsoll replay --policy none --policy plimsoll --policy my.json s.jsonl
+
+Policies: none (nothing is ever reduced), plimsoll, opencode, opencode-1.18, openfork, a policy
+file, and the published rules of others: anthropic-clear (above 100,000 tokens all but 3 tool
+results are cleared), mask-N (all but N tool results are masked), codex (at 90 % a summary and
+20,000 tokens of the user's words stay).
+
+Columns: deaths are calls that would not have fitted; peak is the largest request as a share of
+the window; in sight and by handle say how much of what a call refers to was still in the window,
+or could be recalled.";
+
 const INSPECT: &str = "\
 Examples:
   plimsoll inspect                          the newest session of this directory
@@ -130,6 +146,12 @@ pub(crate) enum Command {
     /// Show where the tokens go: by kind, tool, file and turn, and how far it is to the line.
     #[command(after_help = INSPECT)]
     Inspect(InputArgs),
+    /// Show what each policy would have done to recorded sessions: tokens, cost, deaths, recall.
+    ///
+    /// Each recorded call of the model is gone through, and its request is built as each policy would have built it.
+    /// Cost is that of a prompt cache: what a request has in common with the one before is read, the rest written.
+    #[command(after_help = REPLAY)]
+    Replay(ReplayArgs),
     /// Show exactly what the model would be given now.
     #[command(after_help = WINDOW)]
     Window(WindowArgs),
@@ -203,6 +225,62 @@ pub(crate) struct PolicyArgs {
     /// The model's context window, in tokens; 200000 where nothing else is configured.
     #[arg(long, value_name = "TOKENS", global = true, value_parser = tokens)]
     pub(crate) context: Option<u64>,
+}
+
+/// For `replay`.
+#[derive(Args)]
+pub(crate) struct ReplayArgs {
+    /// Transcripts, ids of sessions, `-` for standard input, or nothing for the newest session of this directory.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// A policy to try; can be given several times. All of them if none is given.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) policy: Vec<String>,
+
+    /// The model's context window, in tokens; 200000 where nothing else is configured.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    pub(crate) context: Option<u64>,
+
+    /// The model's longest answer, for which room is kept; an eighth of the window, at most 32000, if not given.
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) output: Option<u64>,
+
+    /// What every request carries besides the conversation: system prompt and tools.
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    pub(crate) fixed: u64,
+
+    /// Prices by model, as JSON: {"name": {"cacheRead": 0.3, "cacheWrite": 3.75, "output": 15}}.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+
+    /// Price all sessions as this model; `default` is one dollar for a million tokens of input.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) price: Option<String>,
+
+    /// How long a prompt cache lives, where times are recorded.
+    #[arg(long, value_name = "MINUTES", default_value_t = 5)]
+    pub(crate) cache_minutes: u64,
+
+    /// Write a page with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write over a file that is there.
+    #[arg(long, requires = "html")]
+    pub(crate) force: bool,
+
+    /// A table for each session, not only for all together.
+    #[arg(long)]
+    pub(crate) each: bool,
+
+    /// Take this session, by its id or the beginning of it: of FILE if it is a database, else of all there are.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+
+    /// Refuse transcripts with records of unknown kinds instead of counting them.
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 /// For `window`.

@@ -22,9 +22,15 @@ const BUFFER: usize = 1 << 16;
 
 /// The transcript a command was given.
 pub(crate) fn transcript(args: &InputArgs, around: &Surroundings) -> Result<Transcript, CliError> {
+    Ok(named(args, around)?.1)
+}
+
+/// The same, and where it came from.
+pub(crate) fn named(args: &InputArgs, around: &Surroundings) -> Result<(String, Transcript), CliError> {
     let input = Input::open(args, around)?;
     let name = input.name.clone();
-    told(input.read(), &name, args.strict)
+    let transcript = told(input.read(), &name, args.strict)?;
+    Ok((name, transcript))
 }
 
 /// The same, message by message: only what is needed is held at a time. The transcript has everything but them.

@@ -13,6 +13,7 @@ mod inspect;
 mod manual;
 mod output;
 mod progress;
+mod replay;
 mod sessions;
 mod style;
 mod surroundings;
@@ -48,6 +49,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
     match &cli.command {
         Command::Sessions(args) => sessions::run(args, around, output),
         Command::Inspect(args) => commands::inspect(args, around, output),
+        Command::Replay(args) => replay::replay(args, around, output),
         Command::Window(args) => window::run(args, around, output),
         Command::Prune(args) => commands::prune(args, around, output),
         Command::Compact(args) => commands::compact(args, around, output),

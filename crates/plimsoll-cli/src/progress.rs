@@ -3,6 +3,7 @@
 //! It is drawn on standard error, only where that is a terminal, and gone before the answer comes.
 
 use std::io::{self, BufRead, IsTerminal, Read, Seek};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,6 +13,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Whatever is done sooner needs no sign of life.
 const PATIENCE: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(100);
+/// Whether there is a bar already.
+static SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Something under way. Dropping it clears the line.
 pub(crate) struct Progress {
@@ -37,7 +40,8 @@ impl Progress {
 
     fn start(what: &str, all: Option<u64>, template: &str, wanted: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(all, ProgressDrawTarget::hidden());
-        if !wanted {
+        // Of several things under way at once, the first tells of all.
+        if !wanted || SHOWN.swap(true, Ordering::AcqRel) {
             return Progress { bar, waiting: None };
         }
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -69,6 +73,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((waiting, waiter)) = self.waiting.take() {
+            SHOWN.store(false, Ordering::Release);
             drop(waiting);
             // It cannot fail, and if it did there would only be no bar.
             let _ = waiter.join();

@@ -5,6 +5,7 @@
 mod config;
 mod engine;
 mod help;
+mod replay;
 mod sessions;
 mod support;
 #[cfg(unix)]

@@ -1,0 +1,268 @@
+//! `replay`: what would each policy have done to recorded sessions?
+
+mod chart;
+mod figures;
+mod page;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use plimsoll::{Millis, Tokens};
+use plimsoll_formats::Transcript;
+use plimsoll_replay::{Circumstances, DEFAULTS, Prices, Recording, Report, Rules, totals};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::args::{InputArgs, PolicyArgs, ReplayArgs};
+use crate::config::Config;
+use crate::error::CliError;
+use crate::files::{self, Existing};
+use crate::input;
+use crate::output::{Column, Holds, Output, Table, counted, note, printable};
+use crate::progress::Progress;
+use crate::surroundings::Surroundings;
+
+/// Sessions replayed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Replays {
+    /// The window they were tried in.
+    context: u64,
+    /// Each session.
+    sessions: Vec<SessionReplay>,
+    /// All of them together, policy by policy.
+    total: Vec<Report>,
+}
+
+/// One session under every policy.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionReplay {
+    /// Where it came from.
+    name: String,
+    format: String,
+    title: Option<String>,
+    model: Option<String>,
+    /// Which row of the prices was taken.
+    price: String,
+    policies: Vec<Report>,
+}
+
+/// Replay sessions and show what came out.
+pub(crate) fn replay(
+    args: &ReplayArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let rules = rules(args, around)?;
+    let prices = prices(args)?;
+    let circumstances = circumstances(args, around)?;
+    let sources: Vec<Option<&Path>> = match args.files.as_slice() {
+        [] => vec![None],
+        files => files.iter().map(|file| Some(file.as_path())).collect(),
+    };
+    let progress = Progress::things("replaying", (sources.len() * rules.len()) as u64);
+    let one = |source: &Option<&Path>| {
+        let from = InputArgs {
+            file: source.map(Path::to_path_buf),
+            session: args.session.clone(),
+            strict: args.strict,
+            policy: PolicyArgs::default(),
+        };
+        let (name, transcript) = input::named(&from, around)?;
+        session(&name, transcript, &rules, &prices, &circumstances, args, &progress)
+    };
+    let (mut sessions, mut failed) = (Vec::new(), Vec::new());
+    for done in sources.par_iter().map(one).collect::<Vec<_>>() {
+        match done {
+            Ok(session) => sessions.push(session),
+            Err(error) => failed.push(error),
+        }
+    }
+    drop(progress);
+    // One bad file among many does not cost the others, but nor does it pass unnoticed.
+    if sessions.is_empty()
+        && let Some(error) = failed.pop()
+    {
+        failed.iter().for_each(CliError::tell);
+        return Err(error);
+    }
+    failed.iter().for_each(CliError::tell);
+    let total = totals(sessions.iter().flat_map(|session| &session.policies));
+    let replays = Replays { context: circumstances.context.0, sessions, total };
+    if let Some(file) = &args.html {
+        let existing = if args.force { Existing::Replace } else { Existing::Keep };
+        files::write(file, page::page(&replays).as_bytes(), existing).map_err(|error| {
+            let error = CliError::failed(format!("cannot write `{}`: {error}", file.display()));
+            if file.exists() { error.hint("give another name, or `--force` to write over it") } else { error }
+        })?;
+        note(&format!("wrote `{}`", file.display()));
+    }
+    if output.json {
+        output.json(&replays)?;
+    } else {
+        show(&replays, args.each, output)?;
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+/// One session under every policy, in parallel.
+fn session(
+    name: &str,
+    transcript: Transcript,
+    rules: &[Rules],
+    prices: &Prices,
+    circumstances: &Circumstances,
+    args: &ReplayArgs,
+    progress: &Progress,
+) -> Result<SessionReplay, CliError> {
+    let Transcript { format, info, messages, side_chains, .. } = transcript;
+    if !side_chains.is_empty() {
+        note(&format!("note: {name} also holds {}, not replayed", counted(side_chains.len(), "sub-agent")));
+    }
+    let recording = Recording::of(messages);
+    if recording.calls() == 0 {
+        return Err(CliError::failed(format!("{name} has no call of a model to replay")));
+    }
+    let model = args.price.as_deref().or(info.model.as_deref()).unwrap_or_default();
+    let (row, price) = prices.row(model);
+    let circumstances = Circumstances { price, ..*circumstances };
+    let replayed = rules.par_iter().map(|rules| {
+        let report = recording.replay(rules, &circumstances);
+        progress.step();
+        report.map_err(|error| CliError::failed(format!("cannot replay {name} under `{rules}`: {error}")))
+    });
+    let policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
+    Ok(SessionReplay {
+        name: name.trim_matches('`').to_owned(),
+        format: format.to_string(),
+        title: info.title,
+        model: info.model,
+        price: row.to_owned(),
+        policies,
+    })
+}
+
+/// What was asked for, each once.
+fn rules(args: &ReplayArgs, around: &Surroundings) -> Result<Vec<Rules>, CliError> {
+    let asked: Vec<String> = match args.policy.as_slice() {
+        [] => DEFAULTS.map(str::to_owned).to_vec(),
+        names => names.to_vec(),
+    };
+    let mut rules: Vec<Rules> = Vec::new();
+    for name in asked {
+        let one = match name.parse::<Rules>() {
+            // A preset is taken with what the configuration says on top of it.
+            Ok(Rules::Engine(_)) => configured(&name, around)?,
+            Ok(published) => published,
+            Err(_) if Path::new(&name).is_file() => configured(&name, around)?,
+            Err(unknown) => {
+                return Err(CliError::usage(unknown.to_string()).hint("or give the path of a policy file"));
+            }
+        };
+        if rules.iter().all(|other| other.to_string() != one.to_string()) {
+            rules.push(one);
+        }
+    }
+    Ok(rules)
+}
+
+fn configured(name: &str, around: &Surroundings) -> Result<Rules, CliError> {
+    let flags = PolicyArgs { policy: Some(name.to_owned()), context: None };
+    Ok(Config::load(&flags, around)?.policy.into())
+}
+
+fn prices(args: &ReplayArgs) -> Result<Prices, CliError> {
+    let Some(file) = &args.prices else { return Ok(Prices::default()) };
+    let name = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| CliError::usage(format!("cannot read prices `{name}`: {error}")))?;
+    let own: Prices = serde_json::from_str(&text).map_err(|error| {
+        CliError::usage(format!("prices `{name}`: {error}"))
+            .hint("expected {\"model\": {\"cacheRead\": 0.3, \"cacheWrite\": 3.75, \"output\": 15}}, in dollars for a million tokens")
+    })?;
+    Ok(Prices::default().with(own))
+}
+
+fn circumstances(args: &ReplayArgs, around: &Surroundings) -> Result<Circumstances, CliError> {
+    Ok(Circumstances {
+        context: Tokens(Config::load(&PolicyArgs { policy: None, context: args.context }, around)?.context),
+        output: args.output.map(Tokens),
+        fixed: Tokens(args.fixed),
+        cache_lifetime: Millis(args.cache_minutes * 60_000),
+        ..Circumstances::default()
+    })
+}
+
+fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), CliError> {
+    let context = figures::count(replays.context);
+    for session in replays.sessions.iter().filter(|_| each || replays.sessions.len() == 1) {
+        let calls = counted(calls(&session.policies) as usize, "call");
+        let model = session.model.as_deref().unwrap_or("unknown model");
+        let heading = format!(
+            "{}: {calls}, {model} (priced as {}), in a window of {context} tokens\n",
+            session.name, session.price
+        );
+        output.painted(&printable(&heading))?;
+        output.table(&table(&session.policies))?;
+        output.report(&reductions(&session.policies, when))?;
+    }
+    if replays.sessions.len() > 1 {
+        let sessions = counted(replays.sessions.len(), "session");
+        let calls = counted(calls(&replays.total) as usize, "call");
+        output.painted(&format!("{sessions}, {calls}, in a window of {context} tokens\n"))?;
+        output.table(&table(&replays.total))?;
+        output.report(&reductions(&replays.total, figures::fired))?;
+    }
+    Ok(())
+}
+
+fn calls(reports: &[Report]) -> u64 {
+    reports.first().map(|report| report.calls).unwrap_or_default()
+}
+
+/// The figures; what fired is told below them, where there is room for it.
+fn table(reports: &[Report]) -> Table {
+    let columns = figures::HEADINGS[..figures::HEADINGS.len() - 1].iter().map(|heading| Column {
+        heading,
+        holds: if *heading == "policy" { Holds::Names } else { Holds::Numbers },
+    });
+    let mut table = Table::new(columns.collect());
+    reports
+        .iter()
+        .for_each(|report| table.row(figures::row(report).into_iter().take(figures::HEADINGS.len() - 1)));
+    table
+}
+
+/// What fired, policy by policy, in the words of `tell`.
+fn reductions(reports: &[Report], tell: impl Fn(&Report) -> String) -> String {
+    let mut text = String::from("\nReductions\n");
+    let width = reports.iter().map(|report| report.policy.chars().count()).max().unwrap_or(0);
+    for report in reports {
+        text.push_str(&format!("  {:<width$}  {}\n", printable(&report.policy), tell(report)));
+    }
+    text + "\n"
+}
+
+/// Each kind that fired, and before which calls.
+fn when(report: &Report) -> String {
+    /// More calls than this are not listed.
+    const MOST: usize = 8;
+    let kinds = report.fired.iter().map(|(kind, times)| {
+        let mut calls: Vec<u64> = report
+            .reductions
+            .iter()
+            .filter(|fired| fired.reduction.kind == *kind)
+            .map(|fired| fired.call)
+            .collect();
+        calls.dedup();
+        let listed: Vec<String> = calls.iter().take(MOST).map(|call| figures::count(*call)).collect();
+        match (times, calls.len()) {
+            (1, _) => format!("{kind} at call {}", listed.join("")),
+            (times, 0..=MOST) => format!("{kind} {times} (calls {})", listed.join(", ")),
+            (times, _) => format!("{kind} {times} (calls {}, …)", listed.join(", ")),
+        }
+    });
+    let kinds: Vec<String> = kinds.collect();
+    if kinds.is_empty() { "–".to_owned() } else { kinds.join(", ") }
+}

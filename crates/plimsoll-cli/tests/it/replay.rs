@@ -1,0 +1,142 @@
+//! What each policy would have done.
+
+use serde_json::Value;
+
+use crate::support::{Home, chat, ok, parsed, refused};
+
+/// The session that is shipped with the project.
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/session.json");
+
+/// The exit code, and what was said on either side.
+fn run(home: &Home, args: &[&str]) -> (i32, String, String) {
+    let output = home.command(args, &[]).stdin(std::process::Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn sample() -> String {
+    std::fs::read_to_string(SAMPLE).unwrap()
+}
+
+#[test]
+fn the_sample_session_makes_every_layer_fire() {
+    let replay = parsed(&["replay", "--json", "--policy", "plimsoll", SAMPLE], "");
+    let report = &replay["total"][0];
+    for kind in ["truncate", "prune", "compact", "shed"] {
+        assert!(report["fired"][kind].as_u64().unwrap() > 0, "{kind}: {}", report["fired"]);
+    }
+    assert_eq!((report["deaths"].as_u64(), replay["context"].as_u64()), (Some(0), Some(200_000)));
+}
+
+#[test]
+fn a_table_compares_the_policies() {
+    let home = Home::new().with("project/session.json", &sample());
+    insta::assert_snapshot!(
+        home.page(&["replay session.json", "replay --context 64000 --price default session.json"])
+    );
+}
+
+#[test]
+fn many_sessions_have_a_total() {
+    let home = Home::new().with("project/a.json", &chat(6)).with("project/b.json", &chat(12));
+    insta::assert_snapshot!(home.page(&[
+        "replay --context 80000 --policy none --policy plimsoll --policy mask-3 a.json b.json",
+        "replay --context 80000 --policy none --each a.json b.json",
+    ]));
+}
+
+#[test]
+fn json_has_every_call_and_every_reduction() {
+    let home = Home::new().with("project/a.json", &chat(12));
+    let (code, text, _) =
+        run(&home, &["replay", "--json", "--context", "80000", "--policy", "plimsoll", "a.json"]);
+    let replay: Value = serde_json::from_str(&text).unwrap();
+    let report = &replay["sessions"][0]["policies"][0];
+    assert_eq!((code, replay["sessions"][0]["name"].as_str()), (0, Some("a.json")));
+    assert_eq!(report["windows"].as_array().unwrap().len() as u64, report["calls"].as_u64().unwrap());
+    let fired: u64 = report["fired"].as_object().unwrap().values().map(|times| times.as_u64().unwrap()).sum();
+    assert_eq!(report["reductions"].as_array().unwrap().len() as u64, fired);
+    assert!(report["reductions"][0]["call"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn the_page_is_whole_in_itself() {
+    let home = Home::new().with("project/a.json", &chat(12)).with("project/<b>.json", &chat(6));
+    let asked = ["replay", "--context", "80000", "--html", "page.html", "a.json", "<b>.json"];
+    let (code, _, told) = run(&home, &asked);
+    assert!(code == 0 && told.contains("wrote `page.html`"), "{told}");
+    let page = std::fs::read_to_string(home.project.join("page.html")).unwrap();
+    for foreign in ["<script", "<link", "src=", "@import", "url(", "<b>.json"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    let addresses: Vec<&str> = page.matches("http").collect();
+    assert_eq!(addresses.len(), page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
+    for present in
+        ["&lt;b&gt;.json", "prefers-color-scheme", "@media print", "max-width:640px", "Cost against recall"]
+    {
+        assert!(page.contains(present), "{present}");
+    }
+    // A chart for screens and one for phones: for all together, and for each of two sessions.
+    assert_eq!(page.matches("<figure").count(), 6);
+    let (code, _, told) = run(&home, &asked);
+    assert!(code == 3 && told.contains("`--force`"), "{told}");
+    let (code, ..) = run(&home, &["replay", "--html", "page.html", "--force", "a.json"]);
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn prices_are_of_the_model_or_as_asked() {
+    let home = Home::new()
+        .with("project/a.json", &chat(3))
+        .with("project/prices.json", r#"{ "mine": { "cacheRead": 1, "cacheWrite": 10, "output": 100 } }"#)
+        .with("project/bad.json", r#"{ "mine": { "input": 1 } }"#);
+    let cost = |more: &[&str]| {
+        let asked = [&["replay", "--json", "--policy", "none", "a.json"], more].concat();
+        let (code, text, told) = run(&home, &asked);
+        assert_eq!(code, 0, "{told}");
+        let replay: Value = serde_json::from_str(&text).unwrap();
+        (
+            replay["total"][0]["cost"].as_f64().unwrap(),
+            replay["sessions"][0]["price"].as_str().unwrap().to_owned(),
+        )
+    };
+    let (plain, row) = cost(&[]);
+    assert_eq!(row, "default");
+    let (opus, row) = cost(&["--price", "claude-opus-4-6"]);
+    assert!(row == "claude-opus" && (opus / plain - 5.0).abs() < 1e-9);
+    let (own, row) = cost(&["--prices", "prices.json", "--price", "mine-1"]);
+    assert!(row == "mine" && own > plain, "{row} {own}");
+    let (code, _, told) = run(&home, &["replay", "--prices", "bad.json", "a.json"]);
+    assert!(code == 2 && told.contains("cacheRead") && told.contains("hint: "), "{told}");
+}
+
+#[test]
+fn one_bad_file_does_not_cost_the_others() {
+    let home = Home::new().with("project/a.json", &chat(3)).with("project/bad.json", "no transcript");
+    let (code, table, told) = run(&home, &["replay", "--policy", "none", "a.json", "bad.json"]);
+    assert!(code == 3 && table.contains("none"), "{table}");
+    assert!(told.contains("cannot read `bad.json`"), "{told}");
+    let (code, table, told) = run(&home, &["replay", "bad.json"]);
+    assert!(code == 3 && table.is_empty() && told.contains("bad.json"), "{told}");
+    let silent = r#"{"messages": [{"role": "user", "content": "hello?"}]}"#;
+    let (code, _, told) = run(&Home::new().with("project/a.json", silent), &["replay", "a.json"]);
+    assert!(code == 3 && told.contains("has no call of a model to replay"), "{told}");
+}
+
+#[test]
+fn a_policy_can_be_a_file_and_is_taken_once() {
+    let home = Home::new()
+        .with("project/a.json", &chat(12))
+        .with("project/mine.json", r#"{ "name": "mine", "preset": "opencode" }"#);
+    let asked =
+        ["replay", "--json", "--policy", "mine.json", "--policy", "none", "--policy", "none", "a.json"];
+    let (code, text, told) = run(&home, &asked);
+    assert_eq!(code, 0, "{told}");
+    let replay: Value = serde_json::from_str(&text).unwrap();
+    let names: Vec<&str> =
+        replay["total"].as_array().unwrap().iter().map(|report| report["policy"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mine", "none"]);
+    let (code, told) = refused(&["replay", "--policy", "msword", SAMPLE], "");
+    assert!(code == 2 && told.contains("msword") && told.contains("mask-N"), "{told}");
+    assert!(ok(&["replay", "--policy", "mask-2", SAMPLE], "").contains("mask-2"));
+}
