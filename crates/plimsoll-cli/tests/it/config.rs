@@ -159,6 +159,13 @@ fn check_answers_with_its_exit_code() {
 }
 
 #[test]
+fn check_can_still_be_a_flag() {
+    let home = Home::new().with("project/bad.json", r#"{ "compact": { "tailMin": 99999 } }"#);
+    assert!(home.run(&["config", "--check", "--policy", "bad.json"]).starts_with("exit: 1"));
+    assert!(home.run(&["config", "--check"]).starts_with("exit: 0"));
+}
+
+#[test]
 fn every_preset_is_shown_and_described() {
     for preset in ["plimsoll", "opencode", "opencode-1.18", "openfork"] {
         assert_eq!(parsed(&["config", "--json", "--policy", preset], "")["policy"]["name"], preset);
