@@ -108,6 +108,8 @@ fn what_is_wrong_is_told_with_its_place_and_a_next_step() {
         ("unknown_section", "[prunes]\nprotectTokens = 1\n"),
         ("no_toml", "[prune\nprotectTokens = 1\n"),
         ("wrong_type", "[prune]\n\nprotectTokens = \"many\"\n"),
+        ("no_section", "prune = 5\n"),
+        ("nested", "[overflow.models.\"gpt-4.1\"]\ncontext = \"big\"\n"),
         ("wrong_choice", "[prune]\norder = \"sideways\"\n"),
         ("contradiction", "[compact]\ntailMin = 99999\n"),
         ("no_such_preset", "policy = \"opencod\"\n"),
