@@ -114,7 +114,7 @@ Examples:
 /// lists. `-` is standard input. Without FILE the newest session for the current directory is taken, wherever
 /// OpenCode, Claude Code, Codex or pi keep it, and the command says which. No session is ever changed.
 #[derive(Parser)]
-#[command(name = "plimsoll", version, about, arg_required_else_help = true, after_help = SHORTLY, after_long_help = AFTER)]
+#[command(name = "plimsoll", version, arg_required_else_help = true, after_help = SHORTLY, after_long_help = AFTER)]
 pub(crate) struct Cli {
     /// Write JSON for machines instead of text for people.
     #[arg(long, global = true, help_heading = "Everywhere")]
@@ -425,6 +425,10 @@ pub(crate) struct ConfigArgs {
     /// Print the JSON Schema of policy files.
     #[arg(long)]
     pub(crate) schema: bool,
+
+    /// The same as `check` without a file.
+    #[arg(long, hide = true, conflicts_with = "schema")]
+    pub(crate) check: bool,
 }
 
 /// What else to do with the configuration.

@@ -14,6 +14,7 @@ use crate::error::CliError;
 use crate::input;
 use crate::inspect::Scale;
 use crate::output::{Output, note, printable};
+use crate::progress::Progress;
 use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
@@ -37,7 +38,7 @@ pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Outp
 pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) -> Done {
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let messages = input::transcript(&args.input, around)?.messages;
-    let digest = plimsoll::fork::fork(&messages, &policy.fork);
+    let digest = Progress::during("forking", || plimsoll::fork::fork(&messages, &policy.fork));
     if output.json {
         output.json(&digest)?;
         return Ok(ExitCode::SUCCESS);
@@ -65,8 +66,10 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let log = input::log(&args.input, around)?;
     let limits = Limits::new(context, 0);
-    let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
-    let plan = prune::plan(&log, &policy, Some(Pressure { load: load.tokens, limits }));
+    let plan = Progress::during("planning", || {
+        let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
+        prune::plan(&log, &policy, Some(Pressure { load: load.tokens, limits }))
+    });
     if output.json {
         output.json(&plan)?;
     } else {
@@ -83,7 +86,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
     let situation = Situation { summariser: (!args.offline).then_some(limits), ..situation };
-    let Some(plan) = situation.plan_compaction(&log) else {
+    let Some(plan) = Progress::during("planning", || situation.plan_compaction(&log)) else {
         if output.json {
             output.json(&json!(null))?;
         }
@@ -102,7 +105,9 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     let last = log.place(&plan.last).map_err(|error| CliError::failed(error.to_string()))?;
     let head: Vec<&Message> = log[first..=last].iter().filter(|message| !message.info.summary).collect();
     let prior = plimsoll::pivot::Pivot::newest(&log).map(|pivot| pivot.text(&log));
-    let summary = extract(&head, prior.as_ref(), policy.compact.extractive_tokens, &policy.count);
+    let summary = Progress::during("summarising", || {
+        extract(&head, prior.as_ref(), policy.compact.extractive_tokens, &policy.count)
+    });
     if output.json {
         output.json(&json!({ "summary": summary, "plan": plan }))?;
     } else {

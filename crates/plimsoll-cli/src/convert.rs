@@ -11,6 +11,7 @@ use crate::error::{CliError, reason};
 use crate::files::{self, Existing};
 use crate::input;
 use crate::output::{Output, counted, note};
+use crate::progress::Progress;
 use crate::surroundings::Surroundings;
 
 /// Read, write, and say what has no place in the other format.
@@ -27,7 +28,9 @@ pub(crate) fn run(
         return Err(is_there(path));
     }
     let transcript = input::transcript(&args.input, around)?;
-    let written = plimsoll_formats::write(args.to, &transcript.info, &transcript.messages);
+    let written = Progress::during("converting", || {
+        plimsoll_formats::write(args.to, &transcript.info, &transcript.messages)
+    });
     let written = written.map_err(|error| CliError::usage(error.to_string()))?;
     let lost = lost(&transcript, args.to);
     if !lost.is_empty() {

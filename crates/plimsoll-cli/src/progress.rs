@@ -38,6 +38,12 @@ impl Progress {
         Progress::start(what, Some(all), "{spinner} {msg}  {wide_bar}  {pos} of {len}", is_wanted())
     }
 
+    /// Something is worked out, in one go.
+    pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
+        let _shown = Progress::start(what, None, "{spinner} {msg}", is_wanted());
+        work()
+    }
+
     fn start(what: &str, all: Option<u64>, template: &str, wanted: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(all, ProgressDrawTarget::hidden());
         // Of several things under way at once, the first tells of all.

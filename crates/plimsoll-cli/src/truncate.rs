@@ -19,7 +19,7 @@ use crate::surroundings::Surroundings;
 
 /// So much of the beginning and of the end is held at most. It is far more than any sensible limit lets through, so
 /// what lies between need only be counted and spilled.
-const HELD: usize = 32 << 20;
+const HELD: usize = 8 << 20;
 const PIECE: usize = 1 << 16;
 
 /// Cut what comes on standard input.

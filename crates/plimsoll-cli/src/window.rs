@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
 use crate::output::{Output, counted, note, printable};
+use crate::progress::Progress;
 use crate::style::{HEADING, QUIET, paint};
 use crate::surroundings::Surroundings;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(
 ) -> Result<ExitCode, CliError> {
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let transcript = input::transcript(&args.input, around)?;
-    let window = Window::of(&transcript.messages, &policy);
+    let window = Progress::during("building the window", || Window::of(&transcript.messages, &policy));
     if let Some(format) = args.request {
         let request = plimsoll_formats::write_window(format, &transcript.info, &window);
         output.json(&request.map_err(|error| CliError::usage(error.to_string()))?)?;

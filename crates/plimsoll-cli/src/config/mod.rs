@@ -165,6 +165,10 @@ fn placed(error: &PolicyError, origins: &BTreeMap<String, Origin>) -> CliError {
     ] {
         message = message.replace(theirs, ours);
     }
+    if let Some(end) = message.find("expected struct ") {
+        message.truncate(end);
+        message.push_str("expected a section with fields");
+    }
     let message = match origin {
         Some(origin) => format!("{origin}: {message}"),
         None => message,

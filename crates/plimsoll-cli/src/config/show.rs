@@ -27,6 +27,7 @@ pub(crate) fn run(
     }
     let file = match &args.command {
         Some(ConfigCommand::Check { file }) => file.as_deref(),
+        None if args.check => None,
         None => return show(&Config::load(&args.policy, around)?, around, output),
     };
     check(file, args, around, output)

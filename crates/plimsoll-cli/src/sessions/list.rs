@@ -117,7 +117,7 @@ impl Page<'_> {
     }
 
     fn directory(&self, found: &Found) -> String {
-        let most = if self.width < 110 { 18 } else { 32 };
+        let most = if self.width < 110 { 12 } else { 32 };
         let path = found.directory.as_deref().map(|own| self.around.short(own.as_ref()));
         end_of(&path.unwrap_or_default(), most)
     }

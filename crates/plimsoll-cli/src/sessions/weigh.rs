@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::count::message_tokens;
+use plimsoll::policy::UsageSum;
 use plimsoll::{Fixed, Load, Message, Policy, Tokens};
 use plimsoll_formats::{FormatError, Transcript};
 
@@ -31,6 +32,7 @@ pub(super) struct Weighed {
 /// Weigh sessions; what could not be read has an error in its place.
 pub(super) fn all(found: &[Found], policy: &Policy) -> Vec<Result<Weighed, FormatError>> {
     let progress = Progress::things("reading sessions", found.len() as u64);
+    let policy = &whole_usage(policy);
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Result<Weighed, FormatError>)>> = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(2, usize::from).min(found.len().max(1));
@@ -53,6 +55,14 @@ pub(super) fn all(found: &[Found], policy: &Policy) -> Vec<Result<Weighed, Forma
     let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, weighed)| weighed).collect()
+}
+
+/// The policy, but counting all of a recorded usage. A line may be held against a part of it; here it is asked how
+/// large a session is, and what was written to the provider's cache belongs to that.
+fn whole_usage(policy: &Policy) -> Policy {
+    let mut spec = policy.clone().into_spec();
+    spec.overflow.usage = UsageSum::TotalOrAll;
+    Policy::new(spec).unwrap_or_else(|_| policy.clone())
 }
 
 fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, FormatError> {

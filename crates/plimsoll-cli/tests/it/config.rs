@@ -108,6 +108,8 @@ fn what_is_wrong_is_told_with_its_place_and_a_next_step() {
         ("unknown_section", "[prunes]\nprotectTokens = 1\n"),
         ("no_toml", "[prune\nprotectTokens = 1\n"),
         ("wrong_type", "[prune]\n\nprotectTokens = \"many\"\n"),
+        ("no_section", "prune = 5\n"),
+        ("nested", "[overflow.models.\"gpt-4.1\"]\ncontext = \"big\"\n"),
         ("wrong_choice", "[prune]\norder = \"sideways\"\n"),
         ("contradiction", "[compact]\ntailMin = 99999\n"),
         ("no_such_preset", "policy = \"opencod\"\n"),
@@ -156,6 +158,13 @@ fn check_answers_with_its_exit_code() {
         "config check --json bad.json",
         "config --policy opencod",
     ]));
+}
+
+#[test]
+fn check_can_still_be_a_flag() {
+    let home = Home::new().with("project/bad.json", r#"{ "compact": { "tailMin": 99999 } }"#);
+    assert!(home.run(&["config", "--check", "--policy", "bad.json"]).starts_with("exit: 1"));
+    assert!(home.run(&["config", "--check"]).starts_with("exit: 0"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which sessions there are, and which one is taken.
 
 use insta::assert_snapshot;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::Home;
 
@@ -137,4 +137,20 @@ fn an_id_as_it_is_listed_can_be_given_back() {
         assert!(told.starts_with("exit: 0"), "{id}: {told}");
     }
     assert_eq!(ids, ["019e06e6-0c4f", "5d0c31aa", "019e06e6-0c4e", "ffae836b", "ses_5c1000000001"]);
+}
+
+#[test]
+fn recorded_usage_counts_with_what_was_written_to_the_cache() {
+    let home = Home::new();
+    home.pi("ffae836b-9420", "Read it all", 1);
+    let file = ".pi/agent/sessions/--project--/2026_ffae836b-9420.jsonl";
+    let text = std::fs::read_to_string(home.path.join(file)).unwrap();
+    let answer = json!({ "type": "message", "timestamp": "2026-05-02T09:18:38.730Z", "message": { "role": "assistant",
+        "content": [{ "type": "text", "text": "Done" }], "stopReason": "stop", "usage": { "input": 10, "output": 30,
+        "cacheRead": 0, "cacheWrite": 167_978, "totalTokens": 168_018, "cost": { "total": 1.0 } } } });
+    home.write(file, &format!("{text}{answer}\n"));
+    let output = home.command(&["sessions", "--json"], &[]).output().unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&rows[0]["tokens"], &rows[0]["tokensRecorded"]), (&168_018.into(), &true.into()));
+    assert!(rows[0]["logTokens"].as_u64().unwrap() < 100);
 }
