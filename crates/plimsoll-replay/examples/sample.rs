@@ -528,7 +528,7 @@ impl Session {
             state.time = ToolTime::ran(started, ended);
             parts.push(Part::tool(self.ids.part(started), format!("call_{:04}", self.calls), tool, state));
         }
-        let said: u64 = parts.iter().map(|part| spoken(part)).sum();
+        let said: u64 = parts.iter().map(spoken).sum();
         let ended = self.now(2);
         let mut message = Message::assistant(self.ids.message(begun), parts).at(begun);
         message.info.time.get_or_insert_default().completed = Some(ended);
