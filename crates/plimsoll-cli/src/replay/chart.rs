@@ -340,12 +340,14 @@ impl Labels {
             }
             taken.push((start, start + width, at));
             let at = at.min(bottom - 3.0);
-            // A name that was moved is still known by its colour.
-            let _ = write!(
-                svg,
-                "<text class=\"name\" x=\"{start:.1}\" y=\"{at:.1}\"><tspan style=\"fill:{colour}\">● </tspan>{}</text>",
-                escape(&text)
-            );
+            // A name that was moved is known by its colour.
+            let dot = if (at - y - 4.0).abs() > 1.0 {
+                format!("<tspan style=\"fill:{colour}\">● </tspan>")
+            } else {
+                String::new()
+            };
+            let text = escape(&text);
+            let _ = write!(svg, "<text class=\"name\" x=\"{start:.1}\" y=\"{at:.1}\">{dot}{text}</text>");
         }
         svg
     }
