@@ -191,6 +191,25 @@ struct Counted {
 }
 
 impl Text {
+    /// A stand-in with the length of a text but not its content, for plans that are made from lengths alone. It
+    /// reads as an ellipsis, or where the text is blank as a blank.
+    ///
+    /// ```
+    /// use plimsoll::{CharCounter, Chars, Counter, Text, Tokens};
+    /// let outline = Text::outline(Chars(4_000), false);
+    /// assert_eq!(CharCounter::default().count_text(&outline), Tokens(1_000));
+    /// assert_eq!(outline.as_str(), "…");
+    /// ```
+    pub fn outline(chars: Chars, blank: bool) -> Text {
+        let string = match (blank, chars) {
+            (_, Chars::ZERO) => "",
+            (true, _) => " ",
+            (false, _) => "…",
+        };
+        let string = string.to_owned();
+        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+    }
+
     /// The text as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0.string

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{At, Reader, ShapeError, put};
 use super::ids::Millis;
-use crate::chars::Text;
+use crate::chars::{Chars, Text};
 
 /// A call of a tool, and what has come of it so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +117,12 @@ struct InputInner {
 }
 
 impl Input {
+    /// A stand-in that has the length of an input but not its content; see [`Text::outline`].
+    pub fn outline(chars: Chars) -> Input {
+        let json = OnceLock::from(Text::outline(chars, false));
+        Input(Arc::new(InputInner { value: Value::Object(Map::new()), json }))
+    }
+
     /// The value itself.
     pub fn value(&self) -> &Value {
         &self.0.value

@@ -1,0 +1,112 @@
+//! Why the store did not do what it was asked.
+
+use plimsoll::receipt::UndoError;
+use plimsoll::{LogError, Millis, SessionId};
+use thiserror::Error;
+
+/// Why the store did not do what it was asked: what, on what, and what to do.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// There is nothing of that name.
+    #[error("there is no {kind} `{id}`")]
+    Missing {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        id: String,
+    },
+    /// The log refused a change.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A receipt cannot be undone.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
+    /// Something was asked that makes no sense.
+    #[error("{0}")]
+    Refused(String),
+    /// Another process runs the session.
+    #[error("session `{session}` is being run by `{holder}` until {until}; wait, or stop it there", until = .until.0)]
+    Leased {
+        /// The session.
+        session: SessionId,
+        /// Who runs it.
+        holder: String,
+        /// Until when, unless it is renewed.
+        until: Millis,
+    },
+    /// Spilled content is gone by the rules of retention.
+    #[error("the content of `{handle}` expired at {at}; the window still shows: {shown}", at = .at.0)]
+    Expired {
+        /// The handle.
+        handle: String,
+        /// When it went.
+        at: Millis,
+        /// What is left of it.
+        shown: String,
+    },
+    /// Spilled content is not where it was put.
+    #[error("the content of `{handle}` is gone: {why}")]
+    Lost {
+        /// The handle.
+        handle: String,
+        /// What was found instead.
+        why: String,
+    },
+    /// The database was written by a later version.
+    #[error("the database `{path}` is of version {found}, this Plimsoll knows versions up to {known}; use a newer one. Nothing was changed")]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+    /// The file is no database, or a damaged one.
+    #[error("the database `{path}` cannot be used: {why}. Nothing was changed; restore a copy, or move the file away to start anew")]
+    Broken {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The database failed.
+    #[error("the database failed: {0}")]
+    Database(String),
+    /// The file system failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The store was closed while something was under way.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// Something is not there.
+    pub(crate) fn missing(kind: &'static str, id: impl ToString) -> StoreError {
+        StoreError::Missing { kind, id: id.to_string() }
+    }
+
+    /// For `map_err` on file operations.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StoreError {
+        let what = what.into();
+        move |source| StoreError::Io { what, source }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        StoreError::Database(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for StoreError {
+    fn from(error: serde_json::Error) -> StoreError {
+        StoreError::Database(format!("a record cannot be read: {error}"))
+    }
+}

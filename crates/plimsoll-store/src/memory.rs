@@ -1,0 +1,559 @@
+//! A store in memory: for tests, and for sessions that nobody needs afterwards. It is also what the real one is
+//! held against, so it is written to be obviously right rather than fast: a fork copies, a window is computed from
+//! the whole log.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use plimsoll::pivot::Visible;
+use plimsoll::{
+    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Text,
+    ToolStatus, Usage,
+};
+
+use crate::error::StoreError;
+use crate::recall::{Ask, Hit, Recalled, part_text};
+use crate::session::{
+    Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session,
+};
+use crate::store::{Reduced, SpillRecord, Store};
+
+/// Sessions in memory.
+#[derive(Default)]
+pub struct MemoryStore(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<SessionId, Held>,
+    receipts: Vec<(SessionId, Receipt)>,
+    spills: Vec<(SessionId, SpillRecord)>,
+    leases: BTreeMap<SessionId, (String, Millis)>,
+    /// Counts writes, for the order of sessions.
+    written: u64,
+}
+
+#[derive(Clone)]
+struct Held {
+    session: Session,
+    messages: Vec<Message>,
+    /// How many of the messages came from the session this was forked from.
+    inherited: usize,
+    written: u64,
+}
+
+impl Held {
+    fn log(&self) -> Log {
+        Log::from_messages(self.messages.iter().cloned())
+    }
+
+    fn place(&self, id: &MessageId) -> Result<usize, StoreError> {
+        let found = self.messages.iter().position(|message| message.info.id == *id);
+        found.ok_or_else(|| StoreError::missing("message", id))
+    }
+
+    fn own(&self, id: &MessageId) -> Result<usize, StoreError> {
+        match self.place(id)? {
+            place if place < self.inherited => {
+                Err(StoreError::Refused(format!("message `{id}` belongs to the session this was forked from")))
+            }
+            place => Ok(place),
+        }
+    }
+
+    /// Change the log by the log's own rules.
+    fn with_log<T>(&mut self, change: impl FnOnce(&mut Log) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut log = self.log();
+        let done = change(&mut log)?;
+        self.messages = log.messages().to_vec();
+        Ok(done)
+    }
+
+    fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
+        let added = messages.len() as u64;
+        let (mut usage, mut cost) = (self.session.usage, self.session.cost);
+        for message in &messages {
+            if let Some(tokens) = &message.info.tokens {
+                usage.add(tokens);
+            }
+            cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
+        }
+        let model = messages.iter().rev().find_map(|message| message.info.model_id.clone());
+        self.with_log(|log| Ok(messages.into_iter().try_for_each(|message| log.append(message))?))?;
+        (self.session.usage, self.session.cost) = (usage, cost);
+        self.session.model = model.or(self.session.model.take());
+        self.session.messages += added;
+        Ok(())
+    }
+}
+
+impl MemoryStore {
+    /// An empty one.
+    pub fn new() -> MemoryStore {
+        MemoryStore::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of another thread cannot have left a change half done: states are replaced whole.
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl State {
+    fn held(&self, id: &SessionId) -> Result<&Held, StoreError> {
+        self.sessions.get(id).ok_or_else(|| StoreError::missing("session", id))
+    }
+
+    /// Change a session; nothing of it if the change fails.
+    fn update<T>(
+        &mut self,
+        id: &SessionId,
+        now: Millis,
+        change: impl FnOnce(&mut Held) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut held = self.held(id)?.clone();
+        let done = change(&mut held)?;
+        self.written += 1;
+        held.written = self.written;
+        held.session.updated = held.session.updated.max(now);
+        self.sessions.insert(id.clone(), held);
+        Ok(done)
+    }
+
+    fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut Held, StoreError> {
+        let NewSession { id, parent, title, agent, model, directory } = new;
+        if id.is_empty() {
+            return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
+        }
+        if self.sessions.contains_key(&id) {
+            return Err(StoreError::Log(LogError::Duplicate { kind: "session", id: id.to_string() }));
+        }
+        self.written += 1;
+        let session = Session {
+            id: id.clone(),
+            parent,
+            title,
+            agent,
+            model,
+            directory,
+            created: now,
+            updated: now,
+            ..Session::default()
+        };
+        let held = Held { session, messages: Vec::new(), inherited: 0, written: self.written };
+        Ok(self.sessions.entry(id).or_insert(held))
+    }
+}
+
+fn is_open(message: &Message) -> bool {
+    let open = |part: &Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
+    message.is_assistant() && message.parts.iter().any(open)
+}
+
+impl Store for MemoryStore {
+    fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
+        Ok(self.state().insert(session, now)?.session.clone())
+    }
+
+    fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
+        Ok(self.state().held(id)?.session.clone())
+    }
+
+    fn sessions(&self, filter: &Filter) -> Result<Vec<Session>, StoreError> {
+        let state = self.state();
+        let wanted = |held: &&Held| {
+            let session = &held.session;
+            let of_directory = filter.directory.is_none() || session.directory == filter.directory;
+            let of_parent = match &filter.parent {
+                Some(parent) => session.parent.as_ref() == Some(parent),
+                None => filter.all || session.parent.is_none(),
+            };
+            of_directory && of_parent
+        };
+        let mut held: Vec<&Held> = state.sessions.values().filter(wanted).collect();
+        held.sort_by_key(|held| std::cmp::Reverse((held.session.updated, held.written)));
+        let most = filter.most.map_or(usize::MAX, |most| most as usize);
+        Ok(held.into_iter().take(most).map(|held| held.session.clone()).collect())
+    }
+
+    fn change(&self, id: &SessionId, change: Change, now: Millis) -> Result<Session, StoreError> {
+        self.state().update(id, now, |held| {
+            let session = &mut held.session;
+            session.title = change.title.unwrap_or(std::mem::take(&mut session.title));
+            session.agent = change.agent.or(session.agent.take());
+            session.model = change.model.or(session.model.take());
+            Ok(())
+        })?;
+        self.session(id)
+    }
+
+    fn fork(
+        &self,
+        parent: &SessionId,
+        upto: Option<&MessageId>,
+        child: NewSession,
+        now: Millis,
+    ) -> Result<Session, StoreError> {
+        let mut state = self.state();
+        let held = state.held(parent)?;
+        let shared = match upto {
+            Some(id) => {
+                let place = held.place(id)?;
+                if is_open(&held.messages[place]) {
+                    return Err(StoreError::Refused(format!("message `{id}` is still being written; fork before it")));
+                }
+                place + 1
+            }
+            None => held.messages.iter().rposition(|message| !is_open(message)).map_or(0, |place| place + 1),
+        };
+        let messages = held.messages[..shared].to_vec();
+        let message = messages.last().map(|message| message.info.id.clone());
+        let point = ForkPoint { session: parent.clone(), message };
+        let child = state.insert(child, now)?;
+        (child.inherited, child.messages, child.session.forked_from) = (shared, messages, Some(point));
+        Ok(child.session.clone())
+    }
+
+    fn remove(&self, id: &SessionId, now: Millis) -> Result<(), StoreError> {
+        let tasks: Vec<SessionId> = {
+            let mut state = self.state();
+            state.held(id)?;
+            state.sessions.remove(id);
+            state.leases.remove(id);
+            state.receipts.retain(|(session, _)| session != id);
+            state.spills.retain(|(session, _)| session != id);
+            let tasks = state.sessions.values().filter(|held| held.session.parent.as_ref() == Some(id));
+            tasks.map(|held| held.session.id.clone()).collect()
+        };
+        tasks.iter().try_for_each(|task| self.remove(task, now))
+    }
+
+    fn append(&self, session: &SessionId, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
+        self.state().update(session, now, |held| held.append(messages))
+    }
+
+    fn append_part(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        part: Part,
+        now: Millis,
+    ) -> Result<(), StoreError> {
+        self.state().update(session, now, |held| {
+            held.own(message)?;
+            held.with_log(|log| Ok(log.append_part(message, part)?))
+        })
+    }
+
+    fn advance(&self, session: &SessionId, part: Part, now: Millis) -> Result<(), StoreError> {
+        self.state().update(session, now, |held| {
+            let holds = |message: &Message| message.parts.iter().any(|other| other.id == part.id);
+            match held.messages.iter().position(holds) {
+                None => Err(StoreError::missing("part", &part.id)),
+                Some(place) if place < held.inherited => {
+                    let why = format!("part `{}` belongs to the session this was forked from", part.id);
+                    Err(StoreError::Refused(why))
+                }
+                Some(_) => held.with_log(|log| Ok(log.advance(part)?)),
+            }
+        })
+    }
+
+    fn finish(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        finish: &str,
+        usage: Option<Usage>,
+        now: Millis,
+    ) -> Result<(), StoreError> {
+        self.state().update(session, now, |held| {
+            let place = held.own(message)?;
+            let before = held.messages[place].info.tokens.clone();
+            held.with_log(|log| Ok(log.finish(message, finish, usage.clone(), now)?))?;
+            if let Some(usage) = usage {
+                let (mut totals, before) = (held.session.usage, before.unwrap_or_default());
+                totals.add(&usage);
+                totals.input = totals.input - before.input;
+                totals.output = totals.output - before.output;
+                totals.reasoning = totals.reasoning - before.reasoning;
+                totals.cache_read = totals.cache_read - before.cache_read;
+                totals.cache_write = totals.cache_write - before.cache_write;
+                held.session.usage = totals;
+            }
+            Ok(())
+        })
+    }
+
+    fn window(&self, session: &SessionId) -> Result<Log, StoreError> {
+        let log = self.state().held(session)?.log();
+        let visible = Visible::of(&log);
+        let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
+        let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
+        let mut places: Vec<usize> = visible.system.iter().copied().chain(pivot).chain(start..log.len()).collect();
+        places.sort_unstable();
+        places.dedup();
+        Ok(Log::from_messages(places.into_iter().map(|place| log[place].clone())))
+    }
+
+    fn outline(&self, session: &SessionId) -> Result<Log, StoreError> {
+        // Everything is in memory already; there is nothing to save.
+        self.window(session)
+    }
+
+    fn page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError> {
+        let state = self.state();
+        let held = state.held(session)?;
+        let mut messages: Vec<Message> = held.messages.clone();
+        let mut from = request.from.as_ref().map(|id| held.place(id)).transpose()?.map(|place| place + 1);
+        if !request.oldest_first {
+            messages.reverse();
+            from = from.map(|place| messages.len() + 1 - place);
+        }
+        let most = if request.most == 0 { 100 } else { request.most as usize };
+        let rest: Vec<Message> = messages.into_iter().skip(from.unwrap_or(0)).collect();
+        let more = rest.len() > most;
+        let messages: Vec<Message> = rest.into_iter().take(most).collect();
+        let next = messages.last().filter(|_| more).map(|message| message.info.id.clone());
+        Ok(Page { messages, next })
+    }
+
+    fn message(&self, session: &SessionId, id: &MessageId) -> Result<Message, StoreError> {
+        let state = self.state();
+        let held = state.held(session)?;
+        Ok(held.messages[held.place(id)?].clone())
+    }
+
+    fn part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
+        let state = self.state();
+        let parts = state.held(session)?.messages.iter().flat_map(|message| &message.parts);
+        let mut found = parts.filter(|part| part.id == *id);
+        found.next().cloned().ok_or_else(|| StoreError::missing("part", id))
+    }
+
+    fn reduce(&self, session: &SessionId, reduced: Reduced, now: Millis) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let Reduced { appended, marked, receipts } = reduced;
+        state.update(session, now, |held| {
+            held.append(appended)?;
+            for marked in &marked {
+                let parts = held.messages.iter_mut().flat_map(|message| &mut message.parts);
+                let part = parts.into_iter().find(|part| part.id == marked.id);
+                let part = part.ok_or_else(|| StoreError::missing("part", &marked.id))?;
+                (part.cut, part.lifted) = (marked.cut, marked.lifted);
+                match &mut part.body {
+                    PartBody::Tool(tool) => tool.state.time.compacted = marked.cleared(),
+                    PartBody::ToolResult(result) => result.compacted = marked.cleared(),
+                    _ => {}
+                }
+            }
+            Ok(())
+        })?;
+        state.receipts.extend(receipts.into_iter().map(|receipt| (session.clone(), receipt)));
+        Ok(())
+    }
+
+    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+        let state = self.state();
+        state.held(session)?;
+        let own = state.receipts.iter().filter(|(owner, _)| owner == session);
+        Ok(own.map(|(_, receipt)| receipt.clone()).collect())
+    }
+
+    fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
+        let state = self.state();
+        let found = state.receipts.iter().find(|(_, receipt)| receipt.id == *id);
+        found.cloned().ok_or_else(|| StoreError::missing("receipt", id))
+    }
+
+    fn undo(&self, id: &ReceiptId, now: Millis) -> Result<(SessionId, Receipt), StoreError> {
+        let (session, receipt) = self.receipt(id)?;
+        let mut state = self.state();
+        let done = state.receipts.iter().find(|(_, other)| other.undoes.as_ref() == Some(id));
+        if let Some((_, done)) = done {
+            return Err(StoreError::Refused(format!("receipt `{id}` was undone before, by `{}`", done.id)));
+        }
+        let mut drawn = state.written;
+        let mut ids = Ids::new(move || {
+            drawn += 1;
+            drawn
+        });
+        let undone = state
+            .update(&session, now, |held| held.with_log(|log| Ok(receipt.undo(log, &mut ids, now)?)))?;
+        state.receipts.push((session.clone(), undone.clone()));
+        Ok((session, undone))
+    }
+
+    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError> {
+        let state = self.state();
+        let messages = &state.held(session)?.messages;
+        let mut records = Vec::new();
+        for (place, message) in messages.iter().enumerate() {
+            let Some(marker) = message.marker() else { continue };
+            let answers = |other: &&Message| {
+                other.is_finished_summary() && other.info.parent_id.as_ref() == Some(&message.info.id)
+            };
+            let summary = if marker.summary.is_some() { Some(message) } else { messages[place..].iter().find(answers) };
+            let Some(summary) = summary else { continue };
+            let time = summary.info.time.as_ref();
+            records.push(CompactionRecord {
+                marker: message.info.id.clone(),
+                summary: summary.info.id.clone(),
+                tail: marker.tail_start.clone(),
+                messages: marker.messages,
+                tokens: marker.tokens,
+                created: time.and_then(|time| time.completed.or(time.created)).unwrap_or_default(),
+                set_aside: marker.set_aside,
+            });
+        }
+        Ok(records)
+    }
+
+    fn search(&self, session: &SessionId, ask: &Ask) -> Result<Vec<Hit>, StoreError> {
+        if ask.search.is_none() {
+            return Err(StoreError::Refused("a search needs a pattern".into()));
+        }
+        let log = self.state().held(session)?.log();
+        let visible = Visible::of(&log);
+        let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
+        let mut hits = Vec::new();
+        for (place, message) in log.iter().enumerate() {
+            for part in &message.parts {
+                let text = part_text(part);
+                let out = place < start || part.cleared().is_some() || part.cut.is_some();
+                let Some(text) = text.filter(|_| out) else { continue };
+                let found = Recalled::of(text, ask)?;
+                if found.matches > 0 {
+                    let tool = part.as_tool().map(|tool| tool.tool.clone());
+                    let (handle, message) = (part.id.to_string(), message.info.id.clone());
+                    hits.push(Hit { handle, message, tool, found });
+                }
+            }
+        }
+        Ok(hits)
+    }
+
+    fn lease(&self, session: &SessionId, holder: &str, until: Millis, now: Millis) -> Result<Lease, StoreError> {
+        let mut state = self.state();
+        state.held(session)?;
+        let mut is_ours = false;
+        if let Some((other, until)) = state.leases.get(session) {
+            if other != holder && *until > now {
+                let (session, holder, until) = (session.clone(), other.clone(), *until);
+                return Err(StoreError::Leased { session, holder, until });
+            }
+            is_ours = other == holder;
+        }
+        state.leases.insert(session.clone(), (holder.to_owned(), until));
+        let mut interrupted = 0;
+        if !is_ours {
+            state.update(session, Millis(0), |held| {
+                let inherited = held.inherited;
+                for part in held.messages[inherited..].iter_mut().flat_map(|message| &mut message.parts) {
+                    let PartBody::Tool(tool) = &mut part.body else { continue };
+                    if matches!(tool.state.status, ToolStatus::Pending | ToolStatus::Running) {
+                        interrupted += 1;
+                        let start = tool.state.time.start.unwrap_or(now);
+                        tool.state.status = ToolStatus::Error;
+                        tool.state.error = Some(Text::from(crate::INTERRUPTED));
+                        tool.state.time = plimsoll::log::ToolTime::ran(start, now);
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(Lease { session: session.clone(), holder: holder.to_owned(), until, interrupted })
+    }
+
+    fn release(&self, session: &SessionId, holder: &str) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.held(session)?;
+        if state.leases.get(session).is_some_and(|(other, _)| other == holder) {
+            state.leases.remove(session);
+        }
+        Ok(())
+    }
+
+    fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
+        let state = self.state();
+        let has = |held: &&Held| {
+            held.messages[held.inherited..].iter().any(|message| {
+                message.info.id.as_str() == id || message.parts.iter().any(|part| part.id.as_str() == id)
+            })
+        };
+        let owner = state.sessions.values().filter(has).max_by_key(|held| (held.session.updated, held.written));
+        let owner = owner.map(|held| held.session.id.clone());
+        owner.ok_or_else(|| StoreError::missing("part, message or spilled output", id))
+    }
+
+    fn add_spill(&self, session: &SessionId, spill: SpillRecord) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.held(session)?;
+        state.spills.retain(|(owner, other)| owner != session || other.handle != spill.handle);
+        state.spills.push((session.clone(), spill));
+        Ok(())
+    }
+
+    fn spills(&self, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
+        let state = self.state();
+        state.held(session)?;
+        let own = state.spills.iter().filter(|(owner, _)| owner == session);
+        Ok(own.map(|(_, spill)| spill.clone()).collect())
+    }
+
+    fn spill(&self, handle: &str) -> Result<SpillRecord, StoreError> {
+        let state = self.state();
+        let found = state.spills.iter().rev().filter(|(_, spill)| spill.handle == handle);
+        let best = found.min_by_key(|(_, spill)| spill.expired.is_some());
+        best.map(|(_, spill)| spill.clone()).ok_or_else(|| StoreError::missing("spilled output", handle))
+    }
+
+    fn expire_spills(&self, before: Option<Millis>, most: Option<u64>, now: Millis) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        let mut expired = 0;
+        let mut live: Vec<&mut SpillRecord> =
+            state.spills.iter_mut().map(|(_, spill)| spill).filter(|spill| spill.expired.is_none()).collect();
+        live.sort_by_key(|spill| std::cmp::Reverse(spill.created));
+        let mut total = 0;
+        for spill in live {
+            total += spill.stored;
+            if before.is_some_and(|before| spill.created < before) || most.is_some_and(|most| total > most) {
+                spill.expired = Some(now);
+                expired += 1;
+            }
+        }
+        Ok(expired)
+    }
+
+    fn forget(
+        &self,
+        hashes: Vec<String>,
+        mut remove: Box<dyn FnMut(&str) -> Result<(), StoreError> + Send>,
+    ) -> Result<u64, StoreError> {
+        let state = self.state();
+        let needed = |hash: &String| {
+            state.spills.iter().any(|(_, spill)| spill.hash == *hash && spill.expired.is_none())
+        };
+        let mut removed = 0;
+        for hash in hashes.iter().filter(|hash| !needed(hash)) {
+            remove(hash)?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    fn index(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    fn check(&self) -> Result<Findings, StoreError> {
+        let state = self.state();
+        let messages = || state.sessions.values().flat_map(|held| &held.messages[held.inherited..]);
+        Ok(Findings {
+            sessions: state.sessions.len() as u64,
+            messages: messages().count() as u64,
+            parts: messages().map(|message| message.parts.len() as u64).sum(),
+            spills: state.spills.len() as u64,
+            problems: Vec::new(),
+        })
+    }
+}

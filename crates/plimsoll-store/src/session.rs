@@ -1,0 +1,189 @@
+//! What a session is, besides its log.
+
+use plimsoll::{MessageId, Millis, SessionId, Tokens, Usage};
+use serde::{Deserialize, Serialize};
+
+/// A session that is to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewSession {
+    /// Its id.
+    pub id: SessionId,
+    /// The session that started it as a task, if one did.
+    pub parent: Option<SessionId>,
+    /// What people call it.
+    pub title: String,
+    /// The agent that runs it.
+    pub agent: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// The directory the agent works in.
+    pub directory: Option<String>,
+}
+
+impl NewSession {
+    /// A session with nothing but an id.
+    pub fn new(id: SessionId) -> NewSession {
+        NewSession { id, ..NewSession::default() }
+    }
+}
+
+/// A session as the store knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// The session that started it as a task.
+    pub parent: Option<SessionId>,
+    /// What people call it.
+    pub title: String,
+    /// The agent that runs it.
+    pub agent: Option<String>,
+    /// The model, the last one if it changed.
+    pub model: Option<String>,
+    /// The directory the agent works in.
+    pub directory: Option<String>,
+    /// Where it was forked from.
+    pub forked_from: Option<ForkPoint>,
+    /// When it began.
+    pub created: Millis,
+    /// When it was last written to.
+    pub updated: Millis,
+    /// Messages of its own; inherited ones not counted.
+    pub messages: u64,
+    /// What its own messages were charged for.
+    pub usage: Totals,
+    /// What they cost, as far as providers said.
+    pub cost: f64,
+}
+
+/// Tokens that providers counted, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Input that was not in a cache.
+    pub input: Tokens,
+    /// Output without thoughts.
+    pub output: Tokens,
+    /// Thoughts.
+    pub reasoning: Tokens,
+    /// Input from a cache.
+    pub cache_read: Tokens,
+    /// Input put into a cache.
+    pub cache_write: Tokens,
+}
+
+impl Totals {
+    /// Add what one response was counted for.
+    pub fn add(&mut self, usage: &Usage) {
+        self.input += usage.input;
+        self.output += usage.output;
+        self.reasoning += usage.reasoning;
+        self.cache_read += usage.cache_read;
+        self.cache_write += usage.cache_write;
+    }
+}
+
+/// A place in another session's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkPoint {
+    /// The session.
+    pub session: SessionId,
+    /// The last message that is shared; none if it was forked before its first.
+    pub message: Option<MessageId>,
+}
+
+/// What can be said anew about a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// A new title.
+    pub title: Option<String>,
+    /// Another agent.
+    pub agent: Option<String>,
+    /// Another model.
+    pub model: Option<String>,
+}
+
+/// Which sessions are wanted, newest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    /// Only of this directory.
+    pub directory: Option<String>,
+    /// Only tasks of this session; without it, all that are no tasks.
+    pub parent: Option<SessionId>,
+    /// Tasks too.
+    pub all: bool,
+    /// No more than so many.
+    pub most: Option<u64>,
+}
+
+/// Which messages are wanted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PageRequest {
+    /// From here on, this message not included; from an end without it.
+    pub from: Option<MessageId>,
+    /// Oldest first rather than newest first.
+    pub oldest_first: bool,
+    /// No more than so many; 0 means a hundred.
+    pub most: u64,
+}
+
+/// Messages, in the order that was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The messages.
+    pub messages: Vec<plimsoll::Message>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<MessageId>,
+}
+
+/// A compaction as the store records it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionRecord {
+    /// The marker message.
+    pub marker: MessageId,
+    /// The summary message; the marker itself where it holds the summary.
+    pub summary: MessageId,
+    /// The first message that stays word for word, if any.
+    pub tail: Option<MessageId>,
+    /// How many messages the summary stands for.
+    pub messages: Option<u64>,
+    /// What they weighed.
+    pub tokens: Option<u64>,
+    /// When it was made.
+    pub created: Millis,
+    /// Since when it no longer counts.
+    pub set_aside: Option<Millis>,
+}
+
+/// What a check of the whole store found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Findings {
+    /// Sessions looked at.
+    pub sessions: u64,
+    /// Messages looked at.
+    pub messages: u64,
+    /// Parts looked at.
+    pub parts: u64,
+    /// Spills looked at.
+    pub spills: u64,
+    /// What is wrong, in plain words; empty if nothing is.
+    pub problems: Vec<String>,
+}
+
+/// The right to run a session for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lease {
+    /// The session.
+    pub session: SessionId,
+    /// Who runs it.
+    pub holder: String,
+    /// Until when.
+    pub until: Millis,
+    /// Calls that a former holder left unfinished; they are marked as interrupted now.
+    pub interrupted: u64,
+}

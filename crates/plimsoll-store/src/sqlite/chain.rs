@@ -1,0 +1,118 @@
+//! A session and those it was forked from, as one log.
+//!
+//! A fork copies nothing. It remembers the last message it shares, and how far marks and compactions of its parent
+//! had got by then; what the parent does later is not seen. So a session's log is a chain of segments, oldest
+//! first, each cut off where the next was forked.
+
+use plimsoll::SessionId;
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::error::StoreError;
+
+/// The place of a message in the order of its session.
+pub(crate) type At = (i64, String);
+
+/// A stretch of one session's log.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// The session's key.
+    pub(crate) key: i64,
+    /// The last message that is seen; none means to the end.
+    pub(crate) upto: Option<At>,
+    /// Marks up to this one are seen.
+    pub(crate) marks: i64,
+    /// Compactions up to this one are seen.
+    pub(crate) compactions: i64,
+}
+
+impl Segment {
+    /// The last place that is seen, as something to compare with in SQL.
+    pub(crate) fn end(&self) -> (i64, &str) {
+        match &self.upto {
+            Some((at, id)) => (*at, id),
+            None => (i64::MAX, ""),
+        }
+    }
+}
+
+/// The segments of a session's log, oldest first; the last one is its own.
+pub(crate) struct Chain(pub(crate) Vec<Segment>);
+
+impl Chain {
+    /// The chain of the session of that id.
+    pub(crate) fn of(connection: &Connection, session: &SessionId) -> Result<Chain, StoreError> {
+        Chain::of_key(connection, key(connection, session)?)
+    }
+
+    pub(crate) fn of_key(connection: &Connection, key: i64) -> Result<Chain, StoreError> {
+        let mut segments = Vec::new();
+        let mut next = Some(Segment { key, upto: None, marks: i64::MAX, compactions: i64::MAX });
+        while let Some(segment) = next {
+            let parent = connection
+                .prepare_cached(
+                    "SELECT forked_from, fork_at, fork_id, fork_mark, fork_compaction FROM session WHERE key = ?1",
+                )?
+                .query_row([segment.key], |row| {
+                    let Some(key) = row.get::<_, Option<i64>>(0)? else { return Ok(None) };
+                    let upto: At = (row.get(1)?, row.get(2)?);
+                    Ok(Some((key, upto, row.get(3)?, row.get(4)?)))
+                })?;
+            next = parent.map(|(key, upto, marks, compactions)| {
+                // A fork of a fork may begin before the point where that one was forked.
+                let upto = match &segment.upto {
+                    Some(nearer) if *nearer < upto => nearer.clone(),
+                    _ => upto,
+                };
+                Segment { key, upto: Some(upto), marks, compactions }
+            });
+            segments.push(segment);
+        }
+        segments.reverse();
+        Ok(Chain(segments))
+    }
+
+    /// The session's own key.
+    pub(crate) fn own(&self) -> i64 {
+        self.0.last().map(|segment| segment.key).unwrap_or_default()
+    }
+
+    /// Which segment holds a message, and where it stands.
+    pub(crate) fn find(&self, connection: &Connection, id: &str) -> Result<Option<(&Segment, At)>, StoreError> {
+        let mut statement = connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
+        for segment in self.0.iter().rev() {
+            let at: Option<i64> = statement.query_row((segment.key, id), |row| row.get(0)).optional()?;
+            if let Some(at) = at.filter(|at| (*at, id) <= segment.end() || segment.upto.is_none()) {
+                return Ok(Some((segment, (at, id.to_owned()))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which segment holds a part, and the place and name of its message.
+    pub(crate) fn find_part(
+        &self,
+        connection: &Connection,
+        id: &str,
+    ) -> Result<Option<(&Segment, At)>, StoreError> {
+        let mut statement =
+            connection.prepare_cached("SELECT at, message FROM part WHERE session = ?1 AND id = ?2")?;
+        for segment in self.0.iter().rev() {
+            let found: Option<At> =
+                statement.query_row((segment.key, id), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+            let inside = |place: &At| segment.upto.as_ref().is_none_or(|upto| place <= upto);
+            if let Some(place) = found.filter(inside) {
+                return Ok(Some((segment, place)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The key of a session that is there.
+pub(crate) fn key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
+    connection
+        .prepare_cached("SELECT key FROM session WHERE id = ?1 AND removed IS NULL")?
+        .query_row([session.as_str()], |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| StoreError::missing("session", session))
+}

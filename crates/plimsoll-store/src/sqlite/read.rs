@@ -1,0 +1,443 @@
+//! Reading: by window, by page, by name.
+
+use std::collections::HashMap;
+
+use plimsoll::log::Cut;
+use plimsoll::{
+    Chars, Log, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Tokens,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::chain::{At, Chain, Segment, key};
+use super::rows::{self, Marks, Placed};
+use crate::error::StoreError;
+use crate::session::{CompactionRecord, Filter, ForkPoint, Page, PageRequest, Session, Totals};
+
+/// How much of a part is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    Whole,
+    Outline,
+}
+
+/// What is in view: everything from the newest pivot's tail on, the pivot itself, and what the host laid down.
+pub(crate) fn window(connection: &Connection, session: &SessionId, detail: Detail) -> Result<Log, StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let mut places = Vec::new();
+    let start = match newest_pivot(connection, &chain)? {
+        None => None,
+        Some(pivot) => {
+            let start = pivot.tail.clone().unwrap_or_else(|| pivot.marker.clone());
+            for segment in &chain.0 {
+                places.extend(system_before(connection, segment, &start)?);
+            }
+            for place in [&pivot.marker, &pivot.summary] {
+                if *place < start {
+                    places.push(place.clone());
+                }
+            }
+            Some(start)
+        }
+    };
+    places.sort();
+    places.dedup();
+    let mut messages = Vec::new();
+    for place in &places {
+        messages.extend(one(connection, &chain, &place.1, detail)?);
+    }
+    let from = start.unwrap_or((i64::MIN, String::new()));
+    messages.extend(range(connection, &chain, &from, None, detail)?);
+    Ok(Log::from_messages(messages))
+}
+
+/// A pivot that counts.
+pub(crate) struct Pivot {
+    pub(crate) marker: At,
+    pub(crate) summary: At,
+    pub(crate) tail: Option<At>,
+}
+
+/// The newest pivot that was not set aside, as the end of the chain sees it.
+pub(crate) fn newest_pivot(connection: &Connection, chain: &Chain) -> Result<Option<Pivot>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT marker_at, marker, summary_at, summary, tail_at, tail, set_aside FROM compaction
+         WHERE session = ?1 AND (marker_at, marker) <= (?2, ?3) AND seq <= ?4
+         ORDER BY marker_at DESC, marker DESC, seq DESC",
+    )?;
+    // A later session of the chain may have set aside a pivot of an earlier one.
+    let mut decided: Vec<String> = Vec::new();
+    for segment in chain.0.iter().rev() {
+        let (at, id) = segment.end();
+        let id = if segment.upto.is_none() { "\u{10ffff}" } else { id };
+        let mut rows = statement.query(params![segment.key, at, id, segment.compactions])?;
+        while let Some(row) = rows.next()? {
+            let marker: String = row.get(1)?;
+            if decided.contains(&marker) {
+                continue;
+            }
+            decided.push(marker.clone());
+            if row.get::<_, Option<i64>>(6)?.is_none() {
+                let tail = row.get::<_, Option<i64>>(4)?.zip(row.get::<_, Option<String>>(5)?);
+                let summary = (row.get(2)?, row.get(3)?);
+                return Ok(Some(Pivot { marker: (row.get(0)?, marker), summary, tail }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn system_before(connection: &Connection, segment: &Segment, start: &At) -> Result<Vec<At>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT at, id FROM message INDEXED BY message_system
+         WHERE session = ?1 AND role = 'system' AND (at, id) < (?2, ?3)",
+    )?;
+    let places = statement.query_map(params![segment.key, start.0, start.1], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let inside = |place: &At| segment.upto.as_ref().is_none_or(|upto| place <= upto);
+    Ok(places.collect::<Result<Vec<At>, _>>()?.into_iter().filter(inside).collect())
+}
+
+/// One message of the chain.
+pub(crate) fn one(
+    connection: &Connection,
+    chain: &Chain,
+    id: &str,
+    detail: Detail,
+) -> Result<Option<Message>, StoreError> {
+    let Some((_, place)) = chain.find(connection, id)? else { return Ok(None) };
+    Ok(range(connection, chain, &place, Some(&place), detail)?.into_iter().next())
+}
+
+/// The messages from one place to another, both included.
+pub(crate) fn range(
+    connection: &Connection,
+    chain: &Chain,
+    from: &At,
+    to: Option<&At>,
+    detail: Detail,
+) -> Result<Vec<Message>, StoreError> {
+    let mut messages: Vec<Message> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut parts: Vec<Placed> = Vec::new();
+    for segment in &chain.0 {
+        let Some(end) = end_of(segment, to) else { continue };
+        let bounds = params![segment.key, from.0, from.1, end.0, end.1];
+        let mut statement = connection.prepare_cached(
+            "SELECT id, info FROM message WHERE session = ?1 AND (at, id) >= (?2, ?3) AND (at, id) <= (?4, ?5)
+             ORDER BY at, id",
+        )?;
+        let mut rows = statement.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            let id: String = row.get(0)?;
+            let message = rows::message_of(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?, &id)?;
+            places.insert(id, messages.len());
+            messages.push(message);
+        }
+        let columns = match detail {
+            Detail::Whole => rows::WHOLE,
+            Detail::Outline => rows::OUTLINE,
+        };
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {columns} FROM part WHERE session = ?1 AND (at, message) >= (?2, ?3)
+             AND (at, message) <= (?4, ?5) ORDER BY at, message, ord"
+        ))?;
+        let mut rows = statement.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            parts.push(match detail {
+                Detail::Whole => rows::whole_part(row)?,
+                Detail::Outline => rows::outline(row)?,
+            });
+        }
+    }
+    let marks = marks(connection, chain, from.0, to.map(|to| to.0))?;
+    let aside = set_aside(connection, chain, from, to)?;
+    for Placed { message, mut part, .. } in parts {
+        if let Some(marks) = marks.get(part.id.as_str()) {
+            // What the window shows of a marked part depends on its text.
+            if detail == Detail::Outline && (marks.cut.is_some() || marks.cleared.is_some()) {
+                part = whole(connection, chain, &part.id)?;
+            }
+            marks.set(&mut part);
+        }
+        if let PartBody::Compaction(marker) = &mut part.body {
+            marker.set_aside = aside.get(&message).copied().flatten();
+        }
+        if let Some(place) = places.get(&message) {
+            messages[*place].parts.push(part);
+        }
+    }
+    Ok(messages)
+}
+
+/// Where to stop in a segment; nothing if it ends before it begins.
+fn end_of(segment: &Segment, to: Option<&At>) -> Option<At> {
+    match (&segment.upto, to) {
+        (Some(upto), Some(to)) => Some(upto.min(to).clone()),
+        (Some(one), None) | (None, Some(one)) => Some(one.clone()),
+        (None, None) => Some((i64::MAX, "\u{10ffff}".to_owned())),
+    }
+}
+
+/// The marks on parts of messages in a range of times: the newest that the end of the chain sees.
+pub(crate) fn marks(
+    connection: &Connection,
+    chain: &Chain,
+    from: i64,
+    to: Option<i64>,
+) -> Result<HashMap<String, Marks>, StoreError> {
+    let mut marks = HashMap::new();
+    for segment in &chain.0 {
+        let mut statement = connection.prepare_cached(
+            "SELECT part, cleared, cut_keep, cut_at, lifted FROM mark
+             WHERE session = ?1 AND at >= ?2 AND at <= ?3 AND seq <= ?4 ORDER BY seq",
+        )?;
+        let bounds = params![segment.key, from, to.unwrap_or(i64::MAX), segment.marks];
+        let mut rows = statement.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            marks.insert(row.get::<_, String>(0)?, mark_of(row)?);
+        }
+    }
+    Ok(marks)
+}
+
+fn mark_of(row: &Row<'_>) -> Result<Marks, StoreError> {
+    let time = |column: usize| row.get::<_, Option<u64>>(column).map(|at| at.map(Millis));
+    let keep: Option<u64> = row.get(2)?;
+    let cut = keep.zip(time(3)?).map(|(keep, at)| Cut { keep: Chars(keep), at });
+    Ok(Marks { cleared: time(1)?, cut, lifted: time(4)? })
+}
+
+/// Which markers in a range were set aside, and when.
+fn set_aside(
+    connection: &Connection,
+    chain: &Chain,
+    from: &At,
+    to: Option<&At>,
+) -> Result<HashMap<String, Option<Millis>>, StoreError> {
+    let mut aside = HashMap::new();
+    for segment in &chain.0 {
+        let mut statement = connection.prepare_cached(
+            "SELECT marker, set_aside FROM compaction
+             WHERE session = ?1 AND marker_at >= ?2 AND marker_at <= ?3 AND seq <= ?4 ORDER BY seq",
+        )?;
+        let bounds = params![segment.key, from.0, to.map_or(i64::MAX, |to| to.0), segment.compactions];
+        let mut rows = statement.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            aside.insert(row.get(0)?, row.get::<_, Option<u64>>(1)?.map(Millis));
+        }
+    }
+    Ok(aside)
+}
+
+/// The messages of a page.
+pub(crate) fn page(connection: &Connection, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let from = match &request.from {
+        Some(id) => {
+            let found = chain.find(connection, id.as_str())?;
+            Some(found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))?)
+        }
+        None => None,
+    };
+    let most = if request.most == 0 { 100 } else { request.most };
+    let mut places: Vec<At> = Vec::new();
+    let segments: Vec<&Segment> =
+        if request.oldest_first { chain.0.iter().collect() } else { chain.0.iter().rev().collect() };
+    for segment in segments {
+        let left = most + 1 - places.len() as u64;
+        places.extend(places_of(connection, segment, from.as_ref(), request.oldest_first, left)?);
+        if places.len() as u64 > most {
+            break;
+        }
+    }
+    let more = places.len() as u64 > most;
+    places.truncate(most as usize);
+    let (Some(first), Some(last)) = (places.iter().min(), places.iter().max()) else { return Ok(Page::default()) };
+    let mut messages = range(connection, &chain, first, Some(last), Detail::Whole)?;
+    if !request.oldest_first {
+        messages.reverse();
+    }
+    let next = messages.last().filter(|_| more).map(|message| message.info.id.clone());
+    Ok(Page { messages, next })
+}
+
+fn places_of(
+    connection: &Connection,
+    segment: &Segment,
+    from: Option<&At>,
+    oldest_first: bool,
+    most: u64,
+) -> Result<Vec<At>, StoreError> {
+    let unbounded = (i64::MAX, "\u{10ffff}".to_owned());
+    let end = segment.upto.clone().unwrap_or(unbounded);
+    let (from, sql) = if oldest_first {
+        let from = from.cloned().unwrap_or((i64::MIN, String::new()));
+        let sql = "SELECT at, id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND (at, id) <= (?4, ?5)
+                   ORDER BY at, id LIMIT ?6";
+        (from, sql)
+    } else {
+        let from = from.cloned().unwrap_or((i64::MAX, "\u{10ffff}\u{10ffff}".to_owned()));
+        let sql = "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
+                   ORDER BY at DESC, id DESC LIMIT ?6";
+        (from, sql)
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let places = statement.query_map(params![segment.key, from.0, from.1, end.0, end.1, most], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    Ok(places.collect::<Result<_, _>>()?)
+}
+
+/// One message by its name.
+pub(crate) fn message(connection: &Connection, session: &SessionId, id: &MessageId) -> Result<Message, StoreError> {
+    let chain = Chain::of(connection, session)?;
+    one(connection, &chain, id.as_str(), Detail::Whole)?.ok_or_else(|| StoreError::missing("message", id))
+}
+
+/// One part by its name.
+pub(crate) fn part(connection: &Connection, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let mut part = whole(connection, &chain, id)?;
+    if let Some((_, (at, _))) = chain.find_part(connection, id.as_str())?
+        && let Some(marks) = marks(connection, &chain, at, Some(at))?.get(id.as_str())
+    {
+        marks.set(&mut part);
+    }
+    Ok(part)
+}
+
+/// A part without its marks.
+fn whole(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
+    let missing = || StoreError::missing("part", id);
+    let (segment, _) = chain.find_part(connection, id.as_str())?.ok_or_else(missing)?;
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {} FROM part WHERE session = ?1 AND id = ?2", rows::WHOLE))?;
+    let mut found = statement.query((segment.key, id.as_str()))?;
+    let row = found.next()?.ok_or_else(missing)?;
+    Ok(rows::whole_part(row)?.part)
+}
+
+/// All compactions of a session, oldest first, each as it stands now.
+pub(crate) fn compactions(
+    connection: &Connection,
+    session: &SessionId,
+) -> Result<Vec<CompactionRecord>, StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let mut records: Vec<CompactionRecord> = Vec::new();
+    for segment in &chain.0 {
+        let mut statement = connection.prepare_cached(
+            "SELECT marker, summary, tail, messages, tokens, created, set_aside FROM compaction
+             WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
+        )?;
+        let rows = statement.query_map((segment.key, segment.compactions), |row| {
+            Ok(CompactionRecord {
+                marker: MessageId::new(row.get::<_, String>(0)?),
+                summary: MessageId::new(row.get::<_, String>(1)?),
+                tail: row.get::<_, Option<String>>(2)?.map(MessageId::new),
+                messages: row.get(3)?,
+                tokens: row.get(4)?,
+                created: Millis(row.get(5)?),
+                set_aside: row.get::<_, Option<u64>>(6)?.map(Millis),
+            })
+        })?;
+        for record in rows {
+            let record = record?;
+            // Setting a pivot aside is a later row about the same marker.
+            records.retain(|earlier| earlier.marker != record.marker);
+            records.push(record);
+        }
+    }
+    Ok(records)
+}
+
+const SESSION: &str = "SELECT s.id, s.parent, s.title, s.agent, s.model, s.directory, s.created, s.updated, s.messages,
+    s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id
+    FROM session s LEFT JOIN session f ON f.key = s.forked_from";
+
+fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
+    let tokens = |column: usize| row.get::<_, u64>(column).map(Tokens);
+    let usage = Totals {
+        input: tokens(9)?,
+        output: tokens(10)?,
+        reasoning: tokens(11)?,
+        cache_read: tokens(12)?,
+        cache_write: tokens(13)?,
+    };
+    let forked_from = match row.get::<_, Option<String>>(15)? {
+        Some(session) => {
+            let message = row.get::<_, Option<String>>(16)?.filter(|id| !id.is_empty());
+            Some(ForkPoint { session: SessionId::new(session), message: message.map(MessageId::new) })
+        }
+        None => None,
+    };
+    Ok(Session {
+        id: SessionId::new(row.get::<_, String>(0)?),
+        parent: row.get::<_, Option<String>>(1)?.map(SessionId::new),
+        title: row.get(2)?,
+        agent: row.get(3)?,
+        model: row.get(4)?,
+        directory: row.get(5)?,
+        forked_from,
+        created: Millis(row.get(6)?),
+        updated: Millis(row.get(7)?),
+        messages: row.get(8)?,
+        usage,
+        cost: row.get(14)?,
+    })
+}
+
+/// One session.
+pub(crate) fn session(connection: &Connection, id: &SessionId) -> Result<Session, StoreError> {
+    connection
+        .prepare_cached(&format!("{SESSION} WHERE s.id = ?1 AND s.removed IS NULL"))?
+        .query_row([id.as_str()], session_of)
+        .optional()?
+        .ok_or_else(|| StoreError::missing("session", id))
+}
+
+/// Sessions, newest first.
+pub(crate) fn sessions(connection: &Connection, filter: &Filter) -> Result<Vec<Session>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "{SESSION} WHERE s.removed IS NULL AND (?1 IS NULL OR s.directory = ?1)
+         AND CASE WHEN ?2 IS NOT NULL THEN s.parent = ?2 WHEN ?3 THEN 1 ELSE s.parent IS NULL END
+         ORDER BY s.updated DESC, s.key DESC LIMIT ?4"
+    ))?;
+    let most = filter.most.map_or(-1, |most| i64::try_from(most).unwrap_or(i64::MAX));
+    let parent = filter.parent.as_ref().map(SessionId::as_str);
+    let rows = statement.query_map(params![filter.directory, parent, filter.all, most], session_of)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// A receipt and its session.
+pub(crate) fn receipt(connection: &Connection, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
+    let found: Option<(String, String)> = connection
+        .prepare_cached(
+            "SELECT s.id, r.data FROM receipt r JOIN session s ON s.key = r.session
+             WHERE r.id = ?1 AND s.removed IS NULL",
+        )?
+        .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (session, data) = found.ok_or_else(|| StoreError::missing("receipt", id))?;
+    Ok((SessionId::new(session), serde_json::from_str(&data)?))
+}
+
+/// The receipts of a session, oldest first.
+pub(crate) fn receipts(connection: &Connection, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+    let key = key(connection, session)?;
+    let mut statement = connection.prepare_cached("SELECT data FROM receipt WHERE session = ?1 ORDER BY seq")?;
+    let data = statement.query_map([key], |row| row.get::<_, String>(0))?;
+    data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
+}
+
+/// Which session has a part or message of that name, the newest if several have.
+pub(crate) fn owner(connection: &Connection, id: &str) -> Result<SessionId, StoreError> {
+    let found: Option<String> = connection
+        .prepare_cached(
+            "SELECT s.id FROM session s WHERE s.removed IS NULL
+             AND (EXISTS (SELECT 1 FROM part p WHERE p.session = s.key AND p.id = ?1)
+                  OR EXISTS (SELECT 1 FROM message m WHERE m.session = s.key AND m.id = ?1))
+             ORDER BY s.updated DESC LIMIT 1",
+        )?
+        .query_row([id], |row| row.get(0))
+        .optional()?;
+    found.map(SessionId::new).ok_or_else(|| StoreError::missing("part, message or spilled output", id))
+}

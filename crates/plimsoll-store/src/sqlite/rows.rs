@@ -1,0 +1,251 @@
+//! Messages and parts as rows, and back.
+//!
+//! The long text of a part stands in a column of its own, as it is: it can be searched there, and a plan that
+//! needs only lengths does not touch it. Marks are no part of a row; they stand beside it.
+
+use std::sync::Arc;
+
+use plimsoll::count::part_tokens;
+use plimsoll::log::{Cut, ReasoningPart, ToolCallPart, ToolPart};
+use plimsoll::{
+    CharCounter, Chars, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, Text, ToolState,
+    ToolStatus,
+};
+use rusqlite::Row;
+use serde_json::Value;
+
+use crate::error::StoreError;
+
+/// Where in a part its long text belongs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Nowhere = 0,
+    Text = 1,
+    Output = 2,
+    Error = 3,
+    Url = 4,
+}
+
+/// A part ready to be written.
+pub(crate) struct PartRow {
+    pub(crate) kind: &'static str,
+    pub(crate) tool: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) call: Option<String>,
+    pub(crate) blank: bool,
+    pub(crate) chars: u64,
+    pub(crate) input_chars: u64,
+    pub(crate) tokens: u64,
+    pub(crate) place: u8,
+    pub(crate) files: u64,
+    pub(crate) data: String,
+    pub(crate) text: Option<Text>,
+}
+
+/// The marks on a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) cleared: Option<Millis>,
+    pub(crate) cut: Option<Cut>,
+    pub(crate) lifted: Option<Millis>,
+}
+
+impl Marks {
+    pub(crate) fn of(part: &Part) -> Marks {
+        Marks { cleared: part.cleared(), cut: part.cut, lifted: part.lifted }
+    }
+
+    pub(crate) fn set(self, part: &mut Part) {
+        (part.cut, part.lifted) = (self.cut, self.lifted);
+        match &mut part.body {
+            PartBody::Tool(tool) => tool.state.time.compacted = self.cleared,
+            PartBody::ToolResult(result) => result.compacted = self.cleared,
+            _ => {}
+        }
+    }
+}
+
+impl PartRow {
+    pub(crate) fn of(part: &Part) -> Result<PartRow, StoreError> {
+        let mut rest = part.clone();
+        Marks::default().set(&mut rest);
+        let (place, text) = take_text(&mut rest.body);
+        let (tool, status, call) = match &part.body {
+            PartBody::Tool(tool) => {
+                (Some(tool.tool.clone()), Some(status_name(&tool.state.status)), Some(tool.call_id.clone()))
+            }
+            PartBody::ToolCall(call) => (Some(call.tool.clone()), None, Some(call.call_id.clone())),
+            PartBody::ToolResult(result) => (result.tool.clone(), None, Some(result.call_id.clone())),
+            _ => (None, None, None),
+        };
+        let input_chars = input_of(&part.body).map(|input| input.json().chars().0).unwrap_or_default();
+        Ok(PartRow {
+            kind: kind_of(&part.body),
+            tool,
+            status,
+            call,
+            blank: text.as_ref().is_none_or(|text| text.trim().is_empty()),
+            chars: text.as_ref().map(|text| text.chars().0).unwrap_or_default(),
+            input_chars,
+            tokens: part_tokens(part, &CharCounter::default()).0,
+            place: place as u8,
+            files: part.as_tool().map(|tool| tool.state.attachments.len() as u64).unwrap_or_default(),
+            data: serde_json::to_string(&rest)?,
+            text,
+        })
+    }
+}
+
+fn kind_of(body: &PartBody) -> &'static str {
+    match body {
+        PartBody::Text(_) => "text",
+        PartBody::Reasoning(_) => "reasoning",
+        PartBody::Tool(_) => "tool",
+        PartBody::ToolCall(_) => "call",
+        PartBody::ToolResult(_) => "result",
+        PartBody::File(_) => "file",
+        PartBody::Compaction(_) => "compaction",
+        PartBody::Other(_) => "other",
+    }
+}
+
+fn input_of(body: &PartBody) -> Option<&Input> {
+    match body {
+        PartBody::Tool(tool) => tool.state.input.as_ref(),
+        PartBody::ToolCall(call) => call.input.as_ref(),
+        _ => None,
+    }
+}
+
+fn status_name(status: &ToolStatus) -> String {
+    match status {
+        ToolStatus::Pending => "pending".into(),
+        ToolStatus::Running => "running".into(),
+        ToolStatus::Completed => "completed".into(),
+        ToolStatus::Error => "error".into(),
+        ToolStatus::Other(name) => name.clone(),
+    }
+}
+
+/// Take the long text out, leaving an empty one where it was.
+fn take_text(body: &mut PartBody) -> (Place, Option<Text>) {
+    let (place, slot) = match body {
+        PartBody::Text(part) => (Place::Text, &mut part.text),
+        PartBody::Reasoning(part) => (Place::Text, &mut part.text),
+        PartBody::ToolResult(result) => (Place::Text, &mut result.text),
+        PartBody::Tool(tool) => match (&mut tool.state.output, &mut tool.state.error) {
+            (Some(output), _) => (Place::Output, output),
+            (None, Some(error)) => (Place::Error, error),
+            (None, None) => return (Place::Nowhere, None),
+        },
+        PartBody::File(file) => match &mut file.url {
+            Some(url) => (Place::Url, url),
+            None => return (Place::Nowhere, None),
+        },
+        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) => return (Place::Nowhere, None),
+    };
+    (place, Some(std::mem::take(slot)))
+}
+
+fn put_text(body: &mut PartBody, place: u8, text: Text) {
+    match body {
+        PartBody::Text(part) => part.text = text,
+        PartBody::Reasoning(part) => part.text = text,
+        PartBody::ToolResult(result) => result.text = text,
+        PartBody::Tool(tool) if place == Place::Error as u8 => tool.state.error = Some(text),
+        PartBody::Tool(tool) => tool.state.output = Some(text),
+        PartBody::File(file) => file.url = Some(text),
+        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) => {}
+    }
+}
+
+/// The columns of a whole part, in the order [`whole_part`] reads them.
+pub(crate) const WHOLE: &str = "message, place, data, text";
+
+/// The columns of a part's outline, in the order [`outline`] reads them.
+pub(crate) const OUTLINE: &str =
+    "message, id, kind, tool, status, call, blank, chars, input_chars, place, files,
+     CASE WHEN kind IN ('text', 'result', 'compaction') THEN data END,
+     CASE WHEN kind IN ('text', 'result') THEN text END";
+
+/// A part and where it belongs.
+pub(crate) struct Placed {
+    pub(crate) message: String,
+    pub(crate) part: Part,
+}
+
+/// A part with everything in it.
+pub(crate) fn whole_part(row: &Row<'_>) -> Result<Placed, StoreError> {
+    let data = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+    let mut part: Part = serde_json::from_str(data)?;
+    if let Some(text) = row.get::<_, Option<String>>(3)? {
+        put_text(&mut part.body, row.get(1)?, Text::from(text));
+    }
+    Ok(Placed { message: row.get(0)?, part })
+}
+
+/// A part with lengths instead of texts. What was said is read whole, and so are markers and results without
+/// their call: the window looks into them.
+pub(crate) fn outline(row: &Row<'_>) -> Result<Placed, StoreError> {
+    let id = PartId::new(row.get::<_, String>(1)?);
+    let kind: String = row.get(2)?;
+    let string = |column: usize| row.get::<_, Option<String>>(column).map(Option::unwrap_or_default);
+    let (tool, status, call) = (string(3)?, string(4)?, string(5)?);
+    let (blank, chars, input_chars): (bool, u64, u64) = (row.get(6)?, row.get(7)?, row.get(8)?);
+    let place: u8 = row.get(9)?;
+    let text = Text::outline(Chars(chars), blank);
+    let input = Input::outline(Chars(input_chars));
+    let body = match kind.as_str() {
+        "reasoning" => PartBody::Reasoning(ReasoningPart { text }),
+        "tool" => {
+            let mut state = ToolState::pending(input);
+            state.status = match status.as_str() {
+                "pending" => ToolStatus::Pending,
+                "running" => ToolStatus::Running,
+                "completed" => ToolStatus::Completed,
+                "error" => ToolStatus::Error,
+                _ => ToolStatus::Other(status),
+            };
+            match place {
+                place if place == Place::Output as u8 => state.output = Some(text),
+                place if place == Place::Error as u8 => state.error = Some(text),
+                _ => {}
+            }
+            state.attachments = Arc::new(vec![Value::Null; row.get(10)?]);
+            PartBody::Tool(ToolPart { call_id: call, tool, state })
+        }
+        "call" => PartBody::ToolCall(ToolCallPart::new(call, tool, input)),
+        "file" => PartBody::File(plimsoll::log::FilePart { mime: None, filename: None, url: Some(text) }),
+        "text" | "result" | "compaction" => {
+            let mut part: Part = serde_json::from_str(&string(11)?)?;
+            put_text(&mut part.body, place, Text::from(string(12)?));
+            return Ok(Placed { message: row.get(0)?, part });
+        }
+        other => PartBody::Other(other.to_owned()),
+    };
+    Ok(Placed { message: row.get(0)?, part: Part::new(id, body) })
+}
+
+/// How a role is written.
+pub(crate) fn role_of(message: &Message) -> String {
+    match &message.info.role {
+        Some(Role::User) => "user".into(),
+        Some(Role::Assistant) => "assistant".into(),
+        Some(Role::System) => "system".into(),
+        Some(other) => other.name().to_owned(),
+        None => String::new(),
+    }
+}
+
+/// A message without its parts, as JSON.
+pub(crate) fn info_json(message: &Message) -> Result<String, StoreError> {
+    let bare = Message { info: message.info.clone(), parts: Vec::new(), extra: message.extra.clone() };
+    Ok(serde_json::to_string(&bare)?)
+}
+
+/// The message of such JSON.
+pub(crate) fn message_of(json: &str, id: &str) -> Result<Message, StoreError> {
+    let mut message: Message = serde_json::from_str(json)?;
+    message.info.id = MessageId::new(id);
+    Ok(message)
+}

@@ -1,0 +1,218 @@
+//! The tables, and how a database of an older version becomes one of this version.
+//!
+//! Migrations are numbered from 1 and run once, each in a transaction. Before an older database is touched, a copy
+//! of it is put beside it.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use crate::error::StoreError;
+
+/// Each brings the database from the version before to the next.
+const MIGRATIONS: [&str; 3] = [
+    // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
+    "CREATE TABLE session (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        parent TEXT,
+        title TEXT NOT NULL,
+        agent TEXT,
+        model TEXT,
+        directory TEXT,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        messages INTEGER NOT NULL DEFAULT 0,
+        input INTEGER NOT NULL DEFAULT 0,
+        output INTEGER NOT NULL DEFAULT 0,
+        reasoning INTEGER NOT NULL DEFAULT 0,
+        cache_read INTEGER NOT NULL DEFAULT 0,
+        cache_write INTEGER NOT NULL DEFAULT 0,
+        cost REAL NOT NULL DEFAULT 0,
+        last_at INTEGER NOT NULL DEFAULT 0,
+        last_id TEXT NOT NULL DEFAULT '',
+        removed INTEGER
+    ) STRICT;
+    CREATE INDEX session_updated ON session (updated);
+    CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
+    CREATE TABLE message (
+        session INTEGER NOT NULL REFERENCES session (key),
+        at INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        role TEXT NOT NULL,
+        info TEXT NOT NULL,
+        PRIMARY KEY (session, at, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX message_id ON message (session, id);
+    CREATE INDEX message_system ON message (session, at, id) WHERE role = 'system';
+    CREATE TABLE part (
+        seq INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        message TEXT NOT NULL,
+        ord INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        tool TEXT,
+        status TEXT,
+        call TEXT,
+        blank INTEGER NOT NULL,
+        chars INTEGER NOT NULL,
+        input_chars INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        place INTEGER NOT NULL,
+        files INTEGER NOT NULL,
+        data TEXT NOT NULL,
+        text TEXT
+    ) STRICT;
+    CREATE UNIQUE INDEX part_order ON part (session, at, message, ord);
+    CREATE UNIQUE INDEX part_id ON part (session, id);
+    CREATE INDEX part_open ON part (session) WHERE status IN ('pending', 'running');",
+    // 2: what reductions leave: the flag of compacted messages, compactions, marks, receipts.
+    "ALTER TABLE message ADD COLUMN is_compacted INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE compaction (
+        seq INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES session (key),
+        marker TEXT NOT NULL,
+        marker_at INTEGER NOT NULL,
+        summary TEXT NOT NULL,
+        summary_at INTEGER NOT NULL,
+        tail TEXT,
+        tail_at INTEGER,
+        messages INTEGER,
+        tokens INTEGER,
+        created INTEGER NOT NULL,
+        set_aside INTEGER
+    ) STRICT;
+    CREATE INDEX compaction_session ON compaction (session, marker_at, marker, seq);
+    CREATE TABLE mark (
+        seq INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES session (key),
+        at INTEGER NOT NULL,
+        part TEXT NOT NULL,
+        cleared INTEGER,
+        cut_keep INTEGER,
+        cut_at INTEGER,
+        lifted INTEGER
+    ) STRICT;
+    CREATE INDEX mark_at ON mark (session, at, seq);
+    CREATE TABLE receipt (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        session INTEGER NOT NULL REFERENCES session (key),
+        at INTEGER NOT NULL,
+        undoes TEXT,
+        data TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX receipt_session ON receipt (session, seq);
+    CREATE INDEX receipt_undoes ON receipt (undoes) WHERE undoes IS NOT NULL;",
+    // 3: forks by reference, spills, leases, the index for searches.
+    "ALTER TABLE session ADD COLUMN forked_from INTEGER REFERENCES session (key);
+    ALTER TABLE session ADD COLUMN fork_at INTEGER;
+    ALTER TABLE session ADD COLUMN fork_id TEXT;
+    ALTER TABLE session ADD COLUMN fork_mark INTEGER;
+    ALTER TABLE session ADD COLUMN fork_compaction INTEGER;
+    CREATE INDEX session_fork ON session (forked_from) WHERE forked_from IS NOT NULL;
+    CREATE TABLE spill (
+        seq INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES session (key),
+        handle TEXT NOT NULL,
+        hash TEXT NOT NULL,
+        part TEXT,
+        tool TEXT NOT NULL,
+        bytes INTEGER NOT NULL,
+        stored INTEGER NOT NULL,
+        created INTEGER NOT NULL,
+        shown TEXT NOT NULL,
+        expired INTEGER
+    ) STRICT;
+    CREATE UNIQUE INDEX spill_handle ON spill (session, handle);
+    CREATE INDEX spill_of ON spill (handle);
+    CREATE INDEX spill_hash ON spill (hash) WHERE expired IS NULL;
+    CREATE INDEX spill_age ON spill (created) WHERE expired IS NULL;
+    CREATE TABLE lease (
+        session INTEGER PRIMARY KEY REFERENCES session (key),
+        holder TEXT NOT NULL,
+        until INTEGER NOT NULL
+    ) STRICT;
+    CREATE VIRTUAL TABLE search USING fts5 (
+        text, content = '', contentless_delete = 1, detail = none, tokenize = 'trigram'
+    );
+    CREATE TABLE searched (session INTEGER PRIMARY KEY REFERENCES session (key), upto INTEGER NOT NULL) STRICT;",
+];
+
+/// The version this code writes.
+pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Marks the file as ours: "Plim".
+const APPLICATION: i64 = 0x506c_696d;
+
+/// Bring a database to this version; gives the copy that was made of an older one.
+pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let (version, is_empty) = look(connection, path)?;
+    if version == VERSION {
+        return Ok(None);
+    }
+    let copy = if is_empty { None } else { Some(copy(connection, path, version)?) };
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Another process may have done it while this one waited.
+    let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    for migration in MIGRATIONS.iter().skip(version as usize) {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.execute_batch(&format!(
+        "PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION};"
+    ))?;
+    transaction.commit()?;
+    Ok(copy)
+}
+
+/// The version of a database, and whether there is nothing in it yet. Refuses what is not ours, and changes
+/// nothing.
+pub(crate) fn look(connection: &Connection, path: &Path) -> Result<(i64, bool), StoreError> {
+    let broken = |why: String| StoreError::Broken { path: path.display().to_string(), why };
+    let number = |pragma: &str| {
+        connection
+            .query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0))
+            .map_err(|error| broken(error.to_string()))
+    };
+    let tables = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
+        .map_err(|error| broken(error.to_string()))?;
+    let (version, application) = (number("user_version")?, number("application_id")?);
+    if version > VERSION && (application == APPLICATION || application == 0) {
+        return Err(StoreError::Newer { path: path.display().to_string(), found: version, known: VERSION });
+    }
+    if tables > 0 && (version == 0 || (application != APPLICATION && application != 0)) {
+        return Err(broken("it belongs to another program".into()));
+    }
+    Ok((version, tables == 0))
+}
+
+/// A copy of an older database beside it, under a name of its own.
+fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".v{version}.bak"));
+    let copy = PathBuf::from(name);
+    // A copy of that version was made by an upgrade that did not come to its end; the database is as it was.
+    if !copy.exists() {
+        let part = copy.with_extension("bak.part");
+        let _ = std::fs::remove_file(&part);
+        connection.execute("VACUUM INTO ?1", [part.display().to_string()])?;
+        std::fs::rename(&part, &copy)
+            .map_err(StoreError::io(format!("cannot keep a copy as `{}`", copy.display())))?;
+    }
+    Ok(copy)
+}
+
+/// The first so many migrations, to make a database as an older version left it.
+#[doc(hidden)]
+pub fn database_of_version(path: &Path, version: usize) -> Result<(), StoreError> {
+    let connection = Connection::open(path)?;
+    for migration in MIGRATIONS.iter().take(version) {
+        connection.execute_batch(migration)?;
+    }
+    connection
+        .execute_batch(&format!("PRAGMA user_version = {version}; PRAGMA application_id = {APPLICATION};"))?;
+    Ok(())
+}

@@ -1,0 +1,684 @@
+//! Writing: everything here runs on the writing thread, within a transaction.
+
+use plimsoll::{
+    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Receipt, ReceiptId, SessionId,
+    Text, Tokens, ToolStatus, Usage,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::chain::{At, Chain, key};
+use super::read::{self, Detail};
+use super::rows::{self, Marks, PartRow};
+use crate::error::StoreError;
+use crate::session::{Change, Lease, NewSession, Session, Totals};
+use crate::store::{Reduced, marked};
+
+/// Begin a session.
+pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
+    insert_session(connection, new, now)?;
+    read::session(connection, &new.id)
+}
+
+fn insert_session(connection: &Connection, new: &NewSession, now: Millis) -> Result<i64, StoreError> {
+    if new.id.is_empty() {
+        return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
+    }
+    let taken: Option<i64> = connection
+        .prepare_cached("SELECT 1 FROM session WHERE id = ?1")?
+        .query_row([new.id.as_str()], |row| row.get(0))
+        .optional()?;
+    if taken.is_some() {
+        return Err(StoreError::Log(LogError::Duplicate { kind: "session", id: new.id.to_string() }));
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO session (id, parent, title, agent, model, directory, created, updated)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+        )?
+        .execute(params![
+            new.id.as_str(),
+            new.parent.as_ref().map(SessionId::as_str),
+            new.title,
+            new.agent,
+            new.model,
+            new.directory,
+            now.0
+        ])?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Say something anew about a session.
+pub(crate) fn change(
+    connection: &Connection,
+    id: &SessionId,
+    change: &Change,
+    now: Millis,
+) -> Result<Session, StoreError> {
+    let key = key(connection, id)?;
+    connection
+        .prepare_cached(
+            "UPDATE session SET title = coalesce(?2, title), agent = coalesce(?3, agent),
+             model = coalesce(?4, model), updated = max(updated, ?5) WHERE key = ?1",
+        )?
+        .execute(params![key, change.title, change.agent, change.model, now.0])?;
+    read::session(connection, id)
+}
+
+/// Fork a session after a message, or after its newest finished one. Nothing is copied.
+pub(crate) fn fork(
+    connection: &Connection,
+    parent: &SessionId,
+    upto: Option<&MessageId>,
+    child: &NewSession,
+    now: Millis,
+) -> Result<Session, StoreError> {
+    let chain = Chain::of(connection, parent)?;
+    let point = match upto {
+        Some(id) => {
+            let found = chain.find(connection, id.as_str())?;
+            let place = found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))?;
+            if is_open(connection, &chain, &place)? {
+                let why = format!("message `{id}` is still being written; fork before it");
+                return Err(StoreError::Refused(why));
+            }
+            place
+        }
+        None => newest_finished(connection, &chain)?,
+    };
+    let key = insert_session(connection, child, now)?;
+    connection
+        .prepare_cached(
+            "UPDATE session SET forked_from = ?2, fork_at = ?3, fork_id = ?4, last_at = ?3, last_id = ?4,
+             fork_mark = (SELECT coalesce(max(seq), 0) FROM mark),
+             fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction) WHERE key = ?1",
+        )?
+        .execute(params![key, chain.own(), point.0, point.1])?;
+    read::session(connection, &child.id)
+}
+
+/// Whether a call in that message still waits for its answer.
+fn is_open(connection: &Connection, chain: &Chain, place: &At) -> Result<bool, StoreError> {
+    let message = read::one(connection, chain, &place.1, Detail::Outline)?;
+    Ok(message.is_some_and(|message| {
+        let open = |part: &Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
+        message.is_assistant() && message.parts.iter().any(open)
+    }))
+}
+
+fn newest_finished(connection: &Connection, chain: &Chain) -> Result<At, StoreError> {
+    let mut place = last(connection, chain.own())?;
+    while !place.1.is_empty() && is_open(connection, chain, &place)? {
+        let mut before = None;
+        for segment in chain.0.iter().rev() {
+            let mut statement = connection.prepare_cached(
+                "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
+                 ORDER BY at DESC, id DESC LIMIT 1",
+            )?;
+            let end = segment.upto.clone().unwrap_or(place.clone());
+            before = statement
+                .query_row(params![segment.key, place.0, place.1, end.0, end.1], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            if before.is_some() {
+                break;
+            }
+        }
+        place = before.unwrap_or((0, String::new()));
+    }
+    Ok(place)
+}
+
+fn last(connection: &Connection, session: i64) -> Result<At, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT last_at, last_id FROM session WHERE key = ?1")?;
+    Ok(statement.query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?)
+}
+
+/// Add messages at the end.
+pub(crate) fn append(
+    connection: &Connection,
+    session: &SessionId,
+    messages: &[Message],
+    now: Millis,
+) -> Result<(), StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let own = chain.own();
+    let mut last = last(connection, own)?;
+    let mut usage = Totals::default();
+    let (mut cost, mut model) = (0.0, None);
+    for message in messages {
+        let place = next_place(&last, message, now)?;
+        insert_message(connection, &chain, message, &place)?;
+        note_pivot(connection, &chain, message, &place, now)?;
+        if let Some(tokens) = &message.info.tokens {
+            usage.add(tokens);
+        }
+        cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
+        model = message.info.model_id.clone().or(model);
+        last = place;
+    }
+    connection
+        .prepare_cached(
+            "UPDATE session SET last_at = ?2, last_id = ?3, messages = messages + ?4, updated = max(updated, ?5),
+             input = input + ?6, output = output + ?7, reasoning = reasoning + ?8, cache_read = cache_read + ?9,
+             cache_write = cache_write + ?10, cost = cost + ?11, model = coalesce(?12, model) WHERE key = ?1",
+        )?
+        .execute(params![
+            own,
+            last.0,
+            last.1,
+            messages.len(),
+            now.0,
+            usage.input.0,
+            usage.output.0,
+            usage.reasoning.0,
+            usage.cache_read.0,
+            usage.cache_write.0,
+            cost,
+            model
+        ])?;
+    Ok(())
+}
+
+/// A message comes after all that were appended before it, even if the clock has jumped back.
+fn next_place(last: &At, message: &Message, now: Millis) -> Result<At, StoreError> {
+    let id = message.info.id.to_string();
+    if id.is_empty() {
+        return Err(StoreError::Log(LogError::Nameless { kind: "message" }));
+    }
+    let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or(now);
+    let created = i64::try_from(created.0).unwrap_or(i64::MAX - 1);
+    let at = if (created, id.as_str()) > (last.0, last.1.as_str()) {
+        created
+    } else if id > last.1 {
+        last.0
+    } else {
+        last.0 + 1
+    };
+    Ok((at, id))
+}
+
+fn insert_message(connection: &Connection, chain: &Chain, message: &Message, place: &At) -> Result<(), StoreError> {
+    if chain.find(connection, &place.1)?.is_some() {
+        return Err(StoreError::Log(LogError::Duplicate { kind: "message", id: place.1.clone() }));
+    }
+    connection
+        .prepare_cached("INSERT INTO message (session, at, id, role, info) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![chain.own(), place.0, place.1, rows::role_of(message), rows::info_json(message)?])?;
+    for (ord, part) in message.parts.iter().enumerate() {
+        insert_part(connection, chain, place, ord, part)?;
+    }
+    Ok(())
+}
+
+fn insert_part(
+    connection: &Connection,
+    chain: &Chain,
+    place: &At,
+    ord: usize,
+    part: &Part,
+) -> Result<(), StoreError> {
+    if part.id.is_empty() {
+        return Err(StoreError::Log(LogError::Nameless { kind: "part" }));
+    }
+    if chain.find_part(connection, part.id.as_str())?.is_some() {
+        return Err(StoreError::Log(LogError::Duplicate { kind: "part", id: part.id.to_string() }));
+    }
+    let row = PartRow::of(part)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO part (session, at, message, ord, id, kind, tool, status, call, blank, chars, input_chars,
+             tokens, place, files, data, text)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+        )?
+        .execute(params![
+            chain.own(),
+            place.0,
+            place.1,
+            ord,
+            part.id.as_str(),
+            row.kind,
+            row.tool,
+            row.status,
+            row.call,
+            row.blank,
+            row.chars,
+            row.input_chars,
+            row.tokens,
+            row.place,
+            row.files,
+            row.data,
+            row.text.as_ref().map(Text::as_str)
+        ])?;
+    let marks = Marks::of(part);
+    if marks != Marks::default() {
+        insert_marks(connection, chain.own(), place.0, part.id.as_str(), marks)?;
+    }
+    Ok(())
+}
+
+fn insert_marks(
+    connection: &Connection,
+    session: i64,
+    at: i64,
+    part: &str,
+    marks: Marks,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO mark (session, at, part, cleared, cut_keep, cut_at, lifted)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            session,
+            at,
+            part,
+            marks.cleared.map(|at| at.0),
+            marks.cut.map(|cut| cut.keep.0),
+            marks.cut.map(|cut| cut.at.0),
+            marks.lifted.map(|at| at.0)
+        ])?;
+    Ok(())
+}
+
+/// Record a compaction once its summary is finished.
+fn note_pivot(
+    connection: &Connection,
+    chain: &Chain,
+    message: &Message,
+    place: &At,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let inside = message.marker().and_then(|marker| marker.summary.as_ref());
+    let marker = if inside.is_some_and(|text| !text.trim().is_empty()) {
+        Some((place.clone(), message.clone()))
+    } else if message.is_finished_summary() {
+        marker_of(connection, chain, message, place)?
+    } else {
+        None
+    };
+    let Some((marker_at, marker)) = marker else { return Ok(()) };
+    let Some(part) = marker.marker() else { return Ok(()) };
+    let tail = match &part.tail_start {
+        Some(id) => chain.find(connection, id.as_str())?.map(|(_, place)| place).filter(|tail| *tail < marker_at),
+        None => None,
+    };
+    let created = message.info.time.as_ref().and_then(|time| time.completed.or(time.created)).unwrap_or(now);
+    let before = read::newest_pivot(connection, chain)?.map(|pivot| pivot.tail.unwrap_or(pivot.marker));
+    connection
+        .prepare_cached(
+            "INSERT INTO compaction (session, marker, marker_at, summary, summary_at, tail, tail_at, messages, tokens,
+             created, set_aside) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            chain.own(),
+            marker_at.1,
+            marker_at.0,
+            place.1,
+            place.0,
+            tail.as_ref().map(|tail| &tail.1),
+            tail.as_ref().map(|tail| tail.0),
+            part.messages,
+            part.tokens,
+            created.0,
+            part.set_aside.map(|at| at.0)
+        ])?;
+    if part.set_aside.is_some() {
+        return Ok(());
+    }
+    // What is before the last pivot was flagged by it.
+    let from = before.unwrap_or((i64::MIN, String::new()));
+    flag(connection, chain, &from, tail.as_ref().unwrap_or(&marker_at), true)
+}
+
+/// The marker that a summary answers: by its parent, or for logs without parents the user's message before.
+fn marker_of(
+    connection: &Connection,
+    chain: &Chain,
+    summary: &Message,
+    place: &At,
+) -> Result<Option<(At, Message)>, StoreError> {
+    let id = match &summary.info.parent_id {
+        Some(parent) => Some(parent.to_string()),
+        None => connection
+            .prepare_cached(
+                "SELECT id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND role = 'user'
+                 ORDER BY at DESC, id DESC LIMIT 1",
+            )?
+            .query_row(params![chain.own(), place.0, place.1], |row| row.get::<_, String>(0))
+            .optional()?,
+    };
+    let Some(id) = id else { return Ok(None) };
+    let Some((_, marker_at)) = chain.find(connection, &id)? else { return Ok(None) };
+    let marker = read::one(connection, chain, &id, Detail::Whole)?.filter(|message| message.marker().is_some());
+    Ok(marker.map(|marker| (marker_at, marker)))
+}
+
+/// Say of the session's own messages from one place to before another whether a summary stands for them.
+fn flag(connection: &Connection, chain: &Chain, from: &At, before: &At, compacted: bool) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE message SET is_compacted = ?6 WHERE session = ?1 AND (at, id) >= (?2, ?3) AND (at, id) < (?4, ?5)
+             AND role <> 'system' AND is_compacted <> ?6",
+        )?
+        .execute(params![chain.own(), from.0, from.1, before.0, before.1, compacted])?;
+    Ok(())
+}
+
+/// Add a part to a message that is being written.
+pub(crate) fn append_part(
+    connection: &Connection,
+    session: &SessionId,
+    message: &MessageId,
+    part: &Part,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let place = own_message(connection, &chain, message)?;
+    let ord: usize = connection
+        .prepare_cached("SELECT count(*) FROM part WHERE session = ?1 AND at = ?2 AND message = ?3")?
+        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
+    insert_part(connection, &chain, &place, ord, part)?;
+    touch(connection, chain.own(), now)
+}
+
+/// Inherited messages belong to the parent; a fork adds to none of them.
+fn own_message(connection: &Connection, chain: &Chain, message: &MessageId) -> Result<At, StoreError> {
+    match chain.find(connection, message.as_str())? {
+        Some((segment, place)) if segment.key == chain.own() => Ok(place),
+        Some(_) => Err(StoreError::Refused(format!("message `{message}` belongs to the session this was forked from"))),
+        None => Err(StoreError::missing("message", message)),
+    }
+}
+
+fn touch(connection: &Connection, session: i64, now: Millis) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE session SET updated = max(updated, ?2) WHERE key = ?1")?
+        .execute((session, now.0))?;
+    Ok(())
+}
+
+/// Let a part go forward: text grows, a call starts, answers or fails.
+pub(crate) fn advance(
+    connection: &Connection,
+    session: &SessionId,
+    part: &Part,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let found = chain.find_part(connection, part.id.as_str())?;
+    let (segment, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
+    if segment.key != chain.own() {
+        let why = format!("part `{}` belongs to the session this was forked from", part.id);
+        return Err(StoreError::Refused(why));
+    }
+    // The log knows what may change; it is asked about this one message.
+    let message = read::one(connection, &chain, &place.1, Detail::Whole)?;
+    let mut log = Log::from_messages(message);
+    log.advance(part.clone())?;
+    update_part(connection, chain.own(), log.part(&part.id)?)?;
+    touch(connection, chain.own(), now)
+}
+
+fn update_part(connection: &Connection, session: i64, part: &Part) -> Result<(), StoreError> {
+    let row = PartRow::of(part)?;
+    connection
+        .prepare_cached(
+            "UPDATE part SET status = ?3, blank = ?4, chars = ?5, input_chars = ?6, tokens = ?7, place = ?8,
+             files = ?9, data = ?10, text = ?11 WHERE session = ?1 AND id = ?2",
+        )?
+        .execute(params![
+            session,
+            part.id.as_str(),
+            row.status,
+            row.blank,
+            row.chars,
+            row.input_chars,
+            row.tokens,
+            row.place,
+            row.files,
+            row.data,
+            row.text.as_ref().map(Text::as_str)
+        ])?;
+    Ok(())
+}
+
+/// Say that a message is finished.
+pub(crate) fn finish(
+    connection: &Connection,
+    session: &SessionId,
+    message: &MessageId,
+    finish: &str,
+    usage: Option<Usage>,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let place = own_message(connection, &chain, message)?;
+    let whole = read::one(connection, &chain, message.as_str(), Detail::Whole)?;
+    let mut log = Log::from_messages(whole);
+    let counted = log[0].info.tokens.clone().unwrap_or_default();
+    log.finish(message, finish, usage, now)?;
+    let after = log[0].info.tokens.clone().unwrap_or_default();
+    connection
+        .prepare_cached("UPDATE message SET info = ?4 WHERE session = ?1 AND at = ?2 AND id = ?3")?
+        .execute(params![chain.own(), place.0, place.1, rows::info_json(&log[0])?])?;
+    let more = |now: Tokens, before: Tokens| now.0 as i64 - before.0 as i64;
+    connection
+        .prepare_cached(
+            "UPDATE session SET input = input + ?2, output = output + ?3, reasoning = reasoning + ?4,
+             cache_read = cache_read + ?5, cache_write = cache_write + ?6, updated = max(updated, ?7) WHERE key = ?1",
+        )?
+        .execute(params![
+            chain.own(),
+            more(after.input, counted.input),
+            more(after.output, counted.output),
+            more(after.reasoning, counted.reasoning),
+            more(after.cache_read, counted.cache_read),
+            more(after.cache_write, counted.cache_write),
+            now.0
+        ])?;
+    note_pivot(connection, &chain, &log[0], &place, now)
+}
+
+/// Record reductions: what they appended, the marks they set, their receipts; all or nothing.
+pub(crate) fn reduce(
+    connection: &Connection,
+    session: &SessionId,
+    reduced: &Reduced,
+    now: Millis,
+) -> Result<(), StoreError> {
+    append(connection, session, &reduced.appended, now)?;
+    let chain = Chain::of(connection, session)?;
+    for part in &reduced.marked {
+        let found = chain.find_part(connection, part.id.as_str())?;
+        let (_, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
+        insert_marks(connection, chain.own(), place.0, part.id.as_str(), Marks::of(part))?;
+    }
+    reduced.receipts.iter().try_for_each(|receipt| insert_receipt(connection, chain.own(), receipt))
+}
+
+fn insert_receipt(connection: &Connection, session: i64, receipt: &Receipt) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("INSERT INTO receipt (id, session, at, undoes, data) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![
+            receipt.id.as_str(),
+            session,
+            receipt.at.0,
+            receipt.undoes.as_ref().map(ReceiptId::as_str),
+            serde_json::to_string(receipt)?
+        ])?;
+    Ok(())
+}
+
+/// Undo a reduction. The log stays; marks are lifted, a pivot is set aside.
+pub(crate) fn undo(
+    connection: &Connection,
+    id: &ReceiptId,
+    ids: &mut Ids,
+    now: Millis,
+) -> Result<(SessionId, Receipt), StoreError> {
+    let (session, receipt) = read::receipt(connection, id)?;
+    let done: Option<String> = connection
+        .prepare_cached("SELECT id FROM receipt WHERE undoes = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))
+        .optional()?;
+    if let Some(done) = done {
+        return Err(StoreError::Refused(format!("receipt `{id}` was undone before, by `{done}`")));
+    }
+    let chain = Chain::of(connection, &session)?;
+    let parts: Vec<PartId> = marked(&receipt).into_iter().cloned().collect();
+    let marker = match &receipt.plan {
+        Plan::Compact(plan) => plan.marker.clone(),
+        _ => None,
+    };
+    let mut messages: Vec<At> = Vec::new();
+    for part in &parts {
+        let found = chain.find_part(connection, part.as_str())?;
+        messages.push(found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("part", part))?);
+    }
+    if let Some(marker) = &marker {
+        let found = chain.find(connection, marker.as_str())?;
+        messages.push(found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", marker))?);
+    }
+    messages.sort();
+    messages.dedup();
+    let mut touched = Vec::new();
+    for (_, message) in &messages {
+        touched.extend(read::one(connection, &chain, message, Detail::Outline)?);
+    }
+    let mut log = Log::from_messages(touched);
+    let undone = receipt.undo(&mut log, ids, now)?;
+    for part in &parts {
+        let at = chain.find_part(connection, part.as_str())?.map(|(_, place)| place.0).unwrap_or_default();
+        insert_marks(connection, chain.own(), at, part.as_str(), Marks::of(log.part(part)?))?;
+    }
+    if let Some(marker) = &marker {
+        set_aside(connection, &chain, marker, now)?;
+    }
+    insert_receipt(connection, chain.own(), &undone)?;
+    touch(connection, chain.own(), now)?;
+    Ok((session, undone))
+}
+
+/// A pivot no longer counts, for this session and those forked from it later.
+fn set_aside(connection: &Connection, chain: &Chain, marker: &MessageId, now: Millis) -> Result<(), StoreError> {
+    for segment in chain.0.iter().rev() {
+        let copied = connection
+            .prepare_cached(
+                "INSERT INTO compaction (session, marker, marker_at, summary, summary_at, tail, tail_at, messages,
+                 tokens, created, set_aside)
+                 SELECT ?1, marker, marker_at, summary, summary_at, tail, tail_at, messages, tokens, created, ?4
+                 FROM compaction WHERE session = ?2 AND marker = ?3 ORDER BY seq DESC LIMIT 1",
+            )?
+            .execute(params![chain.own(), segment.key, marker.as_str(), now.0])?;
+        if copied > 0 {
+            break;
+        }
+    }
+    // Whatever pivot counts now says which messages are behind a summary.
+    let (first, end) = ((i64::MIN, String::new()), (i64::MAX, "\u{10ffff}".to_owned()));
+    match read::newest_pivot(connection, chain)? {
+        Some(pivot) => flag(connection, chain, &pivot.tail.unwrap_or(pivot.marker), &end, false),
+        None => flag(connection, chain, &first, &end, false),
+    }
+}
+
+/// Take the right to run a session, or renew it. What a former holder left unfinished is marked as interrupted.
+pub(crate) fn lease(
+    connection: &Connection,
+    session: &SessionId,
+    holder: &str,
+    until: Millis,
+    now: Millis,
+) -> Result<Lease, StoreError> {
+    let key = key(connection, session)?;
+    let held: Option<(String, u64)> = connection
+        .prepare_cached("SELECT holder, until FROM lease WHERE session = ?1")?
+        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let is_ours = match held {
+        Some((other, until)) if other != holder && until > now.0 => {
+            return Err(StoreError::Leased { session: session.clone(), holder: other, until: Millis(until) });
+        }
+        Some((other, _)) => other == holder,
+        None => false,
+    };
+    connection
+        .prepare_cached(
+            "INSERT INTO lease (session, holder, until) VALUES (?1, ?2, ?3)
+             ON CONFLICT (session) DO UPDATE SET holder = ?2, until = ?3",
+        )?
+        .execute(params![key, holder, until.0])?;
+    let interrupted = if is_ours { 0 } else { settle(connection, session, key, now)? };
+    Ok(Lease { session: session.clone(), holder: holder.to_owned(), until, interrupted })
+}
+
+/// Give the right back.
+pub(crate) fn release(connection: &Connection, session: &SessionId, holder: &str) -> Result<(), StoreError> {
+    let key = key(connection, session)?;
+    connection.prepare_cached("DELETE FROM lease WHERE session = ?1 AND holder = ?2")?.execute((key, holder))?;
+    Ok(())
+}
+
+/// Mark calls that nobody will answer as interrupted.
+fn settle(connection: &Connection, session: &SessionId, key: i64, now: Millis) -> Result<u64, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM part INDEXED BY part_open WHERE session = ?1 AND status IN ('pending', 'running')",
+    )?;
+    let open = statement.query_map([key], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    for id in &open {
+        let mut part = read::part(connection, session, &PartId::new(id.as_str()))?;
+        let PartBody::Tool(tool) = &mut part.body else { continue };
+        let state = &mut tool.state;
+        state.status = ToolStatus::Error;
+        state.error = Some(Text::from(crate::INTERRUPTED));
+        state.time = plimsoll::log::ToolTime::ran(state.time.start.unwrap_or(now), now);
+        update_part(connection, key, &part)?;
+    }
+    Ok(open.len() as u64)
+}
+
+/// Remove a session, its tasks, and whatever of the sessions it was forked from only it still needed. What a fork
+/// of it needs stays.
+pub(crate) fn remove(connection: &Connection, session: &SessionId, now: Millis) -> Result<(), StoreError> {
+    let key = key(connection, session)?;
+    let mut statement = connection.prepare_cached("SELECT id FROM session WHERE parent = ?1 AND removed IS NULL")?;
+    let tasks =
+        statement.query_map([session.as_str()], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    for task in tasks {
+        remove(connection, &SessionId::new(task), now)?;
+    }
+    connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
+    connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
+    sweep(connection, key)
+}
+
+/// Delete a removed session that no fork needs, and then perhaps the one it was forked from.
+fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
+    let row = connection
+        .prepare_cached("SELECT removed, forked_from FROM session WHERE key = ?1")?
+        .query_row([key], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))
+        .optional()?;
+    let Some((Some(_), parent)) = row else { return Ok(()) };
+    let needed: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)")?
+        .query_row([key], |row| row.get(0))?;
+    if needed {
+        return Ok(());
+    }
+    unindex(connection, key)?;
+    for table in ["part", "message", "mark", "compaction", "receipt", "spill", "searched"] {
+        connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
+    }
+    connection.prepare_cached("DELETE FROM session WHERE key = ?1")?.execute([key])?;
+    parent.map_or(Ok(()), |parent| sweep(connection, parent))
+}
+
+/// Take a session's texts out of the search index.
+fn unindex(connection: &Connection, key: i64) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "DELETE FROM search WHERE rowid IN (SELECT p.seq FROM part p JOIN searched d ON d.session = p.session
+             WHERE p.session = ?1 AND p.seq <= d.upto)",
+        )?
+        .execute([key])?;
+    Ok(())
+}

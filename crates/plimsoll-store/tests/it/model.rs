@@ -1,0 +1,275 @@
+//! The database does what the store in memory does, whatever is asked of it.
+
+use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
+use plimsoll::count::request_tokens;
+use plimsoll::{
+    Fixed, Limits, Log, Message, MessageId, Millis, Part, PartId, Policy, Preset, ReceiptId, SessionId, Tokens, Usage,
+    Window,
+};
+use plimsoll_store::{Ask, MemoryStore, NewSession, PageRequest, Reduced, Search, Store, StoreError};
+use plimsoll_testkit::{histories, ids};
+use proptest::prelude::*;
+
+use super::{Fresh, fresh, json_of};
+
+/// Something asked of a store. Numbers pick one of what is there.
+#[derive(Clone, Debug)]
+enum Op {
+    Create,
+    Fork { session: usize, upto: Option<usize> },
+    Append { session: usize, messages: Vec<Message> },
+    Repeat { session: usize, message: usize },
+    AppendPart { session: usize, message: usize },
+    Grow { session: usize, message: usize },
+    Finish { session: usize, message: usize },
+    Climb { session: usize, context: u64, preset: usize },
+    Undo { receipt: usize },
+    Lease { session: usize, holder: usize, at: u64 },
+    Remove { session: usize },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let n = 0usize..100;
+    prop_oneof![
+        2 => Just(Op::Create),
+        2 => (n.clone(), prop::option::of(n.clone())).prop_map(|(session, upto)| Op::Fork { session, upto }),
+        8 => (n.clone(), histories(12)).prop_map(|(session, messages)| Op::Append { session, messages }),
+        1 => (n.clone(), n.clone()).prop_map(|(session, message)| Op::Repeat { session, message }),
+        2 => (n.clone(), n.clone()).prop_map(|(session, message)| Op::AppendPart { session, message }),
+        2 => (n.clone(), n.clone()).prop_map(|(session, message)| Op::Grow { session, message }),
+        2 => (n.clone(), n.clone()).prop_map(|(session, message)| Op::Finish { session, message }),
+        5 => (n.clone(), 300u64..6_000, 0usize..4)
+            .prop_map(|(session, context, preset)| Op::Climb { session, context, preset }),
+        3 => n.clone().prop_map(|receipt| Op::Undo { receipt }),
+        2 => (n.clone(), 0usize..3, 0u64..50).prop_map(|(session, holder, at)| Op::Lease { session, holder, at }),
+        1 => n.prop_map(|session| Op::Remove { session }),
+    ]
+}
+
+/// What is known to be there, so that both stores are asked the same.
+#[derive(Default)]
+struct Known {
+    sessions: Vec<SessionId>,
+    receipts: Vec<(ReceiptId, ReceiptId)>,
+    made: usize,
+    clock: u64,
+}
+
+impl Known {
+    fn session(&self, pick: usize) -> Option<SessionId> {
+        (!self.sessions.is_empty()).then(|| self.sessions[pick % self.sessions.len()].clone())
+    }
+
+    fn name(&mut self, stem: &str) -> String {
+        self.made += 1;
+        format!("{stem}_{:06}", self.made)
+    }
+
+    fn now(&mut self) -> Millis {
+        self.clock += 1;
+        Millis(1_000_000 + self.clock)
+    }
+
+    /// Messages under names that are new, with references among them kept.
+    fn renamed(&mut self, messages: Vec<Message>) -> Vec<Message> {
+        let mut messages = Log::from_messages(messages).messages().to_vec();
+        let mut names = std::collections::BTreeMap::new();
+        for message in &mut messages {
+            let name = MessageId::new(self.name("msg"));
+            names.insert(std::mem::replace(&mut message.info.id, name.clone()), name);
+            for part in &mut message.parts {
+                part.id = PartId::new(self.name("prt"));
+            }
+        }
+        for message in &mut messages {
+            if let Some(parent) = &mut message.info.parent_id {
+                *parent = names.get(parent).cloned().unwrap_or_else(|| parent.clone());
+            }
+            for part in &mut message.parts {
+                if let plimsoll::PartBody::Compaction(marker) = &mut part.body
+                    && let Some(tail) = &mut marker.tail_start
+                {
+                    *tail = names.get(tail).cloned().unwrap_or_else(|| tail.clone());
+                }
+            }
+        }
+        messages
+    }
+}
+
+fn told<T>(result: Result<T, StoreError>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}
+
+fn all(store: &dyn Store, session: &SessionId) -> Vec<Message> {
+    store.page(session, &PageRequest { most: 10_000, oldest_first: true, from: None }).unwrap().messages
+}
+
+fn climb(store: &dyn Store, session: &SessionId, policy: &Policy, context: u64, now: Millis) -> Reduced {
+    let mut log = store.window(session).unwrap();
+    let mut ids = ids();
+    // The same names must not come twice in a session.
+    (0..store.receipts(session).unwrap().len() * 10 + now.0 as usize % 1_000_000 * 8).for_each(|_| drop(ids.part(now)));
+    let situation = Situation { trigger: Trigger::Refused, ..Situation::new(policy, Limits::new(context, 64), now) };
+    let mut ladder = Ladder::new(&mut log, &mut ids, situation);
+    let Step::Done(outcome) = ladder.climb().unwrap() else { panic!("there is no summariser to ask") };
+    Reduced::of(&log, &outcome.appended, outcome.receipts).unwrap()
+}
+
+fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCaseError> {
+    let now = known.now();
+    let stores: [&dyn Store; 2] = [model, &real.store];
+    macro_rules! both {
+        ($ask:expr) => {{
+            let ask = $ask;
+            let answers: Vec<_> = stores.iter().map(|store| told(ask(*store))).collect();
+            prop_assert_eq!(format!("{:?}", &answers[0]), format!("{:?}", &answers[1]));
+            answers.into_iter().next().unwrap()
+        }};
+    }
+    match op {
+        Op::Create => {
+            let new = NewSession::new(SessionId::new(known.name("ses")));
+            if let Ok(session) = both!(|store: &dyn Store| store.create(new.clone(), now)) {
+                known.sessions.push(session.id);
+            }
+        }
+        Op::Fork { session, upto } => {
+            let Some(parent) = known.session(session) else { return Ok(()) };
+            let messages = all(model, &parent);
+            let upto = upto.and_then(|pick| messages.get(pick % messages.len().max(1)).map(|m| m.info.id.clone()));
+            let new = NewSession::new(SessionId::new(known.name("ses")));
+            if let Ok(child) = both!(|store: &dyn Store| store.fork(&parent, upto.as_ref(), new.clone(), now)) {
+                known.sessions.push(child.id);
+            }
+        }
+        Op::Append { session, messages } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let messages = known.renamed(messages);
+            let _ = both!(|store: &dyn Store| store.append(&session, messages.clone(), now));
+        }
+        Op::Repeat { session, message } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
+            let _ = both!(|store: &dyn Store| store.append(&session, vec![message.clone()], now));
+        }
+        Op::AppendPart { session, message } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
+            let part = Part::text(PartId::new(known.name("prt")), "one more thing");
+            let id = message.info.id;
+            let _ = both!(|store: &dyn Store| store.append_part(&session, &id, part.clone(), now));
+        }
+        Op::Grow { session, message } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
+            let Some(mut part) = message.parts.first().cloned() else { return Ok(()) };
+            if let plimsoll::PartBody::Text(text) = &mut part.body {
+                text.text = format!("{} and more", text.text).into();
+            }
+            let _ = both!(|store: &dyn Store| store.advance(&session, part.clone(), now));
+        }
+        Op::Finish { session, message } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
+            let (id, usage) = (message.info.id, Usage::new(Tokens(100), Tokens(10)));
+            // A finished summary is recorded where it is finished; finishing it again says nothing new.
+            if message.info.summary {
+                return Ok(());
+            }
+            let _ = both!(|store: &dyn Store| store.finish(&session, &id, "stop", Some(usage.clone()), now));
+        }
+        Op::Climb { session, context, preset } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let policy = Preset::ALL[preset % Preset::ALL.len()].policy();
+            let reduced: Vec<Reduced> =
+                stores.iter().map(|store| climb(*store, &session, &policy, context, now)).collect();
+            prop_assert_eq!(format!("{:?}", &reduced[0]), format!("{:?}", &reduced[1]));
+            let one = &reduced[0];
+            if both!(|store: &dyn Store| store.reduce(&session, one.clone(), now)).is_ok() {
+                known.receipts.extend(one.receipts.iter().map(|r| (r.id.clone(), r.id.clone())));
+            }
+        }
+        Op::Undo { receipt } => {
+            if known.receipts.is_empty() {
+                return Ok(());
+            }
+            let at = receipt % known.receipts.len();
+            let (ours, theirs) = known.receipts[at].clone();
+            let (one, two) = (told(model.undo(&ours, now)), told(real.undo(&theirs, now)));
+            match (one, two) {
+                (Ok((session, one)), Ok((owner, two))) => {
+                    prop_assert_eq!(session, owner);
+                    prop_assert_eq!(&one.plan, &two.plan);
+                    prop_assert_eq!((one.before, one.after), (two.before, two.after));
+                }
+                (Err(_), Err(_)) => {}
+                (one, two) => prop_assert!(false, "{one:?} but {two:?}"),
+            }
+        }
+        Op::Lease { session, holder, at } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let (holder, now) = (format!("holder {holder}"), Millis(2_000_000 + at));
+            let _ = both!(|store: &dyn Store| store.lease(&session, &holder, Millis(now.0 + 10), now));
+        }
+        Op::Remove { session } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let _ = both!(|store: &dyn Store| store.remove(&session, now));
+            known.sessions.retain(|other| *other != session);
+        }
+    }
+    Ok(())
+}
+
+fn pick(messages: &[Message], at: usize) -> Option<Message> {
+    (!messages.is_empty()).then(|| messages[at % messages.len()].clone())
+}
+
+fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCaseError> {
+    let policy = Policy::default();
+    for session in &known.sessions {
+        let (one, two) = (all(model, session), all(&real.store, session));
+        prop_assert_eq!(json_of(&one), json_of(&two), "the log of {}", session);
+        let whole = Window::of(&two, &policy);
+        let window = real.window(session).unwrap();
+        let seen = Window::of(&window, &policy);
+        let told = |window: &Window| serde_json::to_value(&window.messages).unwrap();
+        prop_assert_eq!(told(&whole), told(&seen), "the window of {}", session);
+        let outline = Window::of(&real.outline(session).unwrap(), &policy);
+        let weigh = |window: &Window| request_tokens(window, Fixed::default(), &policy.count);
+        prop_assert_eq!(weigh(&outline), weigh(&whole), "the weight of {}", session);
+        let (mut one, mut two) = (model.session(session).unwrap(), real.session(session).unwrap());
+        (one.cost, two.cost) = (0.0, 0.0);
+        prop_assert_eq!(one, two);
+        prop_assert_eq!(model.receipts(session).unwrap().len(), real.receipts(session).unwrap().len());
+        let ask = Ask {
+            search: Some(Search { pattern: "e".into(), ..Search::default() }),
+            most_bytes: usize::MAX,
+            most_matches: usize::MAX,
+            lines: None,
+        };
+        let found = |store: &dyn Store| {
+            let hits = store.search(session, &ask).unwrap();
+            hits.into_iter().map(|hit| (hit.handle, hit.message, hit.tool, hit.found.matches)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(found(model), found(&real.store));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_database_does_what_memory_does(ops in prop::collection::vec(op(), 1..40)) {
+        let (model, real, mut known) = (MemoryStore::new(), fresh(), Known::default());
+        for op in ops {
+            step(op, &mut known, &model, &real)?;
+        }
+        agree(&known, &model, &real)?;
+        let findings = real.check().unwrap();
+        let problems: Vec<&String> =
+            findings.problems.iter().filter(|problem| !problem.contains("waits for an answer")).collect();
+        prop_assert!(problems.is_empty(), "{:?}", problems);
+    }
+}

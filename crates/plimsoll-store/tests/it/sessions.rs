@@ -1,0 +1,172 @@
+//! Sessions, messages, parts.
+
+use plimsoll::log::ToolTime;
+use plimsoll::{Millis, Part, PartBody, SessionId, Text, Tokens, ToolState, ToolStatus, Usage};
+use plimsoll_store::{Change, Filter, NewSession, PageRequest, Store, StoreError};
+use serde_json::json;
+
+use super::{NOW, answer, fresh, ids, json_of, read, session, user};
+
+#[test]
+fn what_was_appended_is_read_back() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let messages = vec![user("msg_1", "hello"), read("msg_2", "contents"), answer("msg_3", "done")];
+    store.append(&id, messages.clone(), NOW).unwrap();
+    assert_eq!(json_of(&store.window(&id).unwrap()), json_of(&messages));
+    assert_eq!(json_of(&store.again().window(&id).unwrap()), json_of(&messages), "another process sees it");
+    let known = store.session(&id).unwrap();
+    assert_eq!((known.messages, known.updated), (3, NOW));
+}
+
+#[test]
+fn a_session_knows_its_usage_cost_and_model() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let mut message = answer("msg_1", "hi");
+    message.info.model_id = Some("claude-opus-4-6".into());
+    message.info.tokens = Some(Usage::new(Tokens(10), Tokens(3)));
+    message.info.cost = serde_json::Number::from_f64(0.25);
+    store.append(&id, vec![message, answer("msg_2", "open")], NOW).unwrap();
+    store.finish(&id, &"msg_2".into(), "stop", Some(Usage::new(Tokens(5), Tokens(1))), NOW).unwrap();
+    let known = store.session(&id).unwrap();
+    assert_eq!((known.usage.input, known.usage.output), (Tokens(15), Tokens(4)));
+    assert_eq!((known.cost, known.model.as_deref()), (0.25, Some("claude-opus-4-6")));
+    let message = store.message(&id, &"msg_2".into()).unwrap();
+    assert_eq!(message.info.finish.as_deref(), Some("stop"));
+}
+
+#[test]
+fn messages_are_refused_all_or_none() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store.append(&id, vec![user("msg_1", "a")], NOW).unwrap();
+    let error = store.append(&id, vec![user("msg_2", "b"), user("msg_1", "again")], NOW).unwrap_err();
+    assert_eq!(error.to_string(), "there is already a message `msg_1` in this log");
+    assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
+    let error = store.append(&SessionId::new("ses_none"), vec![user("msg_9", "b")], NOW).unwrap_err();
+    assert_eq!(error.to_string(), "there is no session `ses_none`");
+    let error = store.create(NewSession::new(id), NOW).unwrap_err();
+    assert_eq!(error.to_string(), "there is already a session `ses_1` in this log");
+}
+
+#[test]
+fn a_clock_that_jumps_back_does_not_change_the_order() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    for (name, at) in [("msg_a", 5_000), ("msg_c", 1_000), ("msg_b", 1_000), ("msg_d", 9_000), ("msg_0", 9_000)] {
+        store.append(&id, vec![user(name, "x").at(Millis(at))], Millis(at)).unwrap();
+    }
+    assert_eq!(ids(&store.window(&id).unwrap()), ["msg_a", "msg_c", "msg_b", "msg_d", "msg_0"]);
+}
+
+#[test]
+fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store.append(&id, vec![user("msg_1", "go"), answer("msg_2", "I ")], NOW).unwrap();
+    store.advance(&id, Part::text("msg_2.1".into(), "I will"), NOW).unwrap();
+    let error = store.advance(&id, Part::text("msg_2.1".into(), "I did"), NOW).unwrap_err();
+    assert!(error.to_string().contains("text may only grow"), "{error}");
+    let asked = Part::tool("prt_call".into(), "call_1", "bash", ToolState::pending(json!({ "command": "ls" })));
+    store.append_part(&id, &"msg_2".into(), asked, NOW).unwrap();
+    let mut state = ToolState::completed(json!({ "command": "ls" }), "README.md");
+    state.time = ToolTime::ran(NOW, Millis(NOW.0 + 5));
+    store.advance(&id, Part::tool("prt_call".into(), "call_1", "bash", state), NOW).unwrap();
+    let error = store
+        .advance(&id, Part::tool("prt_call".into(), "call_1", "bash", ToolState::failed(json!({}), "no")), NOW)
+        .unwrap_err();
+    assert!(error.to_string().contains("keeps its input and its answer"), "{error}");
+    let message = store.message(&id, &"msg_2".into()).unwrap();
+    assert_eq!(message.text(), "I will");
+    assert_eq!(message.parts[1].as_tool().unwrap().state.output.as_deref(), Some("README.md"));
+    assert_eq!(store.part(&id, &"prt_call".into()).unwrap(), message.parts[1]);
+    assert!(matches!(store.part(&id, &"prt_none".into()), Err(StoreError::Missing { .. })));
+}
+
+#[test]
+fn odd_text_survives() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    for (at, text) in ["", " ", "\0", "a\u{0}b", "🚢\u{10ffff}", "\r\n\u{2028}", "{\"json\": \"\\u0000\"}"].iter().enumerate() {
+        let name = format!("msg_{at}");
+        store.append(&id, vec![user(&name, text), read(&format!("msg_{at}r"), *text)], NOW).unwrap();
+        assert_eq!(store.message(&id, &name.as_str().into()).unwrap().text(), *text);
+        let part = store.part(&id, &format!("msg_{at}r.1").as_str().into()).unwrap();
+        assert_eq!(part.as_tool().unwrap().state.output, Some(Text::from(*text)));
+    }
+}
+
+#[test]
+fn sessions_are_listed_newest_first() {
+    let store = fresh();
+    for (id, directory, parent, at) in
+        [("ses_1", "/a", None, 1), ("ses_2", "/b", None, 2), ("ses_3", "/a", Some("ses_1"), 3), ("ses_4", "/a", None, 4)]
+    {
+        let new = NewSession {
+            directory: Some(directory.into()),
+            parent: parent.map(SessionId::new),
+            ..NewSession::new(SessionId::new(id))
+        };
+        store.create(new, Millis(at)).unwrap();
+    }
+    let listed = |filter: Filter| {
+        let sessions = store.sessions(&filter).unwrap();
+        sessions.into_iter().map(|session| session.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(Filter::default()), ["ses_4", "ses_2", "ses_1"]);
+    assert_eq!(listed(Filter { directory: Some("/a".into()), ..Filter::default() }), ["ses_4", "ses_1"]);
+    assert_eq!(listed(Filter { parent: Some("ses_1".into()), ..Filter::default() }), ["ses_3"]);
+    assert_eq!(listed(Filter { all: true, most: Some(2), ..Filter::default() }), ["ses_4", "ses_3"]);
+    store.change(&"ses_1".into(), Change { title: Some("New".into()), ..Change::default() }, Millis(9)).unwrap();
+    assert_eq!(listed(Filter::default()), ["ses_1", "ses_4", "ses_2"]);
+    assert_eq!(store.session(&"ses_1".into()).unwrap().title, "New");
+}
+
+#[test]
+fn pages_go_from_either_end() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let messages = (0..25).map(|n| user(&format!("msg_{n:02}"), "x")).collect();
+    store.append(&id, messages, NOW).unwrap();
+    let mut seen = Vec::new();
+    let mut from = None;
+    loop {
+        let page = store.page(&id, &PageRequest { from, most: 10, oldest_first: false }).unwrap();
+        seen.push(ids(&page.messages));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5]);
+    assert_eq!((seen[0][0].as_str(), seen[2][4].as_str()), ("msg_24", "msg_00"));
+    let page = store.page(&id, &PageRequest { from: Some("msg_20".into()), most: 3, oldest_first: true }).unwrap();
+    assert_eq!(ids(&page.messages), ["msg_21", "msg_22", "msg_23"]);
+    assert_eq!(page.next, Some("msg_23".into()));
+}
+
+#[test]
+fn two_may_not_run_a_session_at_once() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({})));
+    store.append(&id, vec![plimsoll::Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
+    assert_eq!(store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap().interrupted, 1);
+    let error = store.lease(&id, "two", Millis(NOW.0 + 100), Millis(NOW.0 + 99)).unwrap_err();
+    assert!(error.to_string().starts_with("session `ses_1` is being run by `one` until"), "{error}");
+    store.lease(&id, "one", Millis(NOW.0 + 200), Millis(NOW.0 + 99)).unwrap();
+    let open = Part::tool("prt_2".into(), "call_2", "bash", ToolState::pending(json!({ "command": "sleep" })));
+    store.append_part(&id, &"msg_1".into(), open, NOW).unwrap();
+    let taken = store.lease(&id, "two", Millis(NOW.0 + 900), Millis(NOW.0 + 200)).unwrap();
+    assert_eq!(taken.interrupted, 1, "a stale lease is taken over, and what it left is settled");
+    let part = store.part(&id, &"prt_2".into()).unwrap();
+    let PartBody::Tool(tool) = &part.body else { panic!("no tool") };
+    assert_eq!(tool.state.status, ToolStatus::Error);
+    assert!(tool.state.error.as_ref().unwrap().starts_with("Interrupted:"));
+    assert_eq!(tool.state.input.as_ref().unwrap().value(), &json!({ "command": "sleep" }));
+    store.release(&id, "one").unwrap();
+    assert!(store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).is_err(), "only the holder gives it back");
+    store.release(&id, "two").unwrap();
+    store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).unwrap();
+}
