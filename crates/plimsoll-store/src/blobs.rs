@@ -33,8 +33,8 @@ pub trait Blobs: Send + Sync {
     /// Let content go. It is no error if it is gone.
     fn remove(&self, hash: &str) -> Result<(), StoreError>;
 
-    /// The hashes of everything that was kept before a time.
-    fn list(&self, before: Millis) -> Result<Vec<String>, StoreError>;
+    /// The hashes of everything that is kept.
+    fn list(&self) -> Result<Vec<String>, StoreError>;
 
     /// Sweep away what was taken in before a time and never kept.
     fn sweep(&self, before: Millis) -> Result<(), StoreError>;
@@ -81,11 +81,9 @@ const LEVEL: i32 = 3;
 const UNFINISHED: &str = ".new-";
 
 impl Directory {
-    /// A directory, made if it is not there, readable by its owner only.
-    pub fn open(root: impl Into<PathBuf>) -> Result<Directory, StoreError> {
-        let directory = Directory { root: root.into() };
-        directory.make()?;
-        Ok(directory)
+    /// A directory. It is made when something is first kept in it, readable by its owner only.
+    pub fn at(root: impl Into<PathBuf>) -> Directory {
+        Directory { root: root.into() }
     }
 
     fn make(&self) -> Result<(), StoreError> {
@@ -161,8 +159,8 @@ impl Blobs for Directory {
         }
     }
 
-    fn list(&self, before: Millis) -> Result<Vec<String>, StoreError> {
-        let older = self.older(before)?.into_iter();
+    fn list(&self) -> Result<Vec<String>, StoreError> {
+        let older = self.older(Millis(u64::MAX))?.into_iter();
         let hashes = older.filter_map(|name| name.strip_suffix(".zst").map(str::to_owned));
         Ok(hashes.filter(|hash| self.path(hash).is_some()).collect())
     }
@@ -179,9 +177,15 @@ impl Blobs for Directory {
 impl Directory {
     /// The names of files that were last written before a time.
     fn older(&self, before: Millis) -> Result<Vec<String>, StoreError> {
-        let failed = |source| StoreError::Io { what: format!("cannot list `{}`", self.root.display()), source };
+        let failed =
+            |source| StoreError::Io { what: format!("cannot list `{}`", self.root.display()), source };
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.root).map_err(failed)? {
+        let entries = match fs::read_dir(&self.root) {
+            // Nothing was ever kept.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
             let entry = entry.map_err(failed)?;
             let modified = entry.metadata().ok().and_then(|found| found.modified().ok());
             let age = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());

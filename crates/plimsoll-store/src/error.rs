@@ -53,7 +53,9 @@ pub enum StoreError {
         why: String,
     },
     /// The database was written by a later version.
-    #[error("the database `{path}` is of version {found}, this Plimsoll knows versions up to {known}; use a newer one. Nothing was changed")]
+    #[error(
+        "the database `{path}` is of version {found}, this Plimsoll knows versions up to {known}; use a newer one. Nothing was changed"
+    )]
     Newer {
         /// The file.
         path: String,
@@ -63,7 +65,9 @@ pub enum StoreError {
         known: i64,
     },
     /// The file is no database, or a damaged one.
-    #[error("the database `{path}` cannot be used: {why}. Nothing was changed; restore a copy, or move the file away to start anew")]
+    #[error(
+        "the database `{path}` cannot be used: {why}. Nothing was changed; restore a copy, or move the file away to start anew"
+    )]
     Broken {
         /// The file.
         path: String,
@@ -88,7 +92,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Something is not there.
-    pub(crate) fn missing(kind: &'static str, id: impl ToString) -> StoreError {
+    pub(crate) fn missing(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Missing { kind, id: id.to_string() }
     }
 

@@ -1,5 +1,42 @@
 //! The store: sessions that lose nothing.
+//!
+//! An [`Archive`] is a [`Store`] of sessions and a place for spilled outputs. The embedded default is one SQLite file
+//! with a directory beside it; [`MemoryStore`] is for tests. Others can stand behind the same traits, [`Store`] and
+//! [`Blobs`], which know nothing of SQLite or of files.
+//!
+//! ```
+//! use plimsoll::{Message, Millis, Policy, SessionId};
+//! use plimsoll_store::{Archive, Ask, Durability, NewSession};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("plimsoll.db");
+//! let (policy, now) = (Policy::default(), Millis(1_794_775_451_033));
+//! let archive = Archive::open(&path, &policy, Durability::Process)?;
+//! let session = archive.store().create(NewSession::new(SessionId::new("ses_1")), now)?.id;
+//!
+//! // What is acknowledged survives the death of the process.
+//! archive.store().append(&session, vec![Message::user("msg_1".into(), "prt_1".into(), "Build it")], now)?;
+//!
+//! // A tool's output is cut as it arrives; the whole is kept before anybody is told.
+//! let output = "line\n".repeat(100_000);
+//! let taken = archive.take_output(&session, &"prt_2".into(), "bash", &mut output.as_bytes(), &policy, now)?;
+//! assert!(taken.shown.len() < 60_000);
+//! let handle = taken.receipt.unwrap().handles[0].to_string();
+//! let recalled = archive.recall(&handle, &Ask { lines: Some((99_998, 99_999)), ..Ask::default() })?;
+//! assert_eq!((recalled.text().as_str(), recalled.all_lines), ("line\nline", 100_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ## What it promises
+//!
+//! - **Content is append-only.** A part grows while it is written, a call goes from asked to answered, marks are set
+//!   beside the log. Nothing else changes, and no method takes anything away but [`Store::remove`].
+//! - **What is acknowledged is there**, after `kill -9`; with [`Durability::Power`] after a power cut too.
+//! - **A failed step leaves things as they were.**
+//! - **Reading is by window**: what a turn costs does not depend on how long the session is.
+//! - **A fork copies nothing**, sees nothing of what its parent does later, and survives its parent.
 
+mod archive;
 mod blobs;
 mod error;
 mod memory;
@@ -8,15 +45,35 @@ mod session;
 mod sqlite;
 mod store;
 
+pub use archive::{Archive, Retention, SWEEP, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, Staged};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use recall::{Ask, Hit, Line, Recalled, Search};
 pub use session::{
-    Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session, Totals,
+    Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session,
+    Totals,
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version};
-pub use store::{Reduced, SpillRecord, Store};
+pub use store::{Forgetter, Reduced, SpillRecord, Store};
 
 /// Says of a call that nobody will answer any more.
 pub(crate) const INTERRUPTED: &str = "Interrupted: the process that ran this tool ended before it answered.";
+
+/// Whether something may still be added to a message: its answer is not finished, or a call waits for its own.
+pub(crate) fn is_being_written(message: &plimsoll::Message) -> bool {
+    let info = &message.info;
+    let open = |part: &plimsoll::Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
+    let unfinished = info.finish.is_none() && info.error.is_none();
+    message.is_assistant() && (unfinished || message.parts.iter().any(open))
+}
+
+/// What a fork inherits it cannot change.
+pub(crate) fn inherited(what: &str) -> StoreError {
+    StoreError::Refused(format!("`{what}` belongs to the session this was forked from"))
+}
+
+/// What forks share stays as it is.
+pub(crate) fn shared(what: &str) -> StoreError {
+    StoreError::Refused(format!("`{what}` is shared with a session that was forked from this one"))
+}

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use plimsoll::pivot::Visible;
 use plimsoll::{
-    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Text,
-    ToolStatus, Usage,
+    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId,
+    Text, ToolStatus, Usage,
 };
 
 use crate::error::StoreError;
@@ -16,7 +16,8 @@ use crate::recall::{Ask, Hit, Recalled, part_text};
 use crate::session::{
     Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session,
 };
-use crate::store::{Reduced, SpillRecord, Store};
+use crate::store::{Forgetter, Reduced, SpillRecord, Store};
+use crate::{inherited, is_being_written};
 
 /// Sessions in memory.
 #[derive(Default)]
@@ -28,6 +29,8 @@ struct State {
     receipts: Vec<(SessionId, Receipt)>,
     spills: Vec<(SessionId, SpillRecord)>,
     leases: BTreeMap<SessionId, (String, Millis)>,
+    /// Parent, how many messages are shared, child.
+    forks: Vec<(SessionId, usize, SessionId)>,
     /// Counts writes, for the order of sessions.
     written: u64,
 }
@@ -51,17 +54,20 @@ impl Held {
         found.ok_or_else(|| StoreError::missing("message", id))
     }
 
-    fn own(&self, id: &MessageId) -> Result<usize, StoreError> {
-        match self.place(id)? {
-            place if place < self.inherited => {
-                Err(StoreError::Refused(format!("message `{id}` belongs to the session this was forked from")))
-            }
+    /// Whether a message can be changed; `shared` of them are also those of forks.
+    fn own(&self, place: usize, shared: usize, what: &str) -> Result<usize, StoreError> {
+        match place {
+            place if place < self.inherited => Err(inherited(what)),
+            place if place < shared => Err(crate::shared(what)),
             place => Ok(place),
         }
     }
 
     /// Change the log by the log's own rules.
-    fn with_log<T>(&mut self, change: impl FnOnce(&mut Log) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn with_log<T>(
+        &mut self,
+        change: impl FnOnce(&mut Log) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut log = self.log();
         let done = change(&mut log)?;
         self.messages = log.messages().to_vec();
@@ -103,6 +109,18 @@ impl State {
         self.sessions.get(id).ok_or_else(|| StoreError::missing("session", id))
     }
 
+    /// How many of a session's messages some fork shares.
+    fn shared(&self, id: &SessionId) -> usize {
+        let live = self.forks.iter().filter(|(parent, _, child)| parent == id && self.needed(child));
+        live.map(|(_, shared, _)| *shared).max().unwrap_or(0)
+    }
+
+    /// Whether a session is there, or was removed and a fork of it is.
+    fn needed(&self, id: &SessionId) -> bool {
+        self.sessions.contains_key(id)
+            || self.forks.iter().any(|(parent, _, child)| parent == id && self.needed(child))
+    }
+
     /// Change a session; nothing of it if the change fails.
     fn update<T>(
         &mut self,
@@ -142,11 +160,6 @@ impl State {
         let held = Held { session, messages: Vec::new(), inherited: 0, written: self.written };
         Ok(self.sessions.entry(id).or_insert(held))
     }
-}
-
-fn is_open(message: &Message) -> bool {
-    let open = |part: &Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
-    message.is_assistant() && message.parts.iter().any(open)
 }
 
 impl Store for MemoryStore {
@@ -198,33 +211,43 @@ impl Store for MemoryStore {
         let shared = match upto {
             Some(id) => {
                 let place = held.place(id)?;
-                if is_open(&held.messages[place]) {
-                    return Err(StoreError::Refused(format!("message `{id}` is still being written; fork before it")));
+                if is_being_written(&held.messages[place]) {
+                    return Err(StoreError::Refused(format!(
+                        "message `{id}` is still being written; fork before it"
+                    )));
                 }
                 place + 1
             }
-            None => held.messages.iter().rposition(|message| !is_open(message)).map_or(0, |place| place + 1),
+            None => held
+                .messages
+                .iter()
+                .rposition(|message| !is_being_written(message))
+                .map_or(0, |place| place + 1),
         };
         let messages = held.messages[..shared].to_vec();
         let message = messages.last().map(|message| message.info.id.clone());
         let point = ForkPoint { session: parent.clone(), message };
+        let fork = (parent.clone(), shared, child.id.clone());
         let child = state.insert(child, now)?;
         (child.inherited, child.messages, child.session.forked_from) = (shared, messages, Some(point));
-        Ok(child.session.clone())
+        let child = child.session.clone();
+        state.forks.push(fork);
+        Ok(child)
     }
 
-    fn remove(&self, id: &SessionId, now: Millis) -> Result<(), StoreError> {
-        let tasks: Vec<SessionId> = {
-            let mut state = self.state();
-            state.held(id)?;
-            state.sessions.remove(id);
-            state.leases.remove(id);
-            state.receipts.retain(|(session, _)| session != id);
-            state.spills.retain(|(session, _)| session != id);
-            let tasks = state.sessions.values().filter(|held| held.session.parent.as_ref() == Some(id));
-            tasks.map(|held| held.session.id.clone()).collect()
-        };
-        tasks.iter().try_for_each(|task| self.remove(task, now))
+    fn remove(&self, id: &SessionId, _: Millis) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.held(id)?;
+        let mut going = vec![id.clone()];
+        while let Some(id) = going.pop() {
+            state.sessions.remove(&id);
+            state.leases.remove(&id);
+            state.receipts.retain(|(session, _)| *session != id);
+            state.spills.retain(|(session, _)| *session != id);
+            let tasks = state.sessions.values().filter(|held| held.session.parent.as_ref() == Some(&id));
+            going.extend(tasks.map(|held| held.session.id.clone()));
+        }
+        Ok(())
     }
 
     fn append(&self, session: &SessionId, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
@@ -238,23 +261,23 @@ impl Store for MemoryStore {
         part: Part,
         now: Millis,
     ) -> Result<(), StoreError> {
-        self.state().update(session, now, |held| {
-            held.own(message)?;
+        let mut state = self.state();
+        let shared = state.shared(session);
+        state.update(session, now, |held| {
+            held.own(held.place(message)?, shared, message.as_str())?;
             held.with_log(|log| Ok(log.append_part(message, part)?))
         })
     }
 
     fn advance(&self, session: &SessionId, part: Part, now: Millis) -> Result<(), StoreError> {
-        self.state().update(session, now, |held| {
+        let mut state = self.state();
+        let shared = state.shared(session);
+        state.update(session, now, |held| {
             let holds = |message: &Message| message.parts.iter().any(|other| other.id == part.id);
-            match held.messages.iter().position(holds) {
-                None => Err(StoreError::missing("part", &part.id)),
-                Some(place) if place < held.inherited => {
-                    let why = format!("part `{}` belongs to the session this was forked from", part.id);
-                    Err(StoreError::Refused(why))
-                }
-                Some(_) => held.with_log(|log| Ok(log.advance(part)?)),
-            }
+            let place = held.messages.iter().position(holds);
+            let place = place.ok_or_else(|| StoreError::missing("part", &part.id))?;
+            held.own(place, shared, part.id.as_str())?;
+            held.with_log(|log| Ok(log.advance(part)?))
         })
     }
 
@@ -266,8 +289,10 @@ impl Store for MemoryStore {
         usage: Option<Usage>,
         now: Millis,
     ) -> Result<(), StoreError> {
-        self.state().update(session, now, |held| {
-            let place = held.own(message)?;
+        let mut state = self.state();
+        let shared = state.shared(session);
+        state.update(session, now, |held| {
+            let place = held.own(held.place(message)?, shared, message.as_str())?;
             let before = held.messages[place].info.tokens.clone();
             held.with_log(|log| Ok(log.finish(message, finish, usage.clone(), now)?))?;
             if let Some(usage) = usage {
@@ -289,7 +314,9 @@ impl Store for MemoryStore {
         let visible = Visible::of(&log);
         let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
         let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
-        let mut places: Vec<usize> = visible.system.iter().copied().chain(pivot).chain(start..log.len()).collect();
+        let lead = if start > 0 { log[..start].iter().rposition(Message::starts_turn) } else { None };
+        let mut places: Vec<usize> =
+            visible.system.iter().copied().chain(pivot).chain(lead).chain(start..log.len()).collect();
         places.sort_unstable();
         places.dedup();
         Ok(Log::from_messages(places.into_iter().map(|place| log[place].clone())))
@@ -377,8 +404,8 @@ impl Store for MemoryStore {
             drawn += 1;
             drawn
         });
-        let undone = state
-            .update(&session, now, |held| held.with_log(|log| Ok(receipt.undo(log, &mut ids, now)?)))?;
+        let undone =
+            state.update(&session, now, |held| held.with_log(|log| Ok(receipt.undo(log, &mut ids, now)?)))?;
         state.receipts.push((session.clone(), undone.clone()));
         Ok((session, undone))
     }
@@ -392,7 +419,8 @@ impl Store for MemoryStore {
             let answers = |other: &&Message| {
                 other.is_finished_summary() && other.info.parent_id.as_ref() == Some(&message.info.id)
             };
-            let summary = if marker.summary.is_some() { Some(message) } else { messages[place..].iter().find(answers) };
+            let summary =
+                if marker.summary.is_some() { Some(message) } else { messages[place..].iter().find(answers) };
             let Some(summary) = summary else { continue };
             let time = summary.info.time.as_ref();
             records.push(CompactionRecord {
@@ -424,7 +452,7 @@ impl Store for MemoryStore {
                 let found = Recalled::of(text, ask)?;
                 if found.matches > 0 {
                     let tool = part.as_tool().map(|tool| tool.tool.clone());
-                    let (handle, message) = (part.id.to_string(), message.info.id.clone());
+                    let (handle, message) = (part.id.to_string(), Some(message.info.id.clone()));
                     hits.push(Hit { handle, message, tool, found });
                 }
             }
@@ -432,7 +460,13 @@ impl Store for MemoryStore {
         Ok(hits)
     }
 
-    fn lease(&self, session: &SessionId, holder: &str, until: Millis, now: Millis) -> Result<Lease, StoreError> {
+    fn lease(
+        &self,
+        session: &SessionId,
+        holder: &str,
+        until: Millis,
+        now: Millis,
+    ) -> Result<Lease, StoreError> {
         let mut state = self.state();
         state.held(session)?;
         let mut is_ours = false;
@@ -444,22 +478,32 @@ impl Store for MemoryStore {
             is_ours = other == holder;
         }
         state.leases.insert(session.clone(), (holder.to_owned(), until));
-        let mut interrupted = 0;
+        let mut settled: Vec<Part> = Vec::new();
         if !is_ours {
             state.update(session, Millis(0), |held| {
                 let inherited = held.inherited;
                 for part in held.messages[inherited..].iter_mut().flat_map(|message| &mut message.parts) {
                     let PartBody::Tool(tool) = &mut part.body else { continue };
                     if matches!(tool.state.status, ToolStatus::Pending | ToolStatus::Running) {
-                        interrupted += 1;
                         let start = tool.state.time.start.unwrap_or(now);
                         tool.state.status = ToolStatus::Error;
                         tool.state.error = Some(Text::from(crate::INTERRUPTED));
                         tool.state.time = plimsoll::log::ToolTime::ran(start, now);
+                        settled.push(part.clone());
                     }
                 }
                 Ok(())
             })?;
+        }
+        let interrupted = settled.len() as u64;
+        // A call that was interrupted is so for forks as well.
+        for held in state.sessions.values_mut() {
+            let inherited = held.inherited;
+            for part in held.messages[..inherited].iter_mut().flat_map(|message| &mut message.parts) {
+                if let Some(settled) = settled.iter().find(|settled| settled.id == part.id) {
+                    *part = settled.clone();
+                }
+            }
         }
         Ok(Lease { session: session.clone(), holder: holder.to_owned(), until, interrupted })
     }
@@ -480,7 +524,8 @@ impl Store for MemoryStore {
                 message.info.id.as_str() == id || message.parts.iter().any(|part| part.id.as_str() == id)
             })
         };
-        let owner = state.sessions.values().filter(has).max_by_key(|held| (held.session.updated, held.written));
+        let owner =
+            state.sessions.values().filter(has).max_by_key(|held| (held.session.updated, held.written));
         let owner = owner.map(|held| held.session.id.clone());
         owner.ok_or_else(|| StoreError::missing("part, message or spilled output", id))
     }
@@ -507,7 +552,12 @@ impl Store for MemoryStore {
         best.map(|(_, spill)| spill.clone()).ok_or_else(|| StoreError::missing("spilled output", handle))
     }
 
-    fn expire_spills(&self, before: Option<Millis>, most: Option<u64>, now: Millis) -> Result<u64, StoreError> {
+    fn expire_spills(
+        &self,
+        before: Option<Millis>,
+        most: Option<u64>,
+        now: Millis,
+    ) -> Result<u64, StoreError> {
         let mut state = self.state();
         let mut expired = 0;
         let mut live: Vec<&mut SpillRecord> =
@@ -524,11 +574,7 @@ impl Store for MemoryStore {
         Ok(expired)
     }
 
-    fn forget(
-        &self,
-        hashes: Vec<String>,
-        mut remove: Box<dyn FnMut(&str) -> Result<(), StoreError> + Send>,
-    ) -> Result<u64, StoreError> {
+    fn forget(&self, hashes: Vec<String>, mut remove: Forgetter) -> Result<u64, StoreError> {
         let state = self.state();
         let needed = |hash: &String| {
             state.spills.iter().any(|(_, spill)| spill.hash == *hash && spill.expired.is_none())

@@ -85,10 +85,12 @@ impl Recalled {
         let all_lines = text.lines().count() as u64;
         let (first, last) = ask.lines.unwrap_or((1, u64::MAX));
         if first == 0 || first > last {
-            let why = format!("lines {first} to {last}: lines are counted from 1, the first not after the last");
+            let why =
+                format!("lines {first} to {last}: lines are counted from 1, the first not after the last");
             return Err(StoreError::Refused(why));
         }
-        let wanted = text.lines().zip(1u64..).skip_while(|(_, at)| *at < first).take_while(|(_, at)| *at <= last);
+        let wanted =
+            text.lines().zip(1u64..).skip_while(|(_, at)| *at < first).take_while(|(_, at)| *at <= last);
         let mut recalled = Recalled { all_lines, ..Recalled::default() };
         match &ask.search {
             None => recalled.take(wanted.map(|(line, at)| (line, at, false)), ask.most_bytes),
@@ -100,13 +102,15 @@ impl Recalled {
                 recalled.cut = hits.len() > ask.most_matches;
                 let mut shown = vec![None; lines.len()];
                 for hit in hits.into_iter().take(ask.most_matches) {
-                    let around = hit.saturating_sub(search.context)..(hit + search.context + 1).min(lines.len());
+                    let around =
+                        hit.saturating_sub(search.context)..(hit + search.context + 1).min(lines.len());
                     around.for_each(|at| {
                         shown[at].get_or_insert(false);
                     });
                     shown[hit] = Some(true);
                 }
-                let shown = lines.iter().zip(shown).filter_map(|((line, at), shown)| Some((*line, *at, shown?)));
+                let shown =
+                    lines.iter().zip(shown).filter_map(|((line, at), shown)| Some((*line, *at, shown?)));
                 recalled.take(shown, ask.most_bytes);
             }
         }
@@ -152,8 +156,8 @@ pub(crate) fn part_text(part: &Part) -> Option<&Text> {
 pub struct Hit {
     /// The handle by which the whole is recalled.
     pub handle: String,
-    /// The message it belongs to.
-    pub message: plimsoll::MessageId,
+    /// The message it belongs to; none for a spilled output.
+    pub message: Option<plimsoll::MessageId>,
     /// The tool that answered, if it is an answer.
     pub tool: Option<String>,
     /// What was found.
@@ -199,8 +203,13 @@ mod tests {
     fn bad_asks_say_what_is_wrong() {
         let upside_down = Recalled::of(TEXT, &Ask { lines: Some((3, 2)), ..Ask::default() });
         assert!(upside_down.is_err_and(|error| error.to_string().contains("lines 3 to 2")));
-        assert!(Recalled::of(TEXT, &search("(", 0)).is_err_and(|error| error.to_string().contains("`(` is no pattern")));
+        assert!(
+            Recalled::of(TEXT, &search("(", 0))
+                .is_err_and(|error| error.to_string().contains("`(` is no pattern"))
+        );
         let literal = Search { pattern: "(".into(), literal: true, ..Search::default() };
-        assert!(Recalled::of("(", &Ask { search: Some(literal), ..Ask::default() }).is_ok_and(|r| r.matches == 1));
+        assert!(
+            Recalled::of("(", &Ask { search: Some(literal), ..Ask::default() }).is_ok_and(|r| r.matches == 1)
+        );
     }
 }

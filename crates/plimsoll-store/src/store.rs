@@ -1,8 +1,6 @@
 //! What a store can do, whatever it is made of.
 
-use plimsoll::{
-    Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId, Usage,
-};
+use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -46,8 +44,13 @@ pub trait Store: Send + Sync {
     fn append(&self, session: &SessionId, messages: Vec<Message>, now: Millis) -> Result<(), StoreError>;
 
     /// Add a part to a message that is being written.
-    fn append_part(&self, session: &SessionId, message: &MessageId, part: Part, now: Millis)
-    -> Result<(), StoreError>;
+    fn append_part(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        part: Part,
+        now: Millis,
+    ) -> Result<(), StoreError>;
 
     /// Let a part go forward: text grows, a call starts, answers or fails.
     fn advance(&self, session: &SessionId, part: Part, now: Millis) -> Result<(), StoreError>;
@@ -99,7 +102,13 @@ pub trait Store: Send + Sync {
 
     /// Take the right to run a session, or renew it. What a former holder left unfinished is marked as
     /// interrupted.
-    fn lease(&self, session: &SessionId, holder: &str, until: Millis, now: Millis) -> Result<Lease, StoreError>;
+    fn lease(
+        &self,
+        session: &SessionId,
+        holder: &str,
+        until: Millis,
+        now: Millis,
+    ) -> Result<Lease, StoreError>;
 
     /// Give the right back.
     fn release(&self, session: &SessionId, holder: &str) -> Result<(), StoreError>;
@@ -118,14 +127,15 @@ pub trait Store: Send + Sync {
 
     /// Mark spills as expired: those from before a time, then the oldest until no more than so many bytes are
     /// left. Gives how many.
-    fn expire_spills(&self, before: Option<Millis>, most: Option<u64>, now: Millis) -> Result<u64, StoreError>;
+    fn expire_spills(
+        &self,
+        before: Option<Millis>,
+        most: Option<u64>,
+        now: Millis,
+    ) -> Result<u64, StoreError>;
 
     /// Call `remove` for each of those hashes that no spill needs, so that nobody can begin to need it meanwhile.
-    fn forget(
-        &self,
-        hashes: Vec<String>,
-        remove: Box<dyn FnMut(&str) -> Result<(), StoreError> + Send>,
-    ) -> Result<u64, StoreError>;
+    fn forget(&self, hashes: Vec<String>, remove: Forgetter) -> Result<u64, StoreError>;
 
     /// Bring the index for searches up to date; gives how many parts were added.
     fn index(&self) -> Result<u64, StoreError>;
@@ -133,6 +143,9 @@ pub trait Store: Send + Sync {
     /// Look for damage.
     fn check(&self) -> Result<Findings, StoreError>;
 }
+
+/// Lets go of content by its hash.
+pub type Forgetter = Box<dyn FnMut(&str) -> Result<(), StoreError> + Send>;
 
 /// What a climb of the ladder did.
 #[derive(Clone, Debug, Default)]

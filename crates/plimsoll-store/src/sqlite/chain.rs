@@ -77,8 +77,13 @@ impl Chain {
     }
 
     /// Which segment holds a message, and where it stands.
-    pub(crate) fn find(&self, connection: &Connection, id: &str) -> Result<Option<(&Segment, At)>, StoreError> {
-        let mut statement = connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
+    pub(crate) fn find(
+        &self,
+        connection: &Connection,
+        id: &str,
+    ) -> Result<Option<(&Segment, At)>, StoreError> {
+        let mut statement =
+            connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
         for segment in self.0.iter().rev() {
             let at: Option<i64> = statement.query_row((segment.key, id), |row| row.get(0)).optional()?;
             if let Some(at) = at.filter(|at| (*at, id) <= segment.end() || segment.upto.is_none()) {

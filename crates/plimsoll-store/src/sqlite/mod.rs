@@ -17,9 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use plimsoll::{
-    Ids, Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId, Usage,
-};
+use plimsoll::{Ids, Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId, Usage};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
@@ -27,7 +25,7 @@ use crate::recall::{Ask, Hit};
 use crate::session::{
     Change, CompactionRecord, Filter, Findings, Lease, NewSession, Page, PageRequest, Session,
 };
-use crate::store::{Reduced, SpillRecord, Store};
+use crate::store::{Forgetter, Reduced, SpillRecord, Store};
 use read::Detail;
 use writer::Writer;
 
@@ -143,8 +141,8 @@ fn restrict(path: &Path) {
 #[cfg(not(unix))]
 fn restrict(_: &Path) {}
 
-/// Names for receipts of undoing: random enough, and in order.
-fn ids() -> Ids {
+/// Names that are random enough, and in order.
+pub(crate) fn random_ids() -> Ids {
     let mut state = [0; 16];
     let mut drawn = 0u64;
     if let Ok(mut file) = std::fs::File::open("/dev/urandom") {
@@ -262,7 +260,7 @@ impl Store for SqliteStore {
     }
 
     fn undo(&self, id: &ReceiptId, now: Millis) -> Result<(SessionId, Receipt), StoreError> {
-        let (id, mut ids) = (id.clone(), ids());
+        let (id, mut ids) = (id.clone(), random_ids());
         self.write(move |connection| write::undo(connection, &id, &mut ids, now))
     }
 
@@ -274,7 +272,13 @@ impl Store for SqliteStore {
         self.read(|connection| search::search(connection, session, ask))
     }
 
-    fn lease(&self, session: &SessionId, holder: &str, until: Millis, now: Millis) -> Result<Lease, StoreError> {
+    fn lease(
+        &self,
+        session: &SessionId,
+        holder: &str,
+        until: Millis,
+        now: Millis,
+    ) -> Result<Lease, StoreError> {
         let (session, holder) = (session.clone(), holder.to_owned());
         self.write(move |connection| write::lease(connection, &session, &holder, until, now))
     }
@@ -301,15 +305,16 @@ impl Store for SqliteStore {
         self.read(|connection| spills::one(connection, handle))
     }
 
-    fn expire_spills(&self, before: Option<Millis>, most: Option<u64>, now: Millis) -> Result<u64, StoreError> {
+    fn expire_spills(
+        &self,
+        before: Option<Millis>,
+        most: Option<u64>,
+        now: Millis,
+    ) -> Result<u64, StoreError> {
         self.write(move |connection| spills::expire(connection, before, most, now))
     }
 
-    fn forget(
-        &self,
-        hashes: Vec<String>,
-        mut remove: Box<dyn FnMut(&str) -> Result<(), StoreError> + Send>,
-    ) -> Result<u64, StoreError> {
+    fn forget(&self, hashes: Vec<String>, mut remove: Forgetter) -> Result<u64, StoreError> {
         self.write(move |connection| spills::forget(connection, &hashes, &mut *remove))
     }
 

@@ -21,7 +21,11 @@ pub(crate) enum Detail {
 }
 
 /// What is in view: everything from the newest pivot's tail on, the pivot itself, and what the host laid down.
-pub(crate) fn window(connection: &Connection, session: &SessionId, detail: Detail) -> Result<Log, StoreError> {
+pub(crate) fn window(
+    connection: &Connection,
+    session: &SessionId,
+    detail: Detail,
+) -> Result<Log, StoreError> {
     let chain = Chain::of(connection, session)?;
     let mut places = Vec::new();
     let start = match newest_pivot(connection, &chain)? {
@@ -36,6 +40,8 @@ pub(crate) fn window(connection: &Connection, session: &SessionId, detail: Detai
                     places.push(place.clone());
                 }
             }
+            // A tail in the middle of a turn is led by the words that the turn answers.
+            places.extend(turn_before(connection, &chain, &start)?);
             Some(start)
         }
     };
@@ -61,7 +67,7 @@ pub(crate) struct Pivot {
 pub(crate) fn newest_pivot(connection: &Connection, chain: &Chain) -> Result<Option<Pivot>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT marker_at, marker, summary_at, summary, tail_at, tail, set_aside FROM compaction
-         WHERE session = ?1 AND (marker_at, marker) <= (?2, ?3) AND seq <= ?4
+         WHERE session = ?1 AND (marker_at, marker) <= (?2, ?3) AND (summary_at, summary) <= (?2, ?3) AND seq <= ?4
          ORDER BY marker_at DESC, marker DESC, seq DESC",
     )?;
     // A later session of the chain may have set aside a pivot of an earlier one.
@@ -91,9 +97,30 @@ fn system_before(connection: &Connection, segment: &Segment, start: &At) -> Resu
         "SELECT at, id FROM message INDEXED BY message_system
          WHERE session = ?1 AND role = 'system' AND (at, id) < (?2, ?3)",
     )?;
-    let places = statement.query_map(params![segment.key, start.0, start.1], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let places =
+        statement.query_map(params![segment.key, start.0, start.1], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let inside = |place: &At| segment.upto.as_ref().is_none_or(|upto| place <= upto);
     Ok(places.collect::<Result<Vec<At>, _>>()?.into_iter().filter(inside).collect())
+}
+
+/// The newest message before a place in which the user takes the turn.
+fn turn_before(connection: &Connection, chain: &Chain, start: &At) -> Result<Option<At>, StoreError> {
+    for segment in chain.0.iter().rev() {
+        let Some(end) = end_of(segment, None) else { continue };
+        let mut statement = connection.prepare_cached(
+            "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
+             AND role = 'user' ORDER BY at DESC, id DESC",
+        )?;
+        let mut rows = statement.query(params![segment.key, start.0, start.1, end.0, end.1])?;
+        while let Some(row) = rows.next()? {
+            let place: At = (row.get(0)?, row.get(1)?);
+            let message = one(connection, chain, &place.1, Detail::Outline)?;
+            if message.is_some_and(|message| message.starts_turn()) {
+                return Ok(Some(place));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// One message of the chain.
@@ -229,7 +256,11 @@ fn set_aside(
 }
 
 /// The messages of a page.
-pub(crate) fn page(connection: &Connection, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError> {
+pub(crate) fn page(
+    connection: &Connection,
+    session: &SessionId,
+    request: &PageRequest,
+) -> Result<Page, StoreError> {
     let chain = Chain::of(connection, session)?;
     let from = match &request.from {
         Some(id) => {
@@ -251,7 +282,9 @@ pub(crate) fn page(connection: &Connection, session: &SessionId, request: &PageR
     }
     let more = places.len() as u64 > most;
     places.truncate(most as usize);
-    let (Some(first), Some(last)) = (places.iter().min(), places.iter().max()) else { return Ok(Page::default()) };
+    let (Some(first), Some(last)) = (places.iter().min(), places.iter().max()) else {
+        return Ok(Page::default());
+    };
     let mut messages = range(connection, &chain, first, Some(last), Detail::Whole)?;
     if !request.oldest_first {
         messages.reverse();
@@ -271,12 +304,14 @@ fn places_of(
     let end = segment.upto.clone().unwrap_or(unbounded);
     let (from, sql) = if oldest_first {
         let from = from.cloned().unwrap_or((i64::MIN, String::new()));
-        let sql = "SELECT at, id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND (at, id) <= (?4, ?5)
+        let sql =
+            "SELECT at, id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND (at, id) <= (?4, ?5)
                    ORDER BY at, id LIMIT ?6";
         (from, sql)
     } else {
         let from = from.cloned().unwrap_or((i64::MAX, "\u{10ffff}\u{10ffff}".to_owned()));
-        let sql = "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
+        let sql =
+            "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
                    ORDER BY at DESC, id DESC LIMIT ?6";
         (from, sql)
     };
@@ -288,7 +323,11 @@ fn places_of(
 }
 
 /// One message by its name.
-pub(crate) fn message(connection: &Connection, session: &SessionId, id: &MessageId) -> Result<Message, StoreError> {
+pub(crate) fn message(
+    connection: &Connection,
+    session: &SessionId,
+    id: &MessageId,
+) -> Result<Message, StoreError> {
     let chain = Chain::of(connection, session)?;
     one(connection, &chain, id.as_str(), Detail::Whole)?.ok_or_else(|| StoreError::missing("message", id))
 }
@@ -349,7 +388,8 @@ pub(crate) fn compactions(
     Ok(records)
 }
 
-const SESSION: &str = "SELECT s.id, s.parent, s.title, s.agent, s.model, s.directory, s.created, s.updated, s.messages,
+const SESSION: &str =
+    "SELECT s.id, s.parent, s.title, s.agent, s.model, s.directory, s.created, s.updated, s.messages,
     s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
@@ -423,7 +463,8 @@ pub(crate) fn receipt(connection: &Connection, id: &ReceiptId) -> Result<(Sessio
 /// The receipts of a session, oldest first.
 pub(crate) fn receipts(connection: &Connection, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
     let key = key(connection, session)?;
-    let mut statement = connection.prepare_cached("SELECT data FROM receipt WHERE session = ?1 ORDER BY seq")?;
+    let mut statement =
+        connection.prepare_cached("SELECT data FROM receipt WHERE session = ?1 ORDER BY seq")?;
     let data = statement.query_map([key], |row| row.get::<_, String>(0))?;
     data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
 }

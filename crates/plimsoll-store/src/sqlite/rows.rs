@@ -142,7 +142,9 @@ fn take_text(body: &mut PartBody) -> (Place, Option<Text>) {
             Some(url) => (Place::Url, url),
             None => return (Place::Nowhere, None),
         },
-        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) => return (Place::Nowhere, None),
+        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) => {
+            return (Place::Nowhere, None);
+        }
     };
     (place, Some(std::mem::take(slot)))
 }

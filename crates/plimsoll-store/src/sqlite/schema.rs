@@ -160,9 +160,8 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option
     for migration in MIGRATIONS.iter().skip(version as usize) {
         transaction.execute_batch(migration)?;
     }
-    transaction.execute_batch(&format!(
-        "PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION};"
-    ))?;
+    transaction
+        .execute_batch(&format!("PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION};"))?;
     transaction.commit()?;
     Ok(copy)
 }

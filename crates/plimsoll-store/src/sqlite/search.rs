@@ -12,7 +12,11 @@ use crate::error::StoreError;
 use crate::recall::{Ask, Hit, Recalled, Search, part_text};
 
 /// Everything of a session that is out of sight: what a summary stands for, and what was cleared or cut.
-pub(super) fn search(connection: &Connection, session: &SessionId, ask: &Ask) -> Result<Vec<Hit>, StoreError> {
+pub(super) fn search(
+    connection: &Connection,
+    session: &SessionId,
+    ask: &Ask,
+) -> Result<Vec<Hit>, StoreError> {
     let Some(search) = &ask.search else {
         return Err(StoreError::Refused("a search needs a pattern".into()));
     };
@@ -33,7 +37,9 @@ pub(super) fn search(connection: &Connection, session: &SessionId, ask: &Ask) ->
     for (part, marks) in marks {
         if marks.cleared.is_some() || marks.cut.is_some() {
             let place = chain.find_part(connection, &part)?.map(|(_, place)| place);
-            marked.extend(place.filter(|place| start.as_ref().is_none_or(|start| place >= start)).map(|at| (at, part)));
+            marked.extend(
+                place.filter(|place| start.as_ref().is_none_or(|start| place >= start)).map(|at| (at, part)),
+            );
         }
     }
     marked.sort();
@@ -64,14 +70,19 @@ impl Hits<'_> {
             }
             return Ok(false);
         }
-        let ask = Ask { most_bytes: self.left, most_matches: matches, lines: None, search: self.ask.search.clone() };
+        let ask = Ask {
+            most_bytes: self.left,
+            most_matches: matches,
+            lines: None,
+            search: self.ask.search.clone(),
+        };
         let found = Recalled::of(text, &ask)?;
         if found.matches == 0 {
             return Ok(true);
         }
         self.left = self.left.saturating_sub(found.lines.iter().map(|line| line.text.len() + 1).sum());
         self.found += found.matches as usize;
-        let (message, tool) = (MessageId::new(message), tool.map(str::to_owned));
+        let (message, tool) = (Some(MessageId::new(message)), tool.map(str::to_owned));
         self.hits.push(Hit { handle: id.to_owned(), message, tool, found });
         Ok(true)
     }
@@ -132,7 +143,8 @@ fn trigrams(search: &Search) -> Option<String> {
     if !plain || letters.len() < 3 || letters.iter().any(|letter| *letter == '\0' || *letter == '\n') {
         return None;
     }
-    let runs = letters.windows(3).map(|run| format!("\"{}\"", run.iter().collect::<String>().replace('"', "\"\"")));
+    let runs =
+        letters.windows(3).map(|run| format!("\"{}\"", run.iter().collect::<String>().replace('"', "\"\"")));
     Some(runs.collect::<Vec<_>>().join(" AND "))
 }
 

@@ -24,7 +24,11 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<SpillRecord> {
 }
 
 /// Take note of a spill. The same output again renews the one that is there.
-pub(super) fn add(connection: &Connection, session: &SessionId, spill: &SpillRecord) -> Result<(), StoreError> {
+pub(super) fn add(
+    connection: &Connection,
+    session: &SessionId,
+    spill: &SpillRecord,
+) -> Result<(), StoreError> {
     let key = key(connection, session)?;
     connection
         .prepare_cached(
@@ -47,12 +51,15 @@ pub(super) fn add(connection: &Connection, session: &SessionId, spill: &SpillRec
 }
 
 /// The spills of a session and of those it was forked from.
-pub(super) fn of_session(connection: &Connection, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
+pub(super) fn of_session(
+    connection: &Connection,
+    session: &SessionId,
+) -> Result<Vec<SpillRecord>, StoreError> {
     let chain = Chain::of(connection, session)?;
     let mut spills = Vec::new();
     for segment in &chain.0 {
-        let mut statement =
-            connection.prepare_cached(&format!("SELECT {COLUMNS} FROM spill WHERE session = ?1 ORDER BY seq"))?;
+        let mut statement = connection
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM spill WHERE session = ?1 ORDER BY seq"))?;
         let found = statement.query_map([segment.key], record_of)?;
         for spill in found {
             let spill = spill?;
@@ -118,8 +125,8 @@ pub(super) fn forget(
     remove: &mut dyn FnMut(&str) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
     let mut removed = 0;
-    let mut statement =
-        connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM spill WHERE hash = ?1 AND expired IS NULL)")?;
+    let mut statement = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM spill WHERE hash = ?1 AND expired IS NULL)")?;
     for hash in hashes {
         let needed: bool = statement.query_row([hash], |row| row.get(0))?;
         if !needed {

@@ -1,8 +1,8 @@
 //! Writing: everything here runs on the writing thread, within a transaction.
 
 use plimsoll::{
-    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Receipt, ReceiptId, SessionId,
-    Text, Tokens, ToolStatus, Usage,
+    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Receipt, ReceiptId,
+    SessionId, Text, Tokens, ToolStatus, Usage,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -96,13 +96,10 @@ pub(crate) fn fork(
     read::session(connection, &child.id)
 }
 
-/// Whether a call in that message still waits for its answer.
+/// Whether that message is still being written.
 fn is_open(connection: &Connection, chain: &Chain, place: &At) -> Result<bool, StoreError> {
     let message = read::one(connection, chain, &place.1, Detail::Outline)?;
-    Ok(message.is_some_and(|message| {
-        let open = |part: &Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
-        message.is_assistant() && message.parts.iter().any(open)
-    }))
+    Ok(message.as_ref().is_some_and(crate::is_being_written))
 }
 
 fn newest_finished(connection: &Connection, chain: &Chain) -> Result<At, StoreError> {
@@ -116,7 +113,9 @@ fn newest_finished(connection: &Connection, chain: &Chain) -> Result<At, StoreEr
             )?;
             let end = segment.upto.clone().unwrap_or(place.clone());
             before = statement
-                .query_row(params![segment.key, place.0, place.1, end.0, end.1], |row| Ok((row.get(0)?, row.get(1)?)))
+                .query_row(params![segment.key, place.0, place.1, end.0, end.1], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
                 .optional()?;
             if before.is_some() {
                 break;
@@ -196,7 +195,12 @@ fn next_place(last: &At, message: &Message, now: Millis) -> Result<At, StoreErro
     Ok((at, id))
 }
 
-fn insert_message(connection: &Connection, chain: &Chain, message: &Message, place: &At) -> Result<(), StoreError> {
+fn insert_message(
+    connection: &Connection,
+    chain: &Chain,
+    message: &Message,
+    place: &At,
+) -> Result<(), StoreError> {
     if chain.find(connection, &place.1)?.is_some() {
         return Err(StoreError::Log(LogError::Duplicate { kind: "message", id: place.1.clone() }));
     }
@@ -298,7 +302,9 @@ fn note_pivot(
     let Some((marker_at, marker)) = marker else { return Ok(()) };
     let Some(part) = marker.marker() else { return Ok(()) };
     let tail = match &part.tail_start {
-        Some(id) => chain.find(connection, id.as_str())?.map(|(_, place)| place).filter(|tail| *tail < marker_at),
+        Some(id) => {
+            chain.find(connection, id.as_str())?.map(|(_, place)| place).filter(|tail| *tail < marker_at)
+        }
         None => None,
     };
     let created = message.info.time.as_ref().and_then(|time| time.completed.or(time.created)).unwrap_or(now);
@@ -348,12 +354,19 @@ fn marker_of(
     };
     let Some(id) = id else { return Ok(None) };
     let Some((_, marker_at)) = chain.find(connection, &id)? else { return Ok(None) };
-    let marker = read::one(connection, chain, &id, Detail::Whole)?.filter(|message| message.marker().is_some());
+    let marker =
+        read::one(connection, chain, &id, Detail::Whole)?.filter(|message| message.marker().is_some());
     Ok(marker.map(|marker| (marker_at, marker)))
 }
 
 /// Say of the session's own messages from one place to before another whether a summary stands for them.
-fn flag(connection: &Connection, chain: &Chain, from: &At, before: &At, compacted: bool) -> Result<(), StoreError> {
+fn flag(
+    connection: &Connection,
+    chain: &Chain,
+    from: &At,
+    before: &At,
+    compacted: bool,
+) -> Result<(), StoreError> {
     connection
         .prepare_cached(
             "UPDATE message SET is_compacted = ?6 WHERE session = ?1 AND (at, id) >= (?2, ?3) AND (at, id) < (?4, ?5)
@@ -380,13 +393,25 @@ pub(crate) fn append_part(
     touch(connection, chain.own(), now)
 }
 
-/// Inherited messages belong to the parent; a fork adds to none of them.
+/// Inherited messages belong to the parent; a fork adds to none of them. And what a fork shares stays as it is.
 fn own_message(connection: &Connection, chain: &Chain, message: &MessageId) -> Result<At, StoreError> {
     match chain.find(connection, message.as_str())? {
-        Some((segment, place)) if segment.key == chain.own() => Ok(place),
-        Some(_) => Err(StoreError::Refused(format!("message `{message}` belongs to the session this was forked from"))),
+        Some((segment, place)) if segment.key == chain.own() => {
+            unshared(connection, chain, place, message.as_str())
+        }
+        Some(_) => Err(crate::inherited(message.as_str())),
         None => Err(StoreError::missing("message", message)),
     }
+}
+
+/// The place, unless a session was forked at it or after it.
+fn unshared(connection: &Connection, chain: &Chain, place: At, what: &str) -> Result<At, StoreError> {
+    let shared: bool = connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1 AND (fork_at, fork_id) >= (?2, ?3))",
+        )?
+        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
+    if shared { Err(crate::shared(what)) } else { Ok(place) }
 }
 
 fn touch(connection: &Connection, session: i64, now: Millis) -> Result<(), StoreError> {
@@ -407,9 +432,9 @@ pub(crate) fn advance(
     let found = chain.find_part(connection, part.id.as_str())?;
     let (segment, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
     if segment.key != chain.own() {
-        let why = format!("part `{}` belongs to the session this was forked from", part.id);
-        return Err(StoreError::Refused(why));
+        return Err(crate::inherited(part.id.as_str()));
     }
+    let place = unshared(connection, &chain, place, part.id.as_str())?;
     // The log knows what may change; it is asked about this one message.
     let message = read::one(connection, &chain, &place.1, Detail::Whole)?;
     let mut log = Log::from_messages(message);
@@ -559,7 +584,12 @@ pub(crate) fn undo(
 }
 
 /// A pivot no longer counts, for this session and those forked from it later.
-fn set_aside(connection: &Connection, chain: &Chain, marker: &MessageId, now: Millis) -> Result<(), StoreError> {
+fn set_aside(
+    connection: &Connection,
+    chain: &Chain,
+    marker: &MessageId,
+    now: Millis,
+) -> Result<(), StoreError> {
     for segment in chain.0.iter().rev() {
         let copied = connection
             .prepare_cached(
@@ -614,7 +644,9 @@ pub(crate) fn lease(
 /// Give the right back.
 pub(crate) fn release(connection: &Connection, session: &SessionId, holder: &str) -> Result<(), StoreError> {
     let key = key(connection, session)?;
-    connection.prepare_cached("DELETE FROM lease WHERE session = ?1 AND holder = ?2")?.execute((key, holder))?;
+    connection
+        .prepare_cached("DELETE FROM lease WHERE session = ?1 AND holder = ?2")?
+        .execute((key, holder))?;
     Ok(())
 }
 
@@ -640,9 +672,11 @@ fn settle(connection: &Connection, session: &SessionId, key: i64, now: Millis) -
 /// of it needs stays.
 pub(crate) fn remove(connection: &Connection, session: &SessionId, now: Millis) -> Result<(), StoreError> {
     let key = key(connection, session)?;
-    let mut statement = connection.prepare_cached("SELECT id FROM session WHERE parent = ?1 AND removed IS NULL")?;
-    let tasks =
-        statement.query_map([session.as_str()], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM session WHERE parent = ?1 AND removed IS NULL")?;
+    let tasks = statement
+        .query_map([session.as_str()], |row| row.get::<_, String>(0))?
+        .collect::<Result<Vec<_>, _>>()?;
     for task in tasks {
         remove(connection, &SessionId::new(task), now)?;
     }

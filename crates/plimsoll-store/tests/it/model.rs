@@ -3,12 +3,13 @@
 use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
 use plimsoll::count::request_tokens;
 use plimsoll::{
-    Fixed, Limits, Log, Message, MessageId, Millis, Part, PartId, Policy, Preset, ReceiptId, SessionId, Tokens, Usage,
-    Window,
+    Fixed, Limits, Log, Message, MessageId, Millis, Part, PartId, Policy, Preset, ReceiptId, SessionId,
+    Tokens, Usage, Window,
 };
 use plimsoll_store::{Ask, MemoryStore, NewSession, PageRequest, Reduced, Search, Store, StoreError};
 use plimsoll_testkit::{histories, ids};
 use proptest::prelude::*;
+use serde_json::Value;
 
 use super::{Fresh, fresh, json_of};
 
@@ -109,8 +110,10 @@ fn climb(store: &dyn Store, session: &SessionId, policy: &Policy, context: u64, 
     let mut log = store.window(session).unwrap();
     let mut ids = ids();
     // The same names must not come twice in a session.
-    (0..store.receipts(session).unwrap().len() * 10 + now.0 as usize % 1_000_000 * 8).for_each(|_| drop(ids.part(now)));
-    let situation = Situation { trigger: Trigger::Refused, ..Situation::new(policy, Limits::new(context, 64), now) };
+    (0..store.receipts(session).unwrap().len() * 10 + now.0 as usize % 1_000_000 * 8)
+        .for_each(|_| drop(ids.part(now)));
+    let situation =
+        Situation { trigger: Trigger::Refused, ..Situation::new(policy, Limits::new(context, 64), now) };
     let mut ladder = Ladder::new(&mut log, &mut ids, situation);
     let Step::Done(outcome) = ladder.climb().unwrap() else { panic!("there is no summariser to ask") };
     Reduced::of(&log, &outcome.appended, outcome.receipts).unwrap()
@@ -137,9 +140,11 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
         Op::Fork { session, upto } => {
             let Some(parent) = known.session(session) else { return Ok(()) };
             let messages = all(model, &parent);
-            let upto = upto.and_then(|pick| messages.get(pick % messages.len().max(1)).map(|m| m.info.id.clone()));
+            let upto =
+                upto.and_then(|pick| messages.get(pick % messages.len().max(1)).map(|m| m.info.id.clone()));
             let new = NewSession::new(SessionId::new(known.name("ses")));
-            if let Ok(child) = both!(|store: &dyn Store| store.fork(&parent, upto.as_ref(), new.clone(), now)) {
+            if let Ok(child) = both!(|store: &dyn Store| store.fork(&parent, upto.as_ref(), new.clone(), now))
+            {
                 known.sessions.push(child.id);
             }
         }
@@ -225,16 +230,25 @@ fn pick(messages: &[Message], at: usize) -> Option<Message> {
     (!messages.is_empty()).then(|| messages[at % messages.len()].clone())
 }
 
+/// The first of two lists' items that are not the same.
+fn differing(one: &Value, two: &Value) -> Option<(usize, Value, Value)> {
+    let (one, two) = (one.as_array().unwrap(), two.as_array().unwrap());
+    let item = |list: &Vec<Value>, at: usize| list.get(at).cloned().unwrap_or_default();
+    (0..one.len().max(two.len()))
+        .map(|at| (at, item(one, at), item(two, at)))
+        .find(|(_, one, two)| one != two)
+}
+
 fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCaseError> {
     let policy = Policy::default();
     for session in &known.sessions {
         let (one, two) = (all(model, session), all(&real.store, session));
-        prop_assert_eq!(json_of(&one), json_of(&two), "the log of {}", session);
+        prop_assert_eq!(differing(&json_of(&one), &json_of(&two)), None, "the log of {}", session);
         let whole = Window::of(&two, &policy);
         let window = real.window(session).unwrap();
         let seen = Window::of(&window, &policy);
         let told = |window: &Window| serde_json::to_value(&window.messages).unwrap();
-        prop_assert_eq!(told(&whole), told(&seen), "the window of {}", session);
+        prop_assert_eq!(differing(&told(&whole), &told(&seen)), None, "the window of {}", session);
         let outline = Window::of(&real.outline(session).unwrap(), &policy);
         let weigh = |window: &Window| request_tokens(window, Fixed::default(), &policy.count);
         prop_assert_eq!(weigh(&outline), weigh(&whole), "the weight of {}", session);
@@ -250,7 +264,9 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
         };
         let found = |store: &dyn Store| {
             let hits = store.search(session, &ask).unwrap();
-            hits.into_iter().map(|hit| (hit.handle, hit.message, hit.tool, hit.found.matches)).collect::<Vec<_>>()
+            hits.into_iter()
+                .map(|hit| (hit.handle, hit.message, hit.tool, hit.found.matches))
+                .collect::<Vec<_>>()
         };
         prop_assert_eq!(found(model), found(&real.store));
     }

@@ -54,7 +54,9 @@ fn messages_are_refused_all_or_none() {
 fn a_clock_that_jumps_back_does_not_change_the_order() {
     let store = fresh();
     let id = session(&*store, "ses_1");
-    for (name, at) in [("msg_a", 5_000), ("msg_c", 1_000), ("msg_b", 1_000), ("msg_d", 9_000), ("msg_0", 9_000)] {
+    for (name, at) in
+        [("msg_a", 5_000), ("msg_c", 1_000), ("msg_b", 1_000), ("msg_d", 9_000), ("msg_0", 9_000)]
+    {
         store.append(&id, vec![user(name, "x").at(Millis(at))], Millis(at)).unwrap();
     }
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_a", "msg_c", "msg_b", "msg_d", "msg_0"]);
@@ -68,13 +70,18 @@ fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
     store.advance(&id, Part::text("msg_2.1".into(), "I will"), NOW).unwrap();
     let error = store.advance(&id, Part::text("msg_2.1".into(), "I did"), NOW).unwrap_err();
     assert!(error.to_string().contains("text may only grow"), "{error}");
-    let asked = Part::tool("prt_call".into(), "call_1", "bash", ToolState::pending(json!({ "command": "ls" })));
+    let asked =
+        Part::tool("prt_call".into(), "call_1", "bash", ToolState::pending(json!({ "command": "ls" })));
     store.append_part(&id, &"msg_2".into(), asked, NOW).unwrap();
     let mut state = ToolState::completed(json!({ "command": "ls" }), "README.md");
     state.time = ToolTime::ran(NOW, Millis(NOW.0 + 5));
     store.advance(&id, Part::tool("prt_call".into(), "call_1", "bash", state), NOW).unwrap();
     let error = store
-        .advance(&id, Part::tool("prt_call".into(), "call_1", "bash", ToolState::failed(json!({}), "no")), NOW)
+        .advance(
+            &id,
+            Part::tool("prt_call".into(), "call_1", "bash", ToolState::failed(json!({}), "no")),
+            NOW,
+        )
         .unwrap_err();
     assert!(error.to_string().contains("keeps its input and its answer"), "{error}");
     let message = store.message(&id, &"msg_2".into()).unwrap();
@@ -88,7 +95,10 @@ fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
 fn odd_text_survives() {
     let store = fresh();
     let id = session(&*store, "ses_1");
-    for (at, text) in ["", " ", "\0", "a\u{0}b", "🚢\u{10ffff}", "\r\n\u{2028}", "{\"json\": \"\\u0000\"}"].iter().enumerate() {
+    for (at, text) in ["", " ", "\0", "a\u{0}b", "🚢\u{10ffff}", "\r\n\u{2028}", "{\"json\": \"\\u0000\"}"]
+        .iter()
+        .enumerate()
+    {
         let name = format!("msg_{at}");
         store.append(&id, vec![user(&name, text), read(&format!("msg_{at}r"), *text)], NOW).unwrap();
         assert_eq!(store.message(&id, &name.as_str().into()).unwrap().text(), *text);
@@ -100,9 +110,12 @@ fn odd_text_survives() {
 #[test]
 fn sessions_are_listed_newest_first() {
     let store = fresh();
-    for (id, directory, parent, at) in
-        [("ses_1", "/a", None, 1), ("ses_2", "/b", None, 2), ("ses_3", "/a", Some("ses_1"), 3), ("ses_4", "/a", None, 4)]
-    {
+    for (id, directory, parent, at) in [
+        ("ses_1", "/a", None, 1),
+        ("ses_2", "/b", None, 2),
+        ("ses_3", "/a", Some("ses_1"), 3),
+        ("ses_4", "/a", None, 4),
+    ] {
         let new = NewSession {
             directory: Some(directory.into()),
             parent: parent.map(SessionId::new),
@@ -118,7 +131,9 @@ fn sessions_are_listed_newest_first() {
     assert_eq!(listed(Filter { directory: Some("/a".into()), ..Filter::default() }), ["ses_4", "ses_1"]);
     assert_eq!(listed(Filter { parent: Some("ses_1".into()), ..Filter::default() }), ["ses_3"]);
     assert_eq!(listed(Filter { all: true, most: Some(2), ..Filter::default() }), ["ses_4", "ses_3"]);
-    store.change(&"ses_1".into(), Change { title: Some("New".into()), ..Change::default() }, Millis(9)).unwrap();
+    store
+        .change(&"ses_1".into(), Change { title: Some("New".into()), ..Change::default() }, Millis(9))
+        .unwrap();
     assert_eq!(listed(Filter::default()), ["ses_1", "ses_4", "ses_2"]);
     assert_eq!(store.session(&"ses_1".into()).unwrap().title, "New");
 }
@@ -141,7 +156,8 @@ fn pages_go_from_either_end() {
     }
     assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5]);
     assert_eq!((seen[0][0].as_str(), seen[2][4].as_str()), ("msg_24", "msg_00"));
-    let page = store.page(&id, &PageRequest { from: Some("msg_20".into()), most: 3, oldest_first: true }).unwrap();
+    let page =
+        store.page(&id, &PageRequest { from: Some("msg_20".into()), most: 3, oldest_first: true }).unwrap();
     assert_eq!(ids(&page.messages), ["msg_21", "msg_22", "msg_23"]);
     assert_eq!(page.next, Some("msg_23".into()));
 }
@@ -156,7 +172,8 @@ fn two_may_not_run_a_session_at_once() {
     let error = store.lease(&id, "two", Millis(NOW.0 + 100), Millis(NOW.0 + 99)).unwrap_err();
     assert!(error.to_string().starts_with("session `ses_1` is being run by `one` until"), "{error}");
     store.lease(&id, "one", Millis(NOW.0 + 200), Millis(NOW.0 + 99)).unwrap();
-    let open = Part::tool("prt_2".into(), "call_2", "bash", ToolState::pending(json!({ "command": "sleep" })));
+    let open =
+        Part::tool("prt_2".into(), "call_2", "bash", ToolState::pending(json!({ "command": "sleep" })));
     store.append_part(&id, &"msg_1".into(), open, NOW).unwrap();
     let taken = store.lease(&id, "two", Millis(NOW.0 + 900), Millis(NOW.0 + 200)).unwrap();
     assert_eq!(taken.interrupted, 1, "a stale lease is taken over, and what it left is settled");
@@ -166,7 +183,10 @@ fn two_may_not_run_a_session_at_once() {
     assert!(tool.state.error.as_ref().unwrap().starts_with("Interrupted:"));
     assert_eq!(tool.state.input.as_ref().unwrap().value(), &json!({ "command": "sleep" }));
     store.release(&id, "one").unwrap();
-    assert!(store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).is_err(), "only the holder gives it back");
+    assert!(
+        store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).is_err(),
+        "only the holder gives it back"
+    );
     store.release(&id, "two").unwrap();
     store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).unwrap();
 }
