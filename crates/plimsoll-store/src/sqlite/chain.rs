@@ -26,6 +26,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// All of a session's own log.
+    fn whole(key: i64) -> Segment {
+        Segment { key, upto: None, marks: i64::MAX, compactions: i64::MAX }
+    }
+
     /// The last place that is seen, as something to compare with in SQL.
     pub(crate) fn end(&self) -> (i64, &str) {
         match &self.upto {
@@ -41,12 +46,29 @@ pub(crate) struct Chain(pub(crate) Vec<Segment>);
 impl Chain {
     /// The chain of the session of that id.
     pub(crate) fn of(connection: &Connection, session: &SessionId) -> Result<Chain, StoreError> {
-        Chain::of_key(connection, key(connection, session)?)
+        Ok(Chain::with_end(connection, session)?.0)
+    }
+
+    /// The same, and the place of its newest message.
+    pub(crate) fn with_end(connection: &Connection, session: &SessionId) -> Result<(Chain, At), StoreError> {
+        let found = connection
+            .prepare_cached(
+                "SELECT key, forked_from, last_at, last_id FROM session WHERE id = ?1 AND removed IS NULL",
+            )?
+            .query_row([session.as_str()], |row| {
+                Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?, (row.get(2)?, row.get(3)?)))
+            })
+            .optional()?;
+        let (key, forked_from, end) = found.ok_or_else(|| StoreError::missing("session", session))?;
+        match forked_from {
+            None => Ok((Chain(vec![Segment::whole(key)]), end)),
+            Some(_) => Ok((Chain::of_key(connection, key)?, end)),
+        }
     }
 
     pub(crate) fn of_key(connection: &Connection, key: i64) -> Result<Chain, StoreError> {
         let mut segments = Vec::new();
-        let mut next = Some(Segment { key, upto: None, marks: i64::MAX, compactions: i64::MAX });
+        let mut next = Some(Segment::whole(key));
         while let Some(segment) = next {
             let parent = connection
                 .prepare_cached(
@@ -71,6 +93,11 @@ impl Chain {
         Ok(Chain(segments))
     }
 
+    /// The stretches that belong to other sessions.
+    pub(crate) fn inherited(&self) -> &[Segment] {
+        &self.0[..self.0.len().saturating_sub(1)]
+    }
+
     /// The session's own key.
     pub(crate) fn own(&self) -> i64 {
         self.0.last().map(|segment| segment.key).unwrap_or_default()
@@ -82,11 +109,19 @@ impl Chain {
         connection: &Connection,
         id: &str,
     ) -> Result<Option<(&Segment, At)>, StoreError> {
-        let mut statement =
-            connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
-        for segment in self.0.iter().rev() {
+        Chain::find_among(&self.0, connection, id)
+    }
+
+    /// The same among some segments.
+    pub(crate) fn find_among<'a>(
+        segments: &'a [Segment],
+        connection: &Connection,
+        id: &str,
+    ) -> Result<Option<(&'a Segment, At)>, StoreError> {
+        let mut statement = connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
+        for segment in segments.iter().rev() {
             let at: Option<i64> = statement.query_row((segment.key, id), |row| row.get(0)).optional()?;
-            if let Some(at) = at.filter(|at| (*at, id) <= segment.end() || segment.upto.is_none()) {
+            if let Some(at) = at.filter(|at| segment.upto.is_none() || (*at, id) <= segment.end()) {
                 return Ok(Some((segment, (at, id.to_owned()))));
             }
         }
@@ -99,9 +134,18 @@ impl Chain {
         connection: &Connection,
         id: &str,
     ) -> Result<Option<(&Segment, At)>, StoreError> {
+        Chain::find_part_among(&self.0, connection, id)
+    }
+
+    /// The same among some segments.
+    pub(crate) fn find_part_among<'a>(
+        segments: &'a [Segment],
+        connection: &Connection,
+        id: &str,
+    ) -> Result<Option<(&'a Segment, At)>, StoreError> {
         let mut statement =
             connection.prepare_cached("SELECT at, message FROM part WHERE session = ?1 AND id = ?2")?;
-        for segment in self.0.iter().rev() {
+        for segment in segments.iter().rev() {
             let found: Option<At> =
                 statement.query_row((segment.key, id), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
             let inside = |place: &At| segment.upto.as_ref().is_none_or(|upto| place <= upto);

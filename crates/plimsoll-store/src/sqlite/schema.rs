@@ -45,6 +45,7 @@ const MIGRATIONS: [&str; 3] = [
     ) STRICT, WITHOUT ROWID;
     CREATE UNIQUE INDEX message_id ON message (session, id);
     CREATE INDEX message_system ON message (session, at, id) WHERE role = 'system';
+    CREATE INDEX message_user ON message (session, at, id) WHERE role = 'user';
     CREATE TABLE part (
         seq INTEGER PRIMARY KEY,
         session INTEGER NOT NULL,

@@ -138,9 +138,8 @@ pub(crate) fn append(
     messages: &[Message],
     now: Millis,
 ) -> Result<(), StoreError> {
-    let chain = Chain::of(connection, session)?;
+    let (chain, mut last) = Chain::with_end(connection, session)?;
     let own = chain.own();
-    let mut last = last(connection, own)?;
     let mut usage = Totals::default();
     let (mut cost, mut model) = (0.0, None);
     for message in messages {
@@ -201,12 +200,15 @@ fn insert_message(
     message: &Message,
     place: &At,
 ) -> Result<(), StoreError> {
-    if chain.find(connection, &place.1)?.is_some() {
-        return Err(StoreError::Log(LogError::Duplicate { kind: "message", id: place.1.clone() }));
+    let taken = || StoreError::Log(LogError::Duplicate { kind: "message", id: place.1.clone() });
+    // Names of the session's own are unique by the tables; those it inherits have to be looked up.
+    if Chain::find_among(chain.inherited(), connection, &place.1)?.is_some() {
+        return Err(taken());
     }
     connection
         .prepare_cached("INSERT INTO message (session, at, id, role, info) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![chain.own(), place.0, place.1, rows::role_of(message), rows::info_json(message)?])?;
+        .execute(params![chain.own(), place.0, place.1, rows::role_of(message), rows::info_json(message)?])
+        .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
     for (ord, part) in message.parts.iter().enumerate() {
         insert_part(connection, chain, place, ord, part)?;
     }
@@ -223,8 +225,9 @@ fn insert_part(
     if part.id.is_empty() {
         return Err(StoreError::Log(LogError::Nameless { kind: "part" }));
     }
-    if chain.find_part(connection, part.id.as_str())?.is_some() {
-        return Err(StoreError::Log(LogError::Duplicate { kind: "part", id: part.id.to_string() }));
+    let taken = || StoreError::Log(LogError::Duplicate { kind: "part", id: part.id.to_string() });
+    if Chain::find_part_among(chain.inherited(), connection, part.id.as_str())?.is_some() {
+        return Err(taken());
     }
     let row = PartRow::of(part)?;
     connection
@@ -251,12 +254,21 @@ fn insert_part(
             row.files,
             row.data,
             row.text.as_ref().map(Text::as_str)
-        ])?;
+        ])
+        .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
     let marks = Marks::of(part);
     if marks != Marks::default() {
         insert_marks(connection, chain.own(), place.0, part.id.as_str(), marks)?;
     }
     Ok(())
+}
+
+/// Whether a row was refused because its name is taken.
+fn is_taken(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error().map(|error| error.extended_code),
+        Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
+    )
 }
 
 fn insert_marks(

@@ -1,0 +1,265 @@
+//! The store beside its yardsticks: appends beside plain rusqlite, windows and forks of long sessions beside those of
+//! short ones, searches beside `grep` on the same bytes. `cargo bench -p plimsoll-store`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use grep_regex::RegexMatcher;
+use grep_searcher::SearcherBuilder;
+use grep_searcher::sinks::Lossy;
+use plimsoll::log::CompactionPart;
+use plimsoll::{Message, Millis, Part, PartBody, SessionId, ToolState};
+use plimsoll_store::{Ask, Durability, NewSession, Search, SqliteStore, Store};
+use rusqlite::{Connection, params};
+use serde_json::json;
+
+const NOW: Millis = Millis(1_794_775_451_033);
+
+fn main() {
+    appends();
+    sizes();
+    searches();
+}
+
+/// The median of some runs.
+fn median(runs: usize, mut run: impl FnMut() -> Duration) -> Duration {
+    let mut times: Vec<Duration> = (0..runs).map(|_| run()).collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// A step of an agent: some words, and a tool that answers with two kilobytes.
+fn step(n: usize) -> Message {
+    let state = ToolState::completed(json!({ "filePath": format!("src/file_{n}.rs") }), "let x = 1;\n".repeat(180));
+    let parts = vec![
+        Part::text(format!("prt_{n:08}a").as_str().into(), format!("I read file {n}.")),
+        Part::tool(format!("prt_{n:08}b").as_str().into(), format!("call_{n}"), "read", state),
+    ];
+    Message::assistant(format!("msg_{n:08}").as_str().into(), parts).at(Millis(NOW.0 + n as u64))
+}
+
+fn store(folder: &Path, durability: Durability) -> (SqliteStore, SessionId) {
+    let store = SqliteStore::open(folder.join("plimsoll.db"), durability).unwrap();
+    let session = store.create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
+    (store, session)
+}
+
+fn appends() {
+    println!("appends per second, each acknowledged; beside plain rusqlite with the same durability");
+    for (name, durability, synchronous, count) in [
+        ("process", Durability::Process, "normal", 4_000),
+        ("power", Durability::Power, "full", 1_000),
+    ] {
+        let messages: Vec<Message> = (0..count).map(step).collect();
+        let raw = median(3, || plain(&messages, synchronous));
+        let ours = median(3, || {
+            let folder = tempfile::tempdir().unwrap();
+            let (store, session) = store(folder.path(), durability);
+            let messages = messages.clone();
+            let started = Instant::now();
+            for message in messages {
+                store.append(&session, vec![message], NOW).unwrap();
+            }
+            started.elapsed()
+        });
+        let together = median(3, || {
+            let folder = tempfile::tempdir().unwrap();
+            let (store, _) = store(folder.path(), durability);
+            for writer in 0..8 {
+                store.create(NewSession::new(SessionId::new(format!("ses_w{writer}"))), NOW).unwrap();
+            }
+            let started = Instant::now();
+            std::thread::scope(|scope| {
+                for writer in 0..8 {
+                    let (store, messages) = (&store, &messages);
+                    scope.spawn(move || {
+                        let session = SessionId::new(format!("ses_w{writer}"));
+                        for message in messages.iter().skip(writer).step_by(8) {
+                            store.append(&session, vec![message.clone()], NOW).unwrap();
+                        }
+                    });
+                }
+            });
+            started.elapsed()
+        });
+        let rate = |time: Duration| count as f64 / time.as_secs_f64();
+        println!(
+            "  {name:<8} plain {:>7.0}   store {:>7.0} ({:.2}×)   eight writers {:>7.0} ({:.2}×)",
+            rate(raw),
+            rate(ours),
+            rate(ours) / rate(raw),
+            rate(together),
+            rate(together) / rate(raw),
+        );
+    }
+}
+
+/// The same rows into the same tables, without anything around them.
+fn plain(messages: &[Message], synchronous: &str) -> Duration {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.db");
+    let connection = Connection::open(path).unwrap();
+    connection.pragma_update(None, "journal_mode", "wal").unwrap();
+    connection.pragma_update(None, "synchronous", synchronous).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE message (session INTEGER, at INTEGER, id TEXT, info TEXT, PRIMARY KEY (session, at, id));
+             CREATE UNIQUE INDEX message_id ON message (session, id);
+             CREATE TABLE part (seq INTEGER PRIMARY KEY, session INTEGER, at INTEGER, message TEXT, ord INTEGER,
+                 id TEXT, data TEXT, text TEXT);
+             CREATE UNIQUE INDEX part_order ON part (session, at, message, ord);
+             CREATE UNIQUE INDEX part_id ON part (session, id);",
+        )
+        .unwrap();
+    let started = Instant::now();
+    for message in messages {
+        connection.prepare_cached("BEGIN IMMEDIATE").unwrap().execute([]).unwrap();
+        let id = message.info.id.as_str();
+        let at = message.info.time.as_ref().unwrap().created.unwrap().0;
+        let info = serde_json::to_string(&Message { parts: Vec::new(), ..message.clone() }).unwrap();
+        let mut insert = connection.prepare_cached("INSERT INTO message VALUES (1, ?1, ?2, ?3)").unwrap();
+        insert.execute(params![at, id, info]).unwrap();
+        for (ord, part) in message.parts.iter().enumerate() {
+            let mut bare = part.clone();
+            let text = match &mut bare.body {
+                PartBody::Text(text) => std::mem::take(&mut text.text),
+                PartBody::Tool(tool) => tool.state.output.take().unwrap(),
+                _ => unreachable!(),
+            };
+            let data = serde_json::to_string(&bare).unwrap();
+            connection
+                .prepare_cached(
+                    "INSERT INTO part (session, at, message, ord, id, data, text) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)",
+                )
+                .unwrap()
+                .execute(params![at, id, ord, part.id.as_str(), data, text.as_str()])
+                .unwrap();
+        }
+        connection.prepare_cached("COMMIT").unwrap().execute([]).unwrap();
+    }
+    started.elapsed()
+}
+
+fn sizes() {
+    println!("\na session of so many messages, compacted shortly before its end");
+    println!("  {:>9}   {:>11}   {:>11}   {:>11}   {:>11}", "messages", "window", "outline", "newest page", "fork");
+    let mut first: Option<[f64; 4]> = None;
+    let sizes = if std::env::var_os("PLIMSOLL_SMALL").is_some() { vec![1_000, 10_000] } else { vec![1_000, 100_000, 1_000_000] };
+    for size in sizes {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, session) = store(folder.path(), Durability::Process);
+        let mut n = 0;
+        while n < size {
+            let batch: Vec<Message> = (n..(n + 1_000).min(size)).map(step).collect();
+            n += batch.len();
+            store.append(&session, batch, NOW).unwrap();
+        }
+        pivot(&store, &session, size, size - 40);
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        let timed = |look: &dyn Fn()| {
+            look();
+            micros(median(41, || {
+                let started = Instant::now();
+                look();
+                started.elapsed()
+            }))
+        };
+        let window = timed(&|| assert!(store.window(&session).unwrap().len() < 60));
+        let outline = timed(&|| assert!(store.outline(&session).unwrap().len() < 60));
+        let request = plimsoll_store::PageRequest { most: 50, ..Default::default() };
+        let page = timed(&|| assert_eq!(store.page(&session, &request).unwrap().messages.len(), 50));
+        let child = std::cell::Cell::new(0);
+        let fork = timed(&|| {
+            child.set(child.get() + 1);
+            let new = NewSession::new(SessionId::new(format!("ses_f{}", child.get())));
+            store.fork(&session, None, new, NOW).unwrap();
+        });
+        let figures = [window, outline, page, fork];
+        let base = *first.get_or_insert(figures);
+        let cells: Vec<String> =
+            figures.iter().zip(base).map(|(now, first)| format!("{now:>5.0} µs {:.2}×", now / first)).collect();
+        println!("  {size:>9}   {}", cells.join("   "));
+    }
+}
+
+/// A summary stands for everything before message `tail`.
+fn pivot(store: &SqliteStore, session: &SessionId, size: usize, tail: usize) {
+    let marker = CompactionPart {
+        auto: Some(true),
+        tail_start: Some(format!("msg_{tail:08}").as_str().into()),
+        ..CompactionPart::default()
+    };
+    let at = Millis(NOW.0 + size as u64 + 1);
+    let mut asked = Message::user("msg_marker".into(), "prt_x".into(), "").at(at);
+    asked.parts = vec![Part::new("prt_marker".into(), PartBody::Compaction(marker))];
+    let mut summary =
+        Message::assistant("msg_summary".into(), vec![Part::text("prt_summary".into(), "What was done.")]).at(at);
+    summary.info.summary = true;
+    summary.info.parent_id = Some("msg_marker".into());
+    store.append(session, vec![asked, summary], at).unwrap();
+}
+
+fn searches() {
+    println!("\nsearch over 100 MB of tool outputs behind a summary, beside grep on the same bytes in one file");
+    let folder = tempfile::tempdir().unwrap();
+    let (store, session) = store(folder.path(), Durability::Process);
+    let count = 4_000;
+    let mut all = Vec::new();
+    for n in 0..count {
+        let mut output = String::new();
+        while output.len() < 25_000 {
+            let line = (n * 7_919 + output.len() * 31) % 1_000_003;
+            output += &format!("crates/engine/src/module_{}.rs:{line}: let value_{line} = compute({n});\n", line % 97);
+        }
+        if n == count / 2 {
+            output += "the needle_in_the_haystack is here\n";
+        }
+        all.extend_from_slice(output.as_bytes());
+        let state = ToolState::completed(json!({ "command": "make" }), output);
+        let part = Part::tool(format!("prt_{n:08}").as_str().into(), format!("call_{n}"), "bash", state);
+        let message = Message::assistant(format!("msg_{n:08}").as_str().into(), vec![part]);
+        store.append(&session, vec![message.at(Millis(NOW.0 + n as u64))], NOW).unwrap();
+    }
+    pivot(&store, &session, count, count - 1);
+    let file = folder.path().join("all.txt");
+    std::fs::write(&file, &all).unwrap();
+    println!("  {} MB in {count} outputs", all.len() / 1_000_000);
+    let patterns = [("needle_in_the_haystack", true), ("value_99991 ", true), (r"needle_\w+_haystack", false)];
+    let run = |label: &str| {
+        for (pattern, literal) in patterns {
+            let grep = median(5, || {
+                let matcher = RegexMatcher::new(pattern).unwrap();
+                let mut found = 0;
+                let started = Instant::now();
+                let mut searcher = SearcherBuilder::new().line_number(true).build();
+                let sink = Lossy(|_, _| {
+                    found += 1;
+                    Ok(true)
+                });
+                searcher.search_path(&matcher, &file, sink).unwrap();
+                assert!(found > 0);
+                started.elapsed()
+            });
+            let search = Search { pattern: pattern.into(), literal, ..Search::default() };
+            let ask = Ask { search: Some(search), most_matches: 100_000, most_bytes: 100_000_000, lines: None };
+            let ours = median(5, || {
+                let started = Instant::now();
+                assert!(!store.search(&session, &ask).unwrap().is_empty());
+                started.elapsed()
+            });
+            println!(
+                "  {label:<16} {pattern:<24} grep {:>7.1} ms   search {:>7.1} ms ({:.2}×)",
+                grep.as_secs_f64() * 1e3,
+                ours.as_secs_f64() * 1e3,
+                ours.as_secs_f64() / grep.as_secs_f64()
+            );
+        }
+    };
+    run("without index");
+    let started = Instant::now();
+    let parts = store.index().unwrap();
+    println!("  indexing {parts} outputs takes {:.1} s, off the path of any turn", started.elapsed().as_secs_f64());
+    run("with index");
+}
