@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use plimsoll::{Message, PartBody, Tokens};
 use plimsoll_formats::{Format, Transcript};
+use serde_json::Value;
 
 use crate::args::ConvertArgs;
 use crate::error::{CliError, reason};
@@ -32,7 +33,7 @@ pub(crate) fn run(
         plimsoll_formats::write(args.to, &transcript.info, &transcript.messages)
     });
     let written = written.map_err(|error| CliError::usage(error.to_string()))?;
-    let lost = lost(&transcript, args.to);
+    let lost = lost(&transcript, args.to, &written);
     if !lost.is_empty() {
         note(&format!("lost: {}", lost.join(", ")));
     }
@@ -52,7 +53,7 @@ pub(crate) fn run(
 }
 
 /// What the format has no place for, counted.
-fn lost(transcript: &Transcript, to: Format) -> Vec<String> {
+fn lost(transcript: &Transcript, to: Format, written: &Value) -> Vec<String> {
     let mut lost = Vec::new();
     let mut count = |count: usize, one: &str, more: &str| match count {
         0 => {}
@@ -65,8 +66,8 @@ fn lost(transcript: &Transcript, to: Format) -> Vec<String> {
     let messages = &transcript.messages;
     let parts = || messages.iter().flat_map(|message| &message.parts);
     if matches!(to, Format::OpenaiChat | Format::AnthropicMessages) {
-        let unsigned = |body: &PartBody| matches!(body, PartBody::Reasoning(_)) && to == Format::OpenaiChat;
-        count(parts().filter(|part| unsigned(&part.body)).count(), "thought", "thoughts");
+        let thoughts = parts().filter(|part| matches!(part.body, PartBody::Reasoning(_))).count();
+        count(thoughts.saturating_sub(written_thoughts(written)), "thought", "thoughts");
         count(messages.iter().filter(|message| message.info.summary).count(), "summary", "summaries");
         count(
             messages.iter().filter(|message| has_usage(message)).count(),
@@ -79,4 +80,11 @@ fn lost(transcript: &Transcript, to: Format) -> Vec<String> {
 
 fn has_usage(message: &Message) -> bool {
     message.info.tokens.is_some()
+}
+
+/// Thoughts that found a place. Anthropic's have one if they are signed.
+fn written_thoughts(request: &Value) -> usize {
+    let messages = request["messages"].as_array().into_iter().flatten();
+    let blocks = messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
+    blocks.filter(|block| block["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))).count()
 }

@@ -167,6 +167,7 @@ fn convert_says_what_is_lost_and_writes_over_nothing_unasked() {
     let home = project();
     assert_snapshot!(home.page(&[
         "convert --to openai-chat short.json",
+        "convert --to anthropic-messages short.json",
         "convert --to pi short.json",
         "convert --to openai-chat --out chat.json odd.jsonl",
         "convert --to openai-chat --out chat.json odd.jsonl",
