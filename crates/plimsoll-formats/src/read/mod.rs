@@ -196,7 +196,7 @@ fn document(
     let mut transcript = Transcript::new(shown);
     match shown {
         Format::OpencodeExport | Format::OpencodeMessages => {
-            opencode::read(&document, &mut transcript, sink)?
+            opencode::read(&document, &mut transcript, sink)?;
         }
         Format::SweAgent => swe_agent::read(&document, &outline, &mut transcript, sink)?,
         Format::AnthropicMessages => anthropic::read(&document, &outline, &mut transcript, sink)?,
