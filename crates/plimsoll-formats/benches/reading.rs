@@ -16,7 +16,7 @@ use plimsoll_formats::{Format, detect, read, visit};
 use serde_json::{Value, json};
 
 const SIZE: usize = 24 << 20;
-const RUNS: usize = 7;
+const RUNS: usize = 25;
 
 fn main() {
     println!("{:<34} {:>8} {:>10} {:>10} {:>10} {:>7}", "", "MB", "Value", "visit", "read", "ratio");

@@ -125,7 +125,7 @@ fn a_value_of_another_type_anywhere_is_no_trouble() {
         };
         match value {
             Value::Array(items) => {
-                items.iter().enumerate().for_each(|(at, item)| inside(at.to_string(), item))
+                items.iter().enumerate().for_each(|(at, item)| inside(at.to_string(), item));
             }
             Value::Object(map) => map.iter().for_each(|(key, item)| inside(key.clone(), item)),
             _ => {}
@@ -213,7 +213,7 @@ fn other_encodings_are_read_or_said_to_be_wrong(#[case] encode: fn(&str) -> Vec<
         match read(&bytes[..]) {
             // What is left out is counted.
             Ok(read) => {
-                assert!(read.messages == plain.messages || read.skipped.contains_key(BROKEN), "{format}")
+                assert!(read.messages == plain.messages || read.skipped.contains_key(BROKEN), "{format}");
             }
             Err(error) => assert!(!error.to_string().is_empty(), "{format}"),
         }
