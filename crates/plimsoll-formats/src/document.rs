@@ -1,15 +1,16 @@
 //! One JSON document with a list of messages in it, which are read one by one.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Read;
 
-use serde::de::Error as _;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::detect::Format;
 use crate::error::FormatError;
 use crate::json::{Json, Take, problem};
-use crate::parse::{NotJson, Parser};
+use crate::parse::{Key, Wanted, mended, parse};
 
 /// A document over this many bytes is refused: unlike lines it has to be held as a whole.
 pub const MAX_DOCUMENT: u64 = 1 << 30;
@@ -35,6 +36,7 @@ impl Document {
             let source = source.unwrap_or_else(|| serde_json::Error::custom("not UTF-8"));
             FormatError::Json { format, source }
         })?;
+        let text = mended(&text).unwrap_or(text);
         let document = Document { format, text };
         if document.text().trim_ascii().is_empty() { Err(FormatError::Empty) } else { Ok(document) }
     }
@@ -60,48 +62,137 @@ impl Document {
         key: &str,
         mut read: impl FnMut(usize, Json<'a>) -> Result<(), String>,
     ) -> Result<Json<'a>, FormatError> {
-        let mut index = 0;
-        let mut wrong = None;
-        let mut item = |parser: &mut Parser<'a>| {
-            let read = read(index, parser.value(0)?);
+        let is_list = self.text().trim_ascii_start().starts_with('[');
+        let (mut index, mut wrong, mut found) = (0, None, "nothing");
+        let mut item = |message| {
             index += 1;
-            read.map_err(|problem| {
-                wrong = Some(problem);
-                NotJson
-            })
+            read(index - 1, message).map_err(|problem| wrong = Some(problem)).is_ok()
         };
-        let mut parser = Parser::new(self.text(), |_, _, _| Take::Whole);
-        let is_list = parser.peek().is_ok_and(|byte| byte == b'[');
-        let (mut found, mut about) = ("nothing", Json::Null);
-        let done = if is_list {
-            found = "a list";
-            parser.list(item)
-        } else {
-            parser.object(|parser, name| {
-                if name == key && parser.peek()? == b'[' {
-                    found = "a list";
-                    return parser.list(&mut item);
-                }
-                if name == key {
-                    found = parser.value(0)?.describe();
-                } else if name == "info" {
-                    about = parser.value(0)?;
-                } else {
-                    parser.skip()?;
-                }
-                Ok(())
-            })
-        };
+        let each = Each { key, found: &mut found, item: &mut item };
+        let about = parse(self.text(), each);
         if let Some(problem) = wrong {
             let field = if is_list { "" } else { key };
             return Err(FormatError::Shape { format, at: format!("{field}[{}]", index - 1), problem });
         }
-        done.and_then(|()| parser.end()).map_err(|_| self.json_error(problem(self.text())))?;
+        let about = about.map_err(|_| self.json_error(problem(self.text())))?;
         if found != "a list" {
             let problem = format!("expected a list of messages, found {found}");
             return Err(FormatError::Shape { format, at: key.to_owned(), problem });
         }
         Ok(about)
+    }
+}
+
+/// Goes through a document and hands on the items of one list.
+struct Each<'k, 'f, 'a> {
+    /// The field the list stands under, if the document is an object.
+    key: &'k str,
+    /// What was found there.
+    found: &'f mut &'static str,
+    /// Takes an item; says whether to go on.
+    item: &'f mut dyn FnMut(Json<'a>) -> bool,
+}
+
+impl<'a> DeserializeSeed<'a> for Each<'_, '_, 'a> {
+    /// What the document says about its session.
+    type Value = Json<'a>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Json<'a>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Each<'_, '_, 'a> {
+    type Value = Json<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list, or an object with one")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<Json<'a>, A::Error> {
+        *self.found = "a list";
+        while let Some(message) = list.next_element_seed(Wanted::WHOLE)? {
+            if !(self.item)(message) {
+                return Err(A::Error::custom("enough"));
+            }
+        }
+        Ok(Json::Null)
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<Json<'a>, A::Error> {
+        let mut about = Json::Null;
+        while let Some(name) = object.next_key_seed(Key)? {
+            if name == self.key {
+                let items = Items { found: &mut *self.found, item: &mut *self.item };
+                object.next_value_seed(items)?;
+            } else if name == "info" {
+                about = object.next_value_seed(Wanted::WHOLE)?;
+            } else {
+                object.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(about)
+    }
+}
+
+/// The list itself, or whatever stands in its place.
+struct Items<'f, 'a> {
+    found: &'f mut &'static str,
+    item: &'f mut dyn FnMut(Json<'a>) -> bool,
+}
+
+impl<'a> DeserializeSeed<'a> for Items<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Items<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, list: A) -> Result<(), A::Error> {
+        Each { key: "", found: self.found, item: self.item }.visit_seq(list).map(drop)
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<(), A::Error> {
+        *self.found = "an object";
+        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        *self.found = "a boolean";
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        *self.found = "a number";
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        *self.found = "a number";
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        *self.found = "a number";
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        *self.found = "a string";
+        Ok(())
     }
 }
 

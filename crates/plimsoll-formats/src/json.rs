@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
-use crate::parse::Parser;
+use crate::parse::{Wanted, mended, parse};
 
 /// The fields of an object, in the order they came.
 pub(crate) type Fields<'a> = Vec<(Cow<'a, str>, Json<'a>)>;
@@ -24,7 +24,7 @@ pub(crate) enum Json<'a> {
     List(Vec<Json<'a>>),
     Object(Fields<'a>),
     /// Not parsed yet.
-    Raw(&'a str),
+    Raw(Cow<'a, str>),
 }
 
 /// What to do with a field while an object is parsed.
@@ -44,9 +44,10 @@ impl<'a> Json<'a> {
 
     /// Parse what `filter` asks for.
     pub(crate) fn parse_some(text: &'a str, filter: Filter) -> serde_json::Result<Json<'a>> {
-        let mut parser = Parser::new(text, filter);
-        let json = parser.value(0).and_then(|json| parser.end().map(|()| json));
-        json.map_err(|_| problem(text))
+        parse(text, Wanted::new(filter)).or_else(|_| {
+            let mended = mended(text).ok_or_else(|| problem(text))?;
+            parse(&mended, Wanted::new(filter)).map(Json::into_owned).map_err(|_| problem(text))
+        })
     }
 
     /// The field of that name; the last one, should there be several.
@@ -123,6 +124,22 @@ impl<'a> Json<'a> {
         matches!(self, Json::Object(_))
     }
 
+    /// The same, borrowing nothing.
+    fn into_owned(self) -> Json<'static> {
+        let owned = |text: Cow<str>| Cow::Owned(text.into_owned());
+        match self {
+            Json::Null => Json::Null,
+            Json::Bool(flag) => Json::Bool(flag),
+            Json::Number(number) => Json::Number(number),
+            Json::Text(text) => Json::Text(owned(text)),
+            Json::Raw(raw) => Json::Raw(owned(raw)),
+            Json::List(items) => Json::List(items.into_iter().map(Json::into_owned).collect()),
+            Json::Object(fields) => Json::Object(
+                fields.into_iter().map(|(key, value)| (owned(key), value.into_owned())).collect(),
+            ),
+        }
+    }
+
     /// A value of its own.
     pub(crate) fn into_value(self) -> Value {
         match self {
@@ -138,7 +155,7 @@ impl<'a> Json<'a> {
                 }
                 Value::Object(map)
             }
-            Json::Raw(raw) => serde_json::from_str(raw).unwrap_or_default(),
+            Json::Raw(raw) => Json::parse(&raw).map(Json::into_value).unwrap_or_default(),
         }
     }
 

@@ -1,324 +1,181 @@
-//! The parser behind [`Json`].
-//!
-//! It takes what `serde_json` takes, with two differences. Half of a surrogate pair, as JavaScript writes when it
-//! cuts a text inside an emoji, becomes the replacement character instead of costing the whole line. And what is
-//! skipped is only checked for its brackets and strings. On long texts it is several times as fast, because it looks
-//! for the end of a string with vector instructions.
+//! Parsing into [`Json`]: `serde_json`, but only what is wanted, and borrowed where that can be.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memmem};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
 use crate::json::{Filter, Json, Take};
 
-/// Values nested deeper than this are refused, as `serde_json` does.
-const DEEPEST: usize = 127;
-/// The room for texts with escapes does not stay larger than this.
-const ROOM: usize = 1 << 20;
-
-/// Not JSON, or not as deep as is allowed.
+/// Not JSON, or nested too deep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotJson;
 
-type Parsed<T> = Result<T, NotJson>;
+/// Read all of `text` with a seed.
+pub(crate) fn parse<'a, S: DeserializeSeed<'a>>(text: &'a str, seed: S) -> Result<S::Value, NotJson> {
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let value = seed.deserialize(&mut parser).map_err(|_| NotJson)?;
+    parser.end().map_err(|_| NotJson)?;
+    Ok(value)
+}
 
-/// Walks through a text.
-pub(crate) struct Parser<'a> {
-    text: &'a str,
-    bytes: &'a [u8],
-    at: usize,
+/// The text with the replacement character for each half of a surrogate pair that stands alone, as JavaScript writes
+/// when it cuts a text inside an emoji. Nothing if there is none.
+pub(crate) fn mended(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    // Both halves have numbers that begin with a D, and most texts have none of them.
+    if [&b"\\ud"[..], b"\\uD"].iter().all(|start| memmem::find(bytes, start).is_none()) {
+        return None;
+    }
+    let (mut mended, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(found) = memchr(b'\\', bytes.get(at..)?) {
+        at += found;
+        let Some(first) = unit(bytes, at) else {
+            // Another escape, of two characters.
+            at += 2;
+            continue;
+        };
+        let is_pair = (0xd800..0xdc00).contains(&first)
+            && unit(bytes, at + 6).is_some_and(|second| (0xdc00..0xe000).contains(&second));
+        if (0xd800..0xe000).contains(&first) && !is_pair {
+            mended.push_str(text.get(copied..at)?);
+            mended.push_str("\\ufffd");
+            copied = at + 6;
+        }
+        at += if is_pair { 12 } else { 6 };
+    }
+    mended.push_str(text.get(copied..).filter(|_| copied > 0)?);
+    Some(mended)
+}
+
+/// The number in an escape like `\u00e9` that begins at a place.
+fn unit(bytes: &[u8], at: usize) -> Option<u32> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    let digits =
+        std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+/// A value, of which the fields of objects are filtered; `depth` counts the objects around it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
     filter: Filter,
-    /// There are no control characters anywhere, so that strings need not be searched for them.
-    clean: bool,
-    /// How deep we are in lists and objects.
-    depth: usize,
-    /// Where texts with escapes are put together.
-    scratch: String,
+    depth: u8,
 }
 
-impl<'a> Parser<'a> {
-    pub(crate) fn new(text: &'a str, filter: Filter) -> Parser<'a> {
-        let bytes = text.as_bytes();
-        Parser { text, bytes, at: 0, filter, clean: !has_control(bytes), depth: 0, scratch: String::new() }
+impl Wanted {
+    /// All of a value.
+    pub(crate) const WHOLE: Wanted = Wanted::new(|_, _, _| Take::Whole);
+
+    /// What the filter wants.
+    pub(crate) const fn new(filter: Filter) -> Wanted {
+        Wanted { filter, depth: 0 }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Wanted {
+    type Value = Json<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted {
+    type Value = Json<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
     }
 
-    /// The next byte that is no space, without taking it.
-    pub(crate) fn peek(&mut self) -> Parsed<u8> {
-        while let Some(byte) = self.bytes.get(self.at) {
-            if !matches!(byte, b' ' | b'\n' | b'\t' | b'\r') {
-                return Ok(*byte);
-            }
-            self.at += 1;
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Json<'de>, E> {
+        Ok(Json::Bool(flag))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Json<'de>, E> {
+        Ok(Json::Number(number.into()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Json<'de>, E> {
+        Ok(Json::Number(number.into()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Json<'de>, E> {
+        Ok(Number::from_f64(number).map_or(Json::Null, Json::Number))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json<'de>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element_seed(self)? {
+            items.push(item);
         }
-        Err(NotJson)
+        Ok(Json::List(items))
     }
 
-    fn take(&mut self, byte: u8) -> Parsed<()> {
-        if self.peek()? != byte {
-            return Err(NotJson);
-        }
-        self.at += 1;
-        Ok(())
-    }
-
-    /// Nothing but space follows.
-    pub(crate) fn end(&mut self) -> Parsed<()> {
-        if self.peek().is_err() { Ok(()) } else { Err(NotJson) }
-    }
-
-    /// Go through the items of a list.
-    pub(crate) fn list(&mut self, mut item: impl FnMut(&mut Parser<'a>) -> Parsed<()>) -> Parsed<()> {
-        self.nested(b'[', b']', |parser| item(parser))
-    }
-
-    /// Go through the fields of an object, whose names are read.
-    pub(crate) fn object(
-        &mut self,
-        mut field: impl FnMut(&mut Parser<'a>, Cow<'a, str>) -> Parsed<()>,
-    ) -> Parsed<()> {
-        self.nested(b'{', b'}', |parser| {
-            parser.peek()?;
-            let key = parser.string()?;
-            parser.take(b':')?;
-            field(parser, key)
-        })
-    }
-
-    fn nested(
-        &mut self,
-        open: u8,
-        close: u8,
-        mut each: impl FnMut(&mut Parser<'a>) -> Parsed<()>,
-    ) -> Parsed<()> {
-        self.take(open)?;
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(NotJson);
-        }
-        if self.peek()? != close {
-            loop {
-                each(self)?;
-                if self.peek()? != b',' {
-                    break;
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Json<'de>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(key) = object.next_key_seed(Key)? {
+            let value = match (self.filter)(&fields, self.depth, &key) {
+                Take::Whole => {
+                    object.next_value_seed(Wanted { depth: self.depth.saturating_add(1), ..self })?
                 }
-                self.at += 1;
-            }
-        }
-        self.depth -= 1;
-        self.take(close)
-    }
-
-    /// A value, of which the fields of objects are filtered; `depth` counts the objects around it.
-    pub(crate) fn value(&mut self, depth: u8) -> Parsed<Json<'a>> {
-        match self.peek()? {
-            b'"' => self.string().map(Json::Text),
-            b'{' => {
-                let mut fields = Vec::new();
-                self.object(|parser, key| {
-                    let value = match (parser.filter)(&fields, depth, &key) {
-                        Take::Whole => parser.value(depth.saturating_add(1))?,
-                        Take::Raw => Json::Raw(parser.raw()?),
-                        Take::Skip => return parser.skip(),
-                    };
-                    fields.push((key, value));
-                    Ok(())
-                })?;
-                Ok(Json::Object(fields))
-            }
-            b'[' => {
-                let mut items = Vec::new();
-                self.list(|parser| {
-                    items.push(parser.value(depth)?);
-                    Ok(())
-                })?;
-                Ok(Json::List(items))
-            }
-            b't' => self.word("true").map(|()| Json::Bool(true)),
-            b'f' => self.word("false").map(|()| Json::Bool(false)),
-            b'n' => self.word("null").map(|()| Json::Null),
-            _ => self.number(),
-        }
-    }
-
-    /// The text of a value.
-    pub(crate) fn raw(&mut self) -> Parsed<&'a str> {
-        self.peek()?;
-        let start = self.at;
-        self.skip()?;
-        Ok(&self.text[start..self.at])
-    }
-
-    /// Go behind a value.
-    pub(crate) fn skip(&mut self) -> Parsed<()> {
-        match self.peek()? {
-            b'"' => self.skip_string(),
-            b'{' => self.nested(b'{', b'}', |parser| {
-                if parser.peek()? != b'"' {
-                    return Err(NotJson);
+                Take::Raw => {
+                    Json::Raw(Cow::Borrowed(object.next_value::<&'de serde_json::value::RawValue>()?.get()))
                 }
-                parser.skip_string()?;
-                parser.take(b':')?;
-                parser.skip()
-            }),
-            b'[' => self.list(Parser::skip),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
-            b'n' => self.word("null"),
-            _ => self.digits().map(|_| ()),
-        }
-    }
-
-    fn word(&mut self, word: &str) -> Parsed<()> {
-        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
-            return Err(NotJson);
-        }
-        self.at += word.len();
-        Ok(())
-    }
-
-    fn digits(&mut self) -> Parsed<&'a str> {
-        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-        let length = self.bytes[self.at..].iter().take_while(|byte| is_part(byte)).count();
-        let start = self.at;
-        self.at += length;
-        if length == 0 { Err(NotJson) } else { Ok(&self.text[start..self.at]) }
-    }
-
-    fn number(&mut self) -> Parsed<Json<'a>> {
-        let digits = self.digits()?;
-        // Most are short and whole; the rest is left to those who know all about it.
-        let plain = digits.len() < 19
-            && digits.bytes().all(|byte| byte.is_ascii_digit())
-            && (digits == "0" || !digits.starts_with('0'));
-        if plain {
-            let number = digits.bytes().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
-            return Ok(Json::Number(number.into()));
-        }
-        serde_json::from_str::<Number>(digits).map(Json::Number).map_err(|_| NotJson)
-    }
-
-    /// Go behind a string. Quotes are rarer than escapes, so they are looked for alone; one behind an odd number of
-    /// backslashes does not end the string.
-    fn skip_string(&mut self) -> Parsed<()> {
-        let start = self.at + 1;
-        let mut at = start;
-        loop {
-            at += memchr(b'"', self.bytes.get(at..).ok_or(NotJson)?).ok_or(NotJson)?;
-            let escapes = self.bytes[start..at].iter().rev().take_while(|byte| **byte == b'\\').count();
-            if escapes.is_multiple_of(2) {
-                break;
-            }
-            at += 1;
-        }
-        self.at = at + 1;
-        self.checked(start, at).map(|_| ())
-    }
-
-    fn string(&mut self) -> Parsed<Cow<'a, str>> {
-        if self.bytes.get(self.at) != Some(&b'"') {
-            return Err(NotJson);
-        }
-        let start = self.at + 1;
-        let end = start + self.stop(start)?;
-        self.at = end + 1;
-        if self.bytes[end] == b'"' {
-            return self.checked(start, end).map(Cow::Borrowed);
-        }
-        self.escaped(start, end).map(Cow::Owned)
-    }
-
-    /// How far it is to the next quote or backslash.
-    fn stop(&self, from: usize) -> Parsed<usize> {
-        let rest = self.bytes.get(from..).ok_or(NotJson)?;
-        // Where escapes stand close together, the call of a vector search costs more than a few words.
-        let (words, _) = rest.as_chunks::<8>();
-        for (index, word) in words.iter().take(NEAR).enumerate() {
-            let word = u64::from_le_bytes(*word);
-            let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
-            if found != 0 {
-                return Ok(index * 8 + found.trailing_zeros() as usize / 8);
-            }
-        }
-        let near = words.len().min(NEAR) * 8;
-        memchr2(b'"', b'\\', &rest[near..]).map(|far| near + far).ok_or(NotJson)
-    }
-
-    fn checked(&self, start: usize, end: usize) -> Parsed<&'a str> {
-        if !self.clean && has_control(&self.bytes[start..end]) {
-            return Err(NotJson);
-        }
-        Ok(&self.text[start..end])
-    }
-
-    /// The text of a string with escapes, of which the first is at `at`.
-    fn escaped(&mut self, mut start: usize, mut at: usize) -> Parsed<String> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        while self.bytes[at] == b'\\' {
-            scratch.push_str(self.checked(start, at)?);
-            let escape = *self.bytes.get(at + 1).ok_or(NotJson)?;
-            start = at + 2;
-            scratch.push(match escape {
-                b'n' => '\n',
-                b't' => '\t',
-                b'"' | b'\\' | b'/' => char::from(escape),
-                b'r' => '\r',
-                b'b' => '\u{8}',
-                b'f' => '\u{c}',
-                b'u' => {
-                    let (letter, length) = unicode(self.text.get(start..).ok_or(NotJson)?)?;
-                    start += length;
-                    letter
+                Take::Skip => {
+                    object.next_value::<IgnoredAny>()?;
+                    continue;
                 }
-                _ => return Err(NotJson),
-            });
-            at = start + self.stop(start)?;
+            };
+            fields.push((key, value));
         }
-        self.at = at + 1;
-        scratch.push_str(self.checked(start, at)?);
-        let text = scratch.as_str().to_owned();
-        // One huge text must not hold its memory for the rest of the file.
-        self.scratch = if scratch.capacity() > ROOM { String::new() } else { scratch };
-        Ok(text)
+        Ok(Json::Object(fields))
     }
 }
 
-/// A word of ones, one in each byte.
-const ONES: u64 = 0x0101_0101_0101_0101;
-/// So many words are looked at before a vector search begins.
-const NEAR: usize = 8;
+/// The name of a field.
+pub(crate) struct Key;
 
-/// A mark in the first byte that is zero; behind it there may be marks that mean nothing.
-fn zeros(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & (ONES * 0x80)
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
 }
 
-/// Whether there is a byte that must not stand in a string.
-fn has_control(bytes: &[u8]) -> bool {
-    // In blocks without a branch, for the sake of vector instructions.
-    bytes.chunks(256).any(|block| block.iter().fold(0, |found, byte| found | u8::from(*byte < 0x20)) != 0)
-}
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
 
-/// The character whose number follows, and how many bytes that took.
-fn unicode(text: &str) -> Parsed<(char, usize)> {
-    let unit = |text: &str| -> Parsed<u32> {
-        let digits = text.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        u32::from_str_radix(digits.ok_or(NotJson)?, 16).map_err(|_| NotJson)
-    };
-    let (first, rest) = (unit(text)?, &text[4..]);
-    if let Some(letter) = char::from_u32(first) {
-        return Ok((letter, 4));
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
     }
-    // Half of a pair is only good with the other half.
-    if first < 0xdc00
-        && let Some(second) = rest.strip_prefix("\\u").and_then(|rest| unit(rest).ok())
-        && (0xdc00..0xe000).contains(&second)
-    {
-        let number = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-        return Ok((char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), 10));
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(name))
     }
-    Ok((char::REPLACEMENT_CHARACTER, 4))
+
+    fn visit_str<E>(self, name: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
 }
 
 #[cfg(test)]
