@@ -152,8 +152,8 @@ pub(crate) fn spoken(log: &mut Assembly, place: usize, mut block: Json) -> Resul
 /// A tool's structured result, if it is worth its place: it repeats the output at length more often than not.
 pub(crate) fn small(structured: &Json) -> Value {
     match structured {
-        Json::Raw(raw) if raw.get().len() <= SMALL && raw.get().starts_with('{') => {
-            serde_json::from_str(raw.get()).unwrap_or_default()
+        Json::Raw(raw) if raw.len() <= SMALL && raw.starts_with('{') => {
+            serde_json::from_str(raw).unwrap_or_default()
         }
         _ => Value::Null,
     }

@@ -168,8 +168,8 @@ fn speaks_anthropic(message: &Json) -> bool {
     }
     match message.get("content") {
         Some(Json::List(blocks)) => blocks.iter().any(is_anthropic),
-        Some(Json::Raw(raw)) if raw.get().starts_with('[') => {
-            let kinds = Json::parse_some(raw.get(), |_, depth, key| match key {
+        Some(Json::Raw(raw)) if raw.starts_with('[') => {
+            let kinds = Json::parse_some(raw, |_, depth, key| match key {
                 "type" if depth == 0 => Take::Whole,
                 "source" if depth == 0 => Take::Raw,
                 _ => Take::Skip,

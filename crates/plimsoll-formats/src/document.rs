@@ -3,38 +3,40 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
-use std::marker::PhantomData;
 
-use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use crate::detect::Format;
 use crate::error::FormatError;
-use crate::json::{Fields, Json, Key, Take};
+use crate::json::{Json, Take, problem};
+use crate::parse::{Key, Wanted, mended, parse};
 
 /// A document over this many bytes is refused: unlike lines it has to be held as a whole.
 pub const MAX_DOCUMENT: u64 = 1 << 30;
 
 /// The text of a document.
 pub(crate) struct Document {
-    pub(crate) format: Format,
+    format: Format,
     text: String,
 }
 
 impl Document {
-    pub(crate) fn hold(format: Format, input: impl Read) -> Result<Document, FormatError> {
-        let mut bytes = Vec::new();
+    /// Hold what `input` has, which is about `size` bytes if that is known.
+    pub(crate) fn hold(format: Format, input: impl Read, size: u64) -> Result<Document, FormatError> {
+        // One byte more, so that the end is found without growing.
+        let mut bytes = Vec::with_capacity(size.min(MAX_DOCUMENT) as usize + 1);
         let read = input.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes)?;
         if read as u64 > MAX_DOCUMENT {
             return Err(FormatError::TooLarge { format, limit: MAX_DOCUMENT });
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             // Found as part of the JSON, it has a line and a column.
-            let source = serde_json::from_slice::<IgnoredText>(error.as_bytes()).err();
+            let source = serde_json::from_slice::<Value>(error.as_bytes()).err();
             let source = source.unwrap_or_else(|| serde_json::Error::custom("not UTF-8"));
             FormatError::Json { format, source }
         })?;
+        let text = mended(&text).unwrap_or(text);
         let document = Document { format, text };
         if document.text().trim_ascii().is_empty() { Err(FormatError::Empty) } else { Ok(document) }
     }
@@ -53,34 +55,144 @@ impl Document {
     }
 
     /// Read the items of the list under `key`, or of the document if it is a list itself, one after the other.
-    /// Returns the fields beside it, unparsed.
-    pub(crate) fn each<'a, T: Deserialize<'a>>(
+    /// Returns what the document says about its session.
+    pub(crate) fn each<'a>(
         &'a self,
+        format: Format,
         key: &str,
-        read: impl FnMut(usize, T) -> Result<(), String>,
+        mut read: impl FnMut(usize, Json<'a>) -> Result<(), String>,
     ) -> Result<Json<'a>, FormatError> {
-        let format = self.format;
-        let mut each = Each { key, read, at: None, found: None, rest: Vec::new(), item: PhantomData };
-        let mut deserializer = serde_json::Deserializer::from_str(self.text());
-        let done = (&mut each).deserialize(&mut deserializer).and_then(|()| deserializer.end());
-        if let Err(source) = done {
-            return Err(match each.at {
-                // A fault of a message, unless it is one of the whole document.
-                Some(index) if source.is_data() => {
-                    let field = if self.text().trim_start().starts_with('[') { "" } else { key };
-                    let at = format!("{field}[{index}]");
-                    let problem = source.to_string();
-                    let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(head, _)| head);
-                    FormatError::Shape { format, at, problem: problem.to_owned() }
-                }
-                _ => self.json_error(source),
-            });
+        let is_list = self.text().trim_ascii_start().starts_with('[');
+        let (mut index, mut wrong, mut found) = (0, None, "nothing");
+        let mut item = |message| {
+            index += 1;
+            read(index - 1, message).map_err(|problem| wrong = Some(problem)).is_ok()
+        };
+        let each = Each { key, found: &mut found, item: &mut item };
+        let about = parse(self.text(), each);
+        if let Some(problem) = wrong {
+            let field = if is_list { "" } else { key };
+            return Err(FormatError::Shape { format, at: format!("{field}[{}]", index - 1), problem });
         }
-        if let Some(found) = each.found {
+        let about = about.map_err(|_| self.json_error(problem(self.text())))?;
+        if found != "a list" {
             let problem = format!("expected a list of messages, found {found}");
             return Err(FormatError::Shape { format, at: key.to_owned(), problem });
         }
-        Ok(Json::Object(each.rest))
+        Ok(about)
+    }
+}
+
+/// Goes through a document and hands on the items of one list.
+struct Each<'k, 'f, 'a> {
+    /// The field the list stands under, if the document is an object.
+    key: &'k str,
+    /// What was found there.
+    found: &'f mut &'static str,
+    /// Takes an item; says whether to go on.
+    item: &'f mut dyn FnMut(Json<'a>) -> bool,
+}
+
+impl<'a> DeserializeSeed<'a> for Each<'_, '_, 'a> {
+    /// What the document says about its session.
+    type Value = Json<'a>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Json<'a>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Each<'_, '_, 'a> {
+    type Value = Json<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list, or an object with one")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<Json<'a>, A::Error> {
+        *self.found = "a list";
+        while let Some(message) = list.next_element_seed(Wanted::WHOLE)? {
+            if !(self.item)(message) {
+                return Err(A::Error::custom("enough"));
+            }
+        }
+        Ok(Json::Null)
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<Json<'a>, A::Error> {
+        let mut about = Json::Null;
+        while let Some(name) = object.next_key_seed(Key)? {
+            if name == self.key {
+                let items = Items { found: &mut *self.found, item: &mut *self.item };
+                object.next_value_seed(items)?;
+            } else if name == "info" {
+                about = object.next_value_seed(Wanted::WHOLE)?;
+            } else {
+                object.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(about)
+    }
+}
+
+/// The list itself, or whatever stands in its place.
+struct Items<'f, 'a> {
+    found: &'f mut &'static str,
+    item: &'f mut dyn FnMut(Json<'a>) -> bool,
+}
+
+impl<'a> DeserializeSeed<'a> for Items<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Items<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, list: A) -> Result<(), A::Error> {
+        Each { key: "", found: self.found, item: self.item }.visit_seq(list).map(drop)
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<(), A::Error> {
+        *self.found = "an object";
+        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        *self.found = "a boolean";
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        *self.found = "a number";
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        *self.found = "a number";
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        *self.found = "a number";
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        *self.found = "a string";
+        Ok(())
     }
 }
 
@@ -94,150 +206,5 @@ fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
         "content" | "system" | "meta" | "info" | "source" | "tool_calls" | "parts" | "input_schema"
         | "function" | "stop_sequences" => Take::Raw,
         _ => Take::Skip,
-    }
-}
-
-/// Any JSON, in which strings are checked to be UTF-8.
-struct IgnoredText;
-
-impl<'de> Deserialize<'de> for IgnoredText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IgnoredText, D::Error> {
-        serde_json::Value::deserialize(deserializer).map(|_| IgnoredText)
-    }
-}
-
-/// Walks through a document to its list and through the list.
-struct Each<'k, 'a, T, F> {
-    key: &'k str,
-    read: F,
-    /// The message being read, for errors.
-    at: Option<usize>,
-    /// What stands in the place of the list, if it is none.
-    found: Option<&'static str>,
-    rest: Fields<'a>,
-    item: PhantomData<T>,
-}
-
-impl<'a, T, F> Each<'_, 'a, T, F>
-where
-    T: Deserialize<'a>,
-    F: FnMut(usize, T) -> Result<(), String>,
-{
-    fn items<A: SeqAccess<'a>>(&mut self, mut items: A) -> Result<(), A::Error> {
-        for index in 0.. {
-            self.at = Some(index);
-            let Some(item) = items.next_element()? else { break };
-            (self.read)(index, item).map_err(A::Error::custom)?;
-        }
-        (self.at, self.found) = (None, None);
-        Ok(())
-    }
-}
-
-impl<'a, T, F> DeserializeSeed<'a> for &mut Each<'_, 'a, T, F>
-where
-    T: Deserialize<'a>,
-    F: FnMut(usize, T) -> Result<(), String>,
-{
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
-        self.found = Some("nothing");
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'a, T, F> Visitor<'a> for &mut Each<'_, 'a, T, F>
-where
-    T: Deserialize<'a>,
-    F: FnMut(usize, T) -> Result<(), String>,
-{
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a list, or an object with a list in it")
-    }
-
-    fn visit_seq<A: SeqAccess<'a>>(self, items: A) -> Result<(), A::Error> {
-        self.items(items)
-    }
-
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key_seed(Key)? {
-            if key == self.key {
-                map.next_value_seed(List(self))?;
-            } else if key == "info" {
-                self.rest.push((key, Json::Raw(map.next_value()?)));
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The list itself, or whatever stands in its place.
-struct List<'e, E>(&'e mut E);
-
-impl<'a, T, F> DeserializeSeed<'a> for List<'_, Each<'_, 'a, T, F>>
-where
-    T: Deserialize<'a>,
-    F: FnMut(usize, T) -> Result<(), String>,
-{
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'a, T, F> Visitor<'a> for List<'_, Each<'_, 'a, T, F>>
-where
-    T: Deserialize<'a>,
-    F: FnMut(usize, T) -> Result<(), String>,
-{
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a list of messages")
-    }
-
-    fn visit_seq<A: SeqAccess<'a>>(self, items: A) -> Result<(), A::Error> {
-        self.0.items(items)
-    }
-
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        self.0.found = Some("an object");
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.0.found = Some("a boolean");
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        self.0.found = Some("a number");
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        self.0.found = Some("a number");
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        self.0.found = Some("a number");
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        self.0.found = Some("a string");
-        Ok(())
     }
 }

@@ -5,13 +5,10 @@
 //! skipped while parsing, or left unparsed until somebody does.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{
-    self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
-use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
+
+use crate::parse::{Wanted, mended, parse};
 
 /// The fields of an object, in the order they came.
 pub(crate) type Fields<'a> = Vec<(Cow<'a, str>, Json<'a>)>;
@@ -27,7 +24,7 @@ pub(crate) enum Json<'a> {
     List(Vec<Json<'a>>),
     Object(Fields<'a>),
     /// Not parsed yet.
-    Raw(&'a RawValue),
+    Raw(Cow<'a, str>),
 }
 
 /// What to do with a field while an object is parsed.
@@ -47,10 +44,10 @@ impl<'a> Json<'a> {
 
     /// Parse what `filter` asks for.
     pub(crate) fn parse_some(text: &'a str, filter: Filter) -> serde_json::Result<Json<'a>> {
-        let mut deserializer = serde_json::Deserializer::from_str(text);
-        let json = Parse { filter, depth: 0 }.deserialize(&mut deserializer)?;
-        deserializer.end()?;
-        Ok(json)
+        parse(text, Wanted::new(filter)).or_else(|_| {
+            let mended = mended(text).ok_or_else(|| problem(text))?;
+            parse(&mended, Wanted::new(filter)).map(Json::into_owned).map_err(|_| problem(text))
+        })
     }
 
     /// The field of that name; the last one, should there be several.
@@ -64,6 +61,18 @@ impl<'a> Json<'a> {
         let Json::Object(fields) = self else { return Json::Null };
         let field = fields.iter_mut().rev().find(|(name, _)| name == key);
         field.map(|(_, value)| std::mem::take(value)).unwrap_or_default()
+    }
+
+    /// Take a field out if it is a list, and leave no trace of it.
+    pub(crate) fn remove_list(&mut self, key: &str) -> Vec<Json<'a>> {
+        if !matches!(self.get(key), Some(Json::List(_))) {
+            return Vec::new();
+        }
+        let list = self.take(key);
+        if let Json::Object(fields) = self {
+            fields.retain(|(name, _)| name != key);
+        }
+        if let Json::List(items) = list { items } else { Vec::new() }
     }
 
     /// Take the text of a field out; nothing if it is no text.
@@ -115,6 +124,22 @@ impl<'a> Json<'a> {
         matches!(self, Json::Object(_))
     }
 
+    /// The same, borrowing nothing.
+    fn into_owned(self) -> Json<'static> {
+        let owned = |text: Cow<str>| Cow::Owned(text.into_owned());
+        match self {
+            Json::Null => Json::Null,
+            Json::Bool(flag) => Json::Bool(flag),
+            Json::Number(number) => Json::Number(number),
+            Json::Text(text) => Json::Text(owned(text)),
+            Json::Raw(raw) => Json::Raw(owned(raw)),
+            Json::List(items) => Json::List(items.into_iter().map(Json::into_owned).collect()),
+            Json::Object(fields) => Json::Object(
+                fields.into_iter().map(|(key, value)| (owned(key), value.into_owned())).collect(),
+            ),
+        }
+    }
+
     /// A value of its own.
     pub(crate) fn into_value(self) -> Value {
         match self {
@@ -130,7 +155,7 @@ impl<'a> Json<'a> {
                 }
                 Value::Object(map)
             }
-            Json::Raw(raw) => serde_json::from_str(raw.get()).unwrap_or_default(),
+            Json::Raw(raw) => Json::parse(&raw).map(Json::into_value).unwrap_or_default(),
         }
     }
 
@@ -148,111 +173,11 @@ impl<'a> Json<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Json<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json<'de>, D::Error> {
-        Parse { filter: |_, _, _| Take::Whole, depth: 0 }.deserialize(deserializer)
-    }
-}
-
-/// A name of a field, borrowed where it has no escapes.
-pub(crate) struct Key;
-
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Parse {
-    filter: Filter,
-    depth: u8,
-}
-
-impl<'de> DeserializeSeed<'de> for Parse {
-    type Value = Json<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Parse {
-    type Value = Json<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Json<'de>, E> {
-        Ok(Json::Bool(flag))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Json<'de>, E> {
-        Ok(Json::Number(number.into()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Json<'de>, E> {
-        Ok(Json::Number(number.into()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Json<'de>, E> {
-        Ok(Number::from_f64(number).map_or(Json::Null, Json::Number))
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Json<'de>, E> {
-        Ok(Json::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'de>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self)? {
-            list.push(item);
-        }
-        Ok(Json::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
-        let mut fields = Vec::new();
-        let inner = Parse { depth: self.depth.saturating_add(1), ..self };
-        while let Some(key) = map.next_key_seed(Key)? {
-            let value = match (self.filter)(&fields, self.depth, &key) {
-                Take::Whole => map.next_value_seed(inner)?,
-                Take::Raw => Json::Raw(map.next_value()?),
-                Take::Skip => {
-                    map.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-            };
-            fields.push((key, value));
-        }
-        Ok(Json::Object(fields))
+/// What is wrong with a text that is no JSON, in `serde_json`'s words.
+pub(crate) fn problem(text: &str) -> serde_json::Error {
+    match serde_json::from_str::<Value>(text) {
+        Err(error) => error,
+        Ok(_) => serde::de::Error::custom("not valid JSON"),
     }
 }
 

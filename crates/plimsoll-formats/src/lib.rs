@@ -59,6 +59,7 @@ mod hash;
 mod json;
 mod lines;
 pub mod opencode_db;
+mod parse;
 mod read;
 mod time;
 mod transcript;

@@ -16,6 +16,7 @@
 //! SQLite keeps its locks in the `-shm` file, so that of a database in use is touched; nothing else is, and no file
 //! is made beside it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Read as _;
@@ -31,6 +32,7 @@ use tempfile::TempDir;
 use crate::detect::Format;
 use crate::error::FormatError;
 use crate::json::Json;
+use crate::read::opencode;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
 /// How long to wait for a writer that has the database to itself.
@@ -191,7 +193,7 @@ impl Database {
             let mut found = Vec::new();
             let mut rows = parts.query([&id]).map_err(failed)?;
             while let Some(row) = rows.next().map_err(failed)? {
-                match object(row).and_then(|part| part_of(part, row, &session, &id)) {
+                match part_of(row, &session, &id) {
                     Some(part) => found.push(part),
                     None => transcript.skip("broken part"),
                 }
@@ -337,19 +339,29 @@ fn number(row: &Row, at: usize) -> Option<u64> {
     }
 }
 
-/// The JSON object in the column `data`.
-fn object(row: &Row) -> Option<Map<String, Value>> {
+/// The JSON in the column `data`, as text.
+fn data<'r>(row: &'r Row) -> Option<&'r str> {
     match row.get_ref(1) {
-        Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => serde_json::from_slice(bytes).ok(),
+        Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => std::str::from_utf8(bytes).ok(),
         _ => None,
     }
 }
 
-fn part_of(mut part: Map<String, Value>, row: &Row, session: &str, message: &str) -> Option<Part> {
-    part.insert("id".into(), text(row, 0).unwrap_or_default().into());
-    part.insert("sessionID".into(), session.into());
-    part.insert("messageID".into(), message.into());
-    serde_json::from_value(Value::Object(part)).ok()
+fn object(row: &Row) -> Option<Map<String, Value>> {
+    serde_json::from_str(data(row)?).ok()
+}
+
+fn part_of(row: &Row, session: &str, message: &str) -> Option<Part> {
+    let mut part = Json::parse(data(row)?).ok()?;
+    let Json::Object(fields) = &mut part else { return None };
+    let ids = [
+        ("id", text(row, 0).unwrap_or_default()),
+        ("sessionID", session.into()),
+        ("messageID", message.into()),
+    ];
+    fields.retain(|(name, _)| !ids.iter().any(|(key, _)| name == key));
+    fields.extend(ids.map(|(key, id)| (Cow::Borrowed(key), Json::Text(Cow::Owned(id)))));
+    opencode::part(part).ok()
 }
 
 /// Sessions that may have been meant: those that begin alike or have the words in their title, or else the newest.

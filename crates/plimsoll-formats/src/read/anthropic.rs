@@ -11,19 +11,23 @@ use crate::error::FormatError;
 use crate::json::Json;
 use crate::transcript::{Chain, Transcript};
 
-pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
+pub(super) fn read(
+    document: &Document,
+    outline: &Json,
+    transcript: &mut Transcript,
+    sink: Sink,
+) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    let outline = document.outline()?;
     transcript.info.model = outline.string("model");
     if let Some(Json::Raw(system)) = outline.get("system") {
-        let (system, _) = flatten(Json::parse(system.get()).unwrap_or_default());
+        let (system, _) = flatten(Json::parse(system).unwrap_or_default());
         if !system.is_empty() {
             let place = log.begin(Role::System, None, None);
             log.text(place, system);
         }
     }
-    document.each("messages", |position, message| {
+    document.each(transcript.format, "messages", |position, message| {
         log.record(position, 0, position, None);
         self::message(&mut log, message, transcript)
     })?;

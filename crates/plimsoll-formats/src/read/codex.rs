@@ -69,7 +69,7 @@ impl Reading<'_> {
         let at = millis(record.get("timestamp"));
         transcript.info.seen(at);
         let payload = match record.take("payload") {
-            Json::Raw(raw) => return self.event(raw.get(), transcript),
+            Json::Raw(raw) => return self.event(&raw, transcript),
             payload @ Json::Object(_) => payload,
             _ => return self.bare(record, at, transcript),
         };

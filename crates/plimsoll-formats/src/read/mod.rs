@@ -4,11 +4,11 @@ mod anthropic;
 mod claude_code;
 mod codex;
 mod openai;
-mod opencode;
+pub(crate) mod opencode;
 mod pi;
 mod swe_agent;
 
-use std::io::{self, BufRead, Cursor, Read, Seek};
+use std::io::{BufRead, Cursor, Read, Seek, SeekFrom};
 
 use plimsoll::Message;
 
@@ -44,7 +44,7 @@ pub fn read(mut input: impl BufRead) -> Result<Transcript, FormatError> {
     collect(|sink| match format {
         Format::OpencodeDatabase => Err(FormatError::NeedsPath),
         _ if format.is_lines() => held(format, input, sink),
-        _ => document(known(Document::hold(format, input)?)?, sink),
+        _ => document(format, true, (input, 0), sink),
     })
 }
 
@@ -53,7 +53,7 @@ pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, Format
     collect(|sink| match format {
         Format::OpencodeDatabase => Err(FormatError::NeedsPath),
         _ if format.is_lines() => held(format, input, sink),
-        _ => document(Document::hold(format, input)?, sink),
+        _ => document(format, false, (input, 0), sink),
     })
 }
 
@@ -86,11 +86,12 @@ pub fn visit(
 ) -> Result<Transcript, FormatError> {
     let start = input.stream_position()?;
     let (format, _) = look(&mut input)?;
-    input.seek(io::SeekFrom::Start(start))?;
+    let size = input.seek(SeekFrom::End(0))?.saturating_sub(start);
+    input.seek(SeekFrom::Start(start))?;
     match format {
         Format::OpencodeDatabase => Err(FormatError::NeedsPath),
         _ if format.is_lines() => lines(format, input, sink),
-        _ => document(known(Document::hold(format, input)?)?, sink),
+        _ => document(format, true, (input, size), sink),
     }
 }
 
@@ -103,7 +104,7 @@ pub fn visit_as(
     match format {
         Format::OpencodeDatabase => Err(FormatError::NeedsPath),
         _ if format.is_lines() => lines(format, input, sink),
-        _ => document(Document::hold(format, input)?, sink),
+        _ => document(format, false, (input, 0), sink),
     }
 }
 
@@ -177,25 +178,29 @@ fn good(good: u64, mut transcript: Transcript) -> Result<Transcript, FormatError
     }
 }
 
-/// The whole document may show what its beginning did not.
-fn known(mut document: Document) -> Result<Document, FormatError> {
-    if matches!(document.format, Format::OpenaiChat | Format::AnthropicMessages) {
-        let format = Format::of(&document.outline()?).filter(|format| !format.is_lines());
-        document.format = format.unwrap_or(document.format);
+/// Read a document; with `look` as what it shows itself to be as a whole, which its beginning may not have shown.
+fn document(
+    format: Format,
+    look: bool,
+    (input, size): (impl Read, u64),
+    sink: Sink,
+) -> Result<Transcript, FormatError> {
+    let document = Document::hold(format, input, size)?;
+    if matches!(format, Format::OpencodeExport | Format::OpencodeMessages) {
+        let mut transcript = Transcript::new(format);
+        opencode::read(&document, &mut transcript, sink)?;
+        return Ok(transcript);
     }
-    Ok(document)
-}
-
-#[allow(clippy::needless_pass_by_value)] // it is done with here
-fn document(document: Document, sink: Sink) -> Result<Transcript, FormatError> {
-    let mut transcript = Transcript::new(document.format);
-    match document.format {
+    let outline = document.outline()?;
+    let shown = Format::of(&outline).filter(|format| look && !format.is_lines()).unwrap_or(format);
+    let mut transcript = Transcript::new(shown);
+    match shown {
         Format::OpencodeExport | Format::OpencodeMessages => {
             opencode::read(&document, &mut transcript, sink)?;
         }
-        Format::SweAgent => swe_agent::read(&document, &mut transcript, sink)?,
-        Format::AnthropicMessages => anthropic::read(&document, &mut transcript, sink)?,
-        _ => openai::read(&document, &mut transcript, sink)?,
+        Format::SweAgent => swe_agent::read(&document, &outline, &mut transcript, sink)?,
+        Format::AnthropicMessages => anthropic::read(&document, &outline, &mut transcript, sink)?,
+        _ => openai::read(&document, &outline, &mut transcript, sink)?,
     }
     Ok(transcript)
 }

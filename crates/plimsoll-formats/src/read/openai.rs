@@ -11,12 +11,17 @@ use crate::json::Json;
 use crate::time::millis;
 use crate::transcript::{Chain, Transcript};
 
-pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
+pub(super) fn read(
+    document: &Document,
+    outline: &Json,
+    transcript: &mut Transcript,
+    sink: Sink,
+) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    about(&document.outline()?, transcript);
+    about(outline, transcript);
     log.session(transcript.info.id.as_deref());
-    document.each("messages", |position, message| {
+    document.each(transcript.format, "messages", |position, message| {
         log.record(position, 0, position, None);
         self::message(&mut log, message, transcript)
     })?;
@@ -28,7 +33,7 @@ fn about(outline: &Json, transcript: &mut Transcript) {
     let info = &mut transcript.info;
     info.model = outline.string("model");
     let Some(Json::Raw(meta)) = outline.get("meta") else { return };
-    let meta = Json::parse(meta.get()).unwrap_or_default();
+    let meta = Json::parse(meta).unwrap_or_default();
     if let Some(session) = meta.get("session_meta") {
         info.id = session.string("id").or_else(|| session.string("session_id"));
         info.directory = session.string("cwd");

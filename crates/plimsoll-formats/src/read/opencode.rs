@@ -1,22 +1,23 @@
 //! OpenCode: the log's own shape. Unknown fields and kinds of parts stay as they are.
 
-use plimsoll::Message;
+use plimsoll::log::{ReasoningPart, TextPart, ToolPart, ToolState, ToolTime};
+use plimsoll::{Message, Millis, Part, PartBody, PartId, ToolStatus};
+use serde_json::{Map, Value};
 
 use super::Sink;
 use crate::document::Document;
 use crate::error::FormatError;
-use crate::json::Json;
+use crate::json::{Fields, Json};
 use crate::time::millis;
 use crate::transcript::{Chain, Transcript};
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
-    let rest = document.each("messages", |_, message: Message| {
+    let session = document.each(transcript.format, "messages", |_, message| {
+        let message = self::message(message)?;
         transcript.info.note(&message);
         sink(Chain::Main, message);
         Ok(())
     })?;
-    let Some(Json::Raw(session)) = rest.get("info") else { return Ok(()) };
-    let session = Json::parse(session.get()).unwrap_or_default();
     let info = &mut transcript.info;
     info.id = session.string("id").or(info.id.take());
     info.title = session.string("title");
@@ -27,4 +28,108 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
         info.seen(millis(time.get("updated")));
     }
     Ok(())
+}
+
+/// A message, its parts read one by one.
+fn message(mut message: Json) -> Result<Message, String> {
+    let parts = message.remove_list("parts");
+    let mut read: Message =
+        serde_json::from_value(message.into_value()).map_err(|error| error.to_string())?;
+    read.parts.reserve_exact(parts.len());
+    for (index, part) in parts.into_iter().enumerate() {
+        read.parts.push(self::part(part).map_err(|problem| placed(index, &problem))?);
+    }
+    Ok(read)
+}
+
+/// The problem of a part, with its place in the message.
+fn placed(index: usize, problem: &str) -> String {
+    match problem.strip_prefix("the value: ") {
+        Some(problem) => format!("parts[{index}]: {problem}"),
+        None => format!("parts[{index}].{problem}"),
+    }
+}
+
+/// A part. The kinds that carry nearly all the text are put together here if they are as OpenCode writes them;
+/// everything else is left to the log.
+pub(crate) fn part(part: Json) -> Result<Part, String> {
+    let kind = part.text("type").unwrap_or_default();
+    let is_plain = match kind {
+        "text" => !["synthetic", "ignored", "plimsoll"].iter().any(|key| part.get(key).is_some()),
+        "reasoning" => part.get("plimsoll").is_none(),
+        "tool" => part.get("plimsoll").is_none() && part.get("state").is_some_and(is_plain_state),
+        _ => false,
+    };
+    let strings = ["id", "text", "tool", "callID"];
+    let is_plain =
+        is_plain && strings.iter().all(|key| part.get(key).is_none_or(|text| text.as_str().is_some()));
+    match part {
+        Json::Object(fields) if is_plain => Ok(plain_part(fields)),
+        other => serde_json::from_value(other.into_value()).map_err(|error| error.to_string()),
+    }
+}
+
+fn is_plain_state(state: &Json) -> bool {
+    let is_time = |time: &Json| {
+        let Json::Object(fields) = time else { return false };
+        fields.len() == 2 && time.number("start").is_some() && time.number("end").is_some()
+    };
+    let strings = ["output", "error"];
+    state.text("status") == Some("completed")
+        && state.get("attachments").is_none()
+        && state.get("time").is_some_and(is_time)
+        && strings.iter().all(|key| state.get(key).is_none_or(|text| text.as_str().is_some()))
+}
+
+fn plain_part(fields: Fields) -> Part {
+    let mut extra = Map::new();
+    let (mut id, mut kind, mut text, mut tool, mut call) = <(_, _, String, _, _)>::default();
+    let mut state = None;
+    for (key, value) in fields {
+        match (&*key, value) {
+            ("id", value) => id = owned(value),
+            ("type", value) => kind = owned(value),
+            ("text", value) if kind != "tool" => text = owned(value),
+            ("tool", value) => tool = owned(value),
+            ("callID", value) => call = owned(value),
+            ("state", Json::Object(fields)) => state = Some(plain_state(fields)),
+            (_, value) => {
+                extra.insert(key.into_owned(), value.into_value());
+            }
+        }
+    }
+    let body = match (kind.as_str(), state) {
+        ("tool", Some(state)) => PartBody::Tool(ToolPart { call_id: call, tool, state }),
+        ("reasoning", _) => PartBody::Reasoning(ReasoningPart { text: text.into() }),
+        _ => PartBody::Text(TextPart { text: text.into(), synthetic: None, ignored: None }),
+    };
+    Part { extra, ..Part::new(PartId::new(id), body) }
+}
+
+fn plain_state(fields: Fields) -> ToolState {
+    let mut state = ToolState::pending(Value::Null);
+    (state.status, state.input) = (ToolStatus::Completed, None);
+    for (key, value) in fields {
+        match &*key {
+            "status" => {}
+            "input" => state.input = Some(value.into_value().into()),
+            "output" => state.output = Some(owned(value).into()),
+            "error" => state.error = Some(owned(value).into()),
+            "time" => {
+                let time = |key: &str| Millis(value.number(key).unwrap_or(0));
+                state.time = ToolTime::ran(time("start"), time("end"));
+            }
+            _ => {
+                state.extra.insert(key.into_owned(), value.into_value());
+            }
+        }
+    }
+    state
+}
+
+fn owned(value: Json) -> String {
+    match value {
+        Json::Text(text) => text.into_owned(),
+        _ => String::new(),
+    }
 }

@@ -14,24 +14,28 @@ use crate::error::FormatError;
 use crate::json::Json;
 use crate::transcript::{Chain, Transcript};
 
-pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
+pub(super) fn read(
+    document: &Document,
+    outline: &Json,
+    transcript: &mut Transcript,
+    sink: Sink,
+) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    let outline = document.outline()?;
     transcript.info.title = outline.string("environment");
     if let Some(Json::Raw(about)) = outline.get("info") {
-        transcript.info.version = Json::parse(about.get()).unwrap_or_default().string("swe_agent_version");
+        transcript.info.version = Json::parse(about).unwrap_or_default().string("swe_agent_version");
     }
     let length = |key: &str| outline.get(key).and_then(Json::as_list).map_or(0, <[Json]>::len);
     if length("history") > 0 {
         // The steps repeat the history, and hold the request of each call on top.
         (0..length("trajectory")).for_each(|_| transcript.pass("trajectory step"));
-        document.each("history", |position, message| {
+        document.each(transcript.format, "history", |position, message| {
             log.record(position, 0, position, None);
             self::message(&mut log, message, transcript)
         })?;
     } else {
-        document.each("trajectory", |position, mut step| {
+        document.each(transcript.format, "trajectory", |position, mut step| {
             log.record(position, 0, position, None);
             acted(&mut log, &step);
             observed(&mut log, step.take("observation"));

@@ -1,6 +1,7 @@
 //! Whole transcripts in, whole conversations out. All samples are written by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod adversarial;
 mod claude_code;
 mod codex;
 mod corpus;
@@ -9,5 +10,6 @@ mod documents;
 mod faults;
 mod opencode_db;
 mod pi;
+mod shapes;
 mod support;
 mod writers;

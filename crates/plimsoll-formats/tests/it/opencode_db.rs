@@ -275,3 +275,27 @@ fn a_real_database_gives_what_its_server_answers() {
     assert_eq!(stored.messages, answered.messages);
     assert!(stored.skipped.is_empty(), "{:?}", stored.skipped);
 }
+
+/// A database with the session of an export in it.
+pub(crate) fn of_export(export: &str) -> (TempDir, Database) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("opencode.db");
+    let connection = create(&path, "wal");
+    add_session(&connection, "ses", None, 1);
+    let mut export: serde_json::Value = serde_json::from_str(export).unwrap();
+    let id = |value: &mut serde_json::Value| {
+        let id = value.as_object_mut().unwrap().shift_remove("id").unwrap();
+        id.as_str().unwrap().to_owned()
+    };
+    for (at, message) in export["messages"].as_array_mut().unwrap().iter_mut().enumerate() {
+        let name = id(&mut message["info"]);
+        add_message(&connection, "ses", &name, at as i64, &message["info"].to_string());
+        for part in message["parts"].as_array_mut().unwrap() {
+            let part_name = id(part);
+            add_part(&connection, "ses", &name, &part_name, &part.to_string());
+        }
+    }
+    drop(connection);
+    let database = Database::open(&path).unwrap();
+    (directory, database)
+}

@@ -1,0 +1,38 @@
+//! One format at a time, chosen by the first byte: reading and visiting agree, and every window is legal.
+#![no_main]
+use std::io::Cursor;
+
+use libfuzzer_sys::fuzz_target;
+use plimsoll::{Log, Policy, Window};
+use plimsoll_formats::{Format, read_as, visit_as};
+
+const FORMATS: [Format; 8] = [
+    Format::OpencodeExport,
+    Format::OpencodeMessages,
+    Format::ClaudeCode,
+    Format::Codex,
+    Format::Pi,
+    Format::SweAgent,
+    Format::OpenaiChat,
+    Format::AnthropicMessages,
+];
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((first, bytes)) = bytes.split_first() else { return };
+    let format = FORMATS[usize::from(*first) % FORMATS.len()];
+    let mut visited = Vec::new();
+    let visit = visit_as(format, Cursor::new(bytes), &mut |_, message| visited.push(message));
+    let Ok(read) = read_as(format, bytes) else {
+        assert!(visit.is_err());
+        return;
+    };
+    assert!(visit.is_ok());
+    let sides = read.side_chains.iter().flat_map(|chain| &chain.messages);
+    assert!(visited.iter().eq(read.messages.iter().chain(sides)));
+    for messages in
+        std::iter::once(read.messages).chain(read.side_chains.into_iter().map(|chain| chain.messages))
+    {
+        let log = Log::from_messages(messages);
+        Window::of(&log, &Policy::default()).check().expect("a legal window");
+    }
+});
