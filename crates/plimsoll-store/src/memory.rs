@@ -16,7 +16,7 @@ use crate::recall::{Ask, Hit, Recalled, part_text};
 use crate::session::{
     Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session,
 };
-use crate::store::{Forgetter, Reduced, SpillRecord, Store};
+use crate::store::{Forgetter, Keeper, Reduced, SpillRecord, Store};
 use crate::{inherited, is_being_written};
 
 /// Sessions in memory.
@@ -530,9 +530,10 @@ impl Store for MemoryStore {
         owner.ok_or_else(|| StoreError::missing("part, message or spilled output", id))
     }
 
-    fn add_spill(&self, session: &SessionId, spill: SpillRecord) -> Result<(), StoreError> {
+    fn add_spill(&self, session: &SessionId, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError> {
         let mut state = self.state();
         state.held(session)?;
+        keep()?;
         state.spills.retain(|(owner, other)| owner != session || other.handle != spill.handle);
         state.spills.push((session.clone(), spill));
         Ok(())
