@@ -315,8 +315,15 @@ impl Store for MemoryStore {
         let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
         let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
         let lead = if start > 0 { log[..start].iter().rposition(Message::starts_turn) } else { None };
-        let mut places: Vec<usize> =
-            visible.system.iter().copied().chain(pivot).chain(lead).chain(start..log.len()).collect();
+        // A summary whose marker is not there would pass for an ordinary message.
+        let kept = log.iter().enumerate().skip(start);
+        let summaries = kept.filter(|(_, message)| message.info.summary && message.is_assistant());
+        let markers = summaries.filter_map(|(place, message)| match &message.info.parent_id {
+            Some(parent) => log.place(parent).ok(),
+            None => log[..place].iter().rposition(Message::is_user),
+        });
+        let shown = visible.system.iter().copied().chain(pivot).chain(lead);
+        let mut places: Vec<usize> = shown.chain(markers).chain(start..log.len()).collect();
         places.sort_unstable();
         places.dedup();
         Ok(Log::from_messages(places.into_iter().map(|place| log[place].clone())))

@@ -526,3 +526,35 @@ fn r160_a_message_that_comes_while_a_summary_is_written_is_in_the_window() {
     assert!(shown.contains(&"msg_5".into()) && shown.contains(&"msg_3".into()), "{shown:?}");
     assert!(!shown.contains(&"msg_1".into()) && !shown.contains(&"msg_2".into()), "{shown:?}");
 }
+
+/// A message that came while a summary was written, and from which a later compaction keeps everything: the
+/// earlier summary is then in the middle of what is kept, and its marker is not.
+#[rstest]
+#[case(Some("msg_2"))]
+#[case(None)]
+fn r160_an_earlier_summary_does_not_come_back_as_a_message(#[case] parent: Option<&str>) {
+    let home = home();
+    let marker = |id: &str, tail: Option<&str>| {
+        let marker = CompactionPart { tail_start: tail.map(MessageId::new), ..CompactionPart::default() };
+        let part = Part::new(format!("{id}.1").as_str().into(), PartBody::Compaction(marker));
+        let mut message = Message { parts: vec![part], ..Message::default() };
+        (message.info.id, message.info.role) = (id.into(), Some(Role::User));
+        message
+    };
+    let summary = |id: &str, parent: Option<&str>| {
+        let mut message = answer(id, &format!("summary {id}"));
+        (message.info.summary, message.info.finish) = (true, Some("stop".into()));
+        message.info.parent_id = parent.map(MessageId::new);
+        message
+    };
+    let mut between = answer("msg_3", "meanwhile");
+    between.info.finish = Some("stop".into());
+    home.append(vec![user("msg_1", "old"), marker("msg_2", None), between, summary("msg_4", parent)]);
+    home.append(vec![user("msg_5", "on"), marker("msg_6", Some("msg_3")), summary("msg_7", Some("msg_6"))]);
+    let policy = Policy::default();
+    let told = |messages: &[Message]| serde_json::to_value(Window::of(messages, &policy).messages).unwrap();
+    let whole = told(&home.all());
+    assert!(!whole.to_string().contains("summary msg_4"), "{whole}");
+    assert_eq!(told(&home.store().window(&home.session).unwrap()), whole);
+    assert_eq!(told(&home.store().outline(&home.session).unwrap()), whole);
+}
