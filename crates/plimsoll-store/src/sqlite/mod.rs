@@ -93,6 +93,10 @@ impl SqliteStore {
         };
         connection.prepare_cached("BEGIN")?.execute([])?;
         let found = look(&connection);
+        if matches!(found, Err(StoreError::Database(_))) {
+            // Its transaction may be gone, and what is wrong must not be hidden by that. The next has a new one.
+            return found;
+        }
         connection.prepare_cached("COMMIT")?.execute([])?;
         if let Ok(mut readers) = self.readers.lock()
             && readers.len() < READERS
