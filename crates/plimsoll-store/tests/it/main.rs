@@ -6,6 +6,7 @@ mod crash;
 mod model;
 mod requirements;
 mod sessions;
+mod together;
 
 use plimsoll::{Message, Millis, Part, SessionId, Text, ToolState};
 use plimsoll_store::{Durability, NewSession, SqliteStore, Store};
