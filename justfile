@@ -32,6 +32,10 @@ sample:
 properties cases="100000":
     PROPTEST_CASES={{cases}} cargo test --release -p plimsoll --test it properties -- --nocapture
 
+# Kill a process that writes to the store, again and again; the ordinary tests do it a dozen times.
+torture kills="1000" seed="1":
+    PLIMSOLL_TORTURE_KILLS={{kills}} PLIMSOLL_TORTURE_SEED={{seed}} cargo test --release -p plimsoll-store --test it crash -- --nocapture
+
 # Benchmarks, each beside its yardstick.
 bench *args:
     cargo bench --workspace -- {{args}}

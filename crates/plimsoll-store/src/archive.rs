@@ -154,10 +154,10 @@ impl Archive {
                     shown,
                     expired: None,
                 };
-                self.store.add_spill(session, record)?;
-                match staged.keep() {
+                match self.store.add_spill(session, record, Box::new(move || staged.keep())) {
                     Ok(()) => saved,
-                    Err(error) => Spill::Failed(error.to_string()),
+                    Err(error @ StoreError::Io { .. }) => Spill::Failed(error.to_string()),
+                    Err(error) => return Err(error),
                 }
             }
             Some(Err(Some(why))) => Spill::Failed(why),

@@ -23,8 +23,8 @@ pub struct Blob {
 
 /// A place for content that is named by its hash. Putting the same content twice keeps it once.
 pub trait Blobs: Send + Sync {
-    /// Take content in. It is kept only once [`Staged::keep`] was called: its name has to be known to the store
-    /// before it is there, or a sweep could take it for left over.
+    /// Take content in. It is kept only once [`Staged::keep`] was called, which is done together with telling the
+    /// store its name, or a sweep could take it for left over.
     fn stage(&self, content: &mut dyn Read) -> Result<Box<dyn Staged>, StoreError>;
 
     /// Read content back; nothing if it is not there.
@@ -41,7 +41,7 @@ pub trait Blobs: Send + Sync {
 }
 
 /// Content that was taken in and is not kept yet.
-pub trait Staged {
+pub trait Staged: Send {
     /// What it is.
     fn blob(&self) -> &Blob;
 

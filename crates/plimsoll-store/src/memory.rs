@@ -16,7 +16,7 @@ use crate::recall::{Ask, Hit, Recalled, part_text};
 use crate::session::{
     Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session,
 };
-use crate::store::{Forgetter, Reduced, SpillRecord, Store};
+use crate::store::{Forgetter, Keeper, Reduced, SpillRecord, Store};
 use crate::{inherited, is_being_written};
 
 /// Sessions in memory.
@@ -315,8 +315,15 @@ impl Store for MemoryStore {
         let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
         let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
         let lead = if start > 0 { log[..start].iter().rposition(Message::starts_turn) } else { None };
-        let mut places: Vec<usize> =
-            visible.system.iter().copied().chain(pivot).chain(lead).chain(start..log.len()).collect();
+        // A summary whose marker is not there would pass for an ordinary message.
+        let kept = log.iter().enumerate().skip(start);
+        let summaries = kept.filter(|(_, message)| message.info.summary && message.is_assistant());
+        let markers = summaries.filter_map(|(place, message)| match &message.info.parent_id {
+            Some(parent) => log.place(parent).ok(),
+            None => log[..place].iter().rposition(Message::is_user),
+        });
+        let shown = visible.system.iter().copied().chain(pivot).chain(lead);
+        let mut places: Vec<usize> = shown.chain(markers).chain(start..log.len()).collect();
         places.sort_unstable();
         places.dedup();
         Ok(Log::from_messages(places.into_iter().map(|place| log[place].clone())))
@@ -530,9 +537,10 @@ impl Store for MemoryStore {
         owner.ok_or_else(|| StoreError::missing("part, message or spilled output", id))
     }
 
-    fn add_spill(&self, session: &SessionId, spill: SpillRecord) -> Result<(), StoreError> {
+    fn add_spill(&self, session: &SessionId, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError> {
         let mut state = self.state();
         state.held(session)?;
+        keep()?;
         state.spills.retain(|(owner, other)| owner != session || other.handle != spill.handle);
         state.spills.push((session.clone(), spill));
         Ok(())

@@ -116,8 +116,9 @@ pub trait Store: Send + Sync {
     /// Which session has a part or message of that name; the newest if several have.
     fn owner(&self, id: &str) -> Result<SessionId, StoreError>;
 
-    /// Take note of a spill, before its content is kept.
-    fn add_spill(&self, session: &SessionId, spill: SpillRecord) -> Result<(), StoreError>;
+    /// Take note of a spill and keep its content, both or neither. `keep` is called once everything is ready but
+    /// for the last word, and when nobody can [`forget`](Store::forget) what it keeps; it should be quick.
+    fn add_spill(&self, session: &SessionId, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError>;
 
     /// The spills that a session can recall, inherited ones too, oldest first.
     fn spills(&self, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError>;
@@ -143,6 +144,9 @@ pub trait Store: Send + Sync {
     /// Look for damage.
     fn check(&self) -> Result<Findings, StoreError>;
 }
+
+/// Keeps content that was taken in.
+pub type Keeper = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 /// Lets go of content by its hash.
 pub type Forgetter = Box<dyn FnMut(&str) -> Result<(), StoreError> + Send>;

@@ -25,7 +25,7 @@ use crate::recall::{Ask, Hit};
 use crate::session::{
     Change, CompactionRecord, Filter, Findings, Lease, NewSession, Page, PageRequest, Session,
 };
-use crate::store::{Forgetter, Reduced, SpillRecord, Store};
+use crate::store::{Forgetter, Keeper, Reduced, SpillRecord, Store};
 use read::Detail;
 use writer::Writer;
 
@@ -93,6 +93,10 @@ impl SqliteStore {
         };
         connection.prepare_cached("BEGIN")?.execute([])?;
         let found = look(&connection);
+        if matches!(found, Err(StoreError::Database(_))) {
+            // Its transaction may be gone, and what is wrong must not be hidden by that. The next has a new one.
+            return found;
+        }
         connection.prepare_cached("COMMIT")?.execute([])?;
         if let Ok(mut readers) = self.readers.lock()
             && readers.len() < READERS
@@ -292,9 +296,9 @@ impl Store for SqliteStore {
         self.read(|connection| read::owner(connection, id))
     }
 
-    fn add_spill(&self, session: &SessionId, spill: SpillRecord) -> Result<(), StoreError> {
+    fn add_spill(&self, session: &SessionId, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError> {
         let session = session.clone();
-        self.write(move |connection| spills::add(connection, &session, &spill))
+        self.write(move |connection| spills::add(connection, &session, &spill, keep))
     }
 
     fn spills(&self, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {

@@ -45,15 +45,44 @@ pub(crate) fn window(
             Some(start)
         }
     };
+    let from = start.clone().unwrap_or((i64::MIN, String::new()));
+    let kept = range(connection, &chain, &from, None, detail)?;
+    if let Some(start) = &start {
+        places.extend(markers_before(connection, &chain, start, &kept)?);
+    }
     places.sort();
     places.dedup();
     let mut messages = Vec::new();
     for place in &places {
         messages.extend(one(connection, &chain, &place.1, detail)?);
     }
-    let from = start.unwrap_or((i64::MIN, String::new()));
-    messages.extend(range(connection, &chain, &from, None, detail)?);
+    messages.extend(kept);
     Ok(Log::from_messages(messages))
+}
+
+/// The markers before a place that summaries after it answer: without them these would pass for ordinary messages.
+fn markers_before(
+    connection: &Connection,
+    chain: &Chain,
+    start: &At,
+    kept: &[Message],
+) -> Result<Vec<At>, StoreError> {
+    let mut markers = Vec::new();
+    let mut user_seen = false;
+    for message in kept {
+        user_seen |= message.is_user();
+        if !(message.info.summary && message.is_assistant()) {
+            continue;
+        }
+        let marker = match &message.info.parent_id {
+            Some(parent) => chain.find(connection, parent.as_str())?.map(|(_, place)| place),
+            // Without a parent it answers the user's message before.
+            None if !user_seen => user_before(connection, chain, start, |_| true)?,
+            None => None,
+        };
+        markers.extend(marker.filter(|marker| marker < start));
+    }
+    Ok(markers)
 }
 
 /// A pivot that counts.
@@ -105,6 +134,16 @@ fn system_before(connection: &Connection, segment: &Segment, start: &At) -> Resu
 
 /// The newest message before a place in which the user takes the turn.
 fn turn_before(connection: &Connection, chain: &Chain, start: &At) -> Result<Option<At>, StoreError> {
+    user_before(connection, chain, start, Message::starts_turn)
+}
+
+/// The newest message of the user before a place that is of a kind.
+fn user_before(
+    connection: &Connection,
+    chain: &Chain,
+    start: &At,
+    is_wanted: impl Fn(&Message) -> bool,
+) -> Result<Option<At>, StoreError> {
     for segment in chain.0.iter().rev() {
         let Some(end) = end_of(segment, None) else { continue };
         let mut statement = connection.prepare_cached(
@@ -115,7 +154,7 @@ fn turn_before(connection: &Connection, chain: &Chain, start: &At) -> Result<Opt
         while let Some(row) = rows.next()? {
             let place: At = (row.get(0)?, row.get(1)?);
             let message = one(connection, chain, &place.1, Detail::Outline)?;
-            if message.is_some_and(|message| message.starts_turn()) {
+            if message.as_ref().is_some_and(&is_wanted) {
                 return Ok(Some(place));
             }
         }

@@ -196,11 +196,18 @@ fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, S
     let copy = PathBuf::from(name);
     // A copy of that version was made by an upgrade that did not come to its end; the database is as it was.
     if !copy.exists() {
-        let part = copy.with_extension("bak.part");
-        let _ = std::fs::remove_file(&part);
+        let failed = || format!("cannot keep a copy as `{}`", copy.display());
+        // Several may be at it; each writes a file of its own, and the first to be done has made the copy.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let part = tempfile::Builder::new().prefix(".upgrade-").tempfile_in(folder);
+        let part = part.map_err(StoreError::io(failed()))?.into_temp_path();
         connection.execute("VACUUM INTO ?1", [part.display().to_string()])?;
-        std::fs::rename(&part, &copy)
-            .map_err(StoreError::io(format!("cannot keep a copy as `{}`", copy.display())))?;
+        match part.persist_noclobber(&copy) {
+            Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::io(failed())(error.error));
+            }
+            _ => {}
+        }
     }
     Ok(copy)
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::chain::{Chain, key};
 use crate::error::StoreError;
-use crate::store::SpillRecord;
+use crate::store::{Keeper, SpillRecord};
 
 const COLUMNS: &str = "handle, hash, part, tool, bytes, stored, created, shown, expired";
 
@@ -23,11 +23,15 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<SpillRecord> {
     })
 }
 
-/// Take note of a spill. The same output again renews the one that is there.
+/// Take note of a spill and keep its content. The same output again renews the one that is there.
+///
+/// The content is kept before the transaction ends: whoever dies in between leaves content without a name, which a
+/// sweep takes, and never a name without content. And while the transaction lasts no sweep can run.
 pub(super) fn add(
     connection: &Connection,
     session: &SessionId,
     spill: &SpillRecord,
+    keep: Keeper,
 ) -> Result<(), StoreError> {
     let key = key(connection, session)?;
     connection
@@ -47,7 +51,7 @@ pub(super) fn add(
             spill.created.0,
             spill.shown
         ])?;
-    Ok(())
+    keep()
 }
 
 /// The spills of a session and of those it was forked from.

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod crash;
 mod model;
+mod requirements;
 mod sessions;
+mod together;
 
 use plimsoll::{Message, Millis, Part, SessionId, Text, ToolState};
 use plimsoll_store::{Durability, NewSession, SqliteStore, Store};
@@ -66,4 +69,20 @@ fn json_of(messages: &[Message]) -> Value {
 
 fn ids(messages: &[Message]) -> Vec<String> {
     messages.iter().map(|message| message.info.id.to_string()).collect()
+}
+
+/// How many transactions stand in the write-ahead log of a database.
+fn commits(database: &std::path::Path) -> usize {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    let log = std::fs::read(name).unwrap();
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    if log.len() < 32 {
+        return 0;
+    }
+    let (page, salts) = (number(&log[8..12]) as usize, &log[16..24]);
+    // Frames with another salt are left from before the log began anew. The last frame of a transaction says how
+    // large the database is.
+    let frames = log[32..].chunks_exact(24 + page).take_while(|frame| frame[8..16] == *salts);
+    frames.filter(|frame| number(&frame[4..8]) != 0).count()
 }

@@ -1,0 +1,322 @@
+//! The child: does whatever a host does to a store, until it is killed.
+
+use std::path::Path;
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::{Ladder, Situation, Step as Rung, Trigger};
+use plimsoll::log::ToolTime;
+use plimsoll::{
+    Ids, Limits, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, SessionId, Tokens,
+    ToolState, ToolStatus, Usage,
+};
+use plimsoll_store::{Archive, Filter, NewSession, Reduced, StoreError};
+use serde_json::json;
+
+use super::journal::{Journal, Line, Step, Told};
+use super::{Dice, THREADS, clock, open};
+
+pub(super) fn work(folder: &Path, round: u64) {
+    let archive = open(folder);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let archive = &archive;
+            scope.spawn(move || Host::new(archive, folder, round, thread).run());
+        }
+    });
+}
+
+struct Host<'a> {
+    archive: &'a Archive,
+    journal: Journal,
+    dice: Dice,
+    ids: Ids,
+    /// Begins the names of everything this thread makes in this round.
+    stem: String,
+    holder: String,
+    thread: u64,
+    made: u64,
+    now: Millis,
+}
+
+impl<'a> Host<'a> {
+    fn new(archive: &'a Archive, folder: &Path, round: u64, thread: u64) -> Host<'a> {
+        let mut names = Dice::new(round * 7 + thread + 1_000);
+        Host {
+            archive,
+            journal: Journal::open(folder, round, thread),
+            dice: Dice::new(round * 31 + thread),
+            ids: Ids::new(move || names.next()),
+            stem: format!("{round}_{thread}"),
+            holder: format!("child {round}"),
+            thread,
+            made: 0,
+            now: clock(round),
+        }
+    }
+
+    fn name(&mut self, kind: &str) -> String {
+        self.made += 1;
+        format!("{kind}_{}_{:06}", self.stem, self.made)
+    }
+
+    fn tick(&mut self) -> Millis {
+        self.now.0 += 1;
+        self.now
+    }
+
+    /// One step, written down before and after.
+    fn step(&mut self, step: Step, act: impl FnOnce(&Archive) -> Result<Told, StoreError>) -> Option<Told> {
+        self.journal.write(&Line::Begun(Box::new(step)));
+        match act(self.archive) {
+            Ok(told) => {
+                self.journal.write(&Line::Done(told.clone()));
+                Some(told)
+            }
+            Err(error @ (StoreError::Refused(_) | StoreError::Log(_) | StoreError::Undo(_))) => {
+                self.journal.write(&Line::Refused(error.to_string()));
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn sessions(&self) -> Vec<SessionId> {
+        let own = format!("ses{}_", self.thread);
+        let sessions = self.archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap();
+        sessions.into_iter().map(|session| session.id).filter(|id| id.as_str().starts_with(&own)).collect()
+    }
+
+    fn lease(&mut self, session: &SessionId) {
+        let (now, holder) = (self.tick(), self.holder.clone());
+        let until = Millis(now.0 + 60_000);
+        let step = Step::Lease { session: session.clone() };
+        self.step(step, |archive| {
+            archive.store().lease(session, &holder, until, now).map(|_| Told::default())
+        });
+    }
+
+    fn run(mut self) {
+        for session in self.sessions() {
+            self.lease(&session);
+        }
+        loop {
+            let sessions = self.sessions();
+            let dice = self.dice.below(100);
+            let Some(session) = self.dice.pick(&sessions).cloned().filter(|_| sessions.len() > 1) else {
+                self.create();
+                continue;
+            };
+            match dice {
+                0..28 => self.say(&session),
+                28..54 => self.answer(&session),
+                54..76 => self.climb(&session),
+                76..84 => self.undo(&session),
+                84..89 => self.fork(&session),
+                89..93 => self.lease(&session),
+                93..96 => self.sweep(),
+                _ if sessions.len() > 4 => self.remove(&session),
+                _ => self.create(),
+            }
+        }
+    }
+
+    fn create(&mut self) {
+        let name = self.name(&format!("ses{}", self.thread));
+        let (session, now) = (SessionId::new(name), self.tick());
+        let step = Step::Create { session: session.clone() };
+        let new = NewSession::new(session.clone());
+        self.step(step, |archive| archive.store().create(new, now).map(|_| Told::default()));
+        self.lease(&session);
+    }
+
+    /// Some messages at once: words, and calls that have answered.
+    fn say(&mut self, session: &SessionId) {
+        let count = 1 + self.dice.below(4);
+        let mut messages = Vec::new();
+        for _ in 0..count {
+            let id = MessageId::new(self.name("msg"));
+            let part = PartId::new(self.name("prt"));
+            let text = self.text(3_000);
+            messages.push(match self.dice.below(3) {
+                0 => Message::user(id, part, text),
+                1 => {
+                    let mut message = Message::assistant(id, vec![Part::text(part, text)]);
+                    message.info.finish = Some("stop".into());
+                    message
+                }
+                _ => {
+                    let state = ToolState::completed(json!({ "path": "src/lib.rs" }), text);
+                    let call = Part::tool(part, self.name("call"), "read", state);
+                    let mut message = Message::assistant(id, vec![call]);
+                    message.info.finish = Some("tool-calls".into());
+                    message
+                }
+            });
+        }
+        let now = self.tick();
+        let step = Step::Append { session: session.clone(), messages: messages.clone() };
+        self.step(step, |archive| archive.store().append(session, messages, now).map(|()| Told::default()));
+    }
+
+    /// An answer as it streams in: words that grow, a call that is asked, runs and answers.
+    fn answer(&mut self, session: &SessionId) {
+        let message = MessageId::new(self.name("msg"));
+        let words = PartId::new(self.name("prt"));
+        let mut text = self.text(200);
+        let now = self.tick();
+        let begun = vec![Message::assistant(message.clone(), vec![Part::text(words.clone(), text.as_str())])];
+        let step = Step::Append { session: session.clone(), messages: begun.clone() };
+        self.step(step, |archive| archive.store().append(session, begun, now).map(|()| Told::default()));
+        for _ in 0..self.dice.below(3) {
+            text.push_str(&self.text(200));
+            self.advance(session, Part::text(words.clone(), text.as_str()));
+        }
+        for _ in 0..self.dice.below(3) {
+            self.call(session, &message);
+        }
+        let now = self.tick();
+        let usage = Usage::new(Tokens(self.dice.below(5_000)), Tokens(self.dice.below(500)));
+        let step = Step::Finish { session: session.clone(), message: message.clone() };
+        self.step(step, |archive| {
+            archive.store().finish(session, &message, "stop", Some(usage), now).map(|()| Told::default())
+        });
+    }
+
+    fn advance(&mut self, session: &SessionId, part: Part) {
+        let now = self.tick();
+        let step = Step::Advance { session: session.clone(), part: part.clone() };
+        self.step(step, |archive| archive.store().advance(session, part, now).map(|()| Told::default()));
+    }
+
+    fn call(&mut self, session: &SessionId, message: &MessageId) {
+        let (id, call) = (PartId::new(self.name("prt")), self.name("call"));
+        let input = json!({ "command": format!("cargo test {call}") });
+        let part = |state: ToolState| Part::tool(id.clone(), call.clone(), "bash", state);
+        let asked = part(ToolState::pending(input.clone()));
+        let now = self.tick();
+        let step =
+            Step::AppendPart { session: session.clone(), message: message.clone(), part: asked.clone() };
+        self.step(step, |archive| {
+            archive.store().append_part(session, message, asked, now).map(|()| Told::default())
+        });
+        let begun = self.tick();
+        let mut running = ToolState::pending(input.clone());
+        running.status = ToolStatus::Running;
+        running.time.start = Some(begun);
+        self.advance(session, part(running));
+        let most = if self.dice.below(3) == 0 { 300_000 } else { 4_000 };
+        let output = self.text(most);
+        let now = self.tick();
+        let hash = blake3::hash(output.as_bytes()).to_hex().to_string();
+        let step = Step::Take { session: session.clone(), part: id.clone(), hash };
+        let mut shown = None;
+        self.step(step, |archive| {
+            let policy = Policy::default();
+            let taken = archive.take_output(session, &id, "bash", &mut output.as_bytes(), &policy, now)?;
+            shown = Some(taken.shown);
+            let handle = taken.receipt.iter().flat_map(plimsoll_store::handles).next();
+            Ok(Told { receipt: taken.receipt.map(|receipt| receipt.id), handle, ..Told::default() })
+        });
+        let mut state = ToolState::completed(input, shown.unwrap());
+        state.time = ToolTime::ran(begun, self.tick());
+        self.advance(session, part(state));
+    }
+
+    fn climb(&mut self, session: &SessionId) {
+        let now = self.tick();
+        let policy = self.policy();
+        let context = 400 + self.dice.below(3_000);
+        let mut log = self.archive.store().window(session).unwrap();
+        let limits = Limits::new(context, 64);
+        let summariser = (self.dice.below(2) == 0).then_some(Limits::new(128_000, 4_000));
+        let situation =
+            Situation { trigger: Trigger::Refused, summariser, ..Situation::new(&policy, limits, now) };
+        let mut ladder = Ladder::new(&mut log, &mut self.ids, situation);
+        let outcome = loop {
+            match ladder.climb().unwrap() {
+                Rung::Done(outcome) => break outcome,
+                Rung::Ask(_) => {
+                    let reply = Reply::finished("## Goal\nbuild it\n## Progress\nhalf of it is done");
+                    ladder.answer(Ok(reply)).unwrap();
+                }
+            }
+        };
+        if outcome.receipts.is_empty() {
+            return;
+        }
+        let Reduced { appended, marked, receipts } =
+            Reduced::of(&log, &outcome.appended, outcome.receipts.clone()).unwrap();
+        let step = Step::Reduce { session: session.clone(), appended, marked, receipts };
+        self.step(step, |archive| archive.reduce(session, &log, &outcome, now).map(|()| Told::default()));
+    }
+
+    /// One that prunes early, so that there is something to do in small sessions.
+    fn policy(&mut self) -> Policy {
+        let preset = if self.dice.below(3) == 0 { Preset::Openfork } else { Preset::Plimsoll };
+        let mut spec = preset.policy().into_spec();
+        (spec.prune.protect_tokens, spec.prune.min_tokens) = (Tokens(200), Tokens::ZERO);
+        (spec.prune.gate_share, spec.prune.gate_headroom, spec.prune.active_turns) = (None, None, 0);
+        Policy::new(spec).unwrap()
+    }
+
+    fn undo(&mut self, session: &SessionId) {
+        let receipts = self.archive.store().receipts(session).unwrap();
+        let can: Vec<_> = receipts.iter().filter(|receipt| receipt.can_undo()).collect();
+        let Some(receipt) = self.dice.pick(&can).map(|receipt| (*receipt).clone()) else { return };
+        let (parts, marker): (Vec<PartId>, _) = match &receipt.plan {
+            Plan::Prune(plan) => (plan.items.iter().map(|item| item.part.clone()).collect(), None),
+            Plan::Shed(plan) => {
+                let cleared = plan.cleared.iter().map(|item| item.part.clone());
+                (cleared.chain(plan.cut.iter().map(|item| item.part.clone())).collect(), None)
+            }
+            Plan::Compact(plan) => (Vec::new(), plan.marker.clone()),
+            _ => return,
+        };
+        let at = self.tick();
+        let (id, touched) = (receipt.id, parts.clone());
+        let step = Step::Undo { session: session.clone(), receipt: id.clone(), parts, marker };
+        self.step(step, |archive| {
+            let (_, undone) = archive.store().undo(&id, at)?;
+            let marks = Told::marks(archive.store(), session, &touched);
+            Ok(Told { receipt: Some(undone.id), marks, ..Told::default() })
+        });
+    }
+
+    fn fork(&mut self, session: &SessionId) {
+        let child = SessionId::new(self.name(&format!("ses{}", self.thread)));
+        let now = self.tick();
+        let step = Step::Fork { session: session.clone(), child: child.clone() };
+        let new = NewSession::new(child.clone());
+        self.step(step, |archive| {
+            let made = archive.store().fork(session, None, new, now)?;
+            Ok(Told { point: made.forked_from.and_then(|point| point.message), ..Told::default() })
+        });
+        self.lease(&child);
+    }
+
+    fn remove(&mut self, session: &SessionId) {
+        let now = self.tick();
+        let step = Step::Remove { session: session.clone() };
+        self.step(step, |archive| archive.remove(session, now).map(|()| Told::default()));
+    }
+
+    fn sweep(&mut self) {
+        let now = self.tick();
+        self.step(Step::Sweep, |archive| archive.sweep(now).map(|_| Told::default()));
+    }
+
+    /// Lines of words, up to so many bytes, without a newline at the end.
+    fn text(&mut self, most: u64) -> String {
+        const WORDS: [&str; 8] = ["error", "ok", "fn main", "🚢", "warning:", "a\tb", "line", "ünïcode"];
+        let bytes = 1 + self.dice.below(most) as usize;
+        let mut text = String::with_capacity(bytes + 32);
+        while text.len() < bytes {
+            let word = self.dice.next();
+            text.push_str(WORDS[word as usize % WORDS.len()]);
+            text.push_str(&format!("{:x}", word >> 40));
+            text.push(if word & 0x700 == 0 { '\n' } else { ' ' });
+        }
+        text.push('.');
+        text
+    }
+}

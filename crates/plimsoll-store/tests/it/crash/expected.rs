@@ -1,0 +1,313 @@
+//! What must be in the store, by what the children were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll::count::request_tokens;
+use plimsoll::{
+    Fixed, Message, MessageId, Part, PartBody, PartId, Policy, ReceiptId, SessionId, Text, ToolStatus, Window,
+};
+use plimsoll_store::{Archive, Ask, PageRequest, StoreError};
+
+use super::Tally;
+use super::journal::{Line, Marks, Step, Told, marks_of};
+
+#[derive(Clone, Debug)]
+struct ExpectedPart {
+    id: PartId,
+    /// The hash of what it is without its marks.
+    hash: String,
+    /// The whole, as long as a call is not answered.
+    open: Option<Part>,
+    marks: Marks,
+}
+
+#[derive(Clone, Debug)]
+struct ExpectedMessage {
+    id: MessageId,
+    finish: Option<String>,
+    parts: Vec<ExpectedPart>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ExpectedSession {
+    messages: Vec<ExpectedMessage>,
+    receipts: Vec<ReceiptId>,
+    /// Markers that were set aside.
+    aside: BTreeSet<MessageId>,
+}
+
+/// All of it.
+#[derive(Default)]
+pub(super) struct Expected {
+    sessions: BTreeMap<SessionId, ExpectedSession>,
+    /// By handle, the hash of a spilled output, and the sessions it was taken in.
+    spills: BTreeMap<String, (String, BTreeSet<SessionId>)>,
+    /// Retention may have let go of some.
+    swept: bool,
+}
+
+fn hash_of(part: &Part) -> String {
+    let mut bare = part.clone();
+    (bare.cut, bare.lifted) = (None, None);
+    match &mut bare.body {
+        PartBody::Tool(tool) => tool.state.time.compacted = None,
+        PartBody::ToolResult(result) => result.compacted = None,
+        PartBody::Compaction(marker) => marker.set_aside = None,
+        _ => {}
+    }
+    blake3::hash(&serde_json::to_vec(&bare).unwrap()).to_hex().to_string()
+}
+
+fn is_open(part: &Part) -> bool {
+    part.as_tool().is_some_and(|tool| !tool.state.status.is_final())
+}
+
+impl ExpectedPart {
+    fn of(part: &Part) -> ExpectedPart {
+        let open = is_open(part).then(|| part.clone());
+        ExpectedPart { id: part.id.clone(), hash: hash_of(part), open, marks: marks_of(part) }
+    }
+}
+
+impl ExpectedMessage {
+    fn of(message: &Message) -> ExpectedMessage {
+        ExpectedMessage {
+            id: message.info.id.clone(),
+            finish: message.info.finish.clone(),
+            parts: message.parts.iter().map(ExpectedPart::of).collect(),
+        }
+    }
+}
+
+impl ExpectedSession {
+    fn part(&mut self, id: &PartId) -> &mut ExpectedPart {
+        let parts = self.messages.iter_mut().flat_map(|message| &mut message.parts);
+        parts.into_iter().find(|part| part.id == *id).unwrap()
+    }
+}
+
+pub(super) fn all(archive: &Archive, session: &SessionId) -> Vec<Message> {
+    let request = PageRequest { most: 100_000, oldest_first: true, from: None };
+    archive.store().page(session, &request).unwrap().messages
+}
+
+impl Expected {
+    /// Take in what a child wrote down.
+    pub(super) fn take_in(&mut self, archive: &Archive, lines: &[Line], tally: &mut Tally) {
+        let mut begun = None;
+        for line in lines {
+            match line {
+                Line::Begun(step) => begun = Some(step),
+                Line::Done(told) => {
+                    let step = begun.take().unwrap();
+                    tally.done += 1;
+                    *tally.by_kind.entry(step.kind()).or_default() += 1;
+                    self.happened(step, told);
+                }
+                // What was refused has changed nothing.
+                Line::Refused(_) => {
+                    tally.refused += 1;
+                    begun = None;
+                }
+            }
+        }
+        // What was under way when the child died: either or, and from now on for good.
+        if let Some(step) = begun {
+            let told = told_of(archive, step, self);
+            let counts = tally.cut_off.entry(step.kind()).or_default();
+            match told {
+                Some(told) => {
+                    counts.1 += 1;
+                    self.happened(step, &told);
+                }
+                None => counts.0 += 1,
+            }
+        }
+    }
+
+    fn happened(&mut self, step: &Step, told: &Told) {
+        match step {
+            Step::Lease { .. } => {}
+            Step::Create { session } => drop(self.sessions.insert(session.clone(), Default::default())),
+            Step::Append { session, messages } => {
+                let expected = self.sessions.get_mut(session).unwrap();
+                expected.messages.extend(messages.iter().map(ExpectedMessage::of));
+            }
+            Step::AppendPart { session, message, part } => {
+                let expected = self.sessions.get_mut(session).unwrap();
+                let message = expected.messages.iter_mut().find(|other| other.id == *message).unwrap();
+                message.parts.push(ExpectedPart::of(part));
+            }
+            Step::Advance { session, part } => {
+                let expected = self.sessions.get_mut(session).unwrap().part(&part.id);
+                *expected = ExpectedPart { marks: expected.marks, ..ExpectedPart::of(part) };
+            }
+            Step::Finish { session, message } => {
+                let expected = self.sessions.get_mut(session).unwrap();
+                let message = expected.messages.iter_mut().find(|other| other.id == *message).unwrap();
+                message.finish = Some("stop".into());
+            }
+            Step::Take { session, hash, .. } => {
+                self.sessions.get_mut(session).unwrap().receipts.extend(told.receipt.clone());
+                if let Some(handle) = &told.handle {
+                    let spill = self.spills.entry(handle.clone());
+                    spill.or_insert((hash.clone(), BTreeSet::new())).1.insert(session.clone());
+                }
+            }
+            Step::Reduce { session, appended, marked, receipts } => {
+                let expected = self.sessions.get_mut(session).unwrap();
+                expected.messages.extend(appended.iter().map(ExpectedMessage::of));
+                for part in marked {
+                    expected.part(&part.id).marks = marks_of(part);
+                }
+                expected.receipts.extend(receipts.iter().map(|receipt| receipt.id.clone()));
+            }
+            Step::Undo { session, marker, .. } => {
+                let expected = self.sessions.get_mut(session).unwrap();
+                expected.receipts.extend(told.receipt.clone());
+                expected.aside.extend(marker.clone());
+                for (id, marks) in &told.marks {
+                    assert!(marks.2.is_some(), "{id} was lifted");
+                    expected.part(id).marks = *marks;
+                }
+            }
+            Step::Fork { session, child } => {
+                let mut inherited = self.sessions[session].clone();
+                inherited.receipts.clear();
+                let place = told.point.as_ref().map(|last| {
+                    inherited.messages.iter().position(|message| message.id == *last).unwrap() + 1
+                });
+                inherited.messages.truncate(place.unwrap_or(0));
+                let ids: BTreeSet<_> = inherited.messages.iter().map(|message| message.id.clone()).collect();
+                inherited.aside.retain(|marker| ids.contains(marker));
+                self.sessions.insert(child.clone(), inherited);
+            }
+            Step::Remove { session } => {
+                self.sessions.remove(session);
+                self.spills.retain(|_, (_, owners)| {
+                    owners.remove(session);
+                    !owners.is_empty()
+                });
+            }
+            Step::Sweep => self.swept = true,
+        }
+    }
+
+    /// Hold the store against it.
+    pub(super) fn hold(&mut self, archive: &Archive, tally: &mut Tally) {
+        let store = archive.store();
+        let filter = plimsoll_store::Filter { all: true, ..Default::default() };
+        let mut there: Vec<_> = store.sessions(&filter).unwrap().into_iter().map(|s| s.id).collect();
+        there.sort();
+        assert_eq!(there, self.sessions.keys().cloned().collect::<Vec<_>>(), "the sessions");
+        for (id, expected) in &mut self.sessions {
+            let messages = all(archive, id);
+            let names = |messages: &[Message]| {
+                messages.iter().map(|message| message.info.id.clone()).collect::<Vec<_>>()
+            };
+            let wanted: Vec<_> = expected.messages.iter().map(|message| message.id.clone()).collect();
+            assert_eq!(names(&messages), wanted, "the messages of {id}");
+            for (found, wanted) in messages.iter().zip(&mut expected.messages) {
+                assert_eq!(found.info.finish, wanted.finish, "message {} of {id}", wanted.id);
+                let parts: Vec<_> = found.parts.iter().map(|part| part.id.clone()).collect();
+                let named: Vec<_> = wanted.parts.iter().map(|part| part.id.clone()).collect();
+                assert_eq!(parts, named, "the parts of {} in {id}", wanted.id);
+                for (part, wanted) in found.parts.iter().zip(&mut wanted.parts) {
+                    hold_part(part, wanted, id);
+                }
+                tally.messages += 1;
+            }
+            let receipts: Vec<_> = store.receipts(id).unwrap().into_iter().map(|r| r.id).collect();
+            assert_eq!(receipts, expected.receipts, "the receipts of {id}");
+            let compactions = store.compactions(id).unwrap();
+            let aside: BTreeSet<_> =
+                compactions.into_iter().filter(|c| c.set_aside.is_some()).map(|c| c.marker).collect();
+            assert_eq!(aside, expected.aside, "what was set aside in {id}");
+            same_window(archive, id, &messages);
+        }
+        for (handle, (hash, _)) in &self.spills {
+            match archive.recall(handle, &Ask { most_bytes: usize::MAX, ..Ask::default() }) {
+                Ok(recalled) => {
+                    let found = blake3::hash(recalled.text().as_bytes()).to_hex().to_string();
+                    assert_eq!(found, *hash, "{handle}");
+                    tally.spills += 1;
+                }
+                Err(StoreError::Expired { .. }) if self.swept => {}
+                Err(error) => panic!("{handle}: {error}"),
+            }
+        }
+    }
+}
+
+/// A part is what was acknowledged; a call that was not answered is marked as interrupted, and stays so.
+fn hold_part(part: &Part, wanted: &mut ExpectedPart, session: &SessionId) {
+    assert!(!is_open(part), "the call {} of {session} waits for nobody", part.id);
+    if let Some(open) = wanted.open.take() {
+        let mut settled = open;
+        if let (PartBody::Tool(settled), PartBody::Tool(found)) = (&mut settled.body, &part.body) {
+            settled.state.status = ToolStatus::Error;
+            let why = "Interrupted: the process that ran this tool ended before it answered.";
+            settled.state.error = Some(Text::from(why));
+            settled.state.time = found.state.time.clone();
+            assert!(found.state.time.end.is_some());
+        }
+        wanted.hash = hash_of(&settled);
+    }
+    assert_eq!(hash_of(part), wanted.hash, "{part:?} of {session}");
+    assert_eq!(marks_of(part), wanted.marks, "the marks on {} of {session}", part.id);
+}
+
+/// What is read as a window is the window of the whole log, and an outline weighs the same.
+fn same_window(archive: &Archive, session: &SessionId, messages: &[Message]) {
+    let policy = Policy::default();
+    let told = |window: &Window| serde_json::to_value(&window.messages).unwrap();
+    let weight = |window: &Window| request_tokens(window, Fixed::default(), &policy.count);
+    let whole = Window::of(messages, &policy);
+    let seen = Window::of(&archive.store().window(session).unwrap(), &policy);
+    assert!(told(&whole) == told(&seen), "the window of {session}");
+    let outline = Window::of(&archive.store().outline(session).unwrap(), &policy);
+    assert_eq!(weight(&whole), weight(&outline), "the weight of {session}");
+}
+
+/// Whether a step that was cut off happened all the same, and what it would have told.
+fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> {
+    let store = archive.store();
+    let receipt_of = |session: &SessionId, is: &dyn Fn(&plimsoll::Receipt) -> bool| {
+        let known = &expected.sessions.get(session)?.receipts;
+        let receipts = store.receipts(session).ok()?;
+        receipts.into_iter().find(|receipt| !known.contains(&receipt.id) && is(receipt))
+    };
+    let if_so = |so: bool| so.then(Told::default);
+    match step {
+        Step::Lease { .. } => Some(Told::default()),
+        Step::Sweep => Some(Told::default()),
+        Step::Create { session } => if_so(store.session(session).is_ok()),
+        Step::Fork { child, .. } => {
+            let point = store.session(child).ok()?.forked_from.and_then(|point| point.message);
+            Some(Told { point, ..Told::default() })
+        }
+        Step::Remove { session } => if_so(store.session(session).is_err()),
+        Step::Append { session, messages } => if_so(store.message(session, &messages[0].info.id).is_ok()),
+        Step::AppendPart { session, part, .. } => if_so(store.part(session, &part.id).is_ok()),
+        Step::Advance { session, part } => {
+            if_so(store.part(session, &part.id).is_ok_and(|found| hash_of(&found) == hash_of(part)))
+        }
+        Step::Finish { session, message } => {
+            if_so(store.message(session, message).is_ok_and(|found| found.info.finish.is_some()))
+        }
+        Step::Take { session, .. } => {
+            let receipt =
+                receipt_of(session, &|receipt| matches!(receipt.plan, plimsoll::Plan::Truncate(_)))?;
+            let handle = plimsoll_store::handles(&receipt).into_iter().next();
+            Some(Told { receipt: Some(receipt.id), handle, ..Told::default() })
+        }
+        Step::Reduce { session, receipts, .. } => {
+            if_so(receipt_of(session, &|receipt| receipt.id == receipts[0].id).is_some())
+        }
+        Step::Undo { session, receipt, parts, .. } => {
+            let undone = receipt_of(session, &|other| other.undoes.as_ref() == Some(receipt))?;
+            let marks = Told::marks(store, session, parts);
+            Some(Told { receipt: Some(undone.id), marks, ..Told::default() })
+        }
+    }
+}

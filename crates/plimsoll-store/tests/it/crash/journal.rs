@@ -1,0 +1,111 @@
+//! What a child writes down, line by line: what it is about to do, and what came of it.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId};
+use plimsoll_store::Store;
+use serde::{Deserialize, Serialize};
+
+/// A step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Step {
+    Create { session: SessionId },
+    Lease { session: SessionId },
+    Append { session: SessionId, messages: Vec<Message> },
+    AppendPart { session: SessionId, message: MessageId, part: Part },
+    Advance { session: SessionId, part: Part },
+    Finish { session: SessionId, message: MessageId },
+    Take { session: SessionId, part: PartId, hash: String },
+    Reduce { session: SessionId, appended: Vec<Message>, marked: Vec<Part>, receipts: Vec<Receipt> },
+    Undo { session: SessionId, receipt: ReceiptId, parts: Vec<PartId>, marker: Option<MessageId> },
+    Fork { session: SessionId, child: SessionId },
+    Remove { session: SessionId },
+    Sweep,
+}
+
+impl Step {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Step::Create { .. } => "create",
+            Step::Lease { .. } => "lease",
+            Step::Append { .. } => "append",
+            Step::AppendPart { .. } => "append part",
+            Step::Advance { .. } => "advance",
+            Step::Finish { .. } => "finish",
+            Step::Take { .. } => "take output",
+            Step::Reduce { .. } => "reduce",
+            Step::Undo { .. } => "undo",
+            Step::Fork { .. } => "fork",
+            Step::Remove { .. } => "remove",
+            Step::Sweep => "sweep",
+        }
+    }
+}
+
+/// What is known only afterwards.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Told {
+    /// The receipt of a cut output or of an undoing.
+    pub(super) receipt: Option<ReceiptId>,
+    /// The handle of a spilled output.
+    pub(super) handle: Option<String>,
+    /// The last message that a fork shares.
+    pub(super) point: Option<MessageId>,
+    /// The marks that an undoing left: cleared, cut, lifted.
+    pub(super) marks: Vec<(PartId, Marks)>,
+}
+
+/// The marks on a part: cleared, cut, lifted.
+pub(super) type Marks = (Option<Millis>, Option<(u64, Millis)>, Option<Millis>);
+
+pub(super) fn marks_of(part: &Part) -> Marks {
+    (part.cleared(), part.cut.map(|cut| (cut.keep.0, cut.at)), part.lifted)
+}
+
+impl Told {
+    /// The marks on parts as they are now.
+    pub(super) fn marks(store: &dyn Store, session: &SessionId, parts: &[PartId]) -> Vec<(PartId, Marks)> {
+        let marks = |id: &PartId| (id.clone(), marks_of(&store.part(session, id).unwrap()));
+        parts.iter().map(marks).collect()
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Line {
+    Begun(Box<Step>),
+    Done(Told),
+    Refused(String),
+}
+
+/// The child's end.
+pub(super) struct Journal(File);
+
+impl Journal {
+    pub(super) fn open(folder: &Path, round: u64, thread: u64) -> Journal {
+        Journal(OpenOptions::new().append(true).create(true).open(path(folder, round, thread)).unwrap())
+    }
+
+    /// With the system when this returns: it outlives the process.
+    pub(super) fn write(&mut self, line: &Line) {
+        let mut text = serde_json::to_vec(line).unwrap();
+        text.push(b'\n');
+        self.0.write_all(&text).unwrap();
+    }
+}
+
+fn path(folder: &Path, round: u64, thread: u64) -> PathBuf {
+    folder.join(format!("journal-{round}-{thread}"))
+}
+
+pub(super) fn is_empty(folder: &Path, round: u64, thread: u64) -> bool {
+    std::fs::metadata(path(folder, round, thread)).map_or(true, |found| found.len() == 0)
+}
+
+/// The parent's end. A line that was cut off was not written yet.
+pub(super) fn read(folder: &Path, round: u64, thread: u64) -> Vec<Line> {
+    let text = std::fs::read_to_string(path(folder, round, thread)).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}

@@ -1,0 +1,211 @@
+//! A child process writes, is killed in the middle of it, and what it was told is done must be there.
+//!
+//! The child is this test binary, started again with a variable set. Before each step it writes down what it is
+//! about to do, after it what came of it. When it has been killed, the step that was under way may have happened or
+//! not, but only as a whole; everything before it has happened, and nothing else has.
+//!
+//! `just torture` does it a thousand times and more.
+
+mod child;
+mod expected;
+mod journal;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll::{Millis, Policy};
+use plimsoll_store::{Archive, Durability, Filter};
+use tempfile::TempDir;
+
+use expected::Expected;
+
+/// Where the child works; set only for the child.
+const FOLDER: &str = "PLIMSOLL_TORTURED_FOLDER";
+/// Which of the children it is.
+const ROUND: &str = "PLIMSOLL_TORTURED_ROUND";
+/// How many children are killed.
+const KILLS: &str = "PLIMSOLL_TORTURE_KILLS";
+/// Where the random numbers start.
+const SEED: &str = "PLIMSOLL_TORTURE_SEED";
+
+/// So many children work on a database before the next begins with a new one.
+const ROUNDS: u64 = 40;
+/// So many threads write in each child, each in sessions of its own.
+const THREADS: u64 = 2;
+/// Between the clocks of two children.
+const APART: u64 = 1_000_000;
+
+/// Numbers that look random and are the same in every run.
+#[derive(Clone)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Dice {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d);
+        (0..4).for_each(|_| {
+            dice.next();
+        });
+        dice
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    pub(super) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        items.get(self.below(items.len() as u64) as usize)
+    }
+}
+
+/// When a child's clock starts.
+fn clock(round: u64) -> Millis {
+    Millis(super::NOW.0 + round * APART)
+}
+
+fn open(folder: &Path) -> Archive {
+    let mut archive =
+        Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap();
+    archive.retention = plimsoll_store::Retention { age: None, most_bytes: Some(200_000) };
+    archive
+}
+
+/// The part of the child: does nothing unless it was started as one.
+#[test]
+fn the_tortured_child() {
+    let (Ok(folder), Ok(round)) = (std::env::var(FOLDER), std::env::var(ROUND)) else { return };
+    child::work(Path::new(&folder), round.parse().unwrap());
+}
+
+#[test]
+fn what_was_acknowledged_survives_being_killed() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let kills = number(KILLS).unwrap_or(12);
+    let seed = number(SEED).unwrap_or(1);
+    let mut dice = Dice::new(seed);
+    let mut tally = Tally::default();
+    let begun = Instant::now();
+    let mut left = kills;
+    while left > 0 {
+        let rounds = left.min(ROUNDS);
+        torture(rounds, &mut dice, &mut tally);
+        left -= rounds;
+    }
+    println!("{kills} kills from seed {seed} in {} s: {tally}", begun.elapsed().as_secs());
+    assert!(tally.done > kills, "the children came to do something: {tally}");
+}
+
+/// What was seen, for the reader of a long run.
+#[derive(Default)]
+struct Tally {
+    done: u64,
+    refused: u64,
+    interrupted_calls: u64,
+    /// By kind of step: how many were cut off and had not happened, and how many had.
+    cut_off: BTreeMap<&'static str, (u64, u64)>,
+    by_kind: BTreeMap<&'static str, u64>,
+    spills: u64,
+    messages: u64,
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tally { done, refused, interrupted_calls, cut_off, by_kind, spills, messages } = self;
+        write!(
+            f,
+            "{done} steps acknowledged, {refused} refused, {messages} messages and {spills} spills looked at, \
+             {interrupted_calls} calls marked as interrupted; steps {by_kind:?}; cut off (had not happened, had \
+             happened) {cut_off:?}"
+        )
+    }
+}
+
+/// Several children, one after the other, on one database.
+fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
+    let folder = TempDir::new().unwrap();
+    let mut expected = Expected::default();
+    let first = dice.below(1_000_000) * 1_000;
+    for round in first..first + rounds {
+        let mut child = start(folder.path(), round);
+        if dice.below(10) > 0 {
+            wait_for_work(&mut child, folder.path(), round);
+        }
+        std::thread::sleep(Duration::from_micros(dice.below(60_000)));
+        kill(child);
+        let archive = open(folder.path());
+        let after = Millis(clock(round + 1).0 - 10);
+        // The lease of the dead has run out; whoever takes over settles what was left.
+        for session in archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap() {
+            let lease = archive.store().lease(&session.id, "parent", Millis(after.0 + 5), after).unwrap();
+            tally.interrupted_calls += lease.interrupted;
+        }
+        for thread in 0..THREADS {
+            expected.take_in(&archive, &journal::read(folder.path(), round, thread), tally);
+        }
+        expected.hold(&archive, tally);
+        let findings = archive.check().unwrap();
+        assert_eq!(findings.problems, Vec::<String>::new(), "round {round}");
+        for session in archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap() {
+            archive.store().release(&session.id, "parent").unwrap();
+        }
+    }
+    // What was staged by the dead is swept away once it is old.
+    let archive = open(folder.path());
+    archive.sweep(Millis(clock(first + rounds).0 + 1_000_000_000_000)).unwrap();
+    let spill = folder.path().join("spill");
+    let left = std::fs::read_dir(spill).map(|entries| entries.count()).unwrap_or(0);
+    let database = rusqlite::Connection::open(folder.path().join("plimsoll.db")).unwrap();
+    let kept = "SELECT count(DISTINCT hash) FROM spill WHERE expired IS NULL";
+    let kept: usize = database.query_row(kept, [], |row| row.get(0)).unwrap();
+    assert_eq!(left, kept, "a file for each spill, and no other");
+}
+
+fn start(folder: &Path, round: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::the_tortured_child", "--nocapture"])
+        .env(FOLDER, folder)
+        .env(ROUND, round.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Until the child has done something.
+fn wait_for_work(child: &mut Child, folder: &Path, round: u64) {
+    let begun = Instant::now();
+    while (0..THREADS).all(|thread| journal::is_empty(folder, round, thread)) {
+        assert!(child.try_wait().unwrap().is_none(), "the child ended: {}", said(child));
+        assert!(begun.elapsed() < Duration::from_secs(60), "the child does nothing");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn said(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(stderr) = &mut child.stderr {
+        let _ = stderr.read_to_string(&mut text);
+    }
+    text
+}
+
+fn kill(mut child: Child) {
+    if child.try_wait().unwrap().is_some() {
+        panic!("the child ended by itself: {}", said(&mut child));
+    }
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert!(!status.success());
+    #[cfg(unix)]
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{}", said(&mut child));
+}

@@ -1,0 +1,204 @@
+//! Several at once: threads, and processes.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use plimsoll::{Message, Millis, Part, SessionId, ToolState};
+use plimsoll_store::{Durability, NewSession, PageRequest, SqliteStore, Store, StoreError};
+use rusqlite::Connection;
+use serde_json::json;
+
+use super::{NOW, commits, fresh, ids, session, user};
+
+const EACH: usize = 60;
+
+fn name(n: usize) -> String {
+    format!("msg_{n:04}")
+}
+
+/// A message of two parts, by which one sees whether all of it is there.
+fn double(n: usize) -> Message {
+    let text = format!("words of {n}");
+    let state = ToolState::completed(json!({ "n": n }), format!("output {n}\n").repeat(50));
+    let id = name(n);
+    let call = Part::tool(format!("{id}.2").as_str().into(), format!("call_{n}"), "read", state);
+    let words = Part::text(format!("{id}.1").as_str().into(), text);
+    Message::assistant(id.as_str().into(), vec![words, call])
+}
+
+/// What is read is a beginning of what was written, in order and whole; gives how long it is.
+fn whole_prefix(messages: &[Message]) -> usize {
+    for (n, message) in messages.iter().enumerate() {
+        assert_eq!(message.info.id.as_str(), name(n));
+        assert_eq!(message, &double(n));
+    }
+    messages.len()
+}
+
+#[test]
+fn eight_write_and_eight_read() {
+    let store = fresh();
+    let sessions: Vec<SessionId> = (0..8).map(|n| session(&*store, &format!("ses_{n}"))).collect();
+    let acknowledged: Vec<AtomicUsize> = (0..8).map(|_| AtomicUsize::new(0)).collect();
+    let done = AtomicBool::new(false);
+    // Half of the readers have a store of their own, as another process would.
+    let other = store.again();
+    let looks: usize = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8)
+            .map(|n| {
+                let (store, sessions, acknowledged) = (&store, &sessions, &acknowledged);
+                scope.spawn(move || {
+                    for at in 0..EACH {
+                        let now = Millis(NOW.0 + at as u64);
+                        store.append(&sessions[n], vec![double(at)], now).unwrap();
+                        acknowledged[n].store(at + 1, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        let readers: Vec<_> = (0..8)
+            .map(|n| {
+                let (sessions, acknowledged, done) = (&sessions, &acknowledged, &done);
+                let store: &dyn Store = if n % 2 == 0 { &store.store } else { &other };
+                scope.spawn(move || {
+                    let mut looks = 0;
+                    while !done.load(Ordering::SeqCst) || looks == 0 {
+                        let at = (n + looks) % 8;
+                        let told = acknowledged[at].load(Ordering::SeqCst);
+                        let window = store.window(&sessions[at]).unwrap();
+                        let seen = whole_prefix(&window);
+                        assert!(seen >= told, "{seen} of {told} acknowledged messages");
+                        let request = PageRequest { most: 10_000, oldest_first: true, from: None };
+                        let page = store.page(&sessions[at], &request).unwrap();
+                        assert!(whole_prefix(&page.messages) >= seen, "time does not go back");
+                        assert!(store.session(&sessions[at]).unwrap().messages >= seen as u64);
+                        looks += 1;
+                    }
+                    looks
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::SeqCst);
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    assert!(looks >= 8);
+    for session in &sessions {
+        assert_eq!(whole_prefix(&store.window(session).unwrap()), EACH);
+    }
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// While somebody else holds the database, changes queue up; they then share a transaction.
+#[test]
+fn changes_that_wait_share_a_transaction() {
+    let store = fresh();
+    let sessions: Vec<SessionId> = (0..16).map(|n| session(&*store, &format!("ses_{n:02}"))).collect();
+    let before = commits(&store.path());
+    let blocker = Connection::open(store.path()).unwrap();
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let sent = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for session in &sessions {
+            let (store, sent) = (&store, &sent);
+            scope.spawn(move || {
+                sent.fetch_add(1, Ordering::SeqCst);
+                store.append(session, vec![user("msg_1", "hello")], NOW).unwrap();
+            });
+        }
+        while sent.load(Ordering::SeqCst) < sessions.len() {
+            std::thread::yield_now();
+        }
+        // From here to the queue is a few instructions for each of them.
+        std::thread::sleep(Duration::from_millis(100));
+        blocker.execute_batch("ROLLBACK").unwrap();
+    });
+    let made = commits(&store.path()) - before;
+    assert!(made < sessions.len(), "{made} transactions for {} changes", sessions.len());
+    sessions.iter().for_each(|session| assert_eq!(ids(&store.window(session).unwrap()), ["msg_1"]));
+}
+
+/// Whatever is refused in between, the neighbours stand, and each is told its own.
+#[test]
+fn one_that_is_refused_does_not_undo_its_neighbours() {
+    let store = fresh();
+    let sessions: Vec<SessionId> = (0..8).map(|n| session(&*store, &format!("ses_{n}"))).collect();
+    std::thread::scope(|scope| {
+        for session in &sessions {
+            let store = &store;
+            scope.spawn(move || {
+                for at in 0..EACH {
+                    store.append(session, vec![double(at)], NOW).unwrap();
+                    // The second message is refused after the first was written; both must go.
+                    let bad = vec![user(&format!("bad_{at}"), "x"), double(at)];
+                    let error = store.append(session, bad, NOW).unwrap_err();
+                    assert!(
+                        error.to_string().contains(&format!("already a message `{}`", name(at))),
+                        "{error}"
+                    );
+                }
+            });
+        }
+    });
+    for session in &sessions {
+        assert_eq!(whole_prefix(&store.window(session).unwrap()), EACH);
+        assert_eq!(store.session(session).unwrap().messages, EACH as u64);
+    }
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+const NEIGHBOUR: &str = "PLIMSOLL_NEIGHBOUR";
+
+/// The part of the other process: does nothing unless it was started as one.
+#[test]
+fn the_neighbour() {
+    let Ok(path) = std::env::var(NEIGHBOUR) else { return };
+    let store = SqliteStore::open(&path, Durability::Process).unwrap();
+    let id = SessionId::new("ses_theirs");
+    store.create(NewSession::new(id.clone()), NOW).unwrap();
+    store.lease(&id, "neighbour", Millis(NOW.0 + 1_000_000), NOW).unwrap();
+    for at in 0..EACH * 4 {
+        store.append(&id, vec![double(at)], NOW).unwrap();
+    }
+    // Until the other has seen that the session is taken.
+    let begun = Instant::now();
+    while store.session(&SessionId::new("ses_go")).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nobody says go");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn two_processes_share_a_database_but_not_a_session() {
+    let store = fresh();
+    let ours = session(&*store, "ses_ours");
+    let theirs = SessionId::new("ses_theirs");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "together::the_neighbour", "--nocapture"])
+        .env(NEIGHBOUR, store.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let mut lengths = BTreeSet::new();
+    let mut written = 0;
+    while lengths.last() != Some(&(EACH * 4)) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the other does nothing: {lengths:?}");
+        if written < EACH {
+            store.append(&ours, vec![double(written)], NOW).unwrap();
+            written += 1;
+        }
+        match store.window(&theirs) {
+            Ok(window) => drop(lengths.insert(whole_prefix(&window))),
+            Err(error) => assert!(matches!(error, StoreError::Missing { .. }), "{error}"),
+        }
+    }
+    let error = store.lease(&theirs, "us", Millis(NOW.0 + 2_000_000), Millis(NOW.0 + 10)).unwrap_err();
+    assert!(error.to_string().starts_with("session `ses_theirs` is being run by `neighbour`"), "{error}");
+    session(&*store, "ses_go");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(whole_prefix(&store.window(&ours).unwrap()), written);
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
