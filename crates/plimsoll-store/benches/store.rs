@@ -32,7 +32,8 @@ fn median(runs: usize, mut run: impl FnMut() -> Duration) -> Duration {
 
 /// A step of an agent: some words, and a tool that answers with two kilobytes.
 fn step(n: usize) -> Message {
-    let state = ToolState::completed(json!({ "filePath": format!("src/file_{n}.rs") }), "let x = 1;\n".repeat(180));
+    let state =
+        ToolState::completed(json!({ "filePath": format!("src/file_{n}.rs") }), "let x = 1;\n".repeat(180));
     let parts = vec![
         Part::text(format!("prt_{n:08}a").as_str().into(), format!("I read file {n}.")),
         Part::tool(format!("prt_{n:08}b").as_str().into(), format!("call_{n}"), "read", state),
@@ -48,10 +49,9 @@ fn store(folder: &Path, durability: Durability) -> (SqliteStore, SessionId) {
 
 fn appends() {
     println!("appends per second, each acknowledged; beside plain rusqlite with the same durability");
-    for (name, durability, synchronous, count) in [
-        ("process", Durability::Process, "normal", 4_000),
-        ("power", Durability::Power, "full", 1_000),
-    ] {
+    for (name, durability, synchronous, count) in
+        [("process", Durability::Process, "normal", 4_000), ("power", Durability::Power, "full", 1_000)]
+    {
         let messages: Vec<Message> = (0..count).map(step).collect();
         let raw = median(3, || plain(&messages, synchronous));
         let ours = median(3, || {
@@ -144,9 +144,16 @@ fn plain(messages: &[Message], synchronous: &str) -> Duration {
 
 fn sizes() {
     println!("\na session of so many messages, compacted shortly before its end");
-    println!("  {:>9}   {:>11}   {:>11}   {:>11}   {:>11}", "messages", "window", "outline", "newest page", "fork");
+    println!(
+        "  {:>9}   {:>11}   {:>11}   {:>11}   {:>11}",
+        "messages", "window", "outline", "newest page", "fork"
+    );
     let mut first: Option<[f64; 4]> = None;
-    let sizes = if std::env::var_os("PLIMSOLL_SMALL").is_some() { vec![1_000, 10_000] } else { vec![1_000, 100_000, 1_000_000] };
+    let sizes = if std::env::var_os("PLIMSOLL_SMALL").is_some() {
+        vec![1_000, 10_000]
+    } else {
+        vec![1_000, 100_000, 1_000_000]
+    };
     for size in sizes {
         let folder = tempfile::tempdir().unwrap();
         let (store, session) = store(folder.path(), Durability::Process);
@@ -178,8 +185,11 @@ fn sizes() {
         });
         let figures = [window, outline, page, fork];
         let base = *first.get_or_insert(figures);
-        let cells: Vec<String> =
-            figures.iter().zip(base).map(|(now, first)| format!("{now:>5.0} µs {:.2}×", now / first)).collect();
+        let cells: Vec<String> = figures
+            .iter()
+            .zip(base)
+            .map(|(now, first)| format!("{now:>5.0} µs {:.2}×", now / first))
+            .collect();
         println!("  {size:>9}   {}", cells.join("   "));
     }
 }
@@ -195,14 +205,17 @@ fn pivot(store: &SqliteStore, session: &SessionId, size: usize, tail: usize) {
     let mut asked = Message::user("msg_marker".into(), "prt_x".into(), "").at(at);
     asked.parts = vec![Part::new("prt_marker".into(), PartBody::Compaction(marker))];
     let mut summary =
-        Message::assistant("msg_summary".into(), vec![Part::text("prt_summary".into(), "What was done.")]).at(at);
+        Message::assistant("msg_summary".into(), vec![Part::text("prt_summary".into(), "What was done.")])
+            .at(at);
     summary.info.summary = true;
     summary.info.parent_id = Some("msg_marker".into());
     store.append(session, vec![asked, summary], at).unwrap();
 }
 
 fn searches() {
-    println!("\nsearch over 100 MB of tool outputs behind a summary, beside grep on the same bytes in one file");
+    println!(
+        "\nsearch over 100 MB of tool outputs behind a summary, beside grep on the same bytes in one file"
+    );
     let folder = tempfile::tempdir().unwrap();
     let (store, session) = store(folder.path(), Durability::Process);
     let count = 4_000;
@@ -211,7 +224,10 @@ fn searches() {
         let mut output = String::new();
         while output.len() < 25_000 {
             let line = (n * 7_919 + output.len() * 31) % 1_000_003;
-            output += &format!("crates/engine/src/module_{}.rs:{line}: let value_{line} = compute({n});\n", line % 97);
+            output += &format!(
+                "crates/engine/src/module_{}.rs:{line}: let value_{line} = compute({n});\n",
+                line % 97
+            );
         }
         if n == count / 2 {
             output += "the needle_in_the_haystack is here\n";
@@ -226,7 +242,8 @@ fn searches() {
     let file = folder.path().join("all.txt");
     std::fs::write(&file, &all).unwrap();
     println!("  {} MB in {count} outputs", all.len() / 1_000_000);
-    let patterns = [("needle_in_the_haystack", true), ("value_99991 ", true), (r"needle_\w+_haystack", false)];
+    let patterns =
+        [("needle_in_the_haystack", true), ("value_99991 ", true), (r"needle_\w+_haystack", false)];
     let run = |label: &str| {
         for (pattern, literal) in patterns {
             let grep = median(5, || {
@@ -243,7 +260,8 @@ fn searches() {
                 started.elapsed()
             });
             let search = Search { pattern: pattern.into(), literal, ..Search::default() };
-            let ask = Ask { search: Some(search), most_matches: 100_000, most_bytes: 100_000_000, lines: None };
+            let ask =
+                Ask { search: Some(search), most_matches: 100_000, most_bytes: 100_000_000, lines: None };
             let ours = median(5, || {
                 let started = Instant::now();
                 assert!(!store.search(&session, &ask).unwrap().is_empty());
@@ -260,6 +278,9 @@ fn searches() {
     run("without index");
     let started = Instant::now();
     let parts = store.index().unwrap();
-    println!("  indexing {parts} outputs takes {:.1} s, off the path of any turn", started.elapsed().as_secs_f64());
+    println!(
+        "  indexing {parts} outputs takes {:.1} s, off the path of any turn",
+        started.elapsed().as_secs_f64()
+    );
     run("with index");
 }

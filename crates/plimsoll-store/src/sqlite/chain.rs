@@ -118,7 +118,8 @@ impl Chain {
         connection: &Connection,
         id: &str,
     ) -> Result<Option<(&'a Segment, At)>, StoreError> {
-        let mut statement = connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
+        let mut statement =
+            connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
         for segment in segments.iter().rev() {
             let at: Option<i64> = statement.query_row((segment.key, id), |row| row.get(0)).optional()?;
             if let Some(at) = at.filter(|at| segment.upto.is_none() || (*at, id) <= segment.end()) {

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file.
 //!
-//! One thread writes, and several changes share a transaction; any number of connections read beside it, because
-//! the database keeps a write-ahead log. Other processes may use the file at the same time.
+//! One connection writes, and changes that come together share a transaction; any number of connections read beside it,
+//! because the database keeps a write-ahead log. Other processes may use the file at the same time.
 
 mod chain;
 mod check;
@@ -66,7 +66,7 @@ impl SqliteStore {
         let mut connection = Connection::open(&path).map_err(|error| broken(&path, &error))?;
         connection.busy_timeout(PATIENCE)?;
         let copy = schema::migrate(&mut connection, &path)?;
-        connection.pragma_update(None, "journal_mode", "wal").map_err(|error| broken(&path, &error))?;
+        keep_write_ahead_log(&connection).map_err(|error| broken(&path, &error))?;
         let synchronous = match durability {
             Durability::Process => "normal",
             Durability::Power => "full",
@@ -75,7 +75,7 @@ impl SqliteStore {
         connection.pragma_update(None, "cache_size", -16_000)?;
         connection.set_prepared_statement_cache_capacity(128);
         restrict(&path);
-        let writer = Writer::start(connection)?;
+        let writer = Writer::new(connection);
         Ok(SqliteStore { path, writer, readers: Mutex::new(Vec::new()), copy })
     }
 
@@ -119,6 +119,22 @@ impl SqliteStore {
         change: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.writer.write(change)
+    }
+}
+
+/// Several processes may try this on a new database at once, and SQLite does not wait here as it does elsewhere.
+fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+    let mut left = 200;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Err(error)
+                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) && left > 0 =>
+            {
+                left -= 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
     }
 }
 

@@ -1,10 +1,17 @@
-//! The one that writes: a thread with the only writing connection, and several changes in one transaction.
+//! The one that writes: whoever holds the only writing connection, for all who stand in line.
 //!
-//! A change runs in a savepoint of its own, so one that fails takes nothing of the others with it. Nobody is told
+//! A change is put in line, and then its owner waits for the connection. Whoever gets it makes all changes that are in
+//! line by then, in one transaction, and tells their owners, who find their answer when it is their turn. So changes
+//! that come together share a transaction, and one that comes alone is made where it is, without waking another thread:
+//! a thread of its own took twice the time for a single append.
+//!
+//! The first change of a transaction needs nothing to fall back on; each further one runs in a savepoint of its own, so
+//! one that fails takes nothing of the others with it. Nobody is told
 //! that a change is done before the transaction is.
 
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::thread::JoinHandle;
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Mutex, MutexGuard};
 
 use rusqlite::Connection;
 
@@ -14,24 +21,27 @@ use crate::error::StoreError;
 const GROUP: usize = 256;
 
 type Tell = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-/// Is given the connection within a transaction, or why there is none.
-type Job = Box<dyn FnOnce(Result<&Connection, String>) -> Tell + Send>;
+type Job = Box<dyn FnOnce(Ground<'_>) -> Tell + Send>;
 
-/// Hands changes to the writing thread.
+/// What a change stands on.
+enum Ground<'a> {
+    /// A transaction in which nothing has happened yet. One that fails ends it.
+    New(&'a Connection),
+    /// A transaction with the changes of others in it.
+    Shared(&'a Connection),
+    /// There is none, for this reason.
+    None(String),
+}
+
+/// The writing connection, and who stands in line for it.
 pub(crate) struct Writer {
-    jobs: Option<Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    connection: Mutex<Connection>,
+    line: Mutex<VecDeque<Job>>,
 }
 
 impl Writer {
-    /// Start the thread.
-    pub(crate) fn start(connection: Connection) -> Result<Writer, StoreError> {
-        let (jobs, inbox) = mpsc::channel();
-        let thread = std::thread::Builder::new()
-            .name("plimsoll-store".into())
-            .spawn(move || work(&connection, &inbox))
-            .map_err(StoreError::io("cannot start the writing thread"))?;
-        Ok(Writer { jobs: Some(jobs), thread: Some(thread) })
+    pub(crate) fn new(connection: Connection) -> Writer {
+        Writer { connection: Mutex::new(connection), line: Mutex::default() }
     }
 
     /// Make a change; comes back when it is in the database for good.
@@ -40,17 +50,79 @@ impl Writer {
         change: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, wait) = mpsc::sync_channel::<Result<T, StoreError>>(1);
-        let job: Job = Box::new(move |connection| {
-            let done = match connection {
-                Ok(connection) => in_savepoint(connection, change),
-                Err(why) => Err(StoreError::Database(why)),
+        let job: Job = Box::new(move |ground| {
+            let done = match ground {
+                Ground::New(connection) => change(connection).inspect_err(|_| {
+                    // A full disk has done so already.
+                    let _ = run(connection, "ROLLBACK");
+                }),
+                Ground::Shared(connection) => in_savepoint(connection, change),
+                Ground::None(why) => Err(StoreError::Database(why)),
             };
             tell(answer, done)
         });
-        let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
-        jobs.send(job).map_err(|_| StoreError::Closed)?;
-        wait.recv().unwrap_or(Err(StoreError::Closed))
+        held(&self.line).push_back(job);
+        let connection = held(&self.connection);
+        loop {
+            match wait.try_recv() {
+                Ok(done) => return done,
+                // A change that panicked took its answer with it.
+                Err(mpsc::TryRecvError::Disconnected) => return Err(StoreError::Closed),
+                Err(mpsc::TryRecvError::Empty) => self.group(&connection),
+            }
+        }
     }
+
+    /// Make the changes that are in line, in one transaction.
+    fn group(&self, connection: &Connection) {
+        if !connection.is_autocommit() {
+            // Left behind by a change that panicked.
+            let _ = run(connection, "ROLLBACK");
+        }
+        let Some(first) = self.next() else { return };
+        if let Err(why) = run(connection, "BEGIN IMMEDIATE") {
+            first(Ground::None(why))(Ok(()));
+            return;
+        }
+        let mut done = vec![first(Ground::New(connection))];
+        if connection.is_autocommit() {
+            // It failed and knows why; the others begin anew.
+            done.into_iter().for_each(|tell| tell(Ok(())));
+            return;
+        }
+        // A full disk ends the transaction on the spot. What came next would then be a transaction of its own, and
+        // would be reported as failed although it stands.
+        while done.len() < GROUP
+            && !connection.is_autocommit()
+            && let Some(next) = self.next()
+        {
+            done.push(next(Ground::Shared(connection)));
+        }
+        let committed = if connection.is_autocommit() {
+            Err("another change could not be written and took this one with it; try again".to_owned())
+        } else {
+            run(connection, "COMMIT")
+        };
+        if committed.is_err() {
+            // Nothing of it may linger, or the next transaction could not begin.
+            let _ = run(connection, "ROLLBACK");
+        }
+        for tell in done {
+            tell(match &committed {
+                Ok(()) => Ok(()),
+                Err(error) => Err(StoreError::Database(error.clone())),
+            });
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        held(&self.line).pop_front()
+    }
+}
+
+/// What a lock guards, also after a panic: what may be left behind is looked after in [`Writer::group`].
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// What was found is only said once the transaction has been committed.
@@ -82,52 +154,9 @@ fn in_savepoint<T>(
     }
 }
 
-fn work(connection: &Connection, inbox: &Receiver<Job>) {
-    while let Ok(first) = inbox.recv() {
-        if let Err(why) = run(connection, "BEGIN IMMEDIATE") {
-            first(Err(why))(Ok(()));
-            continue;
-        }
-        let mut done = vec![first(Ok(connection))];
-        // A full disk ends the transaction on the spot. What came next would then be a transaction of its own, and
-        // would be reported as failed although it stands.
-        while done.len() < GROUP
-            && !connection.is_autocommit()
-            && let Ok(next) = inbox.try_recv()
-        {
-            done.push(next(Ok(connection)));
-        }
-        let committed = if connection.is_autocommit() {
-            Err("another change could not be written and took this one with it; try again".to_owned())
-        } else {
-            run(connection, "COMMIT")
-        };
-        if committed.is_err() {
-            // Nothing of it may linger, or the next transaction could not begin.
-            let _ = run(connection, "ROLLBACK");
-        }
-        for tell in done {
-            tell(match &committed {
-                Ok(()) => Ok(()),
-                Err(error) => Err(StoreError::Database(error.clone())),
-            });
-        }
-    }
-}
-
 fn run(connection: &Connection, statement: &str) -> Result<(), String> {
     let prepared = connection.prepare_cached(statement);
     prepared.and_then(|mut statement| statement.execute([]).map(drop)).map_err(|error| error.to_string())
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        // The thread ends when nobody can send any more.
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }
 
 #[cfg(test)]
@@ -156,7 +185,7 @@ mod tests {
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (n INTEGER, text)").unwrap();
         connection.execute_batch(limit).unwrap();
-        let writer = Writer::start(connection).unwrap();
+        let writer = Writer::new(connection);
         let (go, wait) = mpsc::channel::<()>();
         let told = std::thread::scope(|scope| {
             let writer = &writer;
