@@ -327,6 +327,10 @@ impl Store for SqliteStore {
     }
 
     fn check(&self) -> Result<Findings, StoreError> {
-        self.read(check::check)
+        // A database that cannot even be looked at is damaged all the more.
+        match self.read(check::check) {
+            Err(StoreError::Database(why)) => Ok(Findings { problems: vec![why], ..Findings::default() }),
+            checked => checked,
+        }
     }
 }

@@ -184,7 +184,8 @@ fn next_place(last: &At, message: &Message, now: Millis) -> Result<At, StoreErro
         return Err(StoreError::Log(LogError::Nameless { kind: "message" }));
     }
     let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or(now);
-    let created = i64::try_from(created.0).unwrap_or(i64::MAX - 1);
+    // After a message from the end of time there must be room for others.
+    let created = i64::try_from(created.0).unwrap_or(i64::MAX).min(i64::MAX / 2);
     let at = if (created, id.as_str()) > (last.0, last.1.as_str()) {
         created
     } else if id > last.1 {
