@@ -86,11 +86,13 @@ pub(crate) fn fork(
         None => newest_finished(connection, &chain)?,
     };
     let key = insert_session(connection, child, now)?;
+    // The parent's own rows stay as long as there are forks, so later ones have higher numbers than these. Numbers
+    // of other sessions are given anew once those are removed.
     connection
         .prepare_cached(
             "UPDATE session SET forked_from = ?2, fork_at = ?3, fork_id = ?4, last_at = ?3, last_id = ?4,
-             fork_mark = (SELECT coalesce(max(seq), 0) FROM mark),
-             fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction) WHERE key = ?1",
+             fork_mark = (SELECT coalesce(max(seq), 0) FROM mark WHERE session = ?2),
+             fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction WHERE session = ?2) WHERE key = ?1",
         )?
         .execute(params![key, chain.own(), point.0, point.1])?;
     read::session(connection, &child.id)

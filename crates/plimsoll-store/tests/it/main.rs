@@ -4,6 +4,7 @@
 
 mod crash;
 mod faults;
+mod forks;
 mod model;
 mod requirements;
 mod sessions;
