@@ -513,14 +513,37 @@ pub(crate) fn reduce(
     reduced: &Reduced,
     now: Millis,
 ) -> Result<(), StoreError> {
-    append(connection, session, &reduced.appended, now)?;
     let chain = Chain::of(connection, session)?;
+    let missed = match &reduced.seen {
+        Some(seen) => first_after(connection, &chain, seen)?,
+        None => None,
+    };
+    append(connection, session, &reduced.clone().appended_after(missed.as_ref()), now)?;
     for part in &reduced.marked {
         let found = chain.find_part(connection, part.id.as_str())?;
         let (_, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
         insert_marks(connection, chain.own(), place.0, part.id.as_str(), Marks::of(part))?;
     }
     reduced.receipts.iter().try_for_each(|receipt| insert_receipt(connection, chain.own(), receipt))
+}
+
+/// The first message after another that is not the host's.
+fn first_after(
+    connection: &Connection,
+    chain: &Chain,
+    seen: &MessageId,
+) -> Result<Option<MessageId>, StoreError> {
+    let found = chain.find(connection, seen.as_str())?;
+    let (_, place) = found.ok_or_else(|| StoreError::missing("message", seen))?;
+    // Others append only to the session's own stretch.
+    let first: Option<String> = connection
+        .prepare_cached(
+            "SELECT id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND role <> 'system'
+             ORDER BY at, id LIMIT 1",
+        )?
+        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))
+        .optional()?;
+    Ok(first.map(MessageId::new))
 }
 
 fn insert_receipt(connection: &Connection, session: i64, receipt: &Receipt) -> Result<(), StoreError> {

@@ -65,7 +65,7 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
     };
     let receipts = vec![receipt.clone()];
     store
-        .reduce(session, Reduced { appended: vec![marker, summary], marked: Vec::new(), receipts }, NOW)
+        .reduce(session, Reduced { appended: vec![marker, summary], receipts, ..Reduced::default() }, NOW)
         .unwrap();
     receipt
 }
