@@ -460,6 +460,29 @@ fn a_clock_that_jumps_back_lets_no_spill_go() {
     whole(&spilled.archive, &spilled.handle).unwrap();
 }
 
+/// A process died while it made or changed the file, before there was a write-ahead log.
+#[test]
+fn a_journal_that_was_left_behind_is_rolled_back() {
+    let (folder, dead) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = folder.path().join("plimsoll.db");
+    plimsoll_store::database_of_version(&path, 3).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA synchronous = off; PRAGMA cache_size = 2; BEGIN IMMEDIATE").unwrap();
+    for n in 0..500 {
+        let title = noise(3, n);
+        let new = "INSERT INTO session (id, title, created, updated) VALUES (?1, ?2, 1, 1)";
+        connection.execute(new, (format!("ses_{n}"), title)).unwrap();
+    }
+    // What a dead process leaves is what is there now.
+    for name in ["plimsoll.db", "plimsoll.db-journal"] {
+        fs::copy(folder.path().join(name), dead.path().join(name)).unwrap();
+    }
+    let store = SqliteStore::open(dead.path().join("plimsoll.db"), Durability::Process).unwrap();
+    assert!(store.sessions(&Filter::default()).unwrap().is_empty());
+    session(&store, "ses_1");
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
 const HOLDER: &str = "PLIMSOLL_FAULT_HOLDER";
 
 #[test]
