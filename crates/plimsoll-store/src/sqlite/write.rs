@@ -466,6 +466,26 @@ fn update_part(connection: &Connection, session: i64, part: &Part) -> Result<(),
             row.data,
             row.text.as_ref().map(Text::as_str)
         ])?;
+    index_anew(connection, session, part.id.as_str())
+}
+
+/// What the index for searches knows of a text must be what the text says.
+fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), StoreError> {
+    let seq: Option<i64> = connection
+        .prepare_cached(
+            "SELECT p.seq FROM part p JOIN searched d ON d.session = p.session
+             WHERE p.session = ?1 AND p.id = ?2 AND p.seq <= d.upto",
+        )?
+        .query_row((session, part), |row| row.get(0))
+        .optional()?;
+    let Some(seq) = seq else { return Ok(()) };
+    connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([seq])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO search (rowid, text) SELECT seq, text FROM part
+             WHERE seq = ?1 AND text IS NOT NULL AND kind <> 'file'",
+        )?
+        .execute([seq])?;
     Ok(())
 }
 

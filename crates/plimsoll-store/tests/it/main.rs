@@ -7,6 +7,7 @@ mod faults;
 mod forks;
 mod model;
 mod requirements;
+mod search;
 mod sessions;
 mod together;
 
