@@ -295,15 +295,30 @@ impl Archive {
     /// Look for damage: in the database, and for spills whose content is not there.
     pub fn check(&self) -> Result<Findings, StoreError> {
         let mut findings = self.store.check()?;
+        let mut note = |problem: String| {
+            if !findings.problems.contains(&problem) {
+                findings.problems.push(problem);
+            }
+        };
         let filter = crate::session::Filter { all: true, ..Default::default() };
-        for session in self.store.sessions(&filter)? {
-            for spill in self.store.spills(&session.id)?.into_iter().filter(|spill| spill.expired.is_none()) {
-                if let Err(error) = self.spilled(&spill.handle) {
-                    let problem = format!("session `{}`: {error}", session.id);
-                    if !findings.problems.contains(&problem) {
-                        findings.problems.push(problem);
+        let sessions = match self.store.sessions(&filter) {
+            Ok(sessions) => sessions,
+            Err(error) => {
+                note(error.to_string());
+                Vec::new()
+            }
+        };
+        for session in sessions {
+            let told = |error: StoreError| format!("session `{}`: {error}", session.id);
+            match self.store.spills(&session.id) {
+                Ok(spills) => {
+                    for spill in spills.into_iter().filter(|spill| spill.expired.is_none()) {
+                        if let Err(error) = self.spilled(&spill.handle) {
+                            note(told(error));
+                        }
                     }
                 }
+                Err(error) => note(told(error)),
             }
         }
         Ok(findings)

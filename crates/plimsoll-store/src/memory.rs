@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use plimsoll::pivot::Visible;
 use plimsoll::{
-    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId,
-    Text, ToolStatus, Usage,
+    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, Role,
+    SessionId, Text, ToolStatus, Usage,
 };
 
 use crate::error::StoreError;
@@ -366,8 +366,13 @@ impl Store for MemoryStore {
 
     fn reduce(&self, session: &SessionId, reduced: Reduced, now: Millis) -> Result<(), StoreError> {
         let mut state = self.state();
-        let Reduced { appended, marked, receipts } = reduced;
+        let (marked, receipts) = (reduced.marked.clone(), reduced.receipts.clone());
         state.update(session, now, |held| {
+            let seen = reduced.seen.as_ref().map(|seen| held.place(seen)).transpose()?;
+            let later = seen.map(|seen| &held.messages[seen + 1..]).unwrap_or_default();
+            let missed = later.iter().find(|message| message.info.role != Some(Role::System));
+            let missed = missed.map(|message| message.info.id.clone());
+            let appended = reduced.appended_after(missed.as_ref());
             held.append(appended)?;
             for marked in &marked {
                 let parts = held.messages.iter_mut().flat_map(|message| &mut message.parts);

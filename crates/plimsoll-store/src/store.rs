@@ -160,6 +160,9 @@ pub struct Reduced {
     pub marked: Vec<Part>,
     /// What was done.
     pub receipts: Vec<Receipt>,
+    /// The newest message that was there when the climb began. Whatever came after it is in no summary, and stays
+    /// in the window.
+    pub seen: Option<MessageId>,
 }
 
 impl Reduced {
@@ -177,7 +180,22 @@ impl Reduced {
             }
         }
         reduced.receipts = receipts;
+        let known = log.iter().rev().find(|message| !appended.contains(&message.info.id));
+        reduced.seen = known.map(|message| message.info.id.clone());
         Ok(reduced)
+    }
+
+    /// What is to be appended if `missed` is the first message that came while the climb was under way: a summary
+    /// of everything becomes one of everything before that message.
+    pub(crate) fn appended_after(self, missed: Option<&MessageId>) -> Vec<Message> {
+        let mut appended = self.appended;
+        let Some(missed) = missed else { return appended };
+        for part in appended.iter_mut().flat_map(|message| &mut message.parts) {
+            if let plimsoll::PartBody::Compaction(marker) = &mut part.body {
+                marker.tail_start.get_or_insert_with(|| missed.clone());
+            }
+        }
+        appended
     }
 }
 

@@ -37,44 +37,78 @@ const PROBLEMS: [(&str, &str); 7] = [
     ),
     (
         "SELECT p.id FROM part p WHERE p.status IN ('pending', 'running')
+         AND p.session IN (SELECT key FROM session WHERE removed IS NULL)
          AND p.session NOT IN (SELECT session FROM lease)",
         "the call in part `{}` waits for an answer, and nobody runs its session",
     ),
 ];
 
-/// Look at everything.
+/// Look at everything. What cannot be looked at is itself a finding.
 pub(super) fn check(connection: &Connection) -> Result<Findings, StoreError> {
-    let count = |table: &str| {
-        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, u64>(0))
+    let mut findings = Findings::default();
+    let mut note = |problem: String| {
+        if !findings.problems.contains(&problem) {
+            findings.problems.push(problem);
+        }
     };
-    let mut findings = Findings {
-        sessions: count("session")?,
-        messages: count("message")?,
-        parts: count("part")?,
-        spills: count("spill")?,
-        problems: Vec::new(),
-    };
-    let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
-    for line in statement.query_map([], |row| row.get::<_, String>(0))? {
-        findings.problems.extend(Some(line?).filter(|line| line != "ok"));
+    let lines = strings(connection, "PRAGMA integrity_check(20)", |line| {
+        if line != "ok" {
+            note(line);
+        }
+    });
+    if let Err(error) = lines {
+        note(error.to_string());
     }
-    let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
-    for table in statement.query_map([], |row| row.get::<_, String>(0))? {
-        findings.problems.push(format!("a row of `{}` refers to a session that is gone", table?));
+    let refers = |table: String| format!("a row of `{table}` refers to a session that is gone");
+    if let Err(error) = strings(connection, "PRAGMA foreign_key_check", |table| note(refers(table))) {
+        note(error.to_string());
     }
     for (query, problem) in PROBLEMS {
-        let mut statement = connection.prepare(&format!("{query} LIMIT 20"))?;
-        for id in statement.query_map([], |row| row.get::<_, String>(0))? {
-            findings.problems.push(problem.replace("{}", &id?));
+        let told = |id: String| problem.replace("{}", &id);
+        if let Err(error) = strings(connection, &format!("{query} LIMIT 20"), |id| note(told(id))) {
+            note(error.to_string());
         }
     }
-    let mut statement = connection.prepare("SELECT id, data FROM part")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        if let Err(error) = serde_json::from_str::<plimsoll::Part>(data) {
-            findings.problems.push(format!("part `{}` cannot be read: {error}", row.get::<_, String>(0)?));
-        }
+    if let Err(error) = parts(connection, &mut note) {
+        note(error.to_string());
+    }
+    let tables = [
+        ("session", &mut findings.sessions),
+        ("message", &mut findings.messages),
+        ("part", &mut findings.parts),
+        ("spill", &mut findings.spills),
+    ];
+    for (table, found) in tables {
+        // One that cannot be counted was found to be damaged above.
+        let count = connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
+        *found = count.unwrap_or_default();
     }
     Ok(findings)
+}
+
+fn strings(connection: &Connection, query: &str, mut see: impl FnMut(String)) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(query)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        see(row.get(0)?);
+    }
+    Ok(())
+}
+
+/// Every part can be read.
+fn parts(connection: &Connection, note: &mut impl FnMut(String)) -> Result<(), rusqlite::Error> {
+    let mut statement = connection.prepare("SELECT id, data, text FROM part")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(0)?;
+        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from);
+        let text = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from);
+        let broken = match (data.map(serde_json::from_str::<plimsoll::Part>), text) {
+            (Ok(Ok(_)), Ok(_)) => continue,
+            (Ok(Err(error)), _) => error.to_string(),
+            (Err(error), _) | (_, Err(error)) => error.to_string(),
+        };
+        note(format!("part `{id}` cannot be read: {broken}"));
+    }
+    Ok(())
 }

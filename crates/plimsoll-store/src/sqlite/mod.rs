@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use plimsoll::{Ids, Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId, Usage};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::StoreError;
 use crate::recall::{Ask, Hit};
@@ -143,6 +143,12 @@ fn look_first(path: &Path) -> Result<(), StoreError> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| broken(path, &error))?;
     connection.busy_timeout(PATIENCE)?;
+    // Whoever died in the middle of making it left a journal, and to read is to roll back first. That is not for
+    // one who only looks; it is done when the file is opened to be written, and looked at again.
+    let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    if first.is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::ReadOnly)) {
+        return Ok(());
+    }
     schema::look(&connection, path).map(drop)
 }
 
@@ -343,6 +349,10 @@ impl Store for SqliteStore {
     }
 
     fn check(&self) -> Result<Findings, StoreError> {
-        self.read(check::check)
+        // A database that cannot even be looked at is damaged all the more.
+        match self.read(check::check) {
+            Err(StoreError::Database(why)) => Ok(Findings { problems: vec![why], ..Findings::default() }),
+            checked => checked,
+        }
     }
 }

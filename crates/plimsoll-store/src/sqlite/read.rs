@@ -404,9 +404,11 @@ pub(crate) fn compactions(
     for segment in &chain.0 {
         let mut statement = connection.prepare_cached(
             "SELECT marker, summary, tail, messages, tokens, created, set_aside FROM compaction
-             WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
+             WHERE session = ?1 AND seq <= ?2 AND (marker_at, marker) <= (?3, ?4)
+             AND (summary_at, summary) <= (?3, ?4) ORDER BY seq",
         )?;
-        let rows = statement.query_map((segment.key, segment.compactions), |row| {
+        let end = segment.upto.clone().unwrap_or((i64::MAX, "\u{10ffff}".to_owned()));
+        let rows = statement.query_map(params![segment.key, segment.compactions, end.0, end.1], |row| {
             Ok(CompactionRecord {
                 marker: MessageId::new(row.get::<_, String>(0)?),
                 summary: MessageId::new(row.get::<_, String>(1)?),

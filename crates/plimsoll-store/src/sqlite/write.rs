@@ -86,11 +86,13 @@ pub(crate) fn fork(
         None => newest_finished(connection, &chain)?,
     };
     let key = insert_session(connection, child, now)?;
+    // The parent's own rows stay as long as there are forks, so later ones have higher numbers than these. Numbers
+    // of other sessions are given anew once those are removed.
     connection
         .prepare_cached(
             "UPDATE session SET forked_from = ?2, fork_at = ?3, fork_id = ?4, last_at = ?3, last_id = ?4,
-             fork_mark = (SELECT coalesce(max(seq), 0) FROM mark),
-             fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction) WHERE key = ?1",
+             fork_mark = (SELECT coalesce(max(seq), 0) FROM mark WHERE session = ?2),
+             fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction WHERE session = ?2) WHERE key = ?1",
         )?
         .execute(params![key, chain.own(), point.0, point.1])?;
     read::session(connection, &child.id)
@@ -183,7 +185,8 @@ fn next_place(last: &At, message: &Message, now: Millis) -> Result<At, StoreErro
         return Err(StoreError::Log(LogError::Nameless { kind: "message" }));
     }
     let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or(now);
-    let created = i64::try_from(created.0).unwrap_or(i64::MAX - 1);
+    // After a message from the end of time there must be room for others.
+    let created = i64::try_from(created.0).unwrap_or(i64::MAX).min(i64::MAX / 2);
     let at = if (created, id.as_str()) > (last.0, last.1.as_str()) {
         created
     } else if id > last.1 {
@@ -475,6 +478,26 @@ fn update_part(connection: &Connection, session: i64, part: &Part) -> Result<(),
             row.data,
             row.text.as_ref().map(Text::as_str)
         ])?;
+    index_anew(connection, session, part.id.as_str())
+}
+
+/// What the index for searches knows of a text must be what the text says.
+fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), StoreError> {
+    let seq: Option<i64> = connection
+        .prepare_cached(
+            "SELECT p.seq FROM part p JOIN searched d ON d.session = p.session
+             WHERE p.session = ?1 AND p.id = ?2 AND p.seq <= d.upto",
+        )?
+        .query_row((session, part), |row| row.get(0))
+        .optional()?;
+    let Some(seq) = seq else { return Ok(()) };
+    connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([seq])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO search (rowid, text) SELECT seq, text FROM part
+             WHERE seq = ?1 AND text IS NOT NULL AND kind <> 'file'",
+        )?
+        .execute([seq])?;
     Ok(())
 }
 
@@ -522,14 +545,37 @@ pub(crate) fn reduce(
     reduced: &Reduced,
     now: Millis,
 ) -> Result<(), StoreError> {
-    append(connection, session, &reduced.appended, now)?;
     let chain = Chain::of(connection, session)?;
+    let missed = match &reduced.seen {
+        Some(seen) => first_after(connection, &chain, seen)?,
+        None => None,
+    };
+    append(connection, session, &reduced.clone().appended_after(missed.as_ref()), now)?;
     for part in &reduced.marked {
         let found = chain.find_part(connection, part.id.as_str())?;
         let (_, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
         insert_marks(connection, chain.own(), place.0, part.id.as_str(), Marks::of(part))?;
     }
     reduced.receipts.iter().try_for_each(|receipt| insert_receipt(connection, chain.own(), receipt))
+}
+
+/// The first message after another that is not the host's.
+fn first_after(
+    connection: &Connection,
+    chain: &Chain,
+    seen: &MessageId,
+) -> Result<Option<MessageId>, StoreError> {
+    let found = chain.find(connection, seen.as_str())?;
+    let (_, place) = found.ok_or_else(|| StoreError::missing("message", seen))?;
+    // Others append only to the session's own stretch.
+    let first: Option<String> = connection
+        .prepare_cached(
+            "SELECT id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND role <> 'system'
+             ORDER BY at, id LIMIT 1",
+        )?
+        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))
+        .optional()?;
+    Ok(first.map(MessageId::new))
 }
 
 fn insert_receipt(connection: &Connection, session: i64, receipt: &Receipt) -> Result<(), StoreError> {

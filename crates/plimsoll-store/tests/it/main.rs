@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod crash;
+mod faults;
+mod forks;
 mod model;
 mod requirements;
+mod search;
 mod sessions;
 mod together;
 

@@ -14,8 +14,8 @@ use plimsoll::{
     Role, SessionId, Tokens, ToolState, Window, prune,
 };
 use plimsoll_store::{
-    Archive, Ask, Durability, NewSession, PageRequest, Reduced, Retention, SqliteStore, Store, StoreError,
-    database_of_version,
+    Archive, Ask, Durability, MemoryStore, NewSession, PageRequest, Reduced, Retention, SqliteStore, Store,
+    StoreError, database_of_version,
 };
 use plimsoll_testkit::ids as numbered;
 use rstest::rstest;
@@ -525,6 +525,44 @@ fn r160_a_message_that_comes_while_a_summary_is_written_is_in_the_window() {
     let shown: Vec<MessageId> = window.messages.into_iter().filter_map(|message| message.message).collect();
     assert!(shown.contains(&"msg_5".into()) && shown.contains(&"msg_3".into()), "{shown:?}");
     assert!(!shown.contains(&"msg_1".into()) && !shown.contains(&"msg_2".into()), "{shown:?}");
+}
+
+/// The window is read, a model is asked for a summary of all of it, and meanwhile somebody says something.
+#[rstest]
+fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[values(false, true)] real: bool) {
+    let home = home();
+    let memory = MemoryStore::new();
+    let store: &dyn Store = if real { home.store() } else { &memory };
+    let id = SessionId::new("ses_2");
+    store.create(NewSession::new(id.clone()), NOW).unwrap();
+    for n in 0..6 {
+        let mut said = answer(&format!("msg_{n}b"), &"It is done, and well done. ".repeat(99));
+        said.info.finish = Some("stop".into());
+        let asked = user(&format!("msg_{n}"), &"Please build it. ".repeat(99));
+        store.append(&id, vec![asked, said], NOW).unwrap();
+    }
+    let policy = Preset::Opencode.policy();
+    let mut log = store.window(&id).unwrap();
+    let mut names = numbered();
+    let situation = Situation {
+        trigger: Trigger::Manual,
+        summariser: Some(Limits::new(128_000, 4_000)),
+        ..Situation::new(&policy, Limits::new(4_000, 64), NOW)
+    };
+    let mut ladder = Ladder::new(&mut log, &mut names, situation);
+    let Step::Ask(_) = ladder.climb().unwrap() else { panic!("nothing was asked") };
+    store.append(&id, vec![user("msg_meanwhile", "wait, not like that")], NOW).unwrap();
+    ladder.answer(Ok(Reply::finished("the summary"))).unwrap();
+    let Step::Done(outcome) = ladder.climb().unwrap() else { panic!("something more was asked") };
+    let Plan::Compact(plan) = &outcome.receipts[0].plan else { panic!("{:?}", outcome.receipts) };
+    assert_eq!(plan.tail_start, None, "everything was summarised");
+    let reduced = Reduced::of(&log, &outcome.appended, outcome.receipts.clone()).unwrap();
+    store.reduce(&id, reduced, NOW).unwrap();
+    let window = Window::of(&store.window(&id).unwrap(), &policy);
+    let shown: Vec<MessageId> = window.messages.into_iter().filter_map(|message| message.message).collect();
+    assert!(shown.contains(&"msg_meanwhile".into()), "{shown:?}");
+    assert!(!shown.contains(&"msg_0".into()), "{shown:?}");
+    assert_eq!(store.compactions(&id).unwrap()[0].tail, Some("msg_meanwhile".into()));
 }
 
 /// A message that came while a summary was written, and from which a later compaction keeps everything: the

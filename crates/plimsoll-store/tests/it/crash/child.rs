@@ -244,7 +244,7 @@ impl<'a> Host<'a> {
         if outcome.receipts.is_empty() {
             return;
         }
-        let Reduced { appended, marked, receipts } =
+        let Reduced { appended, marked, receipts, .. } =
             Reduced::of(&log, &outcome.appended, outcome.receipts.clone()).unwrap();
         let step = Step::Reduce { session: session.clone(), appended, marked, receipts };
         self.step(step, |archive| archive.reduce(session, &log, &outcome, now).map(|()| Told::default()));

@@ -1,0 +1,516 @@
+//! What goes wrong around the store: disks, files, clocks, and processes that die.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plimsoll::{Message, MessageId, Millis, Part, PartId, Policy, SessionId, ToolState};
+use plimsoll_store::{
+    Archive, Ask, Durability, Filter, NewSession, PageRequest, SqliteStore, Store, StoreError, Taken,
+};
+use rstest::rstest;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{NOW, answer, fresh, ids, read, session, user};
+
+fn open(database: &Path, policy: &Policy) -> Archive {
+    Archive::open(database, policy, Durability::Process).unwrap()
+}
+
+fn policy_with_spills(folder: &Path) -> Policy {
+    let mut spec = Policy::default().into_spec();
+    spec.truncate.spill_directory = folder.display().to_string();
+    Policy::new(spec).unwrap()
+}
+
+/// Lines that do not shrink to nothing when they are compressed.
+fn noise(lines: u64, seed: u64) -> String {
+    let line = |n: u64| format!("{}\n", blake3::hash(&(n ^ (seed << 32)).to_le_bytes()).to_hex());
+    (0..lines).map(line).collect()
+}
+
+fn take(archive: &Archive, output: &str, policy: &Policy) -> Result<Taken, StoreError> {
+    let (session, part) = (SessionId::new("ses_1"), PartId::new("prt_1"));
+    archive.take_output(&session, &part, "bash", &mut output.as_bytes(), policy, NOW)
+}
+
+fn whole(archive: &Archive, handle: &str) -> Result<String, StoreError> {
+    let recalled = archive.recall(handle, &Ask { most_bytes: usize::MAX, ..Ask::default() })?;
+    Ok(recalled.text() + "\n")
+}
+
+/// The output was cut all the same, nothing names what is lost, and the receipt says why.
+fn assert_lost(archive: &Archive, taken: Taken, why: &str) {
+    let receipt = taken.receipt.unwrap();
+    assert!(
+        receipt.reason.contains("the rest is lost") && receipt.reason.contains(why),
+        "{}",
+        receipt.reason
+    );
+    assert!(taken.shown.len() < 60_000 && receipt.handles.is_empty());
+    let receipts = archive.store().receipts(&SessionId::new("ses_1")).unwrap();
+    assert_eq!(receipts.last().unwrap().id, receipt.id);
+    assert!(archive.store().spills(&SessionId::new("ses_1")).unwrap().is_empty());
+    assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// An archive with a session, and one output that was spilled.
+struct Spilled {
+    folder: TempDir,
+    archive: Archive,
+    handle: String,
+    file: PathBuf,
+    output: String,
+}
+
+fn spilled() -> Spilled {
+    let folder = TempDir::new().unwrap();
+    let archive = open(&folder.path().join("plimsoll.db"), &Policy::default());
+    session(archive.store(), "ses_1");
+    let output = noise(3_000, 1);
+    let taken = take(&archive, &output, &Policy::default()).unwrap();
+    let handle = taken.receipt.unwrap().handles[0].to_string();
+    assert_eq!(whole(&archive, &handle).unwrap(), output);
+    let hash = archive.store().spill(&handle).unwrap().hash;
+    let file = folder.path().join("spill").join(format!("{hash}.zst"));
+    Spilled { folder, archive, handle, file, output }
+}
+
+impl Spilled {
+    /// Recall says what is wrong, a check too, searches go on, and the same output again mends it.
+    fn assert_gone(&self, why: &str) {
+        let error = whole(&self.archive, &self.handle).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        let problems = self.archive.check().unwrap().problems;
+        assert!(problems.len() == 1 && problems[0].contains(why), "{problems:?}");
+        let search = plimsoll_store::Search { pattern: "abc".into(), ..Default::default() };
+        let ask = Ask { search: Some(search), ..Ask::default() };
+        assert!(self.archive.search(&"ses_1".into(), &ask).unwrap().is_empty());
+        take(&self.archive, &self.output, &Policy::default()).unwrap();
+        assert!(whole(&self.archive, &self.handle).unwrap() == self.output);
+        assert_eq!(self.archive.check().unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_spill_that_was_deleted_by_hand_is_said_to_be_gone() {
+    let spilled = spilled();
+    fs::remove_file(&spilled.file).unwrap();
+    spilled.assert_gone("its file was removed");
+}
+
+#[test]
+fn a_directory_of_spills_that_was_deleted_by_hand_is_made_anew() {
+    let spilled = spilled();
+    fs::remove_dir_all(spilled.folder.path().join("spill")).unwrap();
+    spilled.assert_gone("its file was removed");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_spill_that_became_a_link_is_not_followed() {
+    let spilled = spilled();
+    let elsewhere = spilled.folder.path().join("elsewhere");
+    fs::rename(&spilled.file, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &spilled.file).unwrap();
+    spilled.assert_gone("cannot open");
+    assert!(elsewhere.exists(), "what the link pointed to was left alone");
+}
+
+#[rstest]
+#[case::cut_off(|bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2), "its file is damaged")]
+#[case::empty(|bytes: &mut Vec<u8>| bytes.clear(), "")]
+#[case::not_ours(|bytes: &mut Vec<u8>| *bytes = b"no such thing".to_vec(), "its file is damaged")]
+#[case::other(|bytes: &mut Vec<u8>| *bytes = zstd::encode_all(&b"abc other"[..], 3).unwrap(), "its file holds something else")]
+#[case::flipped(|bytes: &mut Vec<u8>| { let at = bytes.len() / 2; bytes[at] ^= 0x10 }, "its file")]
+fn a_damaged_spill_is_said_to_be_damaged(#[case] damage: fn(&mut Vec<u8>), #[case] why: &str) {
+    let spilled = spilled();
+    let mut bytes = fs::read(&spilled.file).unwrap();
+    damage(&mut bytes);
+    fs::write(&spilled.file, bytes).unwrap();
+    spilled.assert_gone(why);
+}
+
+#[rstest]
+#[case::file(false)]
+#[case::link(true)]
+#[cfg(unix)]
+fn a_place_for_spills_that_is_no_directory_is_not_used(#[case] link: bool) {
+    let folder = TempDir::new().unwrap();
+    let (spill, target) = (folder.path().join("spill"), folder.path().join("target"));
+    fs::create_dir(&target).unwrap();
+    if link {
+        std::os::unix::fs::symlink(&target, &spill).unwrap();
+    } else {
+        fs::write(&spill, "mine").unwrap();
+    }
+    let archive = open(&folder.path().join("plimsoll.db"), &Policy::default());
+    session(archive.store(), "ses_1");
+    let taken = take(&archive, &noise(3_000, 1), &Policy::default()).unwrap();
+    assert_lost(&archive, taken, "it is a link or a file");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "nothing was written behind the link");
+}
+
+/// Content that cannot be kept in the last moment leaves no name behind.
+#[test]
+fn content_that_cannot_be_kept_leaves_no_name() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(&folder.path().join("plimsoll.db"), &Policy::default());
+    session(archive.store(), "ses_1");
+    let output = noise(3_000, 1);
+    let hash = blake3::hash(output.as_bytes()).to_hex();
+    // A directory is in the way of the file.
+    fs::create_dir_all(folder.path().join("spill").join(format!("{hash}.zst")).join("x")).unwrap();
+    let taken = take(&archive, &output, &Policy::default()).unwrap();
+    assert_lost(&archive, taken, "cannot keep the whole output");
+}
+
+const STAGE: &str = "PLIMSOLL_FAULT_STAGE";
+
+/// Run one of the tests below as a child with a small disk of its own, mounted where nobody else sees it.
+/// Where the system does not allow that, nothing is tested.
+fn on_a_small_disk(test: &str, options: &str) {
+    let folder = TempDir::new().unwrap();
+    let script =
+        format!("mount -t tmpfs -o {options} none '{0}' || exit 77; exec \"$@\"", folder.path().display());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--map-root-user", "sh", "-c", &script, "sh"]);
+    command.arg(std::env::current_exe().unwrap()).args([
+        "--exact",
+        &format!("faults::{test}"),
+        "--nocapture",
+    ]);
+    let probe = Command::new("unshare")
+        .args(["--mount", "--map-root-user", "mount", "-t", "tmpfs", "none"])
+        .arg(folder.path())
+        .output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        let _ = writeln!(std::io::stderr(), "skipped {test}: no disk can be mounted here");
+        return;
+    }
+    let done = command.env(STAGE, folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+}
+
+/// The disk that a child was given.
+fn disk() -> Option<PathBuf> {
+    std::env::var(STAGE).ok().map(PathBuf::from)
+}
+
+/// Take all the room that is left on a disk but for so many bytes.
+fn fill(disk: &Path, leave: usize) -> PathBuf {
+    let filler = disk.join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    let mut written = 0;
+    while file.write_all(&[0; 4_096]).is_ok() {
+        written += 4_096;
+    }
+    file.set_len((written as u64).saturating_sub(leave as u64)).unwrap();
+    filler
+}
+
+#[test]
+fn a_full_disk_loses_the_rest_of_an_output_and_says_so() {
+    let Some(disk) = disk() else {
+        on_a_small_disk("a_full_disk_loses_the_rest_of_an_output_and_says_so", "size=1m");
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    let policy = policy_with_spills(&disk.join("spill"));
+    let archive = open(&folder.path().join("plimsoll.db"), &policy);
+    session(archive.store(), "ses_1");
+    let filler = fill(&disk, 60_000);
+    // More than is left, and more than is held in memory.
+    let output = noise(100_000, 2);
+    assert_lost(&archive, take(&archive, &output, &policy).unwrap(), "No space left on device");
+    let left: Vec<_> = fs::read_dir(disk.join("spill")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    fs::remove_file(filler).unwrap();
+    let output = noise(3_000, 3);
+    let taken = take(&archive, &output, &policy).unwrap();
+    let handle = taken.receipt.unwrap().handles[0].to_string();
+    assert_eq!(whole(&archive, &handle).unwrap(), output, "work goes on once there is room");
+}
+
+/// Append until it fails; gives what was acknowledged.
+fn append_until_full(store: &dyn Store, id: &SessionId, stem: &str) -> (Vec<String>, StoreError) {
+    let mut done = Vec::new();
+    loop {
+        let name = format!("{stem}_{:04}", done.len());
+        match store.append(id, vec![user(&name, "on"), read(&format!("{name}r"), noise(60, 7))], NOW) {
+            Ok(()) => done.extend([name.clone(), format!("{name}r")]),
+            Err(error) => return (done, error),
+        }
+        assert!(done.len() < 10_000, "the disk does not get full");
+    }
+}
+
+fn all(store: &dyn Store, id: &SessionId) -> Vec<String> {
+    let request = PageRequest { most: 100_000, oldest_first: true, from: None };
+    ids(&store.page(id, &request).unwrap().messages)
+}
+
+#[test]
+fn a_full_disk_fails_appends_and_keeps_what_is_there() {
+    let Some(disk) = disk() else {
+        on_a_small_disk("a_full_disk_fails_appends_and_keeps_what_is_there", "size=2m");
+        return;
+    };
+    let path = disk.join("plimsoll.db");
+    let store = SqliteStore::open(&path, Durability::Process).unwrap();
+    let id = session(&store, "ses_1");
+    let other = session(&store, "ses_2");
+    store.append(&other, vec![answer("msg_1", "I ")], NOW).unwrap();
+    let filler = fill(&disk, 400_000);
+    let (mut done, error) = append_until_full(&store, &id, "msg");
+    assert!(matches!(error, StoreError::Database(_)), "{error}");
+    assert_eq!(all(&store, &id), done);
+    assert_eq!(store.window(&id).unwrap().len(), done.len());
+    // Many at once on a full disk: each is told what happened to it.
+    let told: Vec<(String, bool)> = std::thread::scope(|scope| {
+        let (store, id) = (&store, &id);
+        let write = |n: usize| {
+            move || {
+                let name = format!("msg_many_{n}");
+                let large = n.is_multiple_of(2);
+                let message = if large { read(&name, noise(40_000, 9)) } else { user(&name, "small") };
+                (name, store.append(id, vec![message], NOW).is_ok())
+            }
+        };
+        let threads: Vec<_> = (0..8).map(|n| scope.spawn(write(n))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let there = all(&store, &id);
+    for (name, ok) in told {
+        assert_eq!(there.contains(&name), ok, "{name} was told otherwise");
+    }
+    done = there;
+    assert_eq!(ids(&store.window(&other).unwrap()), ["msg_1"]);
+    // Opening a database on a full disk works or says why; it does no harm.
+    drop(SqliteStore::open(&path, Durability::Process).map_err(|error| error.to_string()));
+    fs::remove_file(filler).unwrap();
+    store.append(&id, vec![user("msg_after", "there is room again")], NOW).unwrap();
+    store.advance(&other, Part::text("msg_1.1".into(), "I will"), NOW).unwrap();
+    done.push("msg_after".into());
+    assert_eq!(all(&store, &id), done);
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    drop(store);
+    let again = SqliteStore::open(&path, Durability::Process).unwrap();
+    assert_eq!(all(&again, &id), done);
+}
+
+#[test]
+fn a_read_only_place_for_spills_is_said_to_be_so() {
+    let Some(disk) = disk() else {
+        on_a_small_disk("a_read_only_place_for_spills_is_said_to_be_so", "size=1m,ro");
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    for spill in [disk.clone(), disk.join("spill")] {
+        let policy = policy_with_spills(&spill);
+        let archive = open(&folder.path().join("plimsoll.db"), &policy);
+        let _ = archive.store().create(NewSession::new("ses_1".into()), NOW);
+        let taken = take(&archive, &noise(3_000, 1), &policy).unwrap();
+        assert_lost(&archive, taken, "Read-only file system");
+    }
+    // Nor can a database be made there.
+    let error = SqliteStore::open(disk.join("plimsoll.db"), Durability::Process).map(drop).unwrap_err();
+    assert!(error.to_string().contains("plimsoll.db"), "{error}");
+}
+
+const LIMITED: &str = "PLIMSOLL_FAULT_LIMITED";
+
+/// A limit on the size of files, which is there without any rights.
+#[cfg(unix)]
+#[test]
+fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
+    let id = SessionId::new("ses_1");
+    if let Ok(path) = std::env::var(LIMITED) {
+        let store = SqliteStore::open(&path, Durability::Process).unwrap();
+        let (done, error) = append_until_full(&store, &id, "msg");
+        assert!(matches!(error, StoreError::Database(_)), "{error}");
+        assert_eq!(all(&store, &id), done);
+        fs::write(format!("{path}.done"), serde_json::to_vec(&done).unwrap()).unwrap();
+        return;
+    }
+    let store = fresh();
+    session(&*store, "ses_1");
+    // Whoever goes over the limit is killed, unless it says that it can do without.
+    let script = "trap '' XFSZ; ulimit -f 600; exec \"$@\"";
+    let test = "faults::a_limit_on_files_fails_appends_and_keeps_what_is_there";
+    let done = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(LIMITED, store.path())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let told = fs::read(format!("{}.done", store.path().display())).unwrap();
+    let mut told: Vec<String> = serde_json::from_slice(&told).unwrap();
+    assert!(!told.is_empty());
+    assert_eq!(all(&*store, &id), told);
+    store.append(&id, vec![user("msg_after", "without a limit")], NOW).unwrap();
+    told.push("msg_after".into());
+    assert_eq!(all(&*store, &id), told);
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// Every page of a database in turn is overwritten; it is always noticed, nothing panics, and sessions that lie
+/// elsewhere stay readable.
+#[test]
+fn a_corrupted_page_is_found() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("plimsoll.db");
+    let sessions: Vec<SessionId> = (0..3).map(|n| SessionId::new(format!("ses_{n}"))).collect();
+    let store = SqliteStore::open(&path, Durability::Process).unwrap();
+    for id in &sessions {
+        session(&store, id.as_str());
+        let messages = (0..12).map(|n| read(&format!("msg_{n:02}"), noise(40, n))).collect();
+        store.append(id, messages, NOW).unwrap();
+    }
+    drop(store);
+    let intact = fs::read(&path).unwrap();
+    assert!(!folder.path().join("plimsoll.db-wal").exists(), "all of it is in the file");
+    let pages = intact.len() / 4_096;
+    let (mut refused, mut some_readable) = (0, 0);
+    for page in 0..pages {
+        let mut bytes = intact.clone();
+        bytes[page * 4_096..][..4_096].fill(0xa5);
+        let path = folder.path().join(format!("{page}.db"));
+        fs::write(&path, &bytes).unwrap();
+        let store = match SqliteStore::open(&path, Durability::Process) {
+            Ok(store) => store,
+            Err(error) => {
+                assert!(error.to_string().contains(&format!("{page}.db")), "page {page}: {error}");
+                assert!(fs::read(&path).unwrap() == bytes, "page {page}: the file was changed");
+                refused += 1;
+                continue;
+            }
+        };
+        let findings = store.check().unwrap_or_else(|error| panic!("page {page} of {pages}: {error}"));
+        assert!(!findings.problems.is_empty(), "page {page} of {pages} was not missed");
+        let fine = |id: &&SessionId| {
+            store.window(id).is_ok_and(|window| {
+                let texts = (0..12).map(|n| json!(noise(40, n)));
+                let parts =
+                    window.iter().map(|m| json!(m.parts[0].as_tool().unwrap().state.output.as_deref()));
+                parts.eq(texts)
+            })
+        };
+        let readable = sessions.iter().filter(fine).count();
+        some_readable += usize::from(readable == 2);
+        for id in &sessions {
+            let _ = store.append(id, vec![user("msg_x", "x")], NOW);
+            let _ = store.message(id, &MessageId::new("msg_03"));
+            let _ = store.lease(id, "me", Millis(NOW.0 + 10), NOW);
+        }
+        let _ = store.sessions(&Filter::default());
+        drop(store);
+        fs::remove_file(&path).unwrap();
+    }
+    assert!(
+        refused > 0 && some_readable > pages / 4,
+        "{refused} refused, {some_readable} of {pages} in part"
+    );
+}
+
+#[test]
+fn a_clock_that_jumps_back_loses_neither_order_nor_leases() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let before = Millis(NOW.0 - 86_400_000);
+    store.append(&id, vec![user("msg_b", "first").at(NOW)], NOW).unwrap();
+    store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap();
+    // The clock jumps back by a day.
+    store.append(&id, vec![answer("msg_a", "second").at(before)], before).unwrap();
+    let error = store.lease(&id, "two", Millis(before.0 + 100), before).unwrap_err();
+    assert!(matches!(error, StoreError::Leased { .. }), "{error}");
+    store.lease(&id, "one", Millis(before.0 + 100), before).unwrap();
+    store.finish(&id, &"msg_a".into(), "stop", None, before).unwrap();
+    let child = store.fork(&id, None, NewSession::new("ses_2".into()), before).unwrap();
+    store.append(&child.id, vec![user("msg_0", "third").at(before)], before).unwrap();
+    store.append(&id, vec![user("msg_c", "other").at(before)], before).unwrap();
+    assert_eq!(all(&*store, &id), ["msg_b", "msg_a", "msg_c"]);
+    assert_eq!(ids(&store.window(&child.id).unwrap()), ["msg_b", "msg_a", "msg_0"]);
+    assert_eq!(store.session(&id).unwrap().updated, NOW, "when it was last written to does not go back");
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_clock_at_the_end_of_time_does_no_harm() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    for name in ["msg_c", "msg_b", "msg_a", "msg_0"] {
+        store.append(&id, vec![user(name, "x").at(Millis(u64::MAX))], NOW).unwrap();
+    }
+    assert_eq!(all(&*store, &id), ["msg_c", "msg_b", "msg_a", "msg_0"]);
+    assert!(store.append(&id, vec![user("msg_d", "x")], Millis(u64::MAX)).is_err(), "no such time is kept");
+    store.append(&id, vec![user("msg_d", "x")], NOW).unwrap();
+}
+
+#[test]
+fn a_clock_that_jumps_back_lets_no_spill_go() {
+    let spilled = spilled();
+    let swept = spilled.archive.sweep(Millis(1)).unwrap();
+    assert_eq!((swept.expired, swept.removed), (0, 0));
+    whole(&spilled.archive, &spilled.handle).unwrap();
+}
+
+/// A process died while it made or changed the file, before there was a write-ahead log.
+#[test]
+fn a_journal_that_was_left_behind_is_rolled_back() {
+    let (folder, dead) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = folder.path().join("plimsoll.db");
+    plimsoll_store::database_of_version(&path, 3).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA synchronous = off; PRAGMA cache_size = 2; BEGIN IMMEDIATE").unwrap();
+    for n in 0..500 {
+        let title = noise(3, n);
+        let new = "INSERT INTO session (id, title, created, updated) VALUES (?1, ?2, 1, 1)";
+        connection.execute(new, (format!("ses_{n}"), title)).unwrap();
+    }
+    // What a dead process leaves is what is there now.
+    for name in ["plimsoll.db", "plimsoll.db-journal"] {
+        fs::copy(folder.path().join(name), dead.path().join(name)).unwrap();
+    }
+    let store = SqliteStore::open(dead.path().join("plimsoll.db"), Durability::Process).unwrap();
+    assert!(store.sessions(&Filter::default()).unwrap().is_empty());
+    session(&store, "ses_1");
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+const HOLDER: &str = "PLIMSOLL_FAULT_HOLDER";
+
+#[test]
+fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
+    let id = SessionId::new("ses_1");
+    if let Ok(path) = std::env::var(HOLDER) {
+        let store = SqliteStore::open(path, Durability::Process).unwrap();
+        store.lease(&id, "the dead", Millis(NOW.0 + 100), NOW).unwrap();
+        let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({ "n": 1 })));
+        store.append(&id, vec![Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
+        // Without goodbye.
+        std::process::abort();
+    }
+    let store = fresh();
+    session(&*store, "ses_1");
+    let test = "faults::the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out";
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(HOLDER, store.path())
+        .output()
+        .unwrap();
+    assert!(!done.status.success());
+    let error = store.lease(&id, "us", Millis(NOW.0 + 300), Millis(NOW.0 + 99)).unwrap_err();
+    assert!(error.to_string().contains("`the dead`"), "{error}");
+    assert!(!store.part(&id, &"prt_1".into()).unwrap().as_tool().unwrap().state.status.is_final());
+    let lease = store.lease(&id, "us", Millis(NOW.0 + 300), Millis(NOW.0 + 100)).unwrap();
+    assert_eq!(lease.interrupted, 1);
+    let part = store.part(&id, &"prt_1".into()).unwrap();
+    assert!(part.as_tool().unwrap().state.error.as_ref().unwrap().starts_with("Interrupted:"));
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}

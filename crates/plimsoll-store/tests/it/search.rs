@@ -1,0 +1,49 @@
+//! Searches find what is out of sight, whatever the index knows.
+
+use plimsoll::log::CompactionPart;
+use plimsoll::{Message, Part, PartBody, Role, SessionId};
+use plimsoll_store::{Ask, Search, Store};
+
+use super::{NOW, answer, fresh, session, user};
+
+fn found(store: &dyn Store, session: &SessionId, pattern: &str) -> Vec<String> {
+    let search = Search { pattern: pattern.into(), literal: true, ..Search::default() };
+    let hits = store.search(session, &Ask { search: Some(search), ..Ask::default() }).unwrap();
+    hits.into_iter().map(|hit| hit.handle).collect()
+}
+
+fn compact(store: &dyn Store, session: &SessionId, n: usize, tail: Option<&str>) {
+    let (marker, summary) = (format!("marker_{n}"), format!("summary_{n}"));
+    let tail_start = tail.map(Into::into);
+    let body = PartBody::Compaction(CompactionPart { tail_start, ..CompactionPart::default() });
+    let part = Part::new(format!("{marker}.1").as_str().into(), body);
+    let mut asked = Message { parts: vec![part], ..Message::default() };
+    (asked.info.id, asked.info.role) = (marker.as_str().into(), Some(Role::User));
+    let mut told = answer(&summary, "in short");
+    (told.info.summary, told.info.parent_id) = (true, Some(marker.as_str().into()));
+    told.info.finish = Some("stop".into());
+    store.append(session, vec![asked, told], NOW).unwrap();
+}
+
+/// A part was added to an older message after a newer one had begun, so the index came to a part in the window.
+#[test]
+fn a_text_that_grew_after_it_was_indexed_is_found() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store
+        .append(&id, vec![user("msg_0", "go"), answer("msg_1", "first"), answer("msg_2", "grows")], NOW)
+        .unwrap();
+    store.append_part(&id, &"msg_1".into(), Part::text("late".into(), "a late part"), NOW).unwrap();
+    compact(&*store, &id, 1, Some("msg_2"));
+    store.index().unwrap();
+    store.advance(&id, Part::text("msg_2.1".into(), "grows a needle"), NOW).unwrap();
+    compact(&*store, &id, 2, None);
+    assert_eq!(found(&*store, &id, "needle"), ["msg_2.1"], "before the index is brought up to date");
+    store.index().unwrap();
+    assert_eq!(found(&*store, &id, "needle"), ["msg_2.1"]);
+    // Even behind the summary a message that is being written may grow.
+    store.advance(&id, Part::text("msg_2.1".into(), "grows a needle and a haystack"), NOW).unwrap();
+    assert_eq!(found(&*store, &id, "haystack"), ["msg_2.1"]);
+    assert_eq!(found(&*store, &id, "late part"), ["late"]);
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
