@@ -170,6 +170,7 @@ Examples:
 A `plimsoll.toml` names a policy and what it changes:
   policy = \"opencode\"        # a preset, or a policy file
   context = 128000           # the model's context window, in tokens
+  store = \"~/plimsoll.db\"    # the database of Plimsoll's own sessions
   [prune]
   protectTokens = 30000      # any field of the policy, under its section";
 

@@ -21,6 +21,9 @@ use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
 
+/// More of a receipt is not shown when it is made.
+const LINES: usize = 20;
+
 /// Clear old tool outputs.
 pub(crate) fn prune(args: &InputArgs, around: &Surroundings, output: &mut Output) -> Done {
     let config = Config::load(&args.policy, around)?;
@@ -126,7 +129,13 @@ fn tell(session: &SessionId, done: &[Receipt], output: &mut Output) -> Done {
         return Ok(ExitCode::SUCCESS);
     }
     for receipt in done {
-        output.text(&printable(&receipts::detail(receipt)))?;
+        let detail = receipts::detail(receipt);
+        let mut lines: Vec<&str> = detail.lines().collect();
+        let more = lines.len().saturating_sub(LINES);
+        lines.truncate(LINES);
+        let rest = format!("  … and {more} lines more: `plimsoll receipts {}`", receipt.id);
+        lines.extend((more > 0).then_some(rest.as_str()));
+        output.text(&printable(&lines.join("\n")))?;
     }
     output.flush()?;
     // The last done is the first to be undone.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::{Ids, Log, LogError, Message, MessageId, Millis, PartBody, SessionId};
+use plimsoll::{Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId};
 use plimsoll_formats::Transcript;
 use plimsoll_store::{NewSession, StoreError};
 use serde::Serialize;
@@ -93,14 +93,20 @@ fn one(
     };
     let intake = Intake { opened, around, again: args.again };
     let imported = Progress::during(&format!("storing {name}"), || intake.take(transcript, None));
-    let imported = imported.map_err(|error| refused(error, &name))?;
+    let imported = imported.map_err(|error| refused(error, &name, opened))?;
     tell(&imported, &name, around);
     Ok(imported)
 }
 
 /// Why a transcript was not stored.
-fn refused(error: StoreError, name: &str) -> CliError {
+fn refused(error: StoreError, name: &str, opened: &Opened) -> CliError {
     match error {
+        StoreError::Log(LogError::Duplicate { kind: "session", id })
+            if opened.archive.store().session(&SessionId::new(id.as_str())).is_err() =>
+        {
+            CliError::no(format!("`{id}` was removed, and a session that was forked from it still needs it"))
+                .hint("`--again` stores it under new ids")
+        }
         StoreError::Log(LogError::Duplicate { kind: "session", id }) => {
             CliError::no(format!("{name} is stored already, as `{id}`"))
                 .hint("`--again` stores it once more under new ids; `plimsoll sessions rm` removes it")
@@ -165,10 +171,12 @@ impl Intake<'_> {
             directory,
         };
         let messages = self.named(messages, &id, &mut ids, started);
+        let last = messages.iter().flat_map(|message| &message.parts).filter_map(begun).max();
+        let settled = last.map_or(updated, |last| last.max(updated));
         let count = messages.len();
         let (title, directory) = (new.title.clone(), new.directory.clone());
         self.create(new, started)?;
-        let stored = store.append(&id, messages, updated).and_then(|()| self.settle(&id, updated));
+        let stored = store.append(&id, messages, updated).and_then(|()| self.settle(&id, settled));
         let interrupted = stored.inspect_err(|_| {
             // Half a session is worse than none; and if this fails too, the first error is the one to tell.
             let _ = store.remove(&id, updated);
@@ -254,6 +262,11 @@ impl Intake<'_> {
         }
         messages
     }
+}
+
+/// When a call was begun.
+fn begun(part: &Part) -> Option<Millis> {
+    part.as_tool().and_then(|tool| tool.state.time.start)
 }
 
 /// An id for a session that has none: the same for the same messages.

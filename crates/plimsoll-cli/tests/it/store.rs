@@ -388,6 +388,44 @@ fn asking_wrongly_says_what_would_be_right() {
 }
 
 #[test]
+fn sessions_with_the_same_beginning_are_told_apart() {
+    let home = stored();
+    let text = std::fs::read_to_string(home.project.join("session.json")).unwrap();
+    let other = text.replace("ses_5c1000000001", "ses_5c1000000002").replace("_fixed", "_other");
+    home.write("project/other.json", &other.replace("Fix the build", "Something else"));
+    assert!(home.run(&["sessions", "import", "other.json"]).starts_with("exit: 0"));
+    assert_page!(home.page(&["sessions show ses_5c", "window ses_5c", "prune --apply ses_5c"]));
+    let told = home.run(&["sessions", "rm", "ses_5c1000000001", "ses_5c1000000002"]);
+    assert!(told.starts_with("exit: 0") && told.matches("removed `ses_5c").count() == 2, "{told}");
+}
+
+#[test]
+fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
+    let home = stored();
+    let archive = home.archive();
+    let (session, start) = (SESSION.into(), Millis(1_777_713_600_000));
+    let fork = plimsoll_store::NewSession::new("ses_5c1000000009ABCDEFGHIJKLMN".into());
+    archive.store().fork(&session, None, fork, start).unwrap();
+    archive.store().lease(&session, "somebody", Millis(4_102_444_800_000), start).unwrap();
+    assert_page!(home.page(&[
+        "prune --apply ses_5c1000000001",
+        "receipts ses_5c1000000001",
+        "sessions show ses_5c1000000001 --messages 0",
+        "sessions show ses_5c1000000009 --messages 1",
+    ]));
+    // A fork has all that was said before it, and outlives what it was forked from.
+    let before = home.json(&["window", "ses_5c1000000009", "--json"]);
+    assert!(home.run(&["sessions", "rm", "ses_5c1000000001"]).starts_with("exit: 0"));
+    assert_eq!(home.json(&["window", "ses_5c1000000009", "--json"]), before);
+    let told = home.run(&["sessions", "import", "session.json"]);
+    assert!(
+        told.starts_with("exit: 1") && told.contains("was removed, and a session that was forked"),
+        "{told}"
+    );
+    assert!(home.run(&["sessions", "import", "session.json", "--again"]).starts_with("exit: 0"));
+}
+
+#[test]
 fn the_place_of_the_database_is_configured_as_all_else() {
     let home = home().with("project/plimsoll.toml", "store = \"data/own.db\"\ndurability = \"power\"\n");
     assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
