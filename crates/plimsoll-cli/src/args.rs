@@ -138,7 +138,7 @@ How long outputs stay is configured:
 
 const CHECK: &str = "\
 Examples:
-  plimsoll sessions check && cp ~/.local/share/plimsoll/plimsoll.db backup.db";
+  plimsoll sessions check --json | jq -r '.problems[]'";
 
 const RECEIPTS: &str = "\
 Examples:
