@@ -18,10 +18,11 @@ Configuration, from the lightest to the heaviest:
 Environment:
   PLIMSOLL_POLICY            a preset or a policy file
   PLIMSOLL_CONTEXT           the model's context window, in tokens
+  PLIMSOLL_STORE             the database of Plimsoll's own sessions
   PLIMSOLL_<SECTION>_<FIELD> any field of the policy, as PLIMSOLL_PRUNE_PROTECT_TOKENS=30000
   NO_COLOR, CLICOLOR_FORCE   no colour; colour also in a pipe
   CLAUDE_CONFIG_DIR, CODEX_HOME, XDG_DATA_HOME
-                             where Claude Code, Codex and OpenCode keep their sessions";
+                             where Claude Code, Codex, and OpenCode and Plimsoll keep their sessions";
 
 const SHORTLY: &str = "`plimsoll --help` tells of exit codes, configuration and environment.";
 
@@ -69,13 +70,15 @@ const PRUNE: &str = "\
 Examples:
   plimsoll prune --plan                     for the newest session of this directory
   PLIMSOLL_PRUNE_PROTECT_TOKENS=20000 plimsoll prune --plan s.jsonl
-  plimsoll prune --plan --json s.jsonl | jq .freedTokens";
+  plimsoll prune --plan --json s.jsonl | jq .freedTokens
+  plimsoll prune --apply ses_5c             do that to a stored session";
 
 const COMPACT: &str = "\
 Examples:
   plimsoll compact --plan s.jsonl           which messages a summary would take the place of
   plimsoll compact --offline s.jsonl        a summary made without a model
-  plimsoll compact --plan --context 64000 --json s.jsonl";
+  plimsoll compact --plan --context 64000 --json s.jsonl
+  plimsoll compact --offline --apply ses_5c put it into a stored session";
 
 const TRUNCATE: &str = "\
 Examples:
@@ -87,7 +90,75 @@ const SESSIONS: &str = "\
 Examples:
   plimsoll sessions                         the newest of this directory
   plimsoll sessions --all --limit 50        of every directory
-  plimsoll sessions --tool codex --json | jq -r '.[].path'";
+  plimsoll sessions --tool codex --json | jq -r '.[].path'
+  plimsoll sessions import s.jsonl          so that it can be reduced and undone
+  plimsoll sessions show ses_5c             what is known about a stored one
+
+Stored sessions are in one database: `--store FILE`, PLIMSOLL_STORE, `store` in the configuration, or \
+plimsoll/plimsoll.db in $XDG_DATA_HOME or ~/.local/share. `sessions import` makes it.";
+
+const SHOW: &str = "\
+Examples:
+  plimsoll sessions show                    the newest stored session of this directory
+  plimsoll sessions show ses_5c --messages 50
+  plimsoll sessions show ses_5c --json | jq .usage";
+
+const IMPORT: &str = "\
+Examples:
+  plimsoll sessions import s.jsonl
+  plimsoll sessions import 5d0c31aa         a session of another tool, by its id
+  plimsoll sessions import opencode.db --session ses_5c
+  id=$(plimsoll sessions import - < chat.json)
+
+The new ids go to standard output, one a line. Messages and tool outputs are kept as they are; of what a file says \
+about its session, title, directory, model and times are.
+
+A session keeps its id; one without gets an id from its content, so that the same is not stored twice. Message ids \
+too short to be the only ones of their kind are replaced. A call that has no answer is marked as interrupted. Where \
+a file does not say in which directory its agent worked, it is the current one.";
+
+const EXPORT: &str = "\
+Examples:
+  plimsoll sessions export ses_5c > session.json
+  plimsoll sessions export ses_5c --to openai-chat --out chat.json";
+
+const RM: &str = "\
+Examples:
+  plimsoll sessions rm ses_5c ses_7f";
+
+const GC: &str = "\
+Examples:
+  plimsoll sessions gc
+  PLIMSOLL_SPILLS_AGE=1d plimsoll sessions gc
+
+How long outputs stay is configured:
+  [spills]
+  age = \"7d\"                # or keep = true
+  mostBytes = 1000000000     # the oldest go when all together take more";
+
+const CHECK: &str = "\
+Examples:
+  plimsoll sessions check --json | jq -r '.problems[]'";
+
+const RECEIPTS: &str = "\
+Examples:
+  plimsoll receipts                         of the newest stored session of this directory
+  plimsoll receipts ses_5c --json | jq '.[].handles'
+  plimsoll receipts rcp_1e0f40599001        everything about one";
+
+const UNDO: &str = "\
+Examples:
+  plimsoll undo rcp_1e0f40599001            the beginning of an id is enough";
+
+const RECALL: &str = "\
+Examples:
+  plimsoll recall prt_1e0f40599001aQ        a tool output that was cleared
+  plimsoll recall spill_9c2f --lines 100-140
+  plimsoll recall spill_9c2f --grep 'error|warning' --context-lines 2
+  plimsoll recall --session ses_5c --grep TODO --literal
+
+Handles are in what the window shows in place of content, and in `plimsoll receipts`. The answer is no, exit code \
+1, where nothing matches or the content is gone.";
 
 const CONFIG: &str = "\
 Examples:
@@ -99,6 +170,7 @@ Examples:
 A `plimsoll.toml` names a policy and what it changes:
   policy = \"opencode\"        # a preset, or a policy file
   context = 128000           # the model's context window, in tokens
+  store = \"~/plimsoll.db\"    # the database of Plimsoll's own sessions
   [prune]
   protectTokens = 30000      # any field of the policy, under its section";
 
@@ -112,7 +184,8 @@ Examples:
 /// FILE is a transcript of OpenCode, Claude Code, Codex, pi, SWE-agent, or plain chat JSON; its format is recognised
 /// by content. It may also be OpenCode's database, or the beginning of the id of a session that `plimsoll sessions`
 /// lists. `-` is standard input. Without FILE the newest session for the current directory is taken, wherever
-/// OpenCode, Claude Code, Codex or pi keep it, and the command says which. No session is ever changed.
+/// OpenCode, Claude Code, Codex, pi or Plimsoll keep it, and the command says which. No session of another tool is ever
+/// changed; one that was stored with `plimsoll sessions import` is where `--apply` says so.
 #[derive(Parser)]
 #[command(name = "plimsoll", version, arg_required_else_help = true, after_help = SHORTLY, after_long_help = AFTER)]
 pub(crate) struct Cli {
@@ -132,6 +205,10 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: ColorWhen,
 
+    /// The database of Plimsoll's own sessions.
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "FILE")]
+    pub(crate) store: Option<PathBuf>,
+
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -140,7 +217,7 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List the sessions there are: tool, age, messages, tokens, title.
+    /// List the sessions there are: tool, age, messages, tokens, title; or store, show, export and remove some.
     #[command(after_help = SESSIONS)]
     Sessions(SessionsArgs),
     /// Show where the tokens go: by kind, tool, file and turn, and how far it is to the line.
@@ -173,6 +250,20 @@ pub(crate) enum Command {
     /// Write a transcript in another format.
     #[command(after_help = CONVERT)]
     Convert(ConvertArgs),
+    /// List what was done to a stored session, or tell everything about one receipt.
+    #[command(after_help = RECEIPTS)]
+    Receipts(ReceiptsArgs),
+    /// Undo a reduction of a stored session.
+    ///
+    /// What was cleared or cut is in the window again; a summary no longer counts. The log was never changed.
+    #[command(after_help = UNDO)]
+    Undo {
+        /// The receipt: its id or the beginning of it.
+        receipt: String,
+    },
+    /// Bring back what is out of the window of a stored session, or search it.
+    #[command(after_help = RECALL)]
+    Recall(RecallArgs),
     /// Cut a tool's output from standard input as layer 1 would.
     ///
     /// What fits passes byte for byte. The whole of what does not is kept in the spill directory, readable by you
@@ -334,9 +425,13 @@ pub(crate) struct PruneArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Show the plan. This is all the command does; the flag says so in scripts.
+    /// Show the plan. This is what the command does by itself; the flag says so in scripts.
     #[arg(long)]
     pub(crate) plan: bool,
+
+    /// Do it, to a stored session, and give the receipt.
+    #[arg(long, conflicts_with = "plan")]
+    pub(crate) apply: bool,
 }
 
 /// For `compact`.
@@ -353,6 +448,10 @@ pub(crate) struct CompactArgs {
     /// Print the summary that can be made without a model.
     #[arg(long)]
     pub(crate) offline: bool,
+
+    /// Put that summary into a stored session, and give the receipt.
+    #[arg(long, requires = "offline", conflicts_with = "plan")]
+    pub(crate) apply: bool,
 }
 
 /// For `truncate`.
@@ -389,6 +488,124 @@ pub(crate) struct SessionsArgs {
 pub(crate) enum SessionsCommand {
     /// List them, the newest first. The same as `plimsoll sessions`.
     List(ListArgs),
+    /// Show what is known about a stored session, and its newest messages.
+    #[command(after_help = SHOW)]
+    Show(ShowArgs),
+    /// Store sessions, so that they can be reduced, undone and recalled.
+    #[command(after_help = IMPORT)]
+    Import(ImportArgs),
+    /// Write a stored session as a transcript.
+    #[command(after_help = EXPORT)]
+    Export(ExportArgs),
+    /// Remove stored sessions, with their tasks and the outputs that were spilled from them.
+    #[command(after_help = RM)]
+    Rm {
+        /// Sessions, by their ids or the beginnings of them.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Let go of spilled outputs that are too old or too many, and of files that nobody needs.
+    #[command(after_help = GC)]
+    Gc,
+    /// Look for damage in the database; the exit code is the answer.
+    #[command(after_help = CHECK)]
+    Check,
+}
+
+/// For `sessions show`.
+#[derive(Args)]
+pub(crate) struct ShowArgs {
+    /// A stored session, by its id or the beginning of it; the newest of this directory if none is given.
+    pub(crate) id: Option<String>,
+
+    /// So many of its newest messages.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) messages: u64,
+}
+
+/// For `sessions import`.
+#[derive(Args)]
+pub(crate) struct ImportArgs {
+    /// Transcripts, ids of sessions of other tools, or `-` for standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Take this session of a database, by its id or the beginning of it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+
+    /// Store a session that is stored already once more, under new ids.
+    #[arg(long)]
+    pub(crate) again: bool,
+
+    /// Refuse transcripts with records of unknown kinds instead of counting them.
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// For `sessions export`.
+#[derive(Args)]
+pub(crate) struct ExportArgs {
+    /// A stored session, by its id or the beginning of it.
+    pub(crate) id: String,
+
+    /// The format to write: opencode-export, opencode-messages, openai-chat or anthropic-messages.
+    #[arg(long, value_name = "FORMAT", value_parser = format, default_value = "opencode-export")]
+    pub(crate) to: Format,
+
+    /// Write to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Write over a file that is there.
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
+}
+
+/// For `receipts`.
+#[derive(Args)]
+pub(crate) struct ReceiptsArgs {
+    /// A stored session, or a receipt, by its id or the beginning of it; the newest session of this directory if
+    /// none is given.
+    #[arg(value_name = "SESSION|RECEIPT")]
+    pub(crate) id: Option<String>,
+}
+
+/// For `recall`.
+#[derive(Args)]
+pub(crate) struct RecallArgs {
+    /// What to bring back: a part, a message, a run of messages (`first..last`) or a spilled output.
+    #[arg(required_unless_present_any = ["session", "grep"])]
+    pub(crate) handle: Option<String>,
+
+    /// Search everything that is out of the window of this stored session; of the newest of this directory if
+    /// neither it nor HANDLE is given.
+    #[arg(long, value_name = "ID", conflicts_with = "handle", requires = "grep")]
+    pub(crate) session: Option<String>,
+
+    /// These lines alone, counted from 1: 100-140, 100- or 100.
+    #[arg(long, value_name = "A-B", value_parser = lines, conflicts_with = "session")]
+    pub(crate) lines: Option<(u64, u64)>,
+
+    /// Lines that match this regular expression alone, with their numbers.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) grep: Option<String>,
+
+    /// Take the pattern as it is, not as a regular expression.
+    #[arg(long, requires = "grep")]
+    pub(crate) literal: bool,
+
+    /// Take upper and lower case as the same.
+    #[arg(long, requires = "grep")]
+    pub(crate) ignore_case: bool,
+
+    /// So many lines before and after each match.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "grep")]
+    pub(crate) context_lines: usize,
+
+    /// No more than so many bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 50_000)]
+    pub(crate) most: usize,
 }
 
 /// Which sessions to list.
@@ -402,13 +619,17 @@ pub(crate) struct ListArgs {
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
 
-    /// Sessions of this tool alone: opencode, claude-code, codex or pi.
+    /// Sessions of this tool alone: opencode, claude-code, codex, pi or plimsoll.
     #[arg(long, value_enum, hide_possible_values = true, value_name = "NAME")]
     pub(crate) tool: Option<Tool>,
 
-    /// The policy.
-    #[command(flatten)]
-    pub(crate) policy: PolicyArgs,
+    /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) policy: Option<String>,
+
+    /// The model's context window, in tokens; 200000 where nothing else is configured.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    pub(crate) context: Option<u64>,
 }
 
 /// For `config`.
@@ -450,6 +671,20 @@ fn request_format(name: &str) -> Result<Format, String> {
 
 fn format(name: &str) -> Result<Format, String> {
     name.parse().map_err(|error: plimsoll_formats::UnknownFormat| error.to_string())
+}
+
+fn lines(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.trim().parse::<u64>().ok().filter(|number| *number > 0);
+    let range = match text.split_once('-') {
+        None => number(text).map(|line| (line, line)),
+        Some((first, "")) => number(first).map(|first| (first, u64::MAX)),
+        Some((first, last)) => number(first).zip(number(last)),
+    };
+    let range = range.ok_or("lines are counted from 1 and written as 100-140, 100- or 100")?;
+    if range.0 > range.1 {
+        return Err(format!("line {} comes after line {}", range.0, range.1));
+    }
+    Ok(range)
 }
 
 fn tokens(text: &str) -> Result<u64, String> {

@@ -15,6 +15,7 @@ use crate::input;
 use crate::inspect::Scale;
 use crate::output::{Output, note, printable};
 use crate::progress::Progress;
+use crate::reduce;
 use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
@@ -63,6 +64,9 @@ pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) 
 
 /// Which old tool outputs would be cleared.
 pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output) -> Done {
+    if args.apply {
+        return reduce::prune(&args.input, around, output);
+    }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let log = input::log(&args.input, around)?;
     let limits = Limits::new(context, 0);
@@ -80,6 +84,9 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
 
 /// Which messages a summary would take the place of.
 pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Output) -> Done {
+    if args.apply {
+        return reduce::compact(&args.input, around, output);
+    }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let log = input::log(&args.input, around)?;
     let limits = policy.limits("", Some(Limits::new(context, 0)));

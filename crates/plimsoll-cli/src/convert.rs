@@ -21,35 +21,63 @@ pub(crate) fn run(
     around: &Surroundings,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let is_there = |path: &Path| {
-        CliError::usage(format!("`{}` is there already", path.display()))
-            .hint("give another name, or `--force` to write over it")
-    };
-    if let Some(path) = args.out.as_deref().filter(|path| !args.force && path.exists()) {
-        return Err(is_there(path));
-    }
+    let to = Target { format: args.to, out: args.out.as_deref(), force: args.force };
+    to.check()?;
     let transcript = input::transcript(&args.input, around)?;
-    let written = Progress::during("converting", || {
-        plimsoll_formats::write(args.to, &transcript.info, &transcript.messages)
-    });
-    let written = written.map_err(|error| CliError::usage(error.to_string()))?;
-    let lost = lost(&transcript, args.to, &written);
-    if !lost.is_empty() {
-        note(&format!("lost: {}", lost.join(", ")));
+    to.write(&transcript, &[], output)
+}
+
+/// What is to be written, and where.
+pub(crate) struct Target<'a> {
+    /// The format.
+    pub(crate) format: Format,
+    /// The file; standard output without one.
+    pub(crate) out: Option<&'a Path>,
+    /// Whether to write over a file that is there.
+    pub(crate) force: bool,
+}
+
+impl Target<'_> {
+    /// Refuse what is there already, before any work is done.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        self.out.filter(|path| !self.force && path.exists()).map_or(Ok(()), |path| Err(is_there(path)))
     }
-    let Some(path) = &args.out else {
-        output.json(&written)?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    let mut bytes = serde_json::to_vec(&written).map_err(|error| CliError::failed(error.to_string()))?;
-    bytes.push(b'\n');
-    let existing = if args.force { Existing::Replace } else { Existing::Keep };
-    files::write(path, &bytes, existing).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => is_there(path),
-        _ => CliError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error))),
-    })?;
-    note(&format!("wrote {} to `{}`", counted(transcript.messages.len(), "message"), path.display()));
-    Ok(ExitCode::SUCCESS)
+
+    /// Write a transcript, and say what is lost; `also` is what the caller knows of that.
+    pub(crate) fn write(
+        &self,
+        transcript: &Transcript,
+        also: &[String],
+        output: &mut Output,
+    ) -> Result<ExitCode, CliError> {
+        let written = Progress::during("converting", || {
+            plimsoll_formats::write(self.format, &transcript.info, &transcript.messages)
+        });
+        let written = written.map_err(|error| CliError::usage(error.to_string()))?;
+        let mut lost = lost(transcript, self.format, &written);
+        lost.extend_from_slice(also);
+        if !lost.is_empty() {
+            note(&format!("lost: {}", lost.join(", ")));
+        }
+        let Some(path) = self.out else {
+            output.json(&written)?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let mut bytes = serde_json::to_vec(&written).map_err(|error| CliError::failed(error.to_string()))?;
+        bytes.push(b'\n');
+        let existing = if self.force { Existing::Replace } else { Existing::Keep };
+        files::write(path, &bytes, existing).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => is_there(path),
+            _ => CliError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error))),
+        })?;
+        note(&format!("wrote {} to `{}`", counted(transcript.messages.len(), "message"), path.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn is_there(path: &Path) -> CliError {
+    CliError::usage(format!("`{}` is there already", path.display()))
+        .hint("give another name, or `--force` to write over it")
 }
 
 /// What the format has no place for, counted.

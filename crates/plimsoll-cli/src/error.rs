@@ -17,6 +17,8 @@ pub(crate) struct CliError {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
+    /// The answer is no.
+    No,
     /// It was asked wrongly.
     Usage,
     /// It failed.
@@ -24,6 +26,11 @@ enum Kind {
 }
 
 impl CliError {
+    /// The answer is no.
+    pub(crate) fn no(message: impl Into<String>) -> CliError {
+        CliError { kind: Kind::No, message: message.into(), hint: None, io: None }
+    }
+
     /// It was asked wrongly.
     pub(crate) fn usage(message: impl Into<String>) -> CliError {
         CliError { kind: Kind::Usage, message: message.into(), hint: None, io: None }
@@ -52,7 +59,12 @@ impl CliError {
 
     /// Tell it on standard error.
     pub(crate) fn tell(&self) {
-        let mut told = format!("{} {}\n", paint(ERROR, "error:"), printable(&self.message));
+        let mut told = match self.kind {
+            Kind::No => String::new(),
+            Kind::Usage | Kind::Failed => paint(ERROR, "error:") + " ",
+        };
+        told.push_str(&printable(&self.message));
+        told.push('\n');
         if let Some(hint) = &self.hint {
             told.push_str(&format!("{} {}\n", paint(HINT, "hint:"), printable(hint)));
         }
@@ -63,6 +75,7 @@ impl CliError {
     /// What the shell is told.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
+            Kind::No => 1,
             Kind::Usage => 2,
             Kind::Failed => 3,
         })

@@ -45,7 +45,7 @@ pub(crate) fn keep(file: NamedTempFile, path: &Path, existing: Existing) -> io::
 }
 
 /// Make a directory that the user alone can look into. One that is there stays as it is.
-fn private_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn private_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }

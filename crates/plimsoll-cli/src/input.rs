@@ -3,21 +3,27 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll::{Log, Message};
 use plimsoll_formats::opencode_db::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
+use plimsoll_store::Session;
 
 use crate::args::InputArgs;
+use crate::config::Config;
 use crate::error::{CliError, reason};
 use crate::output::{counted, note};
 use crate::progress::Progress;
-use crate::sessions::{self, Found};
+use crate::sessions::{self, Found, Kept, Scope};
+use crate::store::{self, Extent, Opened};
 use crate::surroundings::Surroundings;
 
 const HINT: &str = "give a transcript, the id of a session (`plimsoll sessions --all` lists them), or `-` for standard input";
-/// Every SQLite database begins with this.
+/// Every SQLite database begins with this, and Plimsoll's have this at this place.
 const SQLITE: &[u8] = b"SQLite format 3\0";
+const OURS: &[u8] = b"Plim";
+const HEADER: usize = 72;
 const BUFFER: usize = 1 << 16;
 
 /// The transcript a command was given.
@@ -25,11 +31,27 @@ pub(crate) fn transcript(args: &InputArgs, around: &Surroundings) -> Result<Tran
     Ok(named(args, around)?.1)
 }
 
+/// The same as far as the window is made of it. What a stored session has behind its summary is not read.
+pub(crate) fn in_view(args: &InputArgs, around: &Surroundings) -> Result<Transcript, CliError> {
+    let input = Input::open(args, around, Scope::All)?;
+    let name = input.name.clone();
+    told(input.read(Extent::InView), &name, args.strict)
+}
+
 /// The same, and where it came from.
 pub(crate) fn named(args: &InputArgs, around: &Surroundings) -> Result<(String, Transcript), CliError> {
-    let input = Input::open(args, around)?;
+    of(args, around, Scope::All)
+}
+
+/// The same for what is no stored session yet.
+pub(crate) fn of_others(args: &InputArgs, around: &Surroundings) -> Result<(String, Transcript), CliError> {
+    of(args, around, Scope::Others)
+}
+
+fn of(args: &InputArgs, around: &Surroundings, scope: Scope) -> Result<(String, Transcript), CliError> {
+    let input = Input::open(args, around, scope)?;
     let name = input.name.clone();
-    let transcript = told(input.read(), &name, args.strict)?;
+    let transcript = told(input.read(Extent::Whole), &name, args.strict)?;
     Ok((name, transcript))
 }
 
@@ -39,7 +61,7 @@ pub(crate) fn visit(
     around: &Surroundings,
     sink: &mut dyn FnMut(Message),
 ) -> Result<Transcript, CliError> {
-    let input = Input::open(args, around)?;
+    let input = Input::open(args, around, Scope::All)?;
     let name = input.name.clone();
     let mut main = |chain, message| {
         if chain == Chain::Main {
@@ -49,9 +71,9 @@ pub(crate) fn visit(
     told(input.visit(&mut main), &name, args.strict)
 }
 
-/// The same as a log.
+/// What the window is made of, as a log.
 pub(crate) fn log(args: &InputArgs, around: &Surroundings) -> Result<Log, CliError> {
-    Ok(Log::from_messages(transcript(args, around)?.messages))
+    Ok(Log::from_messages(in_view(args, around)?.messages))
 }
 
 /// A transcript that was found and not read yet.
@@ -70,10 +92,12 @@ enum Source {
     Pipe(Vec<u8>, File),
     /// A session of a database: the one with this id, or the newest.
     Row(Database, Option<String>),
+    /// A stored session.
+    Stored(Arc<Opened>, Box<Session>),
 }
 
 impl Input {
-    fn open(args: &InputArgs, around: &Surroundings) -> Result<Input, CliError> {
+    fn open(args: &InputArgs, around: &Surroundings, scope: Scope) -> Result<Input, CliError> {
         match (args.file.as_deref(), args.session.as_deref()) {
             (Some(file), Some(id)) if file == Path::new("-") => {
                 let message = format!(
@@ -84,29 +108,38 @@ impl Input {
             (Some(file), None) if file == Path::new("-") => {
                 Ok(Input { name: "standard input".to_owned(), source: Source::Stdin })
             }
-            (Some(file), session) => Input::file(file, session, around),
+            (Some(file), session) => Input::file(file, session, args, around, scope),
             (None, Some(id)) => {
                 let none =
                     || CliError::usage(format!("no session has an id that begins with `{id}`")).hint(HINT);
-                Input::found(&sessions::with_id(id, around)?.ok_or_else(none)?, around)
+                Input::found(&sessions::with_id(id, around, scope)?.ok_or_else(none)?, around)
             }
             (None, None) => Input::found(&sessions::newest(around)?, around),
         }
     }
 
-    fn file(path: &Path, session: Option<&str>, around: &Surroundings) -> Result<Input, CliError> {
+    fn file(
+        path: &Path,
+        session: Option<&str>,
+        args: &InputArgs,
+        around: &Surroundings,
+        scope: Scope,
+    ) -> Result<Input, CliError> {
         let name = format!("`{}`", path.display());
         let mut file = match File::open(path) {
             Ok(file) => file,
-            Err(error) => return Input::by_id(path, &error, around),
+            Err(error) => return Input::by_id(path, &error, around, scope),
         };
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(CliError::usage(format!("{name} is a directory")).hint(HINT));
         }
         let mut beginning = Vec::new();
-        file.by_ref().take(SQLITE.len() as u64).read_to_end(&mut beginning)?;
-        if beginning == SQLITE {
+        file.by_ref().take(HEADER as u64).read_to_end(&mut beginning)?;
+        if beginning.starts_with(SQLITE) && beginning.ends_with(OURS) {
+            return Input::stored(path, session, args, around);
+        }
+        if beginning.starts_with(SQLITE) {
             return Input::database(path, session);
         }
         if let Some(id) = session {
@@ -122,13 +155,13 @@ impl Input {
     }
 
     /// What is no file may be the id of a session.
-    fn by_id(path: &Path, error: &io::Error, around: &Surroundings) -> Result<Input, CliError> {
+    fn by_id(path: &Path, error: &io::Error, around: &Surroundings, scope: Scope) -> Result<Input, CliError> {
         let name = format!("`{}`", path.display());
         let id = path.to_str().filter(|id| error.kind() == io::ErrorKind::NotFound && is_like_id(id));
         let Some(id) = id else {
             return Err(CliError::usage(format!("cannot open {name}: {}", reason(error))).hint(HINT));
         };
-        match sessions::with_id(id, around)? {
+        match sessions::with_id(id, around, scope)? {
             Some(found) => Input::found(&found, around),
             None => {
                 let message =
@@ -138,7 +171,31 @@ impl Input {
         }
     }
 
-    /// A session of a database: the one that was asked for, or the newest.
+    /// A session of a database of Plimsoll's: the one that was asked for, or the newest.
+    fn stored(
+        path: &Path,
+        session: Option<&str>,
+        args: &InputArgs,
+        around: &Surroundings,
+    ) -> Result<Input, CliError> {
+        let opened = Opened::at(path, &Config::load(&args.policy, around)?)?;
+        let name = format!("`{}`", path.display());
+        let session = match session {
+            Some(id) => opened.session(id, around)?,
+            None => {
+                let all = opened.sessions()?;
+                let count = counted(all.len(), "session");
+                let newest = all.into_iter().find(|session| session.parent.is_none());
+                let none = || CliError::failed(format!("{name} has no session"));
+                let newest = newest.ok_or_else(none)?;
+                note(&format!("took the newest of {count} in {name}: `{}`", newest.id));
+                newest
+            }
+        };
+        Ok(Input { name, source: Source::Stored(Arc::new(opened), Box::new(session)) })
+    }
+
+    /// A session of OpenCode's database: the one that was asked for, or the newest.
     fn database(path: &Path, session: Option<&str>) -> Result<Input, CliError> {
         let name = format!("`{}`", path.display());
         let failed = |error: FormatError| CliError::failed(format!("cannot read {name}: {error}"));
@@ -159,15 +216,19 @@ impl Input {
     fn found(found: &Found, around: &Surroundings) -> Result<Input, CliError> {
         let name = found.name(around);
         note(&format!("{}: {name}", found.tool.name()));
-        let source = if found.row.is_some() {
-            let database = Database::open(&found.path);
-            let database =
-                database.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
-            Source::Row(database, Some(found.id.clone()))
-        } else {
-            let file = File::open(&found.path);
-            let cannot = |error| CliError::failed(format!("cannot open {name}: {}", reason(&error)));
-            Source::File(file.map_err(cannot)?)
+        let source = match &found.kept {
+            Kept::Stored(opened, session) => Source::Stored(Arc::clone(opened), session.clone()),
+            Kept::Row(_) => {
+                let database = Database::open(&found.path);
+                let database =
+                    database.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
+                Source::Row(database, Some(found.id.clone()))
+            }
+            Kept::File => {
+                let file = File::open(&found.path);
+                let cannot = |error| CliError::failed(format!("cannot open {name}: {}", reason(&error)));
+                Source::File(file.map_err(cannot)?)
+            }
         };
         Ok(Input { name, source })
     }
@@ -180,9 +241,12 @@ impl Input {
         Progress::bytes(&format!("reading {}", self.name), all)
     }
 
-    fn read(self) -> Result<Transcript, FormatError> {
+    fn read(self, extent: Extent) -> Result<Transcript, String> {
         let progress = self.progress();
-        match self.source {
+        let read = match self.source {
+            Source::Stored(opened, session) => {
+                return opened.transcript(&session, extent).map_err(|error| error.to_string());
+            }
             Source::Stdin => plimsoll_formats::read(progress.reading(io::stdin().lock())),
             Source::File(file) => {
                 plimsoll_formats::read(progress.reading(BufReader::with_capacity(BUFFER, file)))
@@ -192,12 +256,17 @@ impl Input {
                 plimsoll_formats::read(progress.reading(whole))
             }
             Source::Row(database, id) => database.read(id.as_deref()),
-        }
+        };
+        read.map_err(|error| error.to_string())
     }
 
-    fn visit(self, sink: &mut dyn FnMut(Chain, Message)) -> Result<Transcript, FormatError> {
+    fn visit(self, sink: &mut dyn FnMut(Chain, Message)) -> Result<Transcript, String> {
         let progress = self.progress();
-        match self.source {
+        let visited = match self.source {
+            Source::Stored(opened, session) => {
+                let each = opened.each(&session.id, &mut |message| sink(Chain::Main, message));
+                return each.map(|()| store::about(&session)).map_err(|error| error.to_string());
+            }
             Source::File(file) => {
                 plimsoll_formats::visit(progress.reading(BufReader::with_capacity(BUFFER, file)), sink)
             }
@@ -205,13 +274,14 @@ impl Input {
             // What can be read only once is held.
             Source::Stdin | Source::Pipe(..) => {
                 drop(progress);
-                let mut transcript = self.read()?;
+                let mut transcript = self.read(Extent::Whole)?;
                 std::mem::take(&mut transcript.messages)
                     .into_iter()
                     .for_each(|message| sink(Chain::Main, message));
-                Ok(transcript)
+                return Ok(transcript);
             }
-        }
+        };
+        visited.map_err(|error| error.to_string())
     }
 }
 
@@ -221,7 +291,7 @@ fn is_like_id(text: &str) -> bool {
 }
 
 /// Say what was not understood, or refuse it.
-fn told(read: Result<Transcript, FormatError>, name: &str, strict: bool) -> Result<Transcript, CliError> {
+fn told(read: Result<Transcript, String>, name: &str, strict: bool) -> Result<Transcript, CliError> {
     let transcript = read.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
     let unknown: Vec<String> =
         transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();

@@ -13,11 +13,16 @@ mod inspect;
 mod manual;
 mod output;
 mod progress;
+mod recall;
+mod receipts;
+mod reduce;
 mod replay;
 mod sessions;
+mod store;
 mod style;
 mod surroundings;
 mod truncate;
+mod when;
 mod window;
 
 use std::process::ExitCode;
@@ -45,7 +50,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
-    let around = &Surroundings::here()?;
+    let mut around = Surroundings::here()?;
+    around.store = cli.store.clone();
+    let around = &around;
     match &cli.command {
         Command::Sessions(args) => sessions::run(args, around, output),
         Command::Inspect(args) => commands::inspect(args, around, output),
@@ -55,6 +62,9 @@ fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Compact(args) => commands::compact(args, around, output),
         Command::Fork(args) => commands::fork(args, around, output),
         Command::Convert(args) => convert::run(args, around, output),
+        Command::Receipts(args) => receipts::list(args, around, output),
+        Command::Undo { receipt } => receipts::undo(receipt, around, output),
+        Command::Recall(args) => recall::run(args, around, output),
         Command::Truncate(args) => truncate::run(args, around, output),
         Command::Config(args) => config::run(args, around, output),
         Command::Completions { shell } => manual::completions(*shell, output),

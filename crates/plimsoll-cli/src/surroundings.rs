@@ -12,6 +12,8 @@ pub(crate) struct Surroundings {
     pub(crate) directory: PathBuf,
     /// The user's home.
     pub(crate) home: Option<PathBuf>,
+    /// The database that was named on the command line.
+    pub(crate) store: Option<PathBuf>,
     variables: BTreeMap<String, String>,
 }
 
@@ -32,7 +34,8 @@ impl Surroundings {
         directory: PathBuf,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Surroundings {
-        let mut here = Surroundings { directory, home: None, variables: variables.into_iter().collect() };
+        let mut here =
+            Surroundings { directory, home: None, store: None, variables: variables.into_iter().collect() };
         here.home = here.path("HOME").or_else(|| here.path("USERPROFILE"));
         here
     }

@@ -22,7 +22,7 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    let transcript = input::transcript(&args.input, around)?;
+    let transcript = input::in_view(&args.input, around)?;
     let window = Progress::during("building the window", || Window::of(&transcript.messages, &policy));
     if let Some(format) = args.request {
         let request = plimsoll_formats::write_window(format, &transcript.info, &window);

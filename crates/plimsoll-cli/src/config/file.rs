@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::names::{check_key, leaves};
+use super::store::StoreLayer;
 use super::{Layer, Origin};
 use crate::error::{CliError, reason};
 
@@ -21,6 +22,8 @@ pub(super) struct ConfigFile {
     pub(super) policy: Option<(String, Origin)>,
     /// The context window it names.
     pub(super) context: Option<u64>,
+    /// What it says about the store.
+    pub(super) store: StoreLayer,
     /// The fields of a policy.
     pub(super) fields: Map<String, Value>,
     /// The lines of all keys of a TOML file, by path.
@@ -39,12 +42,19 @@ impl ConfigFile {
 
     fn parse(text: &str, path: &Path, is_toml: bool) -> Result<ConfigFile, CliError> {
         let path = path.to_owned();
-        let mut file =
-            ConfigFile { path, policy: None, context: None, fields: Map::new(), lines: BTreeMap::new() };
+        let mut file = ConfigFile {
+            path,
+            policy: None,
+            context: None,
+            store: StoreLayer::default(),
+            fields: Map::new(),
+            lines: BTreeMap::new(),
+        };
         file.fields = if is_toml { file.toml(text)? } else { file.json(text)? };
         file.check_keys()?;
         file.take_policy()?;
         file.take_context()?;
+        file.take_store()?;
         Ok(file)
     }
 
@@ -63,7 +73,8 @@ impl ConfigFile {
         if self.context.is_some() {
             origins.insert("context".to_owned(), self.place("context"));
         }
-        Ok(Layer { chosen: None, overrides, context: self.context, origins })
+        origins.extend(self.store.fields().map(|field| (field.to_owned(), self.place(field))));
+        Ok(Layer { chosen: None, overrides, context: self.context, store: self.store.clone(), origins })
     }
 
     /// Where fields are. What stands in no line, because it was written out from a name or from the guide's section,
@@ -183,6 +194,28 @@ impl ConfigFile {
                 return Err(CliError::usage(format!("{origin}: {error}")).hint(hint));
             }
             self.policy = Some((name, origin));
+        }
+        Ok(())
+    }
+
+    fn take_store(&mut self) -> Result<(), CliError> {
+        let spills = match self.fields.shift_remove("spills") {
+            Some(Value::Object(spills)) => spills,
+            None => Map::new(),
+            Some(_) => {
+                let origin = self.place("spills");
+                return Err(CliError::usage(format!("{origin}: `spills`: expected a section with fields")));
+            }
+        };
+        let own = ["store", "durability"].into_iter();
+        let own = own.filter_map(|key| Some((key.to_owned(), self.fields.shift_remove(key)?)));
+        let fields: Vec<(String, Value)> =
+            own.chain(spills.into_iter().map(|(key, value)| (format!("spills.{key}"), value))).collect();
+        // A path in a file is meant from where the file is.
+        let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
+        for (field, value) in fields {
+            let set = self.store.set(&field, &value, &folder);
+            set.map_err(|problem| CliError::usage(format!("{}: `{field}`: {problem}", self.place(&field))))?;
         }
         Ok(())
     }

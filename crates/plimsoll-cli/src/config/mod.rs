@@ -11,6 +11,7 @@
 mod file;
 mod names;
 mod show;
+mod store;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +25,10 @@ use crate::args::PolicyArgs;
 use crate::error::CliError;
 use crate::surroundings::Surroundings;
 use file::ConfigFile;
+pub(crate) use names::nearest;
 pub(crate) use show::run;
+pub(crate) use store::StoreConfig;
+use store::StoreLayer;
 
 /// The context window where nobody names one.
 const CONTEXT: u64 = 200_000;
@@ -42,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// The model's context window, in tokens.
     pub(crate) context: u64,
+    /// Where Plimsoll keeps sessions, and how.
+    pub(crate) store: StoreConfig,
     /// The policy's name as it was given.
     chosen: String,
     preset: Preset,
@@ -90,6 +96,7 @@ struct Layer {
     chosen: Option<String>,
     overrides: Overrides,
     context: Option<u64>,
+    store: StoreLayer,
     origins: BTreeMap<String, Origin>,
 }
 
@@ -107,7 +114,11 @@ impl Config {
         let chosen = layers.iter().chain(&asked).rev().find_map(|layer| layer.overrides.preset);
         layers.push(environment_fields(chosen.unwrap_or(Preset::Plimsoll), around)?);
         layers.extend(asked);
-        merged(layers)
+        layers.push(environment_store(around)?);
+        layers.extend(flag_store(around));
+        let mut config = merged(layers)?;
+        config.store.settle(around);
+        Ok(config)
     }
 
     /// What one file says by itself.
@@ -124,8 +135,10 @@ impl Config {
 /// Lay the layers over each other and check what comes of it.
 fn merged(layers: Vec<Layer>) -> Result<Config, CliError> {
     let mut all = Overrides::default();
-    let mut origins = BTreeMap::from([("context".to_owned(), Origin::BuiltIn)]);
-    let mut context = CONTEXT;
+    let built_in = ["context"].into_iter().chain(store::FIELDS);
+    let mut origins: BTreeMap<String, Origin> =
+        built_in.map(|field| (field.to_owned(), Origin::BuiltIn)).collect();
+    let (mut context, mut store) = (CONTEXT, StoreLayer::default());
     let heaviest = layers.iter().rposition(|layer| layer.chosen.is_some());
     let mut chosen = Preset::Plimsoll.name().to_owned();
     for (place, layer) in layers.into_iter().enumerate() {
@@ -137,12 +150,15 @@ fn merged(layers: Vec<Layer>) -> Result<Config, CliError> {
         }
         all = all.under(layer.overrides);
         context = layer.context.unwrap_or(context);
+        store = layer.store.over(store);
         origins.extend(layer.origins);
     }
     let preset = all.preset.unwrap_or(Preset::Plimsoll);
     origins.entry("policy".to_owned()).or_insert(Origin::BuiltIn);
     match all.policy() {
-        Ok(policy) => Ok(Config { policy, context, chosen, preset, origins }),
+        Ok(policy) => {
+            Ok(Config { policy, context, store: StoreConfig::from(store), chosen, preset, origins })
+        }
         Err(error) => Err(placed(&error, &origins)),
     }
 }
@@ -197,7 +213,7 @@ fn file_layers(file: &ConfigFile, path: &Path) -> Result<Vec<Layer>, CliError> {
         let folder = path.parent().unwrap_or(Path::new("."));
         layers.push(named(name, origin.clone(), folder)?);
     }
-    let Layer { mut overrides, context, origins, .. } = file.layer()?;
+    let Layer { mut overrides, context, store, origins, .. } = file.layer()?;
     match overrides.preset.take() {
         // The guide's section stands on a preset of its own.
         Some(preset) if layers.is_empty() => {
@@ -205,7 +221,7 @@ fn file_layers(file: &ConfigFile, path: &Path) -> Result<Vec<Layer>, CliError> {
         }
         _ => {}
     }
-    layers.push(Layer { chosen: None, overrides, context, origins });
+    layers.push(Layer { chosen: None, overrides, context, store, origins });
     Ok(layers)
 }
 
@@ -226,6 +242,11 @@ fn named(name: &str, origin: Origin, folder: &Path) -> Result<Layer, CliError> {
         let message = format!("{origin}: a policy file builds on a preset, and `{further}` is none");
         return Err(CliError::usage(message));
     }
+    if let Some(field) = file.store.fields().next() {
+        let message =
+            format!("{}: a policy says nothing about the store, and this has `{field}`", path.display());
+        return Err(CliError::usage(message).hint("put it into `plimsoll.toml` or your own `config.toml`"));
+    }
     let mut layer = file.layer()?;
     layer.overrides.preset.get_or_insert(Preset::Plimsoll);
     layer.origins.insert("policy".to_owned(), origin);
@@ -235,7 +256,7 @@ fn named(name: &str, origin: Origin, folder: &Path) -> Result<Layer, CliError> {
 fn of_preset(preset: Preset, origin: Origin) -> Layer {
     let overrides = Overrides { preset: Some(preset), ..Overrides::default() };
     let origins = BTreeMap::from([("policy".to_owned(), origin)]);
-    Layer { chosen: Some(preset.name().to_owned()), overrides, context: None, origins }
+    Layer { chosen: Some(preset.name().to_owned()), overrides, origins, ..Layer::default() }
 }
 
 /// What the environment says about the policy as a whole and the context window.
@@ -268,6 +289,28 @@ fn environment_fields(preset: Preset, around: &Surroundings) -> Result<Layer, Cl
         origins.extend(leaves.into_iter().map(|(field, _)| (field, variable.clone())));
     }
     Ok(Layer { overrides: Setting::overrides(&settings), origins, ..Layer::default() })
+}
+
+/// What the environment says about the store.
+fn environment_store(around: &Surroundings) -> Result<Layer, CliError> {
+    let mut layer = Layer::default();
+    for (name, field) in store::VARIABLES.into_iter().zip(store::SETTINGS) {
+        let Some(text) = around.variable(name) else { continue };
+        let value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+        let value = if field == "store" { text.into() } else { value };
+        let set = layer.store.set(field, &value, &around.directory);
+        set.map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
+        let shown = if field == "spills.keep" { "spills.age" } else { field };
+        layer.origins.insert(shown.to_owned(), Origin::Variable(name.to_owned()));
+    }
+    Ok(layer)
+}
+
+/// The database that a flag names.
+fn flag_store(around: &Surroundings) -> Option<Layer> {
+    let path = around.directory.join(around.store.as_ref()?);
+    let origins = BTreeMap::from([("store".to_owned(), Origin::Flag("--store"))]);
+    Some(Layer { store: StoreLayer::at(path), origins, ..Layer::default() })
 }
 
 fn flag_layers(flags: &PolicyArgs, around: &Surroundings) -> Result<Vec<Layer>, CliError> {

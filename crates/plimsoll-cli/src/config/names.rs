@@ -4,12 +4,13 @@ use plimsoll::Policy;
 use plimsoll::policy::Setting;
 use serde_json::Value;
 
+use super::store::{self, SPILLS};
 use super::{OF_TESTS, POLICY, WINDOW};
 use crate::error::CliError;
 use crate::surroundings::Surroundings;
 
 /// Keys that a configuration file may have beside the sections of a policy.
-const KEYS: [&str; 4] = ["policy", "preset", "context", "TokenManagement"];
+const KEYS: [&str; 7] = ["policy", "preset", "context", "store", "durability", "spills", "TokenManagement"];
 
 /// Every value below `path`, by its own path. A list is one value, and so is an object without fields.
 pub(super) fn leaves(path: &str, value: &Value) -> Vec<(String, Value)> {
@@ -31,6 +32,7 @@ pub(super) fn check_key(path: &[String]) -> Result<(), Option<String>> {
             let sections = known(&policy).unwrap_or_default();
             sections.into_iter().chain(KEYS.map(str::to_owned)).collect()
         }
+        [section, _] if section == "spills" => SPILLS.map(str::to_owned).to_vec(),
         [section, _] => match policy.get(section).and_then(known) {
             Some(names) => names,
             None => return Ok(()),
@@ -49,7 +51,7 @@ pub(super) fn check_key(path: &[String]) -> Result<(), Option<String>> {
 /// Refuse variables that look like ours and are not.
 pub(super) fn check_variables(around: &Surroundings) -> Result<(), CliError> {
     let mut known = Setting::variables();
-    known.extend([POLICY.to_owned(), WINDOW.to_owned()]);
+    known.extend([POLICY, WINDOW].into_iter().chain(store::VARIABLES).map(str::to_owned));
     let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && !OF_TESTS.contains(name);
     for name in around.names().filter(is_ours) {
         if !known.iter().any(|known| known == name) {
@@ -69,7 +71,7 @@ pub(super) fn check_variables(around: &Surroundings) -> Result<(), CliError> {
 }
 
 /// The name most like the given one, if any is like it at all.
-pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // What all names begin with makes none of them likelier.
     let bare = |name: &str| name.trim_start_matches("PLIMSOLL_").to_lowercase();
     let wanted = bare(name);

@@ -75,8 +75,14 @@ fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<E
     let fields = leaves("", &policy);
     if output.json {
         let names = fields.iter().map(|(field, _)| field.as_str()).chain(["policy", "context"]);
+        let names = names.chain(super::store::FIELDS);
         let origins: BTreeMap<&str, Origin> = names.map(|field| (field, config.origin(field))).collect();
-        output.json(&json!({ "policy": policy, "context": config.context, "origins": origins }))?;
+        output.json(&json!({
+            "policy": policy,
+            "context": config.context,
+            "store": config.store.as_json(),
+            "origins": origins,
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let column = |heading, holds| Column { heading, holds };
@@ -88,6 +94,9 @@ fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<E
     };
     table.row(["policy".to_owned(), config.chosen.clone(), origin("policy")]);
     table.row(["context".to_owned(), config.context.to_string(), origin("context")]);
+    for (field, value) in super::store::FIELDS.into_iter().zip(config.store.shown(around)) {
+        table.row([field.to_owned(), value, origin(field)]);
+    }
     for (field, value) in fields {
         table.row([field.clone(), shown(&value), origin(&field)]);
     }

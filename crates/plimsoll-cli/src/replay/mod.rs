@@ -134,7 +134,7 @@ fn session(
     });
     let policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
     Ok(SessionReplay {
-        name: name.trim_matches('`').to_owned(),
+        name: name.replace('`', ""),
         format: format.to_string(),
         title: info.title,
         model: info.model,

@@ -1,23 +1,23 @@
 //! `plimsoll sessions`.
 
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::places::millis;
 use super::weigh::{self, Weighed};
-use super::{Found, Search};
-use crate::args::{ListArgs, SessionsArgs, SessionsCommand};
+use super::{Found, Scope, Search, Tool};
+use crate::args::{ListArgs, PolicyArgs, SessionsArgs, SessionsCommand};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::output::{Column, Holds, Output, Table, note};
+use crate::store;
 use crate::surroundings::Surroundings;
+use crate::when::{age, now};
 
 /// So much of an id is shown at least, after its prefix.
 const ID: usize = 8;
 
-/// List sessions.
+/// List sessions, or do something else with them.
 pub(crate) fn run(
     args: &SessionsArgs,
     around: &Surroundings,
@@ -26,9 +26,16 @@ pub(crate) fn run(
     let args = match &args.command {
         Some(SessionsCommand::List(list)) => list,
         None => &args.list,
+        Some(SessionsCommand::Show(args)) => return store::show(args, around, output),
+        Some(SessionsCommand::Import(args)) => return store::import(args, around, output),
+        Some(SessionsCommand::Export(args)) => return store::export(args, around, output),
+        Some(SessionsCommand::Rm { ids }) => return store::rm(ids, around, output),
+        Some(SessionsCommand::Gc) => return store::gc(around, output),
+        Some(SessionsCommand::Check) => return store::check(around, output),
     };
-    let config = Config::load(&args.policy, around)?;
-    let search = Search::new(around, args.tool);
+    let flags = PolicyArgs { policy: args.policy.clone(), context: args.context };
+    let config = Config::load(&flags, around)?;
+    let search = Search::new(around, args.tool.map_or(Scope::All, Scope::Only));
     search.tell_problems();
     let directory = (!args.all).then_some(around.directory.as_path());
     let found: Vec<Found> = search.sessions(directory).take(args.limit).collect();
@@ -58,12 +65,16 @@ pub(crate) fn run(
 }
 
 fn nothing(args: &ListArgs, around: &Surroundings) -> String {
-    let tool = args.tool.map_or("OpenCode, Claude Code, Codex or pi", super::Tool::name);
-    if args.all {
-        return format!("there are no sessions of {tool}");
-    }
+    let tool = args.tool.map_or("OpenCode, Claude Code, Codex, pi or Plimsoll", Tool::name);
     let directory = around.short(&around.directory);
-    format!("there are no sessions of {tool} for `{directory}`; `--all` lists every directory")
+    let mut told = format!("there are no sessions of {tool}");
+    if !args.all {
+        told.push_str(&format!(" for `{directory}`; `--all` lists every directory"));
+    }
+    if args.tool == Some(Tool::Plimsoll) {
+        told.push_str("; `plimsoll sessions import FILE` stores one");
+    }
+    told
 }
 
 fn as_json(found: &Found, weighed: &Weighed) -> Value {
@@ -100,7 +111,7 @@ impl Page<'_> {
         columns.extend(["AGE", "MESSAGES", "TOKENS"].map(|heading| column(heading, Holds::Numbers)));
         columns.push(column("TITLE", Holds::Words(8)));
         let mut table = Table::new(columns);
-        let now = millis(SystemTime::now());
+        let now = now().0;
         for (found, weighed) in rows {
             let mut cells =
                 vec![self.search.short_id(&found.id, ID).to_owned(), found.tool.name().to_owned()];
@@ -130,33 +141,5 @@ fn end_of(path: &str, most: usize) -> String {
         path.to_owned()
     } else {
         std::iter::once('…').chain(path.chars().skip(count + 1 - most)).collect()
-    }
-}
-
-/// How long ago, in the largest unit that says something.
-fn age(millis: u64) -> String {
-    let minutes = millis / 60_000;
-    match (minutes, minutes / 60, minutes / (60 * 24)) {
-        (0, ..) => "now".to_owned(),
-        (minutes, 0, _) => format!("{minutes} min"),
-        (_, hours, 0 | 1) if hours < 48 => format!("{hours} h"),
-        (_, _, days) if days < 60 => format!("{days} d"),
-        (_, _, days) if days < 730 => format!("{} mo", days / 30),
-        (_, _, days) => format!("{} y", days / 365),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::age;
-
-    #[test]
-    fn ages_are_told_in_the_largest_unit_that_says_something() {
-        let minute = 60_000;
-        let ages =
-            [0, 59_000, 5 * minute, 90 * minute, 47 * 60 * minute, 3 * 1440 * minute, 100 * 1440 * minute];
-        let told: Vec<String> = ages.iter().map(|millis| age(*millis)).collect();
-        assert_eq!(told, ["now", "now", "5 min", "1 h", "47 h", "3 d", "3 mo"]);
-        assert_eq!(age(3 * 365 * 1440 * minute), "3 y");
     }
 }

@@ -3,14 +3,19 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use plimsoll_formats::opencode_db::Database;
 use serde_json::Value;
 
-use super::{Found, Search, Tool};
-use crate::error::reason;
+use super::{Found, Kept, Scope, Search, Tool};
+use crate::args::PolicyArgs;
+use crate::config::Config;
+use crate::error::{CliError, reason};
+use crate::store::Opened;
 use crate::surroundings::Surroundings;
+use crate::when::millis;
 
 /// How many lines may stand before the one that names the directory, and how many bytes.
 const LINES: usize = 20;
@@ -48,7 +53,11 @@ impl Candidate {
                 stem(path).starts_with("agent-")
                     || path.components().any(|part| part.as_os_str() == "subagents")
             }
-            Candidate::Row(found) => found.row.as_ref().is_some_and(|row| row.parent.is_some()),
+            Candidate::Row(found) => match &found.kept {
+                Kept::File => false,
+                Kept::Row(row) => row.parent.is_some(),
+                Kept::Stored(_, session) => session.parent.is_some(),
+            },
         }
     }
 
@@ -73,16 +82,20 @@ impl Candidate {
                 };
                 let id = id.unwrap_or_else(|| stem(path).to_owned());
                 let (tool, path, changed) = (*tool, path.clone(), *changed);
-                Some(Found { tool, id, path, directory: beginning.directory, changed, row: None })
+                Some(Found { tool, id, path, directory: beginning.directory, changed, kept: Kept::File })
             }
         }
     }
 }
 
 /// All candidates in the usual places, in no order.
-pub(super) fn search(around: &Surroundings, only: Option<Tool>) -> Search {
+pub(super) fn search(around: &Surroundings, scope: Scope) -> Search {
     let mut search = Search { candidates: Vec::new(), problems: Vec::new() };
-    let wanted = |tool| only.is_none_or(|only| only == tool);
+    let wanted = |tool| match scope {
+        Scope::All => true,
+        Scope::Others => tool != Tool::Plimsoll,
+        Scope::Only(only) => tool == only,
+    };
     for (tool, folder) in folders(around).into_iter().filter(|(tool, _)| wanted(*tool)) {
         collect(&folder, tool, DEPTH, &mut search);
     }
@@ -91,7 +104,32 @@ pub(super) fn search(around: &Surroundings, only: Option<Tool>) -> Search {
     if let Some(path) = database.filter(|path| wanted(Tool::Opencode) && path.is_file()) {
         rows(&path, &mut search, around);
     }
+    if wanted(Tool::Plimsoll)
+        && let Err(error) = stored(&mut search, around)
+    {
+        search.problems.push(error.message().to_owned());
+    }
     search
+}
+
+/// Plimsoll's own.
+fn stored(search: &mut Search, around: &Surroundings) -> Result<(), CliError> {
+    let config = Config::load(&PolicyArgs::default(), around)?;
+    let Some(opened) = Opened::if_there(&config)?.map(Arc::new) else {
+        // Somebody who names a database expects it to be there.
+        let named =
+            around.store.as_ref().map(|path| format!("there is no database `{}` yet", path.display()));
+        search.problems.extend(named);
+        return Ok(());
+    };
+    for session in opened.sessions()? {
+        let (id, path) = (session.id.to_string(), opened.path.clone());
+        let (directory, changed) = (session.directory.clone(), session.updated.0);
+        let kept = Kept::Stored(Arc::clone(&opened), Box::new(session));
+        let found = Found { tool: Tool::Plimsoll, id, path, directory, changed, kept };
+        search.candidates.push(Candidate::Row(Box::new(found)));
+    }
+    Ok(())
 }
 
 fn folders(around: &Surroundings) -> Vec<(Tool, PathBuf)> {
@@ -141,7 +179,8 @@ fn rows(path: &Path, search: &mut Search, around: &Surroundings) {
         let Some(id) = row.info.id.clone() else { continue };
         let changed = row.info.updated.or(row.info.started).map_or(0, |at| at.0);
         let (tool, directory) = (Tool::Opencode, row.info.directory.clone());
-        let found = Found { tool, id, path: path.to_owned(), directory, changed, row: Some(row) };
+        let found =
+            Found { tool, id, path: path.to_owned(), directory, changed, kept: Kept::Row(Box::new(row)) };
         search.candidates.push(Candidate::Row(Box::new(found)));
     }
 }
@@ -179,9 +218,4 @@ impl Beginning {
 
 fn stem(path: &Path) -> &str {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
-}
-
-pub(super) fn millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plimsoll::count::message_tokens;
 use plimsoll::policy::UsageSum;
 use plimsoll::{Fixed, Load, Message, Policy, Tokens};
-use plimsoll_formats::{FormatError, Transcript};
+use plimsoll_formats::Transcript;
+use plimsoll_formats::opencode_db::Database;
+use plimsoll_store::{PageRequest, Session, StoreError};
 
-use super::Found;
+use super::{Found, Kept};
 use crate::output::first_words;
 use crate::progress::Progress;
+use crate::store::Opened;
 
 /// Longest title.
 const TITLE: usize = 80;
@@ -30,11 +33,11 @@ pub(super) struct Weighed {
 }
 
 /// Weigh sessions; what could not be read has an error in its place.
-pub(super) fn all(found: &[Found], policy: &Policy) -> Vec<Result<Weighed, FormatError>> {
+pub(super) fn all(found: &[Found], policy: &Policy) -> Vec<Result<Weighed, String>> {
     let progress = Progress::things("reading sessions", found.len() as u64);
     let policy = &whole_usage(policy);
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Result<Weighed, FormatError>)>> = Mutex::new(Vec::new());
+    let done: Mutex<Vec<(usize, Result<Weighed, String>)>> = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(2, usize::from).min(found.len().max(1));
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -65,12 +68,18 @@ fn whole_usage(policy: &Policy) -> Policy {
     Policy::new(spec).unwrap_or_else(|_| policy.clone())
 }
 
-fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, FormatError> {
-    let transcript = match found.read_row() {
-        Some(read) => read?,
-        None => plimsoll_formats::read(BufReader::new(File::open(&found.path)?))?,
+fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, String> {
+    let read = match &found.kept {
+        Kept::Stored(opened, session) => {
+            return stored(opened, session, policy).map_err(|error| error.to_string());
+        }
+        Kept::Row(_) => Database::open(&found.path).and_then(|database| database.read(Some(&found.id))),
+        Kept::File => {
+            let file = File::open(&found.path).map_err(|error| error.to_string())?;
+            plimsoll_formats::read(BufReader::new(file))
+        }
     };
-    let Transcript { messages, info, .. } = transcript;
+    let Transcript { messages, info, .. } = read.map_err(|error| error.to_string())?;
     let title = info.title.as_deref().map(|title| first_words(title, TITLE));
     Ok(Weighed {
         messages: messages.len(),
@@ -82,8 +91,33 @@ fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, FormatError> {
     })
 }
 
+/// A stored session: what is in view says how much the next request weighs, without its texts being read.
+fn stored(opened: &Opened, session: &Session, policy: &Policy) -> Result<Weighed, StoreError> {
+    let store = opened.archive.store();
+    let view = store.outline(&session.id)?;
+    let load = Load::of(&view, policy, Fixed::default(), &policy.count);
+    let (mut messages, mut log) = (0, Tokens::ZERO);
+    let mut add = |message: &Message| {
+        messages += 1;
+        log += message_tokens(message, &policy.count);
+    };
+    if store.compactions(&session.id)?.is_empty() {
+        // Then everything is in view.
+        view.iter().for_each(&mut add);
+    } else {
+        opened.each(&session.id, &mut |message| add(&message))?;
+    }
+    let mut title = first_words(&session.title, TITLE);
+    if title.is_empty() {
+        let first = PageRequest { from: None, oldest_first: true, most: 20 };
+        title = first_prompt(&store.page(&session.id, &first)?.messages);
+    }
+    let (model, started) = (session.model.clone(), Some(session.created.0));
+    Ok(Weighed { messages, load, log, title, model, started })
+}
+
 /// The first words a person said. What hosts put before them stands in tags or names its file.
-fn first_prompt(messages: &[Message]) -> String {
+pub(crate) fn first_prompt(messages: &[Message]) -> String {
     let prompts = messages.iter().filter(|message| message.starts_turn()).take(20).map(Message::text);
     let prompts = prompts.filter(|text| !text.trim().is_empty());
     let mut first = None;

@@ -4,7 +4,7 @@ use insta::{assert_snapshot, with_settings};
 
 use crate::support::{Home, ok, refused};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 15] = [
     "sessions",
     "inspect",
     "replay",
@@ -13,6 +13,9 @@ const COMMANDS: [&str; 12] = [
     "compact",
     "fork",
     "convert",
+    "receipts",
+    "undo",
+    "recall",
     "truncate",
     "config",
     "completions",
@@ -25,6 +28,9 @@ fn help_is_worth_reading() {
     assert_snapshot!("plimsoll_short", ok(&["-h"], ""));
     for command in COMMANDS {
         assert_snapshot!(command, ok(&[command, "--help"], ""));
+    }
+    for command in ["show", "import", "export", "rm", "gc", "check"] {
+        assert_snapshot!(format!("sessions_{command}"), ok(&["sessions", command, "--help"], ""));
     }
 }
 
@@ -61,7 +67,7 @@ fn there_is_a_page_for_every_command() {
     let main = ok(&["man"], "");
     assert!(main.contains(".TH plimsoll 1") && main.contains("PLIMSOLL_POLICY"), "{main}");
     let home = Home::new();
-    assert!(home.run(&["man", "pages"]).ends_with("wrote 15 pages to `pages`\n"));
+    assert!(home.run(&["man", "pages"]).ends_with("wrote 24 pages to `pages`\n"));
     for command in COMMANDS {
         let page = std::fs::read_to_string(home.project.join(format!("pages/plimsoll-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH plimsoll-{command} 1")), "{page}");

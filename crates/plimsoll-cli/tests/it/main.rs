@@ -7,6 +7,7 @@ mod engine;
 mod help;
 mod replay;
 mod sessions;
+mod store;
 mod support;
 #[cfg(unix)]
 mod terminal;

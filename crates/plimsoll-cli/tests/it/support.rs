@@ -5,6 +5,8 @@ use std::process::Output;
 use std::time::{Duration, SystemTime};
 
 use assert_cmd::Command;
+use plimsoll::{Millis, Policy};
+use plimsoll_store::{Archive, Durability};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -134,6 +136,34 @@ impl Home {
         all.replace(self.path.to_str().unwrap(), "[HOME]")
     }
 
+    /// Its database, as the command opens it.
+    pub(crate) fn archive(&self) -> Archive {
+        let path = self.path.join(".local/share/plimsoll/plimsoll.db");
+        Archive::open(path, &Policy::default(), Durability::Process).unwrap()
+    }
+
+    /// Every file and folder below it.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.path.clone()];
+        let mut found = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                folders.extend(path.is_dir().then(|| path.clone()));
+                found.push(path);
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// What the command prints on standard output, as JSON.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let output = self.command(args, &[]).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     /// Codex' record of a session in a directory.
     pub(crate) fn codex(&self, id: &str, directory: &Path, words: &str, hours: u64) {
         let place = format!(".codex/sessions/2026/05/02/rollout-2026-05-02T09-18-36-{id}.jsonl");
@@ -188,6 +218,55 @@ impl Home {
         }
         path
     }
+}
+
+/// The time it is.
+pub(crate) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    Millis(u64::try_from(since.as_millis()).unwrap())
+}
+
+/// An OpenCode export with eight long outputs in a turn long ago, as it has to come back.
+pub(crate) fn export(directory: &Path) -> Value {
+    let id = "ses_5c1000000001ABCDEFGHIJKLMN";
+    let message = |n: u64, role: &str, parts: Vec<Value>, info: Value| {
+        let name = format!("msg_fixed{n:07}ABCDEFGHIJKLMN");
+        let mut all = json!({ "id": name, "sessionID": id, "role": role, "time": { "created": 1_777_713_516_000 + n } });
+        let more = info.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(more);
+        let parts = parts.into_iter().enumerate().map(|(at, mut part)| {
+            part["id"] = format!("prt_fixed{n:07}{at:02}CDEFGHIJKLMN").into();
+            part["sessionID"] = id.into();
+            part["messageID"] = name.as_str().into();
+            part
+        });
+        json!({ "info": all, "parts": parts.collect::<Vec<_>>() })
+    };
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let user = json!({ "agent": "build", "model": { "providerID": "acme", "modelID": "model-1" } });
+    let answer = |tokens: u64| {
+        json!({ "modelID": "model-1", "providerID": "acme", "mode": "build", "cost": 0.25, "finish": "stop",
+            "path": { "cwd": directory, "root": directory },
+            "tokens": { "input": tokens, "output": 10, "reasoning": 0, "cache": { "read": 0, "write": 0 } } })
+    };
+    let mut messages =
+        vec![message(1, "user", vec![text("Fix the build. Never touch the tests.")], user.clone())];
+    for n in 0..8 {
+        let output = format!("output {n}\nwarning: unused\n{}", "word ".repeat(8_000));
+        let state = json!({ "status": "completed", "input": { "path": format!("src/{n}.rs") }, "output": output,
+            "title": format!("src/{n}.rs"), "metadata": { "lines": 3 }, "time": { "start": 5, "end": 6 } });
+        let call = json!({ "type": "tool", "tool": "read", "callID": format!("call_{n}"), "state": state });
+        messages.push(message(2 + n, "assistant", vec![call], answer(100 + n)));
+    }
+    for n in 0..3 {
+        messages.push(message(20 + 2 * n, "assistant", vec![text("Done.")], answer(80_000)));
+        messages.push(message(21 + 2 * n, "user", vec![text(&format!("Next {n}"))], user.clone()));
+    }
+    json!({
+        "info": { "id": id, "projectID": "global", "directory": directory, "title": "Fix the build", "version": "0",
+            "time": { "created": 1_777_713_516_000_u64, "updated": 1_777_713_599_000_u64 } },
+        "messages": messages,
+    })
 }
 
 fn codex(id: &str, directory: &Path, words: &str) -> String {

@@ -1,0 +1,38 @@
+//! `plimsoll sessions export`: a stored session as a transcript.
+
+use std::process::ExitCode;
+
+use plimsoll_store::Filter;
+
+use super::{Extent, Opened};
+use crate::args::ExportArgs;
+use crate::convert::Target;
+use crate::error::CliError;
+use crate::output::{Output, counted};
+use crate::progress::Progress;
+use crate::surroundings::Surroundings;
+
+/// Write a stored session, and say what has no place in the format.
+pub(crate) fn export(
+    args: &ExportArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let to = Target { format: args.to, out: args.out.as_deref(), force: args.force };
+    to.check()?;
+    let opened = Opened::usual(around)?;
+    let session = opened.session(&args.id, around)?;
+    let reading = format!("reading `{}`", session.id);
+    let transcript = Progress::during(&reading, || opened.transcript(&session, Extent::Whole))?;
+    let store = opened.archive.store();
+    let tasks = store.sessions(&Filter { parent: Some(session.id.clone()), ..Filter::default() })?;
+    let spills = store.spills(&session.id)?;
+    let beside = [
+        (tasks.len(), "task"),
+        (store.receipts(&session.id)?.len(), "receipt"),
+        (spills.len(), "spilled output"),
+    ];
+    let beside = beside.into_iter().filter(|(count, _)| *count > 0);
+    let lost: Vec<String> = beside.map(|(count, noun)| counted(count, noun)).collect();
+    to.write(&transcript, &lost, output)
+}

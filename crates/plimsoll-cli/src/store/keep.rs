@@ -1,0 +1,105 @@
+//! Keeping the database in order: `plimsoll sessions gc`, `check` and `rm`.
+
+use std::process::ExitCode;
+
+use plimsoll::truncate::format_bytes;
+use plimsoll_store::{Filter, Session, StoreError};
+use serde_json::json;
+
+use super::Opened;
+use crate::error::CliError;
+use crate::output::{Output, counted, printable};
+use crate::progress::Progress;
+use crate::surroundings::Surroundings;
+use crate::when;
+
+/// Let go of what is too old or too much, and of what nobody needs.
+pub(crate) fn gc(around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+    let opened = Opened::usual(around)?;
+    let swept = Progress::during("sweeping", || opened.archive.sweep(when::now()))?;
+    if output.json {
+        output.json(&swept)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output.text(&format!(
+        "{} expired, {} removed, {} added to the index",
+        counted(swept.expired as usize, "spilled output"),
+        counted(swept.removed as usize, "file"),
+        counted(swept.indexed as usize, "part")
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Look for damage.
+pub(crate) fn check(around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+    let opened = Opened::usual(around)?;
+    let findings = Progress::during("checking", || opened.archive.check())?;
+    let code = if findings.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    if output.json {
+        output.json(&findings)?;
+        return Ok(code);
+    }
+    for problem in &findings.problems {
+        output.text(&printable(problem))?;
+    }
+    let looked = [
+        (findings.sessions, "session"),
+        (findings.messages, "message"),
+        (findings.parts, "part"),
+        (findings.spills, "spilled output"),
+    ];
+    let looked = looked.map(|(count, noun)| counted(count as usize, noun)).join(", ");
+    let verdict = match findings.problems.len() {
+        0 => "no problems".to_owned(),
+        count => counted(count, "problem"),
+    };
+    output.text(&format!("{verdict} in {looked}"))?;
+    Ok(code)
+}
+
+/// Remove sessions. All of them are looked up first, so that a slip removes none.
+pub(crate) fn rm(ids: &[String], around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+    let opened = Opened::usual(around)?;
+    let mut sessions: Vec<Session> = Vec::new();
+    for id in ids {
+        let session = opened.session(id, around)?;
+        if sessions.iter().all(|other| other.id != session.id) {
+            sessions.push(session);
+        }
+    }
+    let mut removed = Vec::new();
+    for session in &sessions {
+        // It may have gone as a task of one before it.
+        let spills = match opened.archive.store().spills(&session.id) {
+            Err(StoreError::Missing { .. }) => continue,
+            other => other?,
+        };
+        let tasks = tasks(&opened, session)?;
+        let bytes: u64 = spills.iter().filter(|spill| spill.expired.is_none()).map(|spill| spill.bytes).sum();
+        opened.archive.remove(&session.id, when::now())?;
+        if !output.json {
+            let mut gone = vec![counted(session.messages as usize, "message")];
+            gone.extend((tasks > 0).then(|| counted(tasks, "task")));
+            gone.extend((bytes > 0).then(|| format!("{} of spilled output", format_bytes(bytes))));
+            let title = match printable(&session.title) {
+                title if title.is_empty() => title,
+                title => format!(", {title}"),
+            };
+            output.text(&format!("removed `{}`{title}: {}", session.id, gone.join(", ")))?;
+        }
+        removed.push(
+            json!({ "id": session.id, "messages": session.messages, "tasks": tasks, "spilledBytes": bytes }),
+        );
+    }
+    if output.json {
+        output.json(&removed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many tasks a session has, and they in turn.
+fn tasks(opened: &Opened, session: &Session) -> Result<usize, StoreError> {
+    let filter = Filter { parent: Some(session.id.clone()), ..Filter::default() };
+    let own = opened.archive.store().sessions(&filter)?;
+    own.iter().try_fold(own.len(), |count, task| Ok(count + tasks(opened, task)?))
+}

@@ -1,0 +1,269 @@
+//! Plimsoll's own sessions: opening the database they are in, and finding one of them.
+//!
+//! Whatever only reads opens a database that is there and never makes one.
+
+mod export;
+mod import;
+mod keep;
+mod show;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll::receipt::UndoError;
+use plimsoll::{Ids, LogError, Message, Millis, Policy, SessionId};
+use plimsoll_formats::{Format, SessionInfo, Transcript};
+use plimsoll_store::{Archive, Filter, PageRequest, Session, StoreError};
+
+use crate::args::PolicyArgs;
+use crate::config::{self, Config};
+use crate::error::{CliError, reason};
+use crate::files;
+use crate::sessions;
+use crate::surroundings::Surroundings;
+use crate::when;
+
+pub(crate) use export::export;
+pub(crate) use import::import;
+pub(crate) use keep::{check, gc, rm};
+pub(crate) use show::show;
+
+/// How many messages are read at a time.
+const PAGE: u64 = 500;
+/// What changes a session from here has it for so long at most.
+const LEASE: Millis = Millis(60_000);
+
+/// How much of a session is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Everything that was said.
+    Whole,
+    /// What the window is made of.
+    InView,
+}
+
+/// A database that is open.
+pub(crate) struct Opened {
+    /// The sessions and the outputs that were spilled from them.
+    pub(crate) archive: Archive,
+    /// The file.
+    pub(crate) path: PathBuf,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Opened {
+    /// The database that is configured, if it is there.
+    pub(crate) fn if_there(config: &Config) -> Result<Option<Opened>, CliError> {
+        match &config.store.path {
+            Some(path) if is_there(path)? => Opened::at(path, config).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The database that is configured, which must be there.
+    pub(crate) fn existing(config: &Config, around: &Surroundings) -> Result<Opened, CliError> {
+        Opened::if_there(config)?.ok_or_else(|| {
+            let place = config.store.path.as_deref().map(|path| format!(" at `{}`", around.short(path)));
+            let message = format!("there is no database of sessions yet{}", place.unwrap_or_default());
+            CliError::usage(message).hint("`plimsoll sessions import FILE` makes one")
+        })
+    }
+
+    /// The same for a command without a policy of its own.
+    pub(crate) fn usual(around: &Surroundings) -> Result<Opened, CliError> {
+        Opened::existing(&Config::load(&PolicyArgs::default(), around)?, around)
+    }
+
+    /// The database that is configured; made if it is not there.
+    pub(crate) fn made(config: &Config) -> Result<Opened, CliError> {
+        let Some(path) = &config.store.path else {
+            return Err(CliError::usage("cannot tell where to keep sessions: there is no home directory")
+                .hint("name a database with `--store FILE` or PLIMSOLL_STORE"));
+        };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            files::private_folder(folder).map_err(|error| {
+                CliError::failed(format!("cannot make `{}`: {}", folder.display(), reason(&error)))
+            })?;
+        }
+        Opened::at(path, config)
+    }
+
+    /// A database at some place.
+    pub(crate) fn at(path: &Path, config: &Config) -> Result<Opened, CliError> {
+        // Outputs that were spilled can be recalled whether or not the policy spills today.
+        let mut spec = config.policy.clone().into_spec();
+        spec.truncate.spill = true;
+        let policy = Policy::new(spec).unwrap_or_else(|_| config.policy.clone());
+        let mut archive = Archive::open(path, &policy, config.store.durability)?;
+        archive.retention = config.store.retention;
+        Ok(Opened { archive, path: path.to_owned() })
+    }
+
+    /// The session with this id, or the one that begins with it.
+    pub(crate) fn session(&self, id: &str, around: &Surroundings) -> Result<Session, CliError> {
+        match self.archive.store().session(&SessionId::new(id)) {
+            Err(StoreError::Missing { .. }) => {}
+            other => return Ok(other?),
+        }
+        let mut all = self.sessions()?;
+        let found: Vec<usize> = (0..all.len()).filter(|at| all[*at].id.as_str().starts_with(id)).collect();
+        match found.as_slice() {
+            [one] => Ok(all.swap_remove(*one)),
+            [] => Err(unknown(id, &all, around)),
+            _ => {
+                let named = found.iter().map(|at| (all[*at].id.as_str(), all[*at].title.as_str()));
+                Err(sessions::ambiguous(id, named))
+            }
+        }
+    }
+
+    /// The one with this id, or without one the newest of the current directory.
+    pub(crate) fn chosen(&self, id: Option<&str>, around: &Surroundings) -> Result<Session, CliError> {
+        if let Some(id) = id {
+            return self.session(id, around);
+        }
+        let directory = around.directory.to_str().map(str::to_owned);
+        let filter = Filter { directory, most: Some(1), ..Filter::default() };
+        self.archive.store().sessions(&filter)?.pop().ok_or_else(|| {
+            let directory = around.short(&around.directory);
+            CliError::usage(format!("no session of `{directory}` is stored")).hint(
+                "name one: `plimsoll sessions --tool plimsoll --all` lists them, `plimsoll sessions import FILE` adds one",
+            )
+        })
+    }
+
+    /// Every session, tasks too, the last written to first.
+    pub(crate) fn sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.archive.store().sessions(&Filter { all: true, ..Filter::default() })
+    }
+
+    /// All messages of a session, oldest first, one page of them held at a time.
+    pub(crate) fn each(&self, id: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError> {
+        let mut request = PageRequest { from: None, oldest_first: true, most: PAGE };
+        loop {
+            let page = self.archive.store().page(id, &request)?;
+            page.messages.into_iter().for_each(&mut *sink);
+            match page.next {
+                Some(next) => request.from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// A session as a transcript.
+    pub(crate) fn transcript(&self, session: &Session, extent: Extent) -> Result<Transcript, StoreError> {
+        let mut messages = Vec::new();
+        match extent {
+            Extent::Whole => self.each(&session.id, &mut |message| messages.push(message))?,
+            Extent::InView => messages = self.archive.store().window(&session.id)?.messages().to_vec(),
+        }
+        Ok(Transcript { messages, ..about(session) })
+    }
+
+    /// Change a session, unless somebody else runs it.
+    pub(crate) fn alone<T>(
+        &self,
+        session: &SessionId,
+        change: impl FnOnce(Millis) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let (store, now) = (self.archive.store(), when::now());
+        let holder = format!("plimsoll, process {}", std::process::id());
+        store.lease(session, &holder, Millis(now.0 + LEASE.0), now)?;
+        let changed = change(now);
+        store.release(session, &holder)?;
+        changed
+    }
+}
+
+/// Whether there is a database; that it cannot be told is an error.
+fn is_there(path: &Path) -> Result<bool, CliError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            Err(CliError::usage(format!("`{}` is a directory, not a database", path.display())))
+        }
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(CliError::failed(format!("cannot open `{}`: {}", path.display(), reason(&error)))),
+    }
+}
+
+/// A session as a transcript that has no messages yet.
+pub(crate) fn about(session: &Session) -> Transcript {
+    let info = SessionInfo {
+        id: Some(session.id.to_string()),
+        title: Some(session.title.clone()).filter(|title| !title.is_empty()),
+        directory: session.directory.clone(),
+        model: session.model.clone(),
+        version: None,
+        started: Some(session.created),
+        updated: Some(session.updated),
+    };
+    Transcript {
+        // The log has OpenCode's shape.
+        format: Format::OpencodeMessages,
+        info,
+        messages: Vec::new(),
+        side_chains: Vec::new(),
+        skipped: Default::default(),
+        unused: Default::default(),
+        broken: None,
+        torn: false,
+    }
+}
+
+/// Names for what is made here.
+pub(crate) fn ids() -> Ids {
+    Ids::new(|| RandomState::new().hash_one(()))
+}
+
+fn unknown(id: &str, all: &[Session], around: &Surroundings) -> CliError {
+    let error = CliError::usage(format!("no stored session has an id that begins with `{id}`"));
+    let other = sessions::with_id(id, around, sessions::Scope::Others).ok().flatten();
+    if let Some(found) = other {
+        let tool = found.tool.name();
+        return error.hint(format!("{tool} has one: `plimsoll sessions import {}` stores it", found.id));
+    }
+    match config::nearest(id, all.iter().map(|session| session.id.as_str())) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`plimsoll sessions --tool plimsoll --all` lists them"),
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> CliError {
+        match error {
+            StoreError::Expired { handle, at, shown } => {
+                let (at, shown) = (when::utc(at), shown.trim_end());
+                let message =
+                    format!("the content of `{handle}` expired at {at}; the window still shows:\n{shown}");
+                CliError::no(message)
+                    .hint("`[spills] keep = true` in `plimsoll.toml` keeps what is spilled from now on")
+            }
+            error @ (StoreError::Lost { .. } | StoreError::Undo(UndoError::Final(_))) => {
+                CliError::no(error.to_string())
+            }
+            StoreError::Leased { session, holder, until } => CliError::failed(format!(
+                "session `{session}` is being run by `{holder}` until {}; wait, or stop it there",
+                when::utc(until)
+            )),
+            error @ (StoreError::Missing { .. } | StoreError::Refused(_)) => {
+                CliError::usage(error.to_string())
+            }
+            StoreError::Io { what, source } => CliError::failed(format!("{what}: {}", reason(&source))),
+            other => CliError::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<LogError> for CliError {
+    fn from(error: LogError) -> CliError {
+        CliError::failed(error.to_string())
+    }
+}

@@ -1,0 +1,491 @@
+//! Stored sessions: taken in, listed, reduced, undone, recalled, given back.
+
+use insta::{assert_snapshot, with_settings};
+use plimsoll::{Millis, Policy};
+use serde_json::{Value, json};
+
+use crate::support::{Home, chat, export, now};
+
+const DATABASE: &str = ".local/share/plimsoll/plimsoll.db";
+const SESSION: &str = "ses_5c1000000001ABCDEFGHIJKLMN";
+
+/// What differs from run to run: names that were drawn, and the time.
+macro_rules! assert_page {
+    ($page:expr) => {
+        with_settings!({ filters => [
+            (r"rcp_[0-9a-f]{12}[0-9A-Za-z]{14}", "[RECEIPT]"),
+            (r"rcp_[0-9a-f]{12}", "[RCP]"),
+            (r"(msg|prt)_[0-9a-f]{12}[0-9A-Za-z]{14}", "[$1]"),
+            (r"20\d\d-\d\d-\d\d \d\d:\d\d UTC, just now", "[NOW], just now"),
+            (r"  at      20\d\d-\d\d-\d\d \d\d:\d\d UTC", "  at      [NOW]"),
+            (r"(\d+) (mo|d|y) ago", "[AGE] ago"),
+            (r" +\d+ (mo|d|y|h|min)  ", "  [AGE]  "),
+        ] }, { assert_snapshot!($page) });
+    };
+}
+
+/// A home with an export in the project, not stored yet.
+fn home() -> Home {
+    let home = Home::new();
+    let export = export(&home.project).to_string();
+    home.with("project/session.json", &export)
+}
+
+/// The same, stored.
+fn stored() -> Home {
+    let home = home();
+    assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
+    home
+}
+
+/// The newest receipt of the session.
+fn newest_receipt(home: &Home) -> String {
+    let receipts = home.json(&["receipts", SESSION, "--json"]);
+    receipts.as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned()
+}
+
+/// A stored session with an output that was spilled; gives its handle.
+fn spilled(home: &Home, at: Millis) -> String {
+    let output: String = (1..=5_000).map(|n| format!("line {n}\n")).collect();
+    let (session, part) = (SESSION.into(), "prt_fixed000000200CDEFGHIJKLMN".into());
+    let taken =
+        home.archive().take_output(&session, &part, "bash", &mut output.as_bytes(), &Policy::default(), at);
+    taken.unwrap().receipt.unwrap().handles[0].to_string()
+}
+
+#[test]
+fn a_session_is_stored_listed_shown_and_in_place_of_a_file() {
+    let home = home();
+    assert_page!(home.page(&[
+        "sessions import session.json",
+        "sessions import session.json",
+        "sessions",
+        "sessions --tool plimsoll --all",
+        "sessions show ses_5c --messages 3",
+        "prune --plan ses_5c",
+        "prune --plan",
+        "prune --session ses_5c10000",
+    ]));
+    let window = home.run(&["window", "ses_5c"]);
+    assert!(window.contains("Plimsoll: `ses_5c1000000001ABCDEFGHIJKLMN` in `~/.local/share"), "{window}");
+    assert_eq!(home.json(&["window", "ses_5c", "--json"]), home.json(&["window", "session.json", "--json"]));
+    assert_eq!(
+        home.json(&["inspect", "ses_5c", "--json"]),
+        home.json(&["inspect", "session.json", "--json"])
+    );
+    let database = home.path.join(DATABASE);
+    let told = home.run(&["fork", database.to_str().unwrap()]);
+    assert!(told.contains("Next 0") && told.contains("took the newest of 1 session"), "{told}");
+}
+
+#[test]
+fn a_prune_is_applied_told_undone_and_told_again() {
+    let home = stored();
+    let before = home.json(&["window", "ses_5c", "--json"]);
+    assert_page!(home.page(&["prune --apply ses_5c", "prune --apply ses_5c", "receipts"]));
+    let after = home.json(&["window", "ses_5c", "--json"]);
+    assert!(after["tokens"].as_u64().unwrap() + 39_000 < before["tokens"].as_u64().unwrap());
+    let receipt = newest_receipt(&home);
+    assert_page!(home.page(&[
+        &format!("receipts {}", &receipt[..16]),
+        &format!("undo {}", &receipt[..16]),
+        &format!("undo {receipt}"),
+        "receipts ses_5c",
+        "sessions show --messages 0",
+    ]));
+    assert_eq!(home.json(&["window", "ses_5c", "--json"]), before);
+    let undo = newest_receipt(&home);
+    assert_page!(home.page(&[&format!("undo {undo}")]));
+}
+
+#[test]
+fn a_summary_without_a_model_is_applied_recalled_and_undone() {
+    let home = stored();
+    let before = home.json(&["window", "ses_5c", "--json"]);
+    assert_page!(home.page(&[
+        "compact --offline --apply ses_5c --context 100000",
+        "recall --session ses_5c --grep ^output",
+        "recall --grep UNUSED --ignore-case --context-lines 1 --most 60",
+        "recall --session ses_5c --grep nowhere",
+    ]));
+    assert!(home.run(&["window", "ses_5c"]).contains("(This summary was made without a model"));
+    let receipts = home.json(&["receipts", "ses_5c", "--json"]);
+    let handle = receipts[0]["handles"][0].as_str().unwrap();
+    let told = home.run(&["recall", handle, "--most", "100000"]);
+    assert!(told.contains("Fix the build. Never touch the tests.") && told.contains("output 0\n"), "{told}");
+    for receipt in receipts.as_array().unwrap().iter().rev() {
+        let told = home.run(&["undo", receipt["id"].as_str().unwrap()]);
+        assert!(told.contains("undone: "), "{told}");
+    }
+    assert_eq!(home.json(&["window", "ses_5c", "--json"]), before);
+    assert!(home.run(&["sessions", "show"]).contains("compactions 1, 1 of them undone\n"));
+}
+
+#[test]
+fn applying_is_for_stored_sessions_alone() {
+    assert_page!(stored().page(&[
+        "prune --apply session.json",
+        "compact --offline --apply -",
+        "compact --apply ses_5c",
+        "prune --apply --plan ses_5c",
+        "prune --apply ses_77777",
+        "compact --offline --apply ses_5c --context 10000000",
+    ]));
+}
+
+#[test]
+fn what_left_the_window_is_recalled_whole_by_lines_and_by_pattern() {
+    let home = stored();
+    let spill = spilled(&home, now());
+    let part = "prt_fixed000000300CDEFGHIJKLMN";
+    let page = home.page(&[
+        &format!("recall {part} --lines 1-2"),
+        &format!("recall {part} --grep warn --context-lines 1 --most 40"),
+        &format!("recall {part} --grep WARN --literal"),
+        &format!("recall {part} --lines 9-12"),
+        "recall msg_fixed0000020ABCDEFGHIJKLMN",
+        &format!("recall {spill} --lines 4999-"),
+        &format!("recall {spill} --grep ^line.12.$"),
+        &format!("recall {spill} --most 20"),
+        "recall --session ses_5c --grep 4321",
+    ]);
+    assert_page!(page.replace(&spill, "[SPILL]"));
+    let whole = home.command(&["recall", &spill, "--most", "1000000"], &[]).output().unwrap();
+    let all: String = (1..=5_000).map(|n| format!("line {n}\n")).collect();
+    assert_eq!(String::from_utf8(whole.stdout).unwrap(), all);
+    let found = home.json(&["recall", part, "--grep", "unused", "--json"]);
+    assert_eq!(found["handle"], part);
+    let line = json!([{ "number": 2, "text": "warning: unused", "isMatch": true }]);
+    assert_eq!((&found["found"]["lines"], &found["found"]["allLines"]), (&line, &3.into()));
+    let hits = home.json(&["recall", "--session", "ses_5c", "--grep", "4321", "--json"]);
+    assert_eq!((&hits[0]["handle"], &hits[0]["tool"]), (&spill.as_str().into(), &"bash".into()));
+}
+
+#[test]
+fn spills_that_are_gone_say_so_and_what_is_left() {
+    let home = stored();
+    let old = spilled(&home, Millis(1_777_713_516_730));
+    let told = home.page(&["sessions show --messages 0", "sessions gc", "sessions show --messages 0"]);
+    let expired = home.run(&["recall", &old]).replace(&old, "[SPILL]");
+    let (expired, _) = expired.split_once("\nline 2\n").unwrap();
+    with_settings!({ filters => [(r"expired at 20\d\d-\d\d-\d\d \d\d:\d\d UTC", "expired at [TIME]")] }, {
+        assert_snapshot!(expired);
+    });
+    assert_page!(told);
+    let fresh = spilled(&home, now());
+    std::fs::remove_dir_all(home.path.join(".local/share/plimsoll/spill")).unwrap();
+    let told = home.page(&[&format!("recall {fresh}"), "sessions check"]);
+    assert_page!(told.replace(&fresh, "[SPILL]"));
+}
+
+#[test]
+fn retention_can_be_configured() {
+    let home = stored().with("project/plimsoll.toml", "[spills]\nkeep = true\n");
+    spilled(&home, Millis(1_777_713_516_730));
+    assert!(home.run(&["sessions", "gc"]).contains("0 spilled outputs expired"));
+    assert!(
+        home.run_with(&["sessions", "gc"], &[("PLIMSOLL_SPILLS_MOST_BYTES", "1")])
+            .contains("1 spilled output expired, 1 file removed")
+    );
+}
+
+#[test]
+fn an_export_comes_back_as_it_was() {
+    let home = stored();
+    let original = export(&home.project);
+    assert_eq!(home.json(&["sessions", "export", "ses_5c"]), original);
+    assert_eq!(home.json(&["convert", "--to", "opencode-export", "ses_5c"]), original);
+    // What a reduction appended or marked is gone after an undo but for the pivot, which is set aside.
+    home.run(&["prune", "--apply", "ses_5c"]);
+    home.run(&["undo", &newest_receipt(&home)]);
+    assert_page!(home.page(&[
+        "sessions export ses_5c --to openai-chat --out chat.json",
+        "sessions export ses_5c --out chat.json",
+        "sessions export ses_5c --to codex",
+        "sessions export ses_77777",
+        "sessions export ses_5c --out session.json --force",
+        "sessions rm ses_5c",
+        "sessions import session.json",
+    ]));
+}
+
+#[test]
+fn the_same_session_again_gets_new_ids_and_the_same_window() {
+    let home = stored();
+    let told = home.run(&["sessions", "import", "session.json", "--again", "--json"]);
+    assert!(told.starts_with("exit: 0"), "{told}");
+    let rows = home.json(&["sessions", "--json"]);
+    let ids: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert!(ids.len() == 2 && ids[0] != ids[1] && ids.contains(&SESSION), "{ids:?}");
+    let new = ids.iter().find(|id| **id != SESSION).unwrap();
+    let tokens = |id: &str| home.json(&["window", id, "--json"])["tokens"].clone();
+    assert_eq!(tokens(new), tokens(SESSION));
+    let again = home.json(&["sessions", "export", new]);
+    let text = again.to_string();
+    assert!(!text.contains(SESSION) && !text.contains("msg_fixed") && !text.contains("prt_fixed"), "{text}");
+    // A handle of the one does not name something of the other.
+    home.run(&["prune", "--apply", new]);
+    assert_eq!(home.json(&["receipts", SESSION, "--json"]), json!([]));
+}
+
+#[test]
+fn sessions_of_other_tools_are_stored_by_their_ids_and_the_stored_one_is_taken() {
+    let home = Home::new();
+    home.codex("019e06e6-0c4e-72d2-a0ab", &home.project, "Fix the build", 3);
+    home.claude("5d0c31aa-1111-2222-3333", "Why is it slow?", 2);
+    home.opencode(".local/share/opencode/opencode.db", &[("ses_5c1000000001", "An older one", 200, None)]);
+    assert_page!(home.page(&[
+        "sessions import 019e06e6 5d0c31aa ses_5c1000000001",
+        "sessions import 019e06e6",
+        "sessions show ses_77777",
+        "fork 019e06e6",
+        "sessions",
+    ]));
+    home.pi("ffae836b-9420-4060", "Read it all", 5);
+    assert_page!(home.page(&["sessions rm ffae836b", "sessions show 5d0c31aa"]));
+}
+
+#[test]
+fn chats_without_ids_are_known_by_their_content_and_handles_do_not_clash() {
+    let home = Home::new().with("project/one.json", &chat(1)).with("project/two.json", &chat(8));
+    let ids: Vec<String> = ["one.json", "two.json"]
+        .iter()
+        .map(|file| home.json(&["sessions", "import", file, "--json"])[0]["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_ne!(ids[0], ids[1]);
+    let told = home.run(&["sessions", "import", "one.json"]);
+    assert!(
+        told.starts_with("exit: 1") && told.contains(&format!("is stored already, as `{}`", ids[0])),
+        "{told}"
+    );
+    let parts = |id: &str| {
+        let messages = home.json(&["sessions", "show", id, "--messages", "100", "--json"])["newest"].clone();
+        let messages = messages.as_array().unwrap().clone();
+        let parts = messages.iter().flat_map(|message| message["parts"].as_array().unwrap().clone());
+        parts.map(|part| part["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (one, two) = (parts(&ids[0]), parts(&ids[1]));
+    assert!(one.iter().all(|id| id.starts_with("prt_") && !two.contains(id)), "{one:?} {two:?}");
+    // A file that does not say where its agent worked is of the directory it was stored from.
+    assert!(home.run(&["prune", "--apply", &ids[1]]).contains("prune 4 tool outputs, 40,000 tokens"));
+    assert!(home.run(&["receipts", &ids[1]]).contains("prune 4 tool outputs"));
+    let check = home.run(&["sessions", "check"]);
+    assert!(check.starts_with("exit: 0") && check.contains("no problems in 2 sessions"), "{check}");
+}
+
+#[test]
+fn sub_agents_become_tasks_and_go_with_their_session() {
+    let record = |uuid: &str, parent: Value, side: bool, words: &str| {
+        json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "5d0c31aa-1111-2222-3333",
+            "isSidechain": side, "cwd": "/work/place", "timestamp": "2026-05-02T09:18:37.730Z",
+            "message": { "role": "user", "content": words } })
+    };
+    let main = record("aaaaaaaa-0000-0000-0001", Value::Null, false, "Ask a helper");
+    let side = record("bbbbbbbb-0000-0000-0001", Value::Null, true, "You are the helper");
+    let home = Home::new().with("project/claude.jsonl", &format!("{main}\n{side}\n"));
+    let imported = home.json(&["sessions", "import", "claude.jsonl", "--json"]);
+    let task = imported[0]["tasks"][0].clone();
+    assert_eq!((&task["parent"], &task["messages"]), (&"5d0c31aa-1111-2222-3333".into(), &1.into()));
+    let id = task["id"].as_str().unwrap();
+    let shown = home.json(&["sessions", "show", "5d0c", "--json"]);
+    assert_eq!((&shown["tasks"], &shown["directory"]), (&json!([id]), &"/work/place".into()));
+    assert!(home.run(&["window", id]).contains("You are the helper"));
+    // Sub-agents are found by their ids alone.
+    assert_eq!(home.json(&["sessions", "--all", "--json"]).as_array().unwrap().len(), 1);
+    let told = home.run(&["sessions", "export", "5d0c"]);
+    assert!(told.contains("lost: 1 task\n"), "{told}");
+    assert_page!(home.page(&["sessions rm 5d0c", "sessions --all --tool plimsoll"]));
+    assert!(home.run(&["sessions", "show", id]).contains("no stored session has an id that begins with"));
+}
+
+#[test]
+fn calls_without_an_answer_are_marked_and_the_store_is_sound() {
+    let call = json!({ "id": "call_1", "type": "function", "function": { "name": "ls", "arguments": "{}" } });
+    let open = json!([{ "role": "user", "content": "Look" }, { "role": "assistant", "content": null, "tool_calls": [call] }]);
+    let home = Home::new().with("project/open.json", &open.to_string());
+    let told = home.run(&["sessions", "import", "open.json"]);
+    assert!(told.contains("2 messages; 1 call without an answer"), "{told}");
+    let told = home.run(&["window"]);
+    assert!(told.contains("[error] ls\nInterrupted: "), "{told}");
+    assert!(home.run(&["sessions", "check"]).contains("no problems in 1 session, 2 messages, 2 parts"));
+}
+
+#[test]
+fn reading_makes_no_database_and_says_how_to_make_one() {
+    let home = home();
+    let before = home.files();
+    assert_page!(home.page(&[
+        "sessions show ses_5c",
+        "receipts",
+        "undo rcp_1e0f40599001",
+        "recall prt_1e0f40599001",
+        "sessions gc",
+        "sessions check",
+        "sessions rm ses_5c",
+        "sessions export ses_5c",
+        "prune --apply ses_5c",
+        "sessions --tool plimsoll",
+        "--store elsewhere.db sessions show",
+        "fork ses_5c --store elsewhere.db",
+        "window ses_5c",
+        "sessions import nothing.json",
+    ]));
+    for reading in
+        [["inspect", "session.json"], ["window", "session.json"], ["sessions", "--all"], ["config", "--json"]]
+    {
+        assert!(home.run(&reading).starts_with("exit: 0"));
+    }
+    assert_eq!(home.files(), before);
+}
+
+#[test]
+fn databases_that_cannot_be_used_are_left_alone() {
+    let home = stored().with("project/broken.db", "this is no database, whatever its name says");
+    let newer = home.project.join("newer.db");
+    std::fs::create_dir(home.project.join("folder.db")).unwrap();
+    let database = rusqlite::Connection::open(&newer).unwrap();
+    database
+        .execute_batch("CREATE TABLE t (x); PRAGMA user_version = 99; PRAGMA application_id = 1349282157;")
+        .unwrap();
+    drop(database);
+    home.opencode("project/opencode.db", &[("ses_a1", "One", 2, None)]);
+    let read = |name: &str| std::fs::read(home.project.join(name)).unwrap();
+    let before: Vec<Vec<u8>> =
+        ["broken.db", "newer.db", "opencode.db"].iter().map(|name| read(name)).collect();
+    assert_page!(home.page(&[
+        "receipts --store broken.db",
+        "receipts --store newer.db",
+        "receipts --store opencode.db",
+        "receipts --store folder.db",
+        "sessions import session.json --store newer.db",
+        "sessions --store broken.db",
+    ]));
+    let after: Vec<Vec<u8>> =
+        ["broken.db", "newer.db", "opencode.db"].iter().map(|name| read(name)).collect();
+    assert!(before == after);
+}
+
+#[test]
+fn asking_wrongly_says_what_would_be_right() {
+    assert_page!(stored().page(&[
+        "sessions show ses_5c1000000001ABCDEFGHIJKLMX",
+        "sessions show other",
+        "sessions rm ses_5c ses_77777",
+        "receipts ses_77777",
+        "receipts rcp_77777",
+        "undo rcp_",
+        "recall ses_5c",
+        "recall prt_nothing",
+        "recall spill_nothing",
+        "recall x --lines 5-2",
+        "recall x --lines 0-3",
+        "recall x --lines some",
+        "recall --session ses_5c --grep (",
+        "recall --session ses_5c",
+        "recall",
+        "sessions import",
+    ]));
+}
+
+#[test]
+fn sessions_with_the_same_beginning_are_told_apart() {
+    let home = stored();
+    let text = std::fs::read_to_string(home.project.join("session.json")).unwrap();
+    let other = text.replace("ses_5c1000000001", "ses_5c1000000002").replace("_fixed", "_other");
+    home.write("project/other.json", &other.replace("Fix the build", "Something else"));
+    assert!(home.run(&["sessions", "import", "other.json"]).starts_with("exit: 0"));
+    assert_page!(home.page(&["sessions show ses_5c", "window ses_5c", "prune --apply ses_5c"]));
+    let told = home.run(&["sessions", "rm", "ses_5c1000000001", "ses_5c1000000002"]);
+    assert!(told.starts_with("exit: 0") && told.matches("removed `ses_5c").count() == 2, "{told}");
+}
+
+#[test]
+fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
+    let home = stored();
+    let archive = home.archive();
+    let (session, start) = (SESSION.into(), Millis(1_777_713_600_000));
+    let fork = plimsoll_store::NewSession::new("ses_5c1000000009ABCDEFGHIJKLMN".into());
+    archive.store().fork(&session, None, fork, start).unwrap();
+    archive.store().lease(&session, "somebody", Millis(4_102_444_800_000), start).unwrap();
+    assert_page!(home.page(&[
+        "prune --apply ses_5c1000000001",
+        "receipts ses_5c1000000001",
+        "sessions show ses_5c1000000001 --messages 0",
+        "sessions show ses_5c1000000009 --messages 1",
+    ]));
+    // A fork has all that was said before it, and outlives what it was forked from.
+    let before = home.json(&["window", "ses_5c1000000009", "--json"]);
+    assert!(home.run(&["sessions", "rm", "ses_5c1000000001"]).starts_with("exit: 0"));
+    assert_eq!(home.json(&["window", "ses_5c1000000009", "--json"]), before);
+    let told = home.run(&["sessions", "import", "session.json"]);
+    assert!(
+        told.starts_with("exit: 1") && told.contains("was removed, and a session that was forked"),
+        "{told}"
+    );
+    assert!(home.run(&["sessions", "import", "session.json", "--again"]).starts_with("exit: 0"));
+}
+
+#[test]
+fn the_place_of_the_database_is_configured_as_all_else() {
+    let home = home().with("project/plimsoll.toml", "store = \"data/own.db\"\ndurability = \"power\"\n");
+    assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
+    assert!(home.project.join("data/own.db").is_file() && !home.path.join(DATABASE).exists());
+    home.write(".config/plimsoll/config.toml", "store = \"~/mine/own.db\"\n");
+    let row = |told: &str, name: &str| told.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let shown = home.run(&["config"]);
+    assert!(row(&shown, "store").contains("~/mine/own.db"), "{shown}");
+    assert!(row(&shown, "durability").contains("power"), "{shown}");
+    let shown =
+        home.run_with(&["config"], &[("PLIMSOLL_STORE", "by-variable.db"), ("PLIMSOLL_SPILLS_AGE", "36h")]);
+    assert!(row(&shown, "store").ends_with("PLIMSOLL_STORE"), "{shown}");
+    assert!(row(&shown, "spills.age").contains("36h"), "{shown}");
+    let shown = home.run_with(&["config", "--store", "flag.db"], &[("PLIMSOLL_STORE", "by-variable.db")]);
+    assert!(row(&shown, "store").contains("flag.db") && row(&shown, "store").ends_with("--store"), "{shown}");
+    let json = home.json(&["config", "--json"]);
+    assert_eq!(
+        (&json["store"]["durability"], &json["store"]["spills"]["age"]),
+        (&"power".into(), &604_800_000.into())
+    );
+    let wrong = [
+        "store = 7",
+        "durability = \"forever\"",
+        "spills = 1",
+        "[spills]\nage = \"a week\"",
+        "[spills]\nkeep = true\nage = \"7d\"",
+        "[spills]\nmostBytes = -1",
+        "[spills]\nkeeep = true",
+    ];
+    let told = wrong.map(|text| {
+        home.write("project/wrong.toml", text);
+        home.run(&["config", "check", "wrong.toml"])
+    });
+    assert_page!(told.join("\n"));
+    home.write("project/policy.json", "{ \"preset\": \"openfork\", \"store\": \"x.db\" }");
+    assert!(
+        home.run(&["config", "--policy", "policy.json"]).contains("a policy says nothing about the store")
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_else_can_look_into_the_database() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = stored();
+    let mode = |path: &str| std::fs::metadata(home.path.join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(".local/share/plimsoll"), mode(DATABASE)), (0o700, 0o600));
+}
+
+#[test]
+fn several_files_are_stored_and_a_bad_one_does_not_cost_the_others() {
+    let home = home().with("project/chat.json", &chat(1)).with("project/bad.json", "{}");
+    let output =
+        home.command(&["sessions", "import", "bad.json", "session.json", "chat.json"], &[]).output().unwrap();
+    let told = home.told(&output);
+    assert!(told.starts_with("exit: 3") && told.contains("error: cannot read `bad.json`"), "{told}");
+    let ids = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(ids.lines().count(), 2);
+    assert_eq!(ids.lines().next(), Some(SESSION));
+    let mut command = assert_cmd::Command::from_std(home.command(&["sessions", "import", "-"], &[]));
+    let piped = command.write_stdin(chat(2)).output().unwrap();
+    assert!(home.told(&piped).contains("stored standard input: 9 messages"), "{}", home.told(&piped));
+}
