@@ -50,8 +50,10 @@ const READERS: usize = 8;
 /// Sessions in a SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
-    writer: Writer,
+    /// Closed before the writer: the last connection to close folds the write-ahead log into the database, and only
+    /// one that may write can.
     readers: Mutex<Vec<Connection>>,
+    writer: Writer,
     /// The copy that was made of an older database.
     copy: Option<PathBuf>,
 }

@@ -190,3 +190,19 @@ fn two_may_not_run_a_session_at_once() {
     store.release(&id, "two").unwrap();
     store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).unwrap();
 }
+
+#[test]
+fn a_closed_database_is_one_file() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store.append(&id, vec![user("msg_1", "hello")], NOW).unwrap();
+    assert_eq!(store.window(&id).unwrap().len(), 1);
+    let path = store.path();
+    let super::Fresh { store, folder } = store;
+    drop(store);
+    let copy = folder.path().join("copy.db");
+    std::fs::copy(&path, &copy).unwrap();
+    assert!(!path.with_extension("db-wal").exists() && !path.with_extension("db-shm").exists());
+    let copied = plimsoll_store::SqliteStore::open(copy, plimsoll_store::Durability::Process).unwrap();
+    assert_eq!(ids(&copied.window(&id).unwrap()), ["msg_1"]);
+}
