@@ -23,6 +23,8 @@ pub struct Archive {
     store: Box<dyn Store>,
     blobs: Result<Arc<dyn Blobs>, String>,
     ids: Mutex<Ids>,
+    /// The copy that was made of an older database before it was upgraded.
+    pub copy: Option<PathBuf>,
     /// How long spilled outputs stay.
     pub retention: Retention,
 }
@@ -80,12 +82,13 @@ impl Archive {
         let path = path.as_ref();
         let store = SqliteStore::open(path, durability)?;
         let folder = path.parent().unwrap_or(Path::new(".")).join(&policy.truncate.spill_directory);
-        Ok(Archive::new(Box::new(store), spill_directory(policy, folder)))
+        let copy = store.copy().map(Path::to_path_buf);
+        Ok(Archive { copy, ..Archive::new(Box::new(store), spill_directory(policy, folder)) })
     }
 
     /// Any store and any place for spills, or why there is none.
     pub fn new(store: Box<dyn Store>, blobs: Result<Arc<dyn Blobs>, String>) -> Archive {
-        Archive { store, blobs, ids: Mutex::new(random_ids()), retention: Retention::default() }
+        Archive { store, blobs, ids: Mutex::new(random_ids()), copy: None, retention: Retention::default() }
     }
 
     /// The store.

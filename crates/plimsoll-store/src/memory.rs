@@ -138,7 +138,7 @@ impl State {
     }
 
     fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut Held, StoreError> {
-        let NewSession { id, parent, title, agent, model, directory } = new;
+        let NewSession { id, parent, title, agent, model, directory, version } = new;
         if id.is_empty() {
             return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
         }
@@ -153,6 +153,7 @@ impl State {
             agent,
             model,
             directory,
+            version,
             created: now,
             updated: now,
             ..Session::default()

@@ -18,6 +18,8 @@ pub struct NewSession {
     pub model: Option<String>,
     /// The directory the agent works in.
     pub directory: Option<String>,
+    /// The version of the tool that wrote it, for sessions that were imported.
+    pub version: Option<String>,
 }
 
 impl NewSession {
@@ -43,6 +45,8 @@ pub struct Session {
     pub model: Option<String>,
     /// The directory the agent works in.
     pub directory: Option<String>,
+    /// The version of the tool that wrote it, for sessions that were imported.
+    pub version: Option<String>,
     /// Where it was forked from.
     pub forked_from: Option<ForkPoint>,
     /// When it began.

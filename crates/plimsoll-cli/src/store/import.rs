@@ -169,6 +169,7 @@ impl Intake<'_> {
             agent: None,
             model: info.model,
             directory,
+            version: info.version,
         };
         let messages = self.named(messages, &id, &mut ids, started);
         let last = messages.iter().flat_map(|message| &message.parts).filter_map(begun).max();

@@ -21,6 +21,7 @@ use crate::args::PolicyArgs;
 use crate::config::{self, Config};
 use crate::error::{CliError, reason};
 use crate::files;
+use crate::output::note;
 use crate::sessions;
 use crate::surroundings::Surroundings;
 use crate::when;
@@ -103,6 +104,13 @@ impl Opened {
         let policy = Policy::new(spec).unwrap_or_else(|_| config.policy.clone());
         let mut archive = Archive::open(path, &policy, config.store.durability)?;
         archive.retention = config.store.retention;
+        if let Some(copy) = &archive.copy {
+            note(&format!(
+                "note: `{}` was of an older version and has been upgraded; it is kept as `{}`",
+                path.display(),
+                copy.display()
+            ));
+        }
         Ok(Opened { archive, path: path.to_owned() })
     }
 
@@ -201,7 +209,7 @@ pub(crate) fn about(session: &Session) -> Transcript {
         title: Some(session.title.clone()).filter(|title| !title.is_empty()),
         directory: session.directory.clone(),
         model: session.model.clone(),
-        version: None,
+        version: session.version.clone(),
         started: Some(session.created),
         updated: Some(session.updated),
     };

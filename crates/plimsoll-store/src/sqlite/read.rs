@@ -431,7 +431,7 @@ pub(crate) fn compactions(
 
 const SESSION: &str =
     "SELECT s.id, s.parent, s.title, s.agent, s.model, s.directory, s.created, s.updated, s.messages,
-    s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id
+    s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id, s.version
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
 fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
@@ -457,6 +457,7 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
         agent: row.get(3)?,
         model: row.get(4)?,
         directory: row.get(5)?,
+        version: row.get(17)?,
         forked_from,
         created: Millis(row.get(6)?),
         updated: Millis(row.get(7)?),

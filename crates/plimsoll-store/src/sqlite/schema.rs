@@ -20,6 +20,7 @@ const MIGRATIONS: [&str; 3] = [
         agent TEXT,
         model TEXT,
         directory TEXT,
+        version TEXT,
         created INTEGER NOT NULL,
         updated INTEGER NOT NULL,
         messages INTEGER NOT NULL DEFAULT 0,

@@ -32,8 +32,8 @@ fn insert_session(connection: &Connection, new: &NewSession, now: Millis) -> Res
     }
     connection
         .prepare_cached(
-            "INSERT INTO session (id, parent, title, agent, model, directory, created, updated)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+            "INSERT INTO session (id, parent, title, agent, model, directory, created, updated, version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
         )?
         .execute(params![
             new.id.as_str(),
@@ -42,7 +42,8 @@ fn insert_session(connection: &Connection, new: &NewSession, now: Millis) -> Res
             new.agent,
             new.model,
             new.directory,
-            now.0
+            now.0,
+            new.version
         ])?;
     Ok(connection.last_insert_rowid())
 }
