@@ -299,7 +299,7 @@ fn insert_marks(
     Ok(())
 }
 
-/// Record a compaction once its summary is finished.
+/// Record a compaction once its summary is finished and says something.
 fn note_pivot(
     connection: &Connection,
     chain: &Chain,
@@ -317,6 +317,14 @@ fn note_pivot(
     };
     let Some((marker_at, marker)) = marker else { return Ok(()) };
     let Some(part) = marker.marker() else { return Ok(()) };
+    let noted: bool = connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM compaction WHERE session = ?1 AND marker = ?2 AND summary = ?3)",
+        )?
+        .query_row(params![chain.own(), marker_at.1, place.1], |row| row.get(0))?;
+    if noted {
+        return Ok(());
+    }
     let tail = match &part.tail_start {
         Some(id) => {
             chain.find(connection, id.as_str())?.map(|(_, place)| place).filter(|tail| *tail < marker_at)
@@ -406,7 +414,25 @@ pub(crate) fn append_part(
         .prepare_cached("SELECT count(*) FROM part WHERE session = ?1 AND at = ?2 AND message = ?3")?
         .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
     insert_part(connection, &chain, &place, ord, part)?;
+    if matches!(part.body, PartBody::Text(_)) {
+        let message = read::one(connection, &chain, &place.1, Detail::Outline)?;
+        note_summary(connection, &chain, message.as_ref(), &place, now)?;
+    }
     touch(connection, chain.own(), now)
+}
+
+/// A summary that was finished before it said anything makes a pivot once it does.
+fn note_summary(
+    connection: &Connection,
+    chain: &Chain,
+    message: Option<&Message>,
+    place: &At,
+    now: Millis,
+) -> Result<(), StoreError> {
+    match message.filter(|message| message.is_finished_summary()) {
+        Some(summary) => note_pivot(connection, chain, summary, place, now),
+        None => Ok(()),
+    }
 }
 
 /// Inherited messages belong to the parent; a fork adds to none of them. And what a fork shares stays as it is.
@@ -456,6 +482,7 @@ pub(crate) fn advance(
     let mut log = Log::from_messages(message);
     log.advance(part.clone())?;
     update_part(connection, chain.own(), log.part(&part.id)?)?;
+    note_summary(connection, &chain, log.first(), &place, now)?;
     touch(connection, chain.own(), now)
 }
 

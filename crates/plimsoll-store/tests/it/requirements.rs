@@ -596,3 +596,28 @@ fn r160_an_earlier_summary_does_not_come_back_as_a_message(#[case] parent: Optio
     assert_eq!(told(&home.store().window(&home.session).unwrap()), whole);
     assert_eq!(told(&home.store().outline(&home.session).unwrap()), whole);
 }
+
+/// A summary that is marked as finished before it says anything counts from when it does.
+#[rstest]
+fn r147_a_summary_that_speaks_late_is_recorded_once(#[values(false, true)] grows: bool) {
+    let home = home();
+    home.append(vec![user("msg_1", "old")]);
+    let part = Part::new("prt_m".into(), PartBody::Compaction(CompactionPart::default()));
+    let mut marker = Message { parts: vec![part], ..Message::default() };
+    (marker.info.id, marker.info.role) = ("msg_2".into(), Some(Role::User));
+    let mut summary = answer("msg_3", "");
+    (summary.info.summary, summary.info.parent_id) = (true, Some("msg_2".into()));
+    home.append(vec![marker, summary]);
+    assert_eq!(home.store().compactions(&home.session).unwrap().len(), 0);
+    if grows {
+        home.store().advance(&home.session, Part::text("msg_3.1".into(), "in short"), NOW).unwrap();
+    } else {
+        let part = Part::text("msg_3.2".into(), "in short");
+        home.store().append_part(&home.session, &"msg_3".into(), part, NOW).unwrap();
+    }
+    home.store().finish(&home.session, &"msg_3".into(), "stop", None, NOW).unwrap();
+    assert_eq!(count(&home.database(), "compaction"), 1);
+    let window = home.store().window(&home.session).unwrap();
+    assert_eq!(ids(&window), ["msg_1", "msg_2", "msg_3"], "with the words that the turn answers");
+    assert!(Window::of(&window, &Policy::default()).pivot.is_some());
+}

@@ -164,7 +164,9 @@ impl<'a> Host<'a> {
         let words = PartId::new(self.name("prt"));
         let mut text = self.text(200);
         let now = self.tick();
-        let begun = vec![Message::assistant(message.clone(), vec![Part::text(words.clone(), text.as_str())])];
+        let mut begun = Message::assistant(message.clone(), vec![Part::text(words.clone(), text.as_str())]);
+        begun.info.finish = None;
+        let begun = vec![begun];
         let step = Step::Append { session: session.clone(), messages: begun.clone() };
         self.step(step, |archive| archive.store().append(session, begun, now).map(|()| Told::default()));
         for _ in 0..self.dice.below(3) {
