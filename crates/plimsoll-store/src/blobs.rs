@@ -61,9 +61,9 @@ impl Staged for StagedFile {
     }
 
     fn keep(self: Box<Self>) -> Result<(), StoreError> {
-        let failed = StoreError::io("cannot keep the whole output");
+        let failed = |source| StoreError::Io { what: "cannot keep the whole output".into(), source };
         self.file.persist(&self.path).map_err(|error| failed(error.error))?;
-        Ok(())
+        sync_folder(&self.path).map_err(failed)
     }
 }
 
@@ -196,6 +196,17 @@ impl Directory {
         names.sort();
         Ok(names)
     }
+}
+
+/// A name survives a power cut only once its directory is on disk.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -192,10 +192,16 @@ pub(crate) fn look(connection: &Connection, path: &Path) -> Result<(i64, bool), 
 
 /// A copy of an older database beside it, under a name of its own.
 fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, StoreError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".v{version}.bak"));
-    let copy = PathBuf::from(name);
-    // A copy of that version was made by an upgrade that did not come to its end; the database is as it was.
+    let named = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if number == 1 { format!(".v{version}.bak") } else { format!(".v{version}.{number}.bak") });
+        PathBuf::from(name)
+    };
+    let written = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    // One that is newer than the database was made by an upgrade that did not come to its end, or by another process.
+    // An older one is of something else and stays.
+    let usable = |copy: &PathBuf| !copy.exists() || written(copy) >= written(path);
+    let copy = (1..).map(named).find(usable).unwrap_or_else(|| named(1));
     if !copy.exists() {
         let failed = || format!("cannot keep a copy as `{}`", copy.display());
         // Several may be at it; each writes a file of its own, and the first to be done has made the copy.

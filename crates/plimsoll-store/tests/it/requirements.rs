@@ -621,3 +621,17 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(#[values(false, true)] grows
     assert_eq!(ids(&window), ["msg_1", "msg_2", "msg_3"], "with the words that the turn answers");
     assert!(Window::of(&window, &Policy::default()).pivot.is_some());
 }
+
+#[test]
+fn an_older_copy_of_something_else_is_not_taken_for_the_copy() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("plimsoll.db");
+    let old = folder.path().join("plimsoll.db.v1.bak");
+    std::fs::write(&old, "another time").unwrap();
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(3_600);
+    std::fs::File::options().append(true).open(&old).unwrap().set_modified(then).unwrap();
+    plimsoll_store::database_of_version(&path, 1).unwrap();
+    let store = SqliteStore::open(&path, Durability::Process).unwrap();
+    assert_eq!(store.copy(), Some(&*folder.path().join("plimsoll.db.v1.2.bak")));
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "another time");
+}
