@@ -12,7 +12,7 @@ use crate::args::{CompactArgs, ForkArgs, InputArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
-use crate::inspect::Scale;
+use crate::inspect::{About, Inspected, Scale};
 use crate::output::{Output, note, printable};
 use crate::progress::Progress;
 use crate::reduce;
@@ -25,12 +25,13 @@ pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Outp
     let Config { policy, context, .. } = Config::load(&args.policy, around)?;
     let mut scale = Scale::new(&policy);
     // It is weighed as it is read, so that it may be larger than the memory.
-    input::visit(args, around, &mut |message| scale.add(message))?;
-    let inspection = scale.read(Limits::new(context, 0));
+    let transcript = input::visit(args, around, &mut |message| scale.add(message))?;
+    let inspection =
+        Inspected { source: About::of(&transcript), inspection: scale.read(Limits::new(context, 0)) };
     if output.json {
         output.json(&inspection)?;
     } else {
-        output.report(&inspection.render())?;
+        output.report(&format!("{}{}", inspection.source.render(), inspection.inspection.render()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

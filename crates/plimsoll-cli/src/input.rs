@@ -271,18 +271,28 @@ impl Input {
                 plimsoll_formats::visit(progress.reading(BufReader::with_capacity(BUFFER, file)), sink)
             }
             Source::Row(database, id) => database.visit(id.as_deref(), sink),
-            // What can be read only once is held.
-            Source::Stdin | Source::Pipe(..) => {
-                drop(progress);
-                let mut transcript = self.read(Extent::Whole)?;
-                std::mem::take(&mut transcript.messages)
-                    .into_iter()
-                    .for_each(|message| sink(Chain::Main, message));
-                return Ok(transcript);
+            // What can be read only once goes to a file without a name first.
+            Source::Stdin => {
+                plimsoll_formats::visit(spooled(&mut progress.reading(io::stdin().lock()))?, sink)
+            }
+            Source::Pipe(beginning, rest) => {
+                let mut whole = io::Cursor::new(beginning).chain(BufReader::with_capacity(BUFFER, rest));
+                plimsoll_formats::visit(spooled(&mut progress.reading(&mut whole))?, sink)
             }
         };
         visited.map_err(|error| error.to_string())
     }
+}
+
+/// All that a reader has, in a file that goes when it is closed.
+fn spooled(reader: &mut dyn Read) -> Result<BufReader<File>, String> {
+    let mut spool = || -> io::Result<BufReader<File>> {
+        let mut file = tempfile::tempfile()?;
+        io::copy(reader, &mut file)?;
+        file.rewind()?;
+        Ok(BufReader::with_capacity(BUFFER, file))
+    };
+    spool().map_err(|error| error.to_string())
 }
 
 /// Whether this may be the id of a session rather than a path.

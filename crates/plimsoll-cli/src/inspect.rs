@@ -10,6 +10,8 @@ use plimsoll::{
 };
 use serde::Serialize;
 
+use plimsoll_formats::Transcript;
+
 use crate::output::printable;
 
 /// How many rows of a ranking are worth looking at.
@@ -20,6 +22,59 @@ const MOST_NAMES: usize = 50_000;
 const MOST_TURNS: usize = 10_000;
 /// How many bytes of messages are kept for the window.
 const MOST_KEPT: usize = 32 << 20;
+
+/// A session, weighed, and what it was read from.
+#[derive(Debug, Serialize)]
+pub(crate) struct Inspected {
+    /// What it was read from.
+    #[serde(flatten)]
+    pub(crate) source: About,
+    /// What was found.
+    #[serde(flatten)]
+    pub(crate) inspection: Inspection,
+}
+
+/// What a transcript is, and what of it was not shown to a model or not understood.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct About {
+    format: String,
+    session: Option<String>,
+    title: Option<String>,
+    model: Option<String>,
+    /// Sub-agents in the same file.
+    side_chains: usize,
+    /// The last line is cut off.
+    torn: bool,
+    /// What was not understood, by kind.
+    skipped: BTreeMap<String, u64>,
+    /// Known records that hold nothing a model was shown, by kind.
+    unused: BTreeMap<String, u64>,
+}
+
+impl About {
+    /// What a transcript says about itself.
+    pub(crate) fn of(transcript: &Transcript) -> About {
+        let Transcript { format, info, side_chains, skipped, unused, torn, .. } = transcript;
+        About {
+            format: format.to_string(),
+            session: info.id.clone(),
+            title: info.title.clone(),
+            model: info.model.clone(),
+            side_chains: side_chains.len(),
+            torn: *torn,
+            skipped: skipped.clone(),
+            unused: unused.clone(),
+        }
+    }
+
+    /// One line.
+    pub(crate) fn render(&self) -> String {
+        let said = [Some(&self.format), self.model.as_ref(), self.session.as_ref(), self.title.as_ref()];
+        let said: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
+        format!("{}\n", said.join(" · "))
+    }
+}
 
 /// A session, weighed.
 #[derive(Debug, Serialize)]
@@ -345,8 +400,10 @@ impl Inspection {
     /// Tables and bars for people.
     pub(crate) fn render(&self) -> String {
         let mut out = format!(
-            "{} messages, {} tokens in the log; {} in the window",
-            self.messages, self.tokens, self.window
+            "{}, {} tokens in the log; {} in the window",
+            crate::output::counted(self.messages, "message"),
+            self.tokens,
+            self.window
         );
         match self.line {
             Some(line) => {

@@ -65,6 +65,11 @@ impl Progress {
         Progress { bar, waiting: Some((waiting, waiter)) }
     }
 
+    /// There are so many more things to do than was known.
+    pub(crate) fn more(&self, count: u64) {
+        self.bar.inc_length(count);
+    }
+
     /// One more thing is done.
     pub(crate) fn step(&self) {
         self.bar.inc(1);

@@ -29,7 +29,7 @@ pub(crate) struct Pieces<'a> {
     /// By where a text lies in memory. The text is held, so the place stays its own.
     by_place: HashMap<(Kind, usize), Piece>,
     by_content: HashMap<(Kind, blake3::Hash), Piece>,
-    texts: Vec<Text>,
+    texts: Vec<(Kind, Text)>,
     tokens: Vec<u64>,
     /// The pieces that contain each reference.
     holders: Vec<Vec<Piece>>,
@@ -122,7 +122,7 @@ impl<'a> Pieces<'a> {
         if long {
             self.by_place.insert(place, piece);
         }
-        self.texts.push(text.clone());
+        self.texts.push((kind, text.clone()));
         self.tokens.push(tokens);
         self.seen_in.push(0);
         if !matches!(kind, Kind::Role | Kind::File) {
@@ -143,11 +143,12 @@ impl<'a> Pieces<'a> {
         let same = before.iter().zip(now).take_while(|(before, now)| before == now).count();
         let partly = match (before.get(same), now.get(same)) {
             (Some(before), Some(now)) => {
-                let (before, now) = (&self.texts[*before as usize], &self.texts[*now as usize]);
+                let ((before_kind, before), (kind, now)) =
+                    (&self.texts[*before as usize], &self.texts[*now as usize]);
                 let bytes = before.bytes().zip(now.bytes()).take_while(|(a, b)| a == b).count();
                 let head = &now[..now.floor_char_boundary(bytes)];
-                // Only whole tokens can be read.
-                self.counter.count(head).0.saturating_sub(1)
+                // Only whole tokens can be read, and the same words of another kind are another request.
+                if before_kind == kind { self.counter.count(head).0.saturating_sub(1) } else { 0 }
             }
             _ => 0,
         };

@@ -65,7 +65,7 @@ pub struct Prices(BTreeMap<String, Price>);
 pub const DEFAULT_ROW: &str = "default";
 
 /// List prices as their makers state them; where a cache is written without surcharge, at the input price.
-const LIST: [(&str, Price); 18] = [
+const LIST: [(&str, Price); 24] = [
     ("claude-3-5-haiku", Price::of_input(0.8)),
     ("claude-3-haiku", Price::of_input(0.25)),
     ("claude-3-opus", Price::of_input(15.0)),
@@ -80,10 +80,16 @@ const LIST: [(&str, Price); 18] = [
     ("gemini-2.5-flash", Price::new(0.03, 0.3, 2.5)),
     ("gemini-2.5-pro", Price::new(0.125, 1.25, 10.0)),
     ("gpt-4.1", Price::new(0.5, 2.0, 8.0)),
+    ("gpt-4.1-mini", Price::new(0.1, 0.4, 1.6)),
+    ("gpt-4.1-nano", Price::new(0.025, 0.1, 0.4)),
     ("gpt-4o", Price::new(1.25, 2.5, 10.0)),
+    ("gpt-4o-mini", Price::new(0.075, 0.15, 0.6)),
     ("gpt-5", Price::new(0.125, 1.25, 10.0)),
     ("gpt-5-mini", Price::new(0.025, 0.25, 2.0)),
+    ("gpt-5-nano", Price::new(0.005, 0.05, 0.4)),
     ("o3", Price::new(0.5, 2.0, 8.0)),
+    ("o3-mini", Price::new(0.55, 1.1, 4.4)),
+    ("o4-mini", Price::new(0.275, 1.1, 4.4)),
 ];
 
 impl Default for Prices {

@@ -124,9 +124,9 @@ fn used(step: &Step) -> BTreeSet<String> {
     inputs.flat_map(|input| references::of_input(input.value())).collect()
 }
 
-/// What a message says that a model can copy from: the words of others, and what tools answered.
+/// What a message says that a model can copy from: the words of the user, and what tools answered.
 fn mentions(message: &Message) -> impl Iterator<Item = &Text> {
-    let told = !message.is_assistant();
+    let told = message.is_user();
     message.parts.iter().filter_map(move |part| match &part.body {
         PartBody::Text(text) if told => Some(&text.text),
         PartBody::Tool(tool) => tool.state.result(),

@@ -49,6 +49,16 @@ impl Circumstances {
 impl Recording {
     /// What these rules would have done.
     pub fn replay(&self, rules: &Rules, circumstances: &Circumstances) -> Result<Report, LogError> {
+        self.replay_and_tell(rules, circumstances, &|| ())
+    }
+
+    /// The same; `told` is called after every call.
+    pub fn replay_and_tell(
+        &self,
+        rules: &Rules,
+        circumstances: &Circumstances,
+        told: &dyn Fn(),
+    ) -> Result<Report, LogError> {
         let mut pieces = Pieces::new(self);
         let limits = circumstances.limits();
         let sight = sight::sight(rules, self, limits, circumstances.fixed.0, &mut pieces);
@@ -56,7 +66,10 @@ impl Recording {
         let mut run = Run { rules, circumstances, pieces, sight, report, sent: None };
         for step in &self.steps {
             let usage = match &step.call {
-                Some(call) => Some(run.call(call)?),
+                Some(call) => {
+                    told();
+                    Some(run.call(call)?)
+                }
                 None => None,
             };
             run.sight.append(step, usage)?;

@@ -61,7 +61,7 @@ pub(crate) fn replay(
         [] => vec![None],
         files => files.iter().map(|file| Some(file.as_path())).collect(),
     };
-    let progress = Progress::things("replaying", (sources.len() * rules.len()) as u64);
+    let progress = Progress::things("replaying", 0);
     let one = |source: &Option<&Path>| {
         let from = InputArgs {
             file: source.map(Path::to_path_buf),
@@ -124,12 +124,12 @@ fn session(
     if recording.calls() == 0 {
         return Err(CliError::failed(format!("{name} has no call of a model to replay")));
     }
+    progress.more((recording.calls() * rules.len()) as u64);
     let model = args.price.as_deref().or(info.model.as_deref()).unwrap_or_default();
     let (row, price) = prices.row(model);
     let circumstances = Circumstances { price, ..*circumstances };
     let replayed = rules.par_iter().map(|rules| {
-        let report = recording.replay(rules, &circumstances);
-        progress.step();
+        let report = recording.replay_and_tell(rules, &circumstances, &|| progress.step());
         report.map_err(|error| CliError::failed(format!("cannot replay {name} under `{rules}`: {error}")))
     });
     let policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;

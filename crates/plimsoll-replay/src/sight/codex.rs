@@ -28,6 +28,8 @@ pub(super) struct Codex {
     carried: usize,
     summary: Option<Text>,
     compactions: usize,
+    /// The request, if it was built and nothing has changed since.
+    ready: Option<Vec<Piece>>,
     fired: Vec<Reduction>,
 }
 
@@ -42,6 +44,7 @@ impl Codex {
             carried: 0,
             summary: None,
             compactions: 0,
+            ready: None,
             fired: Vec::new(),
         }
     }
@@ -103,6 +106,7 @@ impl Codex {
 
 impl Sight for Codex {
     fn append(&mut self, step: &Step, _: Option<Usage>) -> Result<(), LogError> {
+        self.ready = None;
         self.history.push(step.message.clone());
         Ok(())
     }
@@ -112,19 +116,25 @@ impl Sight for Codex {
         if refused || self.history.len() <= self.carried {
             return Ok(());
         }
-        let before = self.tokens(pieces);
+        let request = self.request(pieces);
+        let before = pieces.tokens(&request) + self.fixed;
         if before < self.limits.context.share(LIMIT).0 {
+            self.ready = Some(request);
             return Ok(());
         }
         let summary = self.compact(call);
         let after = self.tokens(pieces);
         let answered = CharCounter::default().count_text(&summary).0;
-        let asked = before + INSTRUCTION;
+        // What does not fit into the summary request is left out of it, the oldest first.
+        let asked = (before + INSTRUCTION).min(self.limits.context.0.saturating_sub(answered));
         self.fired.push(Reduction { kind: "compact".into(), before, after, asked, answered });
         Ok(())
     }
 
     fn request(&mut self, pieces: &mut Pieces<'_>) -> Vec<Piece> {
+        if let Some(request) = self.ready.take() {
+            return request;
+        }
         let window = Window::of(&self.history, &self.policy);
         let mut request = Vec::new();
         window.messages.iter().for_each(|message| pieces.message(message, &mut request));

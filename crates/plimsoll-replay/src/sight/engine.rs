@@ -25,15 +25,34 @@ pub(super) struct Engine<'a> {
     /// Counts steps. Recorded times may be missing or jump, and marks must be told from what was before them.
     clock: u64,
     answered: bool,
+    /// Requests below this are far from anything that could fire.
+    calm: u64,
+    /// Tokens of the newest answer, which count against the line where usage does.
+    last_output: u64,
+    /// The request, if it was built and nothing has changed since.
+    ready: Option<Vec<Piece>>,
     fired: Vec<Reduction>,
+}
+
+/// The load from which on a policy may do something, with room for the differences between counters.
+fn calm(policy: &Policy, limits: Limits) -> u64 {
+    let line = policy.overflow.line(limits).map(|line| line.at);
+    let share = policy.prune.gate_share.map(|share| limits.context.share(share));
+    let headroom = policy.prune.gate_headroom.map(|headroom| limits.context - headroom);
+    let first = [line, share, headroom].into_iter().flatten().min().unwrap_or_default();
+    first.share(0.9).0
 }
 
 impl<'a> Engine<'a> {
     pub(super) fn new(policy: &'a Policy, limits: Limits, fixed: u64) -> Engine<'a> {
         let mut seed = 0u64;
+        let limits = policy.limits("", Some(limits));
         Engine {
             policy,
-            limits: policy.limits("", Some(limits)),
+            limits,
+            calm: calm(policy, limits),
+            last_output: 0,
+            ready: None,
             fixed: Fixed { system: Tokens(fixed), tools: Tokens::ZERO },
             log: Log::new(),
             // The same replay names the same things.
@@ -186,20 +205,30 @@ impl Sight for Engine<'_> {
             }
         }
         self.answered |= step.call.is_some();
+        self.ready = None;
         let mut message = step.message.clone();
         self.truncate(&mut message);
         let now = self.now();
         let time = message.info.time.get_or_insert_default();
         (time.created, time.completed) = (Some(now), Some(now));
+        self.last_output = usage.as_ref().map(|usage| usage.output.0).unwrap_or(self.last_output);
         message.info.tokens = usage;
         self.log.append(message)
     }
 
-    fn prepare(&mut self, call: &Call, refused: bool, _: &mut Pieces<'_>) -> Result<(), LogError> {
+    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError> {
+        let request = self.request(pieces);
+        if !refused && pieces.tokens(&request) + self.fixed.total().0 + self.last_output < self.calm {
+            self.ready = Some(request);
+            return Ok(());
+        }
         self.climb(call, if refused { Trigger::Refused } else { Trigger::Auto })
     }
 
     fn request(&mut self, pieces: &mut Pieces<'_>) -> Vec<Piece> {
+        if let Some(request) = self.ready.take() {
+            return request;
+        }
         let window = Window::of(&self.log, self.policy);
         let mut request = Vec::new();
         window.messages.iter().for_each(|message| pieces.message(message, &mut request));

@@ -3,6 +3,8 @@
 //! Appending never changes what a window showed before, so the window of the whole recording is made once, and
 //! each request is its beginning.
 
+use std::ops::Range;
+
 use plimsoll::{Block, LogError, Message, Policy, Text, Usage, Window};
 
 use super::{Reduction, Sight};
@@ -26,8 +28,8 @@ pub(super) struct Masked {
     fixed: u64,
     /// The pieces of the whole session; `results` and `ends` point into it.
     all: Vec<Piece>,
-    /// Where results of tools stand.
-    results: Vec<usize>,
+    /// Where results of tools stand, with the files that came with them.
+    results: Vec<Range<usize>>,
     /// How many pieces there are before each message of the session.
     ends: Vec<usize>,
     appended: usize,
@@ -59,10 +61,11 @@ impl Masked {
         for message in &window.messages {
             masked.all.push(pieces.role(message.role));
             for block in &message.blocks {
-                if matches!(block, Block::Result { .. }) {
-                    masked.results.push(masked.all.len());
-                }
+                let start = masked.all.len();
                 pieces.block(block, &mut masked.all);
+                if matches!(block, Block::Result { .. }) {
+                    masked.results.push(start..masked.all.len());
+                }
             }
             // What the window itself supplies comes before the message it leads.
             if let Some(place) = message.place {
@@ -76,10 +79,15 @@ impl Masked {
     }
 
     fn shown(&self) -> Vec<Piece> {
-        let mut request = self.all[..self.ends[self.appended]].to_vec();
-        for at in &self.results[..self.replaced] {
-            request[*at] = self.placeholder;
+        let end = self.ends[self.appended];
+        let mut request = Vec::with_capacity(end);
+        let mut from = 0;
+        for result in &self.results[..self.replaced] {
+            request.extend_from_slice(&self.all[from..result.start]);
+            request.push(self.placeholder);
+            from = result.end;
         }
+        request.extend_from_slice(&self.all[from..end]);
         request
     }
 }
@@ -94,7 +102,7 @@ impl Sight for Masked {
         let Some(Mask { trigger, keep }) = self.mask else { return Ok(()) };
         let end = self.ends[self.appended];
         let whole = pieces.tokens(&self.all[..end]) + self.fixed;
-        let results = self.results.partition_point(|at| *at < end);
+        let results = self.results.partition_point(|result| result.start < end);
         let replaced = if whole > trigger { results.saturating_sub(keep) } else { 0 };
         if replaced > self.replaced {
             let before = pieces.tokens(&self.shown()) + self.fixed;
