@@ -146,6 +146,9 @@ fn is_call(message: &Message) -> bool {
     message.is_assistant() && message.info.error.is_none() && message.parts.iter().any(spoke)
 }
 
+/// A shorter summary says nothing: some are only a note that the provider keeps the real one to itself.
+const LEAST: usize = 80;
+
 /// What the provider counted for the answer, or an estimate of it.
 fn output_of(message: &Message) -> u64 {
     let counted = message.info.tokens.as_ref().map(|usage| usage.output + usage.reasoning);
@@ -165,7 +168,7 @@ fn output_of(message: &Message) -> u64 {
 fn summary_of(message: &Message) -> Option<Text> {
     let inside = message.marker().and_then(|marker| marker.summary.clone());
     let said = message.is_finished_summary().then(|| Text::from(message.text()));
-    inside.or(said).filter(|text| !text.trim().is_empty())
+    inside.or(said).filter(|text| text.trim().chars().count() >= LEAST)
 }
 
 /// A summary as something the user was told.

@@ -92,7 +92,8 @@ fn a_session_recovers_from_a_refusal() {
 fn the_recorded_summary_is_taken_where_there_is_one() {
     // Recorded and replayed agent compact at the same point, before the same call.
     let head = || reading(8, 4_000);
-    let summary = "RECORDED_SUMMARY_TEXT of the session, with the_symbol_0003 in it.";
+    let summary = "RECORDED_SUMMARY_TEXT of the session, with the_symbol_0003 in it, \
+                   long enough to be taken for what it is: the summary of a session.";
     let next = serde_json::json!({ "symbol": "the_symbol_0003" });
     let tail =
         |history: History| history.user(lines(3_000)).tool_with("grep", next.clone(), "found").say("ok");
@@ -110,7 +111,7 @@ fn the_recorded_summary_is_taken_where_there_is_one() {
 
 #[test]
 fn a_session_that_starts_with_a_summary_keeps_it() {
-    let history = History::new().marker().summary("Earlier we found hidden/away/secret_place.rs");
+    let history = History::new().marker().summary("Earlier we found hidden/away/secret_place.rs, and looked at everything else that lies around it in the folder.");
     let input = serde_json::json!({ "path": "hidden/away/secret_place.rs" });
     let report =
         replay(history.user("Open it").tool_with("read", input, "…").messages(), "none", &window(9_000));
