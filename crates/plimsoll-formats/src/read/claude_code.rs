@@ -295,9 +295,9 @@ fn kind(record: &Json, transcript: &mut Transcript) -> Kind {
                 // The oldest versions had no subtypes.
                 let known = subtype.is_none_or(|subtype| SYSTEM.contains(&subtype));
                 if known {
-                    transcript.pass(kind)
+                    transcript.pass(kind);
                 } else {
-                    transcript.skip(kind)
+                    transcript.skip(kind);
                 }
                 Kind::Link
             }

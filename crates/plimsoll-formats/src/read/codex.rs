@@ -33,7 +33,7 @@ const SYNTHETIC: [&str; 7] = [
     "# AGENTS.md instructions",
 ];
 /// Events that tell what stands in the items as well, or what is for people only.
-const EVENTS: [&str; 77] = [
+const EVENTS: [&str; 90] = [
     "agent_message",
     "agent_message_content_delta",
     "agent_message_delta",
@@ -55,6 +55,8 @@ const EVENTS: [&str; 77] = [
     "collab_waiting_begin",
     "collab_waiting_end",
     "context_compacted",
+    "conversation_history",
+    "conversation_path",
     "deprecation_notice",
     "dynamic_tool_call_request",
     "dynamic_tool_call_response",
@@ -66,6 +68,7 @@ const EVENTS: [&str; 77] = [
     "exec_command_end",
     "exec_command_output_delta",
     "exited_review_mode",
+    "get_history_entry_response",
     "guardian_assessment",
     "hook_completed",
     "hook_started",
@@ -73,6 +76,10 @@ const EVENTS: [&str; 77] = [
     "image_generation_end",
     "item_completed",
     "item_started",
+    "list_custom_prompts_response",
+    "list_remote_skills_response",
+    "list_skills_response",
+    "mcp_list_tools_response",
     "mcp_startup_complete",
     "mcp_startup_update",
     "mcp_tool_call_begin",
@@ -85,8 +92,14 @@ const EVENTS: [&str; 77] = [
     "plan_delta",
     "plan_update",
     "raw_response_item",
+    "realtime_conversation_closed",
+    "realtime_conversation_list_voices_response",
+    "realtime_conversation_realtime",
+    "realtime_conversation_sdp",
+    "realtime_conversation_started",
     "reasoning_content_delta",
     "reasoning_raw_content_delta",
+    "remote_skill_downloaded",
     "request_permissions",
     "request_user_input",
     "session_configured",
@@ -409,9 +422,9 @@ impl Reading<'_> {
                 EVENTS.contains(&kind) || kind == ROLLED_BACK && payload.number("num_turns").is_some();
             let kind = format!("event_msg/{kind}");
             if known {
-                transcript.pass(kind)
+                transcript.pass(kind);
             } else {
-                transcript.skip(kind)
+                transcript.skip(kind);
             }
             return;
         }
