@@ -37,8 +37,10 @@ pub(crate) struct Assembly<'s> {
     ids: HashSet64,
     /// How often a name was wanted again, so that no number is tried twice.
     again: HashMap64<u64>,
-    /// Calls that wait, by their id: the newest of each name.
-    calls: HashMap<String, (usize, usize)>,
+    /// Calls that wait, by their id, oldest first.
+    calls: HashMap<String, VecDeque<(usize, usize)>>,
+    /// The newest message of a user.
+    turn: usize,
     /// Responses that may go on, by their id.
     responses: HashMap64<usize>,
     session: Option<SessionId>,
@@ -93,6 +95,7 @@ impl<'s> Assembly<'s> {
             ids: HashSet64::default(),
             again: HashMap64::default(),
             calls: HashMap::new(),
+            turn: 0,
             responses: HashMap64::default(),
             session: None,
             user: None,
@@ -121,6 +124,9 @@ impl<'s> Assembly<'s> {
     /// Begin a message; returns its place.
     pub(crate) fn begin(&mut self, role: Role, id: Option<String>, at: Option<Millis>) -> usize {
         let place = self.len();
+        if role == Role::User {
+            self.turn = place;
+        }
         let wanted = id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("msg_{:06}", place + 1));
         let info = Info {
             id: MessageId::new(self.free(wanted)),
@@ -248,8 +254,13 @@ impl<'s> Assembly<'s> {
             || format!("{}.{}", held.message.info.id, index + 1).replace(['.', '~'], "_"),
             str::to_owned,
         );
-        if let Some((earlier, _)) = self.calls.insert(call_id.clone(), (place, index)) {
-            // Nothing can answer the earlier one any more.
+        let waiting = self.calls.entry(call_id.clone()).or_default();
+        // Nothing answers a call from before the user spoke, once its id is given again.
+        let left =
+            waiting.iter().take_while(|(earlier, _)| *earlier < self.turn && self.turn < place).count();
+        let left: Vec<_> = waiting.drain(..left).collect();
+        waiting.push_back((place, index));
+        for (earlier, _) in left {
             self.answered(earlier);
         }
         let tool = if tool.is_empty() { "unknown".into() } else { tool.to_owned() };
@@ -263,11 +274,20 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Give the call of that id its answer. Hands the answer back if nobody waits for it.
+    /// The oldest call of that id that waits.
+    fn asked(&mut self, call: &str) -> Option<(usize, usize)> {
+        let waiting = self.calls.get_mut(call)?;
+        let held = self.gone..self.gone + self.held.len();
+        let asked = std::iter::from_fn(|| waiting.pop_front()).find(|(place, _)| held.contains(place));
+        if waiting.is_empty() {
+            self.calls.remove(call);
+        }
+        asked
+    }
+
+    /// Give the oldest call of that id its answer. Hands the answer back if nobody waits for it.
     pub(crate) fn answer(&mut self, call: &str, answer: Answer) -> Option<Answer> {
-        let Some((place, index)) = self.calls.remove(call).filter(|(place, _)| self.holds(*place)) else {
-            return Some(answer);
-        };
+        let Some((place, index)) = self.asked(call) else { return Some(answer) };
         self.charge(place);
         self.answered(place);
         let message = &mut self.held[place - self.gone].message;
@@ -344,7 +364,9 @@ impl<'s> Assembly<'s> {
             self.responses.remove(&response.unwrap_or_default());
         }
         for tool in message.parts.iter().filter_map(Part::as_tool) {
-            if self.calls.get(&tool.call_id).is_some_and(|(at, _)| *at == place) {
+            let Some(waiting) = self.calls.get_mut(&tool.call_id) else { continue };
+            while waiting.pop_front_if(|(at, _)| *at <= place).is_some() {}
+            if waiting.is_empty() {
                 self.calls.remove(&tool.call_id);
             }
         }

@@ -110,9 +110,10 @@ pub(crate) fn finish(reason: &str) -> &str {
     }
 }
 
-/// What a tool was given: a string of JSON as its value; what is no JSON stays a string.
+/// What a tool was given: a string of JSON as its value, a blank one as nothing; what is no JSON stays a string.
 pub(crate) fn arguments(given: Json) -> Value {
     match given {
+        Json::Text(text) if text.trim().is_empty() => json!({}),
         Json::Text(text) => serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned())),
         other => other.into_value(),
     }

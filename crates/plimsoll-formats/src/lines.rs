@@ -145,6 +145,13 @@ impl<R: BufRead> Lines<R> {
 }
 
 impl<R: BufRead + Seek> Lines<R> {
+    /// Go back to the first line.
+    pub(crate) fn rewind(&mut self) -> io::Result<()> {
+        self.input.seek_relative((self.position as i64).wrapping_neg())?;
+        (self.position, self.number, self.good) = (0, 0, 0);
+        Ok(())
+    }
+
     /// The line that begins at this byte, once more.
     pub(crate) fn again(&mut self, offset: u64) -> io::Result<&str> {
         // A short way ahead stays within what is buffered.

@@ -70,7 +70,7 @@ impl Tree {
     }
 
     /// The parent, if it has one in the file.
-    fn parent(&self, place: u32) -> Option<u32> {
+    pub(crate) fn parent(&self, place: u32) -> Option<u32> {
         let link = self.links[place as usize];
         (link < MISSING).then_some(link)
     }

@@ -9,8 +9,8 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
 
-use plimsoll::log::CompactionPart;
-use plimsoll::{Message, MessageId, Millis, Role};
+use plimsoll::log::{CompactionPart, FilePart};
+use plimsoll::{Message, MessageId, Millis, Role, Text};
 use serde_json::{Value, json};
 
 use super::Sink;
@@ -39,6 +39,68 @@ const UNUSED: [&str; 12] = [
     "worktree-state",
 ];
 
+/// Kinds of system records, which are for people; a compaction's is read.
+const SYSTEM: [&str; 20] = [
+    "agents_killed",
+    "api_error",
+    "api_metrics",
+    "away_summary",
+    "bridge_status",
+    "file_snapshot",
+    "hook_error",
+    "hook_response",
+    "hook_started",
+    "informational",
+    "init",
+    "local_command",
+    "memory_saved",
+    "microcompact_boundary",
+    "permission_retry",
+    "scheduled_task_fire",
+    "status",
+    "stop_hook_summary",
+    "thinking",
+    "turn_duration",
+];
+/// Kinds of attachments that are shown to the model.
+const SHOWN: [&str; 22] = [
+    "agent_listing_delta",
+    "async_hook_response",
+    "compact_file_reference",
+    "critical_system_reminder",
+    "deferred_tools_delta",
+    "directory",
+    "edited_text_file",
+    "file",
+    "hook_additional_context",
+    "hook_blocking_error",
+    "invoked_skills",
+    "mcp_instructions_delta",
+    "mcp_resource",
+    "nested_memory",
+    "opened_file_in_ide",
+    "plan_file_reference",
+    "queued_command",
+    "relevant_memories",
+    "selected_lines_in_ide",
+    "skill_listing",
+    "task_reminder",
+    "todo_reminder",
+];
+/// Kinds of attachments that are not.
+const HIDDEN: [&str; 10] = [
+    "already_read_file",
+    "command_permissions",
+    "dynamic_skill",
+    "hook_cancelled",
+    "hook_error_during_execution",
+    "hook_non_blocking_error",
+    "hook_permission_decision",
+    "hook_success",
+    "hook_system_message",
+    "structured_output",
+];
+
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
@@ -61,6 +123,9 @@ pub(super) fn read(
 
 /// The fields that tell how records hang together.
 fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
+    if depth == 0 && key == "attachment" {
+        return Take::Raw;
+    }
     let wanted = match depth {
         0 => matches!(
             key,
@@ -93,7 +158,7 @@ fn whole(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     match key {
         "toolUseResult" if depth == 0 => Take::Raw,
         "type" | "uuid" | "timestamp" | "agentId" | "isMeta" | "isApiErrorMessage" | "message"
-        | "compactMetadata" => Take::Whole,
+        | "attachment" | "compactMetadata" => Take::Whole,
         _ if depth == 0 => Take::Skip,
         _ => Take::Whole,
     }
@@ -103,6 +168,8 @@ fn whole(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     User,
+    /// What the host shows the model.
+    Attachment,
     Summary,
     Assistant,
     Boundary,
@@ -224,15 +291,97 @@ fn kind(record: &Json, transcript: &mut Transcript) -> Kind {
         Some("system") => match record.text("subtype") {
             Some("compact_boundary") => Kind::Boundary,
             subtype => {
-                transcript.pass(format!("system/{}", subtype.unwrap_or_default()));
+                let kind = format!("system/{}", subtype.unwrap_or_default());
+                // The oldest versions had no subtypes.
+                let known = subtype.is_none_or(|subtype| SYSTEM.contains(&subtype));
+                if known {
+                    transcript.pass(kind);
+                } else {
+                    transcript.skip(kind);
+                }
                 Kind::Link
             }
         },
+        Some("attachment") => attachment(record, transcript),
         _ => {
             count(record, transcript);
             Kind::Link
         }
     }
+}
+
+fn attachment(record: &Json, transcript: &mut Transcript) -> Kind {
+    let attachment = match record.get("attachment") {
+        Some(Json::Raw(raw)) => Json::parse(raw).unwrap_or_default(),
+        _ => Json::Null,
+    };
+    let kind = attachment.string("type").unwrap_or_default();
+    let is_shown = SHOWN.contains(&kind.as_str()) || is_context(&attachment);
+    let is_known = is_shown || HIDDEN.contains(&kind.as_str());
+    let (text, files) = shown(attachment);
+    match text.trim().is_empty() && files.is_empty() {
+        false if is_shown => return Kind::Attachment,
+        false if !is_known => transcript.skip(format!("attachment/{kind}")),
+        _ => transcript.pass("attachment"),
+    }
+    Kind::Link
+}
+
+/// Whether it is the output of a hook of the two kinds whose output the model is shown.
+fn is_context(attachment: &Json) -> bool {
+    attachment.text("type") == Some("hook_success")
+        && matches!(attachment.text("hookEvent"), Some("SessionStart" | "UserPromptSubmit"))
+}
+
+/// The text of an attachment and the images in it, wherever its kind puts them.
+fn shown(mut attachment: Json) -> (String, Vec<FilePart>) {
+    const TEXTS: [&str; 10] = [
+        "content",
+        "prompt",
+        "snippet",
+        "addedBlocks",
+        "addedLines",
+        "addedNames",
+        "planContent",
+        "skills",
+        "memories",
+        "blockingError",
+    ];
+    let name = attachment.string("filename").or_else(|| attachment.string("path"));
+    let has_lines = ["addedBlocks", "addedLines"].iter().any(|key| attachment.get(key).is_some());
+    let (mut texts, mut files) = (Vec::new(), Vec::new());
+    for key in TEXTS {
+        // The blocks and lines name them.
+        if key == "addedNames" && has_lines {
+            continue;
+        }
+        let mut content = attachment.take(key);
+        if content.get("file").is_some() {
+            content = content.take("file");
+        }
+        if let Some(data) = content.text("base64") {
+            let mime = content.text("type").unwrap_or("application/octet-stream");
+            let url = Some(Text::from(format!("data:{mime};base64,{data}")));
+            files.push(FilePart { mime: Some(mime.to_owned()), filename: name.clone(), url });
+            continue;
+        }
+        if content.get("blockingError").is_some() {
+            content = content.take("blockingError");
+        }
+        if let Json::List(items) = &mut content {
+            let images: Vec<FilePart> = items.iter().filter_map(file).collect();
+            items.retain(|item| file(item).is_none());
+            files.extend(images);
+        }
+        let (text, _) = flatten(content);
+        if !text.trim().is_empty() {
+            texts.push(text);
+        }
+    }
+    if let Some(name) = name.filter(|_| !texts.is_empty()) {
+        texts.insert(0, format!("{name}:"));
+    }
+    (texts.join("\n"), files)
 }
 
 /// The second reading.
@@ -312,7 +461,21 @@ impl<R: BufRead + Seek> Visit<'_, R> {
     fn choose(&mut self, all: &[u32], transcript: &mut Transcript) -> Vec<u32> {
         let Visit { index, tree, marks, .. } = self;
         let speaks = |place: &&u32| index.kind(**place) != Kind::Link;
-        let Some(&leaf) = all.iter().rev().find(speaks) else { return Vec::new() };
+        let said = |place: &&u32| speaks(place) && index.kind(**place) != Kind::Attachment;
+        let Some(&newest) = all.iter().rev().find(said).or_else(|| all.iter().rev().find(speaks)) else {
+            return Vec::new();
+        };
+        // An attachment makes no branch the newest, but may be the last record of that one.
+        let mut leaf = newest;
+        let behind = &all[all.partition_point(|place| *place <= newest)..];
+        marks[newest as usize] = true;
+        for &place in behind {
+            marks[place as usize] = tree.parent(place).is_some_and(|parent| marks[parent as usize]);
+            if marks[place as usize] && index.kind(place) == Kind::Attachment {
+                leaf = place;
+            }
+        }
+        behind.iter().chain([&newest]).for_each(|place| marks[*place as usize] = false);
         tree.path(leaf, all, marks, transcript);
         let marked = |marks: &[bool], place: &&u32| marks[**place as usize];
         let path = all.iter().filter(|place| marked(marks, place));
@@ -386,6 +549,12 @@ impl Reading<'_> {
             Kind::User => {
                 let structured = small(record.get("toolUseResult").unwrap_or(&Json::Null));
                 self.user(&head, message.take("content"), structured, record.is("isMeta"), transcript)?;
+            }
+            Kind::Attachment => {
+                let (text, files) = shown(record.take("attachment"));
+                let place = self.log.begin(Role::User, Some(head.uuid.clone()), head.at);
+                self.log.said(place, text, true);
+                files.into_iter().for_each(|file| self.log.file(place, file));
             }
             Kind::Assistant => {
                 self.assistant(&head, message, record.is("isApiErrorMessage"), transcript)?;

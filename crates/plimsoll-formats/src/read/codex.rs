@@ -2,9 +2,12 @@
 //!
 //! Items stand alone, so it has to be found out which of them are one response of the model: it goes on until
 //! somebody else speaks, a tool answers, or its tokens are counted.
+//!
+//! Turns can be taken back by an event that comes after them, so the file is read for those first.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Seek};
+use std::ops::Range;
 
 use plimsoll::{Millis, Role, Tokens, Usage};
 use serde_json::{Value, json};
@@ -12,6 +15,8 @@ use serde_json::{Value, json};
 use super::Sink;
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
+use crate::detect::Format;
+use crate::hash::{HashSet64, Hasher};
 use crate::json::{Json, Take};
 use crate::lines::{Fault, Lines};
 use crate::time::millis;
@@ -27,25 +32,180 @@ const SYNTHETIC: [&str; 7] = [
     "<subagent_notification>",
     "# AGENTS.md instructions",
 ];
+/// Events that tell what stands in the items as well, or what is for people only.
+const EVENTS: [&str; 90] = [
+    "agent_message",
+    "agent_message_content_delta",
+    "agent_message_delta",
+    "agent_reasoning",
+    "agent_reasoning_delta",
+    "agent_reasoning_raw_content",
+    "agent_reasoning_raw_content_delta",
+    "agent_reasoning_section_break",
+    "apply_patch_approval_request",
+    "background_event",
+    "collab_agent_interaction_begin",
+    "collab_agent_interaction_end",
+    "collab_agent_spawn_begin",
+    "collab_agent_spawn_end",
+    "collab_close_begin",
+    "collab_close_end",
+    "collab_resume_begin",
+    "collab_resume_end",
+    "collab_waiting_begin",
+    "collab_waiting_end",
+    "context_compacted",
+    "conversation_history",
+    "conversation_path",
+    "deprecation_notice",
+    "dynamic_tool_call_request",
+    "dynamic_tool_call_response",
+    "elicitation_request",
+    "entered_review_mode",
+    "error",
+    "exec_approval_request",
+    "exec_command_begin",
+    "exec_command_end",
+    "exec_command_output_delta",
+    "exited_review_mode",
+    "get_history_entry_response",
+    "guardian_assessment",
+    "hook_completed",
+    "hook_started",
+    "image_generation_begin",
+    "image_generation_end",
+    "item_completed",
+    "item_started",
+    "list_custom_prompts_response",
+    "list_remote_skills_response",
+    "list_skills_response",
+    "mcp_list_tools_response",
+    "mcp_startup_complete",
+    "mcp_startup_update",
+    "mcp_tool_call_begin",
+    "mcp_tool_call_end",
+    "model_reroute",
+    "model_verification",
+    "patch_apply_begin",
+    "patch_apply_end",
+    "patch_apply_updated",
+    "plan_delta",
+    "plan_update",
+    "raw_response_item",
+    "realtime_conversation_closed",
+    "realtime_conversation_list_voices_response",
+    "realtime_conversation_realtime",
+    "realtime_conversation_sdp",
+    "realtime_conversation_started",
+    "reasoning_content_delta",
+    "reasoning_raw_content_delta",
+    "remote_skill_downloaded",
+    "request_permissions",
+    "request_user_input",
+    "session_configured",
+    "shutdown_complete",
+    "skills_update_available",
+    "stream_error",
+    "sub_agent_activity",
+    "task_complete",
+    "task_started",
+    "terminal_interaction",
+    "thread_goal_updated",
+    "thread_name_updated",
+    "thread_settings_applied",
+    "turn_aborted",
+    "turn_complete",
+    "turn_diff",
+    "turn_started",
+    "undo_completed",
+    "undo_started",
+    "user_message",
+    "view_image_tool_call",
+    "warning",
+    "web_search_begin",
+    "web_search_end",
+];
+/// The event that takes turns back.
+const ROLLED_BACK: &str = "thread_rolled_back";
 /// Stands for a summary that only the provider can read.
 const SEALED: &str = "[The provider keeps this summary encrypted]";
 
 pub(super) fn read(
-    lines: &mut Lines<impl BufRead>,
+    lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
     sink: Sink,
 ) -> io::Result<()> {
+    let mut taken_back = taken_back(lines)?.into_iter().peekable();
     let mut sink = |message| sink(Chain::Main, message);
     let log = Assembly::new(&mut sink, MOST_HELD);
-    let mut reading = Reading { log, open: None, last: None, counted: None, model: None };
+    let (hasher, said) = (Hasher::default(), HashSet64::default());
+    let mut reading = Reading { log, open: None, last: None, counted: None, model: None, hasher, said };
     let mut position = 0;
-    lines.each(transcript, |text, _, transcript| {
+    lines.each(transcript, |text, place, transcript| {
         position += 1;
+        while taken_back.next_if(|range| range.end <= place.line).is_some() {}
+        if taken_back.peek().is_some_and(|range| range.contains(&place.line)) {
+            transcript.info.seen(millis(Json::parse_some(text, wanted)?.get("timestamp")));
+            transcript.pass("rolled back");
+            (reading.open, reading.last) = (None, None);
+            return Ok(());
+        }
         reading.log.record(position, text.len(), 0, reading.open.or(reading.last));
         reading.record(Json::parse_some(text, wanted)?, transcript).map_err(Fault::Shape)
     })?;
     reading.log.finish();
     Ok(())
+}
+
+/// The lines of turns that were taken back. The lines of one are those from where the user spoke.
+fn taken_back(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Range<u64>>> {
+    let mut turns: Vec<u64> = Vec::new();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    // What is wrong with a line is noted by the second reading.
+    lines.each(&mut Transcript::new(Format::Codex), |text, place, _| {
+        if !text.contains(ROLLED_BACK) && !text.contains("\"user\"") {
+            return Ok(());
+        }
+        let record = Json::parse_some(text, turn)?;
+        let Some(payload) = record.get("payload") else { return Ok(()) };
+        match (record.text("type"), payload.text("type")) {
+            (Some("response_item"), Some("message")) if is_turn(payload) => turns.push(place.line),
+            (Some("event_msg"), Some(ROLLED_BACK)) => {
+                let count = usize::try_from(payload.number("num_turns").unwrap_or(0)).unwrap_or(usize::MAX);
+                let left = turns.len().saturating_sub(count);
+                if let Some(&start) = turns.get(left) {
+                    turns.truncate(left);
+                    ranges.retain(|range| range.start < start);
+                    ranges.push(start..place.line);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    lines.rewind()?;
+    Ok(ranges)
+}
+
+/// The fields that tell turns and what takes them back.
+fn turn(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
+    let wanted = match depth {
+        0 => matches!(key, "type" | "payload"),
+        1 => matches!(key, "type" | "role" | "content" | "num_turns"),
+        _ => matches!(key, "type" | "text"),
+    };
+    if wanted { Take::Whole } else { Take::Skip }
+}
+
+/// Whether a person speaks, rather than Codex in the user's name.
+fn is_turn(message: &Json) -> bool {
+    let content = message.get("content").and_then(Json::as_list).unwrap_or_default();
+    message.text("role") == Some("user")
+        && !content.iter().filter_map(|block| block.text("text")).any(is_synthetic)
+}
+
+fn is_synthetic(text: &str) -> bool {
+    SYNTHETIC.iter().any(|start| text.starts_with(start))
 }
 
 /// Events mostly repeat the items at length, so they are left alone until it is known which they are.
@@ -62,6 +222,9 @@ struct Reading<'a> {
     last: Option<usize>,
     counted: Option<Value>,
     model: Option<String>,
+    hasher: Hasher,
+    /// What users said.
+    said: HashSet64,
 }
 
 impl Reading<'_> {
@@ -219,11 +382,15 @@ impl Reading<'_> {
             self.open = None;
             self.log.begin(role, item.string("id"), at)
         };
+        if is_user {
+            let texts: Vec<&str> = content.iter().filter_map(|block| block.text("text")).collect();
+            self.said.insert(self.hasher.hash(texts.join("\n").trim()));
+        }
         for mut block in content {
             match block.text("type") {
                 Some("input_text" | "output_text" | "text") => {
                     let text = block.take_text("text");
-                    let synthetic = is_user && SYNTHETIC.iter().any(|start| text.starts_with(start));
+                    let synthetic = is_user && is_synthetic(&text);
                     self.log.said(place, text, synthetic);
                 }
                 Some("refusal") => self.log.text(place, block.take_text("refusal")),
@@ -239,7 +406,7 @@ impl Reading<'_> {
     /// An event that was not parsed yet: most need not be.
     fn event(&mut self, payload: &str, transcript: &mut Transcript) -> Result<(), String> {
         let only_type = |_: &[(Cow<str>, Json)], _, key: &str| match key {
-            "type" | "info" | "total_token_usage" | "last_token_usage" => Take::Whole,
+            "type" | "num_turns" | "info" | "total_token_usage" | "last_token_usage" => Take::Whole,
             key if key.ends_with("_tokens") => Take::Whole,
             _ => Take::Skip,
         };
@@ -251,8 +418,14 @@ impl Reading<'_> {
     fn known_event(&mut self, mut payload: Json, transcript: &mut Transcript) {
         let kind = payload.text("type").unwrap_or_default();
         if kind != "token_count" {
-            // What they tell stands in the items as well, or is for people only.
-            transcript.pass(format!("event_msg/{kind}"));
+            let known =
+                EVENTS.contains(&kind) || kind == ROLLED_BACK && payload.number("num_turns").is_some();
+            let kind = format!("event_msg/{kind}");
+            if known {
+                transcript.pass(kind);
+            } else {
+                transcript.skip(kind);
+            }
             return;
         }
         let mut info = payload.take("info");
@@ -269,13 +442,27 @@ impl Reading<'_> {
         }
     }
 
+    /// The summary in what took the place of the history: the last message, unless it is one the user wrote, which
+    /// are kept there too.
+    fn summary(&self, history: Vec<Json>) -> Option<String> {
+        let is_sealed = |item: &Json| matches!(item.text("type"), Some("compaction" | "compaction_summary"));
+        if history.iter().any(is_sealed) {
+            return None;
+        }
+        let messages = history.into_iter().rev().filter(|item| {
+            item.text("type") == Some("message") && matches!(item.text("role"), Some("user" | "assistant"))
+        });
+        let mut texts = messages.map(|mut item| flatten(item.take("content")).0);
+        texts.find(|text| {
+            let text = text.trim();
+            !text.is_empty() && !is_synthetic(text) && !self.said.contains(&self.hasher.hash(text))
+        })
+    }
+
     fn compacted(&mut self, mut payload: Json, at: Option<Millis>) {
         let mut text = payload.take_text("message");
         if text.trim().is_empty() {
-            let mut history = payload.take("replacement_history");
-            let items = if let Json::List(items) = &mut history { items.as_mut_slice() } else { &mut [] };
-            let last = items.iter_mut().rev().find(|item| item.text("type") == Some("message"));
-            text = last.map(|item| flatten(item.take("content")).0).unwrap_or_default();
+            text = self.summary(payload.remove_list("replacement_history")).unwrap_or_default();
         }
         if text.trim().is_empty() {
             text = SEALED.to_owned();

@@ -140,14 +140,8 @@ fn collect(visit: impl FnOnce(Sink) -> Result<Transcript, FormatError>) -> Resul
     Ok(transcript)
 }
 
-/// Lines from an input that cannot go back, which most formats need.
+/// Lines from an input that cannot go back, which all formats need.
 fn held(format: Format, mut input: impl BufRead, sink: Sink) -> Result<Transcript, FormatError> {
-    if format == Format::Codex {
-        let mut lines = Lines::new(input);
-        let mut transcript = Transcript::new(format);
-        codex::read(&mut lines, &mut transcript, sink)?;
-        return good(lines.good, transcript);
-    }
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
     lines(format, Cursor::new(bytes), sink)

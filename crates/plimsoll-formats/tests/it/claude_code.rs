@@ -169,3 +169,101 @@ fn a_field_of_the_wrong_type_costs_its_line_only() {
     assert_eq!(broken.line, 2);
     assert_eq!(broken.problem, "`content`: expected a string or a list, found a number");
 }
+
+#[test]
+fn system_records_of_an_unknown_kind_are_counted_as_not_understood() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"start"}}
+{"type":"system","subtype":"turn_duration","uuid":"2","parentUuid":"1"}
+{"type":"system","subtype":"telepathy","uuid":"3","parentUuid":"2"}
+{"type":"user","uuid":"4","parentUuid":"3","message":{"content":"next"}}
+"#,
+    );
+    assert_eq!(shape(&read.messages), ["user text:start", "user text:next"]);
+    assert_eq!((read.unused["system/turn_duration"], read.skipped["system/telepathy"]), (1, 1));
+}
+
+/// What becomes of an attachment behind a user's message, and where it is counted.
+fn attached(attachment: &str) -> (Option<String>, u64, u64) {
+    let read = read_ok(&format!(
+        r#"{{"type":"user","uuid":"1","parentUuid":null,"message":{{"content":"start"}}}}
+{{"type":"attachment","uuid":"2","parentUuid":"1","attachment":{attachment}}}
+{{"type":"assistant","uuid":"3","parentUuid":"2","message":{{"id":"r","content":[{{"type":"text","text":"ok"}}]}}}}
+"#
+    ));
+    let mut shape = shape(&read.messages);
+    assert_eq!((shape.remove(0), shape.pop()), ("user text:start".into(), Some("assistant text:ok".into())));
+    assert!(shape.len() < 2, "{shape:?}");
+    let count = |counts: &std::collections::BTreeMap<String, u64>| counts.values().sum();
+    (shape.pop(), count(&read.unused), count(&read.skipped))
+}
+
+#[test]
+fn attachments_are_what_the_host_showed_the_model() {
+    let shown = |attachment: &str, line: &str| {
+        assert_eq!(attached(attachment), (Some(line.to_owned()), 0, 0), "{attachment}");
+    };
+    shown(
+        r#"{"type":"file","filename":"/w/a.rs","content":{"type":"text","file":{"filePath":"/w/a.rs","content":"fn a() {}","numLines":1}}}"#,
+        "user host:/w/a.rs:\nfn a() {}",
+    );
+    shown(
+        r#"{"type":"file","filename":"a.png","content":{"type":"image","file":{"base64":"QUJD","type":"image/png"}}}"#,
+        "user file:data:image/png;base64,QUJD",
+    );
+    shown(r#"{"type":"hook_additional_context","content":["be","brief"]}"#, "user host:be\nbrief");
+    shown(r#"{"type":"hook_success","hookEvent":"SessionStart","content":"hello"}"#, "user host:hello");
+    shown(
+        r#"{"type":"todo_reminder","content":[{"content":"test","status":"pending","activeForm":"testing"}],"itemCount":1}"#,
+        "user host:test",
+    );
+    shown(r#"{"type":"skill_listing","content":"- loop: again","skillCount":1}"#, "user host:- loop: again");
+    shown(
+        r###"{"type":"mcp_instructions_delta","addedNames":["pay"],"addedBlocks":["## pay"],"removedNames":[]}"###,
+        "user host:## pay",
+    );
+    shown(r#"{"type":"deferred_tools_delta","addedNames":["A","B"]}"#, "user host:A\nB");
+    shown(r#"{"type":"queued_command","prompt":"and this"}"#, "user host:and this");
+    shown(
+        r#"{"type":"queued_command","prompt":[{"type":"text","text":"see"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}}]}"#,
+        "user host:see file:data:image/png;base64,QUJD",
+    );
+    shown(
+        r#"{"type":"nested_memory","path":"/w/N.md","content":{"path":"/w/N.md","type":"Project","content":"Rules"}}"#,
+        "user host:/w/N.md:\nRules",
+    );
+    shown(r#"{"type":"edited_text_file","filename":"/w/a","snippet":"1 x"}"#, "user host:/w/a:\n1 x");
+}
+
+#[test]
+fn attachments_that_showed_the_model_nothing_are_counted() {
+    for attachment in [
+        r#"{"type":"todo_reminder","content":[],"itemCount":0}"#,
+        r#"{"type":"command_permissions","allowedTools":["Bash"]}"#,
+        r#"{"type":"hook_success","hookEvent":"PostToolUse","content":"formatted"}"#,
+        r#"{"type":"telepathy","volume":11}"#,
+        "7",
+    ] {
+        assert_eq!(attached(attachment), (None, 1, 0), "{attachment}");
+    }
+    assert_eq!(
+        attached(r#"{"type":"telepathy","content":"hm"}"#),
+        (None, 0, 1),
+        "nobody knows who was shown it"
+    );
+}
+
+#[test]
+fn an_attachment_may_end_the_session_but_not_choose_its_branch() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"start"}}
+{"type":"user","uuid":"2","parentUuid":"1","message":{"content":"old try"}}
+{"type":"user","uuid":"3","parentUuid":"1","message":{"content":"new try"}}
+{"type":"progress","uuid":"4","parentUuid":"3"}
+{"type":"attachment","uuid":"5","parentUuid":"4","attachment":{"type":"queued_command","prompt":"more"}}
+{"type":"attachment","uuid":"6","parentUuid":"2","attachment":{"type":"queued_command","prompt":"late"}}
+"#,
+    );
+    assert_eq!(shape(&read.messages), ["user text:start", "user text:new try", "user host:more"]);
+    assert_eq!(read.unused["record of another branch"], 2);
+}

@@ -98,3 +98,86 @@ fn the_older_form_has_bare_items() {
     );
     assert_eq!(read.info.id.as_deref(), Some("s0"));
 }
+
+#[test]
+fn a_message_the_user_wrote_is_not_taken_for_the_summary() {
+    let compacted = |history: &str| {
+        let read = read_ok(&format!(
+            r#"{{"type":"session_meta","payload":{{"id":"s"}}}}
+{{"type":"response_item","payload":{{"type":"message","role":"user","content":[{{"type":"input_text","text":"Do it"}}]}}}}
+{{"type":"compacted","payload":{{"message":"","replacement_history":[{history}]}}}}
+"#
+        ));
+        read.messages[2].text()
+    };
+    let item = |role: &str, text: &str| {
+        format!(r#"{{"type":"message","role":"{role}","content":[{{"type":"input_text","text":"{text}"}}]}}"#)
+    };
+    let sealed = "[The provider keeps this summary encrypted]";
+    let (said, summary) = (item("user", "Do it"), item("user", "Half is done"));
+    assert_eq!(compacted(&said), sealed);
+    assert_eq!(compacted(&format!("{said},{summary}")), "Half is done");
+    assert_eq!(compacted(&format!("{summary},{said}")), "Half is done");
+    assert_eq!(compacted(&item("developer", "Rules")), sealed);
+    assert_eq!(compacted(&item("user", "<environment_context>x")), sealed);
+    assert_eq!(compacted(&format!(r#"{summary},{{"type":"compaction","encrypted_content":"E"}}"#)), sealed);
+}
+
+#[test]
+fn unknown_events_are_counted_as_not_understood() {
+    let read = read_ok(
+        r#"{"type":"session_meta","payload":{"id":"s"}}
+{"type":"event_msg","payload":{"type":"task_started"}}
+{"type":"event_msg","payload":{"type":"telepathy"}}
+{"payload":{"type":"telepathy"},"type":"event_msg"}
+{"type":"event_msg","payload":{"type":"thread_rolled_back"}}
+"#,
+    );
+    assert_eq!(read.unused["event_msg/task_started"], 1);
+    assert_eq!(read.skipped["event_msg/telepathy"], 2);
+    assert_eq!(read.skipped["event_msg/thread_rolled_back"], 1, "nobody knows how many turns");
+}
+
+/// A session in which `said` is what happens: a number takes that many turns back, all else is said by the user
+/// and answered.
+fn rolled_back(said: &[&str]) -> (Vec<String>, u64) {
+    let mut lines = vec![
+        r#"{"type":"session_meta","payload":{"id":"s"}}"#.to_owned(),
+        r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"<environment_context>x"}]}}"#.to_owned(),
+    ];
+    for said in said {
+        if let Ok(turns) = said.parse::<u64>() {
+            lines.push(format!(
+                r#"{{"type":"event_msg","payload":{{"type":"thread_rolled_back","num_turns":{turns}}}}}"#
+            ));
+            continue;
+        }
+        for (role, kind) in [("user", "input_text"), ("assistant", "output_text")] {
+            lines.push(format!(
+                r#"{{"type":"response_item","payload":{{"type":"message","role":"{role}","content":[{{"type":"{kind}","text":"{said}"}}]}}}}"#
+            ));
+        }
+    }
+    let read = read_ok(&lines.join("\n"));
+    assert!(read.skipped.is_empty(), "{:?}", read.skipped);
+    let turns = read.messages.iter().filter(|message| message.is_assistant()).map(|message| message.text());
+    let asked: Vec<String> = read.messages[1..].iter().filter(|m| m.is_user()).map(|m| m.text()).collect();
+    let turns: Vec<String> = turns.collect();
+    assert_eq!(turns, asked, "each turn goes with its answer");
+    (turns, read.unused.get("rolled back").copied().unwrap_or(0))
+}
+
+#[test]
+fn turns_that_were_rolled_back_are_not_in_the_session() {
+    let check = |said: &[&str], left: &[&str], lines: u64| {
+        let (turns, counted) = rolled_back(said);
+        assert_eq!((turns.iter().map(String::as_str).collect::<Vec<_>>(), counted), (left.to_vec(), lines));
+    };
+    check(&["a", "b", "0", "c"], &["a", "b", "c"], 0);
+    check(&["a", "b", "1", "c"], &["a", "c"], 2);
+    check(&["a", "b", "c", "2", "d"], &["a", "d"], 4);
+    check(&["a", "b", "1", "c", "1", "d"], &["a", "d"], 4);
+    check(&["a", "b", "1", "c", "2", "d"], &["d"], 7);
+    check(&["a", "b", "9"], &[], 4);
+    check(&["2", "a"], &["a"], 0);
+}

@@ -113,3 +113,47 @@ fn a_trajectory_without_history_is_read_from_its_steps() {
         ["assistant [tool-calls] text:look ls{\"command\":\"ls\"}=a", "assistant text:bye"]
     );
 }
+
+#[test]
+fn blank_arguments_are_no_input() {
+    let read = read_ok(
+        r#"[{"role":"user","content":"go"},
+        {"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":""}},{"id":"b","function":{"name":"g","arguments":" \n"}}]}]"#,
+    );
+    assert_eq!(shape(&read.messages), ["user text:go", "assistant [tool-calls] f{}… g{}…"]);
+}
+
+#[test]
+fn results_of_one_id_answer_its_calls_in_their_order() {
+    let read = read_ok(
+        r#"[{"role":"user","content":"go"},
+        {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}},{"id":"c","function":{"name":"g","arguments":"{}"}}]},
+        {"role":"tool","tool_call_id":"c","content":"one"},
+        {"role":"tool","tool_call_id":"c","content":"two"},
+        {"role":"tool","tool_call_id":"c","content":"three"}]"#,
+    );
+    assert_eq!(
+        shape(&read.messages),
+        ["user text:go", "assistant [tool-calls] f{}=one g{}=two", "user result(c):three"]
+    );
+}
+
+#[test]
+fn a_call_left_behind_takes_no_answer_from_one_of_a_later_turn() {
+    let read = read_ok(
+        r#"[{"role":"user","content":"go"},
+        {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},
+        {"role":"user","content":"stop, do that"},
+        {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"g","arguments":"{}"}}]},
+        {"role":"tool","tool_call_id":"c","content":"done"}]"#,
+    );
+    assert_eq!(
+        shape(&read.messages),
+        [
+            "user text:go",
+            "assistant [tool-calls] f{}…",
+            "user text:stop, do that",
+            "assistant [tool-calls] g{}=done"
+        ]
+    );
+}
