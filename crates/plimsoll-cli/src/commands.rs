@@ -26,8 +26,11 @@ pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Outp
     let mut scale = Scale::new(&policy);
     // It is weighed as it is read, so that it may be larger than the memory.
     let transcript = input::visit(args, around, &mut |message| scale.add(message))?;
-    let inspection =
-        Inspected { source: About::of(&transcript), inspection: scale.read(Limits::new(context, 0)) };
+    // What the policy says of the session's own model counts, unless a window was asked for.
+    let asked = Limits::new(context, 0);
+    let own = transcript.info.model.as_deref().filter(|_| args.policy.context.is_none());
+    let limits = own.map_or(asked, |model| policy.limits(model, Some(asked)));
+    let inspection = Inspected { source: About::of(&transcript), inspection: scale.read(limits) };
     if output.json {
         output.json(&inspection)?;
     } else {
