@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use serde_json::json;
 
 use crate::args::Cli;
 use crate::error::{CliError, reason};
@@ -16,7 +17,12 @@ use crate::output::{Output, note};
 pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<ExitCode, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
-    output.bytes(&script)?;
+    if output.json {
+        let script = String::from_utf8_lossy(&script);
+        output.json(&json!({ "shell": shell.to_string(), "script": script }))?;
+    } else {
+        output.bytes(&script)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -25,7 +31,12 @@ pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<ExitC
     let mut main = Cli::command();
     main.build();
     let Some(directory) = directory else {
-        output.bytes(&page(main)?)?;
+        let page = page(main)?;
+        if output.json {
+            output.json(&json!({ "name": "plimsoll.1", "page": String::from_utf8_lossy(&page) }))?;
+        } else {
+            output.bytes(&page)?;
+        }
         return Ok(ExitCode::SUCCESS);
     };
     let failed = |error: std::io::Error| {
@@ -37,7 +48,12 @@ pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<ExitC
     for (name, text) in &pages {
         files::write(&directory.join(format!("{name}.1")), text, Existing::Replace).map_err(failed)?;
     }
-    note(&format!("wrote {} pages to `{}`", pages.len(), directory.display()));
+    if output.json {
+        let names: Vec<String> = pages.iter().map(|(name, _)| format!("{name}.1")).collect();
+        output.json(&json!({ "directory": directory, "pages": names }))?;
+    } else {
+        note(&format!("wrote {} pages to `{}`", pages.len(), directory.display()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -74,3 +74,11 @@ fn there_is_a_page_for_every_command() {
     }
     assert!(home.project.join("pages/plimsoll-config-check.1").exists());
 }
+
+#[test]
+fn machines_can_ask_for_scripts_and_pages_too() {
+    let script = crate::support::parsed(&["completions", "bash", "--json"], "");
+    assert!(script["shell"] == "bash" && script["script"].as_str().unwrap().contains("inspect"));
+    let page = crate::support::parsed(&["man", "--json"], "");
+    assert!(page["name"] == "plimsoll.1" && page["page"].as_str().unwrap().contains(".TH"));
+}

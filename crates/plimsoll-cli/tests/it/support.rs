@@ -245,7 +245,8 @@ pub(crate) fn export(directory: &Path) -> Value {
     let text = |text: &str| json!({ "type": "text", "text": text });
     let user = json!({ "agent": "build", "model": { "providerID": "acme", "modelID": "model-1" } });
     let answer = |tokens: u64| {
-        json!({ "modelID": "model-1", "providerID": "acme", "mode": "build", "cost": 0.25, "finish": "stop",
+        json!({ "modelID": "model-1", "providerID": "acme", "mode": "build", "agent": "build", "cost": 0.25,
+            "finish": "stop", "parentID": "msg_fixed0000001ABCDEFGHIJKLMN",
             "path": { "cwd": directory, "root": directory },
             "tokens": { "input": tokens, "output": 10, "reasoning": 0, "cache": { "read": 0, "write": 0 } } })
     };
@@ -263,7 +264,7 @@ pub(crate) fn export(directory: &Path) -> Value {
         messages.push(message(21 + 2 * n, "user", vec![text(&format!("Next {n}"))], user.clone()));
     }
     json!({
-        "info": { "id": id, "projectID": "global", "directory": directory, "title": "Fix the build", "version": "0",
+        "info": { "id": id, "projectID": "global", "directory": directory, "title": "Fix the build", "version": "1.18.33",
             "time": { "created": 1_777_713_516_000_u64, "updated": 1_777_713_599_000_u64 } },
         "messages": messages,
     })

@@ -14,6 +14,8 @@ pub(super) fn write(format: Format, info: &SessionInfo, messages: &[Message]) ->
     let id = info.id.clone().unwrap_or_else(|| "ses_imported".into());
     let started = info.started.unwrap_or_default().0;
     let mut last = started;
+    let mut user = None;
+    let model = info.model.as_deref().unwrap_or("unknown");
     let mut written = Vec::new();
     for mut message in shaped(messages) {
         let session = message.info.session_id.get_or_insert_with(|| SessionId::new(id.clone())).clone();
@@ -21,8 +23,16 @@ pub(super) fn write(format: Format, info: &SessionInfo, messages: &[Message]) ->
         let time = message.info.time.get_or_insert_default();
         last = time.created.get_or_insert(plimsoll::Millis(last)).0;
         let extra = &mut message.info.extra;
+        message.info.agent.get_or_insert_with(|| "build".into());
+        if message.info.role == Some(Role::User) {
+            user = Some(message.info.id.clone());
+            extra.entry("model").or_insert_with(|| json!({ "providerID": "unknown", "modelID": model }));
+        }
         if message.info.role == Some(Role::Assistant) {
-            message.info.model_id.get_or_insert_with(|| info.model.clone().unwrap_or("unknown".into()));
+            message.info.model_id.get_or_insert_with(|| model.to_owned());
+            // One that answers nobody answers itself: OpenCode wants a name there.
+            let parent = user.clone().unwrap_or_else(|| message.info.id.clone());
+            message.info.parent_id.get_or_insert(parent);
             extra.entry("providerID").or_insert("unknown".into());
             let directory = info.directory.as_deref().unwrap_or(".");
             extra.entry("path").or_insert_with(|| json!({ "cwd": directory, "root": directory }));
@@ -125,6 +135,9 @@ fn complete(part: &mut Part, info: &plimsoll::Info) {
         let compacted = state.time.compacted;
         state.time = ToolTime::ran(at, at);
         state.time.compacted = compacted;
+    }
+    if state.status == ToolStatus::Pending {
+        state.extra.entry("raw").or_insert_with(|| "".into());
     }
     if state.status == ToolStatus::Completed {
         state.extra.entry("title").or_insert_with(|| tool.tool.as_str().into());
