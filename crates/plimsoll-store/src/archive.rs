@@ -2,7 +2,9 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use plimsoll::truncate::{self, Spill};
 use plimsoll::{
@@ -277,7 +279,7 @@ impl Archive {
     }
 
     /// Let go of spills that are too old or too many, of files that nobody needs, and bring the index for searches
-    /// up to date. To be done now and then; [`SWEEP`] apart is often enough.
+    /// up to date. To be done now and then, [`SWEEP`] apart is often enough; a [`Sweeper`] does it.
     pub fn sweep(&self, now: Millis) -> Result<Swept, StoreError> {
         let before = self.retention.age.map(|age| Millis(now.0.saturating_sub(age.0)));
         let expired = self.store.expire_spills(before, self.retention.most_bytes, now)?;
@@ -328,8 +330,48 @@ impl Archive {
     }
 }
 
+/// Sweeps an archive now and then, as long as it is held.
+pub struct Sweeper {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sweeper {
+    /// Sweep right away and then every so often. `clock` tells the time; `told` is given what each sweep did.
+    pub fn start(
+        archive: Arc<Archive>,
+        every: Duration,
+        clock: impl Fn() -> Millis + Send + 'static,
+        told: impl Fn(Result<Swept, StoreError>) + Send + 'static,
+    ) -> Result<Sweeper, StoreError> {
+        let (stop, stopped) = mpsc::channel();
+        let work = move || {
+            loop {
+                told(archive.sweep(clock()));
+                // Whoever lets go of the sweeper ends the wait.
+                if stopped.recv_timeout(every) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("plimsoll-sweep".into()).spawn(work);
+        let thread = thread.map_err(StoreError::io("cannot start sweeping"))?;
+        Ok(Sweeper { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A sweep under way comes to its end.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// A sweep this often keeps spills within their retention.
-pub const SWEEP: Millis = Millis(3_600 * 1_000);
+pub const SWEEP: Duration = Duration::from_secs(3_600);
 
 /// How much of an output must be held so that nothing that may stay is missing.
 fn held(tool: &str, policy: &Policy) -> usize {

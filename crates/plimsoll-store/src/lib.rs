@@ -45,7 +45,7 @@ mod session;
 mod sqlite;
 mod store;
 
-pub use archive::{Archive, Retention, SWEEP, Swept, Taken, handles};
+pub use archive::{Archive, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, Staged};
 pub use error::StoreError;
 pub use memory::MemoryStore;

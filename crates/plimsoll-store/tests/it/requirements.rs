@@ -635,3 +635,30 @@ fn an_older_copy_of_something_else_is_not_taken_for_the_copy() {
     assert_eq!(store.copy(), Some(&*folder.path().join("plimsoll.db.v1.2.bak")));
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "another time");
 }
+
+#[test]
+fn r141_a_sweeper_cleans_up_by_itself() {
+    let folder = TempDir::new().unwrap();
+    let policy = Policy::default();
+    let archive = Archive::open(folder.path().join("plimsoll.db"), &policy, Durability::Process).unwrap();
+    let session = archive.store().create(NewSession::new("ses_1".into()), NOW).unwrap().id;
+    let output = "line\n".repeat(20_000);
+    archive.take_output(&session, &"prt_1".into(), "bash", &mut output.as_bytes(), &policy, NOW).unwrap();
+    let archive = std::sync::Arc::new(archive);
+    let (tell, told) = std::sync::mpsc::channel();
+    let a_week_later = || Millis(NOW.0 + 8 * 24 * 3_600_000);
+    let sweeper = plimsoll_store::Sweeper::start(
+        std::sync::Arc::clone(&archive),
+        std::time::Duration::from_millis(1),
+        a_week_later,
+        move |swept| tell.send(swept.unwrap()).unwrap_or_default(),
+    )
+    .unwrap();
+    let (first, second) = (told.recv().unwrap(), told.recv().unwrap());
+    assert_eq!((first.expired, first.removed, second.expired, second.removed), (1, 1, 0, 0));
+    drop(sweeper);
+    assert_eq!(std::sync::Arc::strong_count(&archive), 1, "it has ended");
+    let handle = archive.store().spills(&session).unwrap()[0].handle.clone();
+    let error = archive.recall(&handle, &Ask::default()).unwrap_err().to_string();
+    assert!(error.contains("expired at") && error.contains("the window still shows: line"), "{error}");
+}
