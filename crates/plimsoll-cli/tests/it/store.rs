@@ -279,7 +279,7 @@ fn chats_without_ids_are_known_by_their_content_and_handles_do_not_clash() {
 fn sub_agents_become_tasks_and_go_with_their_session() {
     let record = |uuid: &str, parent: Value, side: bool, words: &str| {
         json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "5d0c31aa-1111-2222-3333",
-            "isSidechain": side, "cwd": "/work/place", "timestamp": "2026-05-02T09:18:37.730Z",
+            "isSidechain": side, "cwd": "/home/ada/place", "timestamp": "2026-05-02T09:18:37.730Z",
             "message": { "role": "user", "content": words } })
     };
     let main = record("aaaaaaaa-0000-0000-0001", Value::Null, false, "Ask a helper");
@@ -290,7 +290,7 @@ fn sub_agents_become_tasks_and_go_with_their_session() {
     assert_eq!((&task["parent"], &task["messages"]), (&"5d0c31aa-1111-2222-3333".into(), &1.into()));
     let id = task["id"].as_str().unwrap();
     let shown = home.json(&["sessions", "show", "5d0c", "--json"]);
-    assert_eq!((&shown["tasks"], &shown["directory"]), (&json!([id]), &"/work/place".into()));
+    assert_eq!((&shown["tasks"], &shown["directory"]), (&json!([id]), &"/home/ada/place".into()));
     assert!(home.run(&["window", id]).contains("You are the helper"));
     // Sub-agents are found by their ids alone.
     assert_eq!(home.json(&["sessions", "--all", "--json"]).as_array().unwrap().len(), 1);
