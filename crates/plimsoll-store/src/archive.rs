@@ -118,24 +118,19 @@ impl Archive {
         // Short outputs, which is most of them, touch no disk.
         let whole =
             ends.fill(held(tool, policy)).map_err(StoreError::io("cannot read the output of the tool"))?;
-        let staged = if whole && !truncate::plan(&ends.head, tool, policy).wants_spill() {
+        let early = whole.then(|| truncate::plan(&ends.head, tool, policy));
+        let staged = if early.as_ref().is_some_and(|plan| !plan.wants_spill()) {
             None
         } else {
             Some(match (&self.blobs, policy.truncate.spill) {
-                (_, false) => {
-                    ends.skip().map_err(StoreError::io("cannot read the output of the tool"))?;
-                    Err(None)
-                }
-                (Err(why), true) => {
-                    ends.skip().map_err(StoreError::io("cannot read the output of the tool"))?;
-                    Err(Some(why.clone()))
-                }
+                (_, false) => Err(None),
+                (Err(why), true) => Err(Some(why.clone())),
                 (Ok(blobs), true) => blobs.stage(&mut ends).map_err(|error| Some(error.to_string())),
             })
         };
-        // A disk that is full stops the staging; the rest of the output still has to be counted.
+        // Whatever was not staged goes by all the same, to be counted.
         ends.skip().map_err(StoreError::io("cannot read the output of the tool"))?;
-        let plan = ends.plan(tool, policy);
+        let plan = early.unwrap_or_else(|| ends.plan(tool, policy));
         if !plan.loses() {
             return Ok(Taken {
                 shown: Text::from(String::from_utf8_lossy(&ends.head).into_owned()),

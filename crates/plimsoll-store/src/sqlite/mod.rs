@@ -9,6 +9,7 @@ mod read;
 mod rows;
 mod schema;
 mod search;
+mod sessions;
 mod spills;
 mod write;
 mod writer;
@@ -189,7 +190,7 @@ pub(crate) fn random_ids() -> Ids {
 
 impl Store for SqliteStore {
     fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
-        self.write(move |connection| write::create(connection, &session, now))
+        self.write(move |connection| sessions::create(connection, &session, now))
     }
 
     fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
@@ -202,7 +203,7 @@ impl Store for SqliteStore {
 
     fn change(&self, id: &SessionId, change: Change, now: Millis) -> Result<Session, StoreError> {
         let id = id.clone();
-        self.write(move |connection| write::change(connection, &id, &change, now))
+        self.write(move |connection| sessions::change(connection, &id, &change, now))
     }
 
     fn fork(
@@ -213,12 +214,12 @@ impl Store for SqliteStore {
         now: Millis,
     ) -> Result<Session, StoreError> {
         let (parent, upto) = (parent.clone(), upto.cloned());
-        self.write(move |connection| write::fork(connection, &parent, upto.as_ref(), &child, now))
+        self.write(move |connection| sessions::fork(connection, &parent, upto.as_ref(), &child, now))
     }
 
     fn remove(&self, id: &SessionId, now: Millis) -> Result<(), StoreError> {
         let id = id.clone();
-        self.write(move |connection| write::remove(connection, &id, now))
+        self.write(move |connection| sessions::remove(connection, &id, now))
     }
 
     fn append(&self, session: &SessionId, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
@@ -308,12 +309,12 @@ impl Store for SqliteStore {
         now: Millis,
     ) -> Result<Lease, StoreError> {
         let (session, holder) = (session.clone(), holder.to_owned());
-        self.write(move |connection| write::lease(connection, &session, &holder, until, now))
+        self.write(move |connection| sessions::lease(connection, &session, &holder, until, now))
     }
 
     fn release(&self, session: &SessionId, holder: &str) -> Result<(), StoreError> {
         let (session, holder) = (session.clone(), holder.to_owned());
-        self.write(move |connection| write::release(connection, &session, &holder))
+        self.write(move |connection| sessions::release(connection, &session, &holder))
     }
 
     fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
