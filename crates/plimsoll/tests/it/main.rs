@@ -10,6 +10,7 @@ mod count;
 mod fork;
 mod ladder;
 mod limits;
+mod live;
 mod load;
 mod log;
 mod policy;
