@@ -527,7 +527,7 @@ fn an_answer_before_the_climb_does_not_end_it() {
     let policy = Policy::default();
     let log = talk(20, 1_000).log();
     let mut ids = ids();
-    let mut ladder = Ladder::new(log.clone(), with_model(&policy));
+    let mut ladder = Ladder::new(log, with_model(&policy));
     ladder.answer(Ok(Reply::finished("hello")), &mut ids).unwrap();
     assert!(matches!(ladder.climb(&mut ids).unwrap(), Step::Ask(_)));
 }
@@ -599,7 +599,7 @@ fn what_is_asked_for_can_be_had_without_a_model() {
     let policy = Policy::default();
     let log = talk(20, 1_000).log();
     let mut ids = ids();
-    let mut ladder = Ladder::new(log.clone(), with_model(&policy));
+    let mut ladder = Ladder::new(log, with_model(&policy));
     assert_eq!(ladder.offline(), None, "nothing is asked yet");
     let Step::Ask(_) = ladder.climb(&mut ids).unwrap() else { panic!("no summary is asked for") };
     let summary = ladder.offline().unwrap();

@@ -55,7 +55,7 @@ fn climb(
 }
 
 fn climb_alone(log: &mut Log, context: u64, output: u64, trigger: Trigger) -> Outcome {
-    let situation = Situation::new(&Policy::default(), Limits::new(context, output), NOW);
+    let situation = Situation::new(Policy::default(), Limits::new(context, output), NOW);
     climb(log, Situation { trigger, ..situation }, |_| Err("there is no model".into())).0
 }
 
@@ -80,14 +80,14 @@ fn cold_cache() -> (Log, Usage) {
 
 #[test]
 fn p1_a_response_that_wrote_the_cache_counts_in_full() {
-    let (log, _) = cold_cache();
+    let (mut log, _) = cold_cache();
     let policy = Policy::default();
     let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
     assert_eq!(load.usage_of, Some("m1".into()));
     assert_eq!(load.tokens, Tokens(3 + 176_500 + 200 + 2 * 12_800 + 4));
     let limits = Limits::new(200_000, 8_000);
     assert!(policy.overflow.line(limits).unwrap().is_over(load.tokens));
-    let (outcome, _) = climb(&mut log.clone(), Situation::new(&policy, limits, NOW), |_| Err("no".into()));
+    let (outcome, _) = climb(&mut log, Situation::new(&policy, limits, NOW), |_| Err("no".into()));
     assert!(!outcome.reduction.receipts.is_empty(), "it was taken to fit");
     assert!(outcome.after <= Tokens(192_000), "{}", outcome.after);
 }
@@ -116,9 +116,9 @@ impl Counter for Double {
 #[case(Preset::Openfork, false)]
 fn p1_a_documents_gate_keeps_the_documents_counter(#[case] preset: Preset, #[case] asks_ours: bool) {
     let limits = Limits::new(128_000, 8_000);
-    let log = (0..35).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(2_000))).log();
-    let situation = Situation { counter: Arc::new(Double), ..Situation::new(&preset.policy(), limits, NOW) };
-    let (outcome, _) = climb(&mut log.clone(), situation, |_| Ok(Reply::finished("short")));
+    let mut log = (0..35).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(2_000))).log();
+    let situation = Situation { counter: Arc::new(Double), ..Situation::new(preset.policy(), limits, NOW) };
+    let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("short")));
     assert_eq!(outcome.before > Tokens(120_000), asks_ours, "{}", outcome.before);
     assert_eq!(outcome.reduction.is_empty(), !asks_ours);
 }
@@ -178,8 +178,7 @@ fn p2_three_hundred_system_messages_end_under_the_line(#[case] trigger: Trigger)
 fn p2_what_truly_cannot_fit_is_named() {
     let mut log = History::new().user("u").say("a").user("on").log();
     let fixed = Fixed { system: Tokens(10), tools: Tokens(40_000) };
-    let situation =
-        Situation { fixed, ..Situation::new(&Policy::default(), Limits::new(32_000, 4_000), NOW) };
+    let situation = Situation { fixed, ..Situation::new(Policy::default(), Limits::new(32_000, 4_000), NOW) };
     let (outcome, _) = climb(&mut log, situation, |_| Err("no".into()));
     let told = outcome.verdict.to_string();
     assert!(told.contains("the tools 40,000 tokens") && told.contains("offer fewer tools"), "{told}");
@@ -326,7 +325,7 @@ fn p5_an_undone_compaction_leaves_prune_as_it_was() {
     let situation = Situation {
         trigger: Trigger::Refused,
         summariser: Some(Summariser::named("s", limits)),
-        ..Situation::new(&Preset::Opencode118.policy(), limits, NOW)
+        ..Situation::new(Preset::Opencode118.policy(), limits, NOW)
     };
     let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("a summary")));
     let [receipt] = &outcome.reduction.receipts[..] else { panic!("{:?}", outcome.reduction.receipts) };
@@ -432,11 +431,11 @@ fn p9_requests_fit_by_what_usage_shows() {
     let policy = Policy::default();
     // The provider counts four times what four chars a token say.
     let log = (0..20).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(2_000)));
-    let log = log.usage(Usage::new(Tokens(160_000), Tokens(8_000))).user("go on").log();
+    let mut log = log.usage(Usage::new(Tokens(160_000), Tokens(8_000))).user("go on").log();
     let limits = Limits::new(170_000, 8_000);
     let summariser = Some(Summariser::named("small", Limits::new(32_000, 4_000)));
     let (_, requests) =
-        climb(&mut log.clone(), Situation { summariser, ..Situation::new(&policy, limits, NOW) }, |_| {
+        climb(&mut log, Situation { summariser, ..Situation::new(&policy, limits, NOW) }, |_| {
             Ok(Reply::finished("short"))
         });
     assert!(requests.len() > 3, "{}", requests.len());

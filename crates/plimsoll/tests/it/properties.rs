@@ -263,10 +263,10 @@ proptest! {
         let after = shown_of(&window, late);
         // Call ids are numbered anew where an older one of the same name is no longer in view.
         let texts = |blocks: &[Block]| -> Vec<String> {
-            blocks.iter().filter_map(|block| match block {
-                Block::Text { text, .. } | Block::Result { text, .. } | Block::Reasoning { text, .. } => Some(text.to_string()),
-                Block::Call { tool, .. } => Some(tool.clone()),
-                Block::File { .. } => Some("file".to_owned()),
+            blocks.iter().map(|block| match block {
+                Block::Text { text, .. } | Block::Result { text, .. } | Block::Reasoning { text, .. } => text.to_string(),
+                Block::Call { tool, .. } => tool.clone(),
+                Block::File { .. } => "file".to_owned(),
             }).collect()
         };
         prop_assert_eq!(texts(&after), texts(&before));
