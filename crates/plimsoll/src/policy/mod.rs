@@ -272,6 +272,9 @@ pub struct CompactPolicy {
     pub tail_max: Tokens,
     /// With `target`, the oldest messages go until this percentage of the context window is left.
     pub target_percent: u64,
+    /// With `target`, the cut moves back to the start of a turn where at least this share of what should go still
+    /// goes.
+    pub turn_share: f64,
     /// Fewer messages than this are not worth a summary.
     pub min_messages: u64,
     /// How the window shows a summary.

@@ -213,6 +213,7 @@ fn opencode() -> PolicySpec {
             tail_min: Tokens(2_000),
             tail_max: Tokens(15_000),
             target_percent: 50,
+            turn_share: 0.5,
             min_messages: 2,
             summary_as: SummaryAs::Marker,
             template: Template::Continuing,

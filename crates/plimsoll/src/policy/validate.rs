@@ -65,6 +65,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     rule(!by_share || (compact.target_percent as f64) < line_percent, "compact.targetPercent", || {
         format!("{} is not below the line at {line_percent} percent", compact.target_percent)
     })?;
+    share("compact.turnShare", compact.turn_share)?;
     above_zero("compact.minMessages", compact.min_messages)?;
     share("compact.inputShare", compact.input_share)?;
     above_zero("compact.resultChars", compact.result_chars.0)?;
