@@ -1,7 +1,7 @@
 //! The fork pipeline: boundary, tiers, budget and format, preamble, and all of it together.
 
 use plimsoll::fork::{ForkStats, TierDistribution, boundary, fork, preamble};
-use plimsoll::{Chars, ForkPolicy, Message, Policy, ToolState};
+use plimsoll::{Chars, ForkPolicy, Message, Millis, PartBody, Policy, ToolState};
 use plimsoll_testkit::History;
 use rstest::rstest;
 use serde_json::json;
@@ -98,6 +98,39 @@ mod stage_1_boundary {
         let log = compacted().marker().unfinished_summary("half").user("last").messages();
         let slice = boundary::slice(&log);
         assert_eq!(texts(&slice), ["the summary", "new", "last"]);
+    }
+
+    /// C41: nothing of a summary that did not come about was ever said.
+    #[rstest]
+    #[case::unfinished(History::new().user("old").say("answer").marker().unfinished_summary("half"))]
+    #[case::failed(
+        History::new().user("old").say("answer").marker().summary("half").change(|message| {
+            message.info.error = Some(json!({ "name": "UnknownError" }));
+        })
+    )]
+    #[case::empty(History::new().user("old").say("answer").marker().summary("  "))]
+    #[case::several(
+        History::new().user("old").marker().unfinished_summary("half").say("answer").marker().summary("")
+    )]
+    fn c41_a_failed_try_at_a_summary_is_left_out_without_an_older_pivot(#[case] history: History) {
+        let log = history.user("last").messages();
+        let slice = boundary::slice(&log);
+        assert_eq!(
+            (texts(&slice), slice.summary),
+            (vec!["old".into(), "answer".into(), "last".into()], None)
+        );
+        let digest = fork(&log, &tiered());
+        assert!(!digest.stats.compaction_detected && !digest.context.contains("half"));
+    }
+
+    #[test]
+    fn c41_an_undone_compaction_is_left_out() {
+        let undone = History::new().user("old").say("answer").marker().change(|message| {
+            let PartBody::Compaction(marker) = &mut message.parts[0].body else { unreachable!() };
+            marker.set_aside = Some(Millis(5));
+        });
+        let log = undone.summary("undone summary").user("last").messages();
+        assert_eq!(texts(&boundary::slice(&log)), ["old", "answer", "last"]);
     }
 
     #[test]
