@@ -37,7 +37,9 @@ pub fn slice(messages: &[Message]) -> Slice<'_> {
         }
         Some(pivot) => {
             let first = std::iter::once(pivot.summary);
-            let messages = first.chain(visible.places).map(|place| &messages[place]).collect();
+            // A marker that holds its summary and words besides would otherwise be there twice.
+            let others = visible.places.into_iter().filter(|place| *place != pivot.summary);
+            let messages = first.chain(others).map(|place| &messages[place]).collect();
             Slice { messages, summary: Some(pivot.summary) }
         }
     }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use aho_corasick::{AhoCorasick, packed};
 
-use super::TierDistribution;
-use super::format::{Line, Lines};
+use super::format::{Line, Lines, Results, Shown, Tier};
 use crate::chars::{Chars, Text, head, tail};
 use crate::log::{Message, Part, PartBody};
 use crate::policy::{CutMarker, ForkPolicy};
@@ -16,19 +15,15 @@ use crate::window::PLACEHOLDER;
 pub struct Tiered<'a> {
     /// What each message shows.
     pub messages: Vec<Lines<'a>>,
-    /// Results that were cut.
-    pub truncated: usize,
-    /// Those of them that keep their end.
-    pub head_tail: usize,
-    /// Results by tier, cut or not.
-    pub distribution: TierDistribution,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Tier {
-    First,
-    Second,
-    Third,
+impl Tiered<'_> {
+    /// What became of the results.
+    pub fn results(&self) -> Results {
+        let mut results = Results::default();
+        self.messages.iter().for_each(|message| message.count(&mut results));
+        results
+    }
 }
 
 /// Number the results from the newest and cut each to its tier's limit.
@@ -36,16 +31,22 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
     let names = tool_names(messages);
     let results = messages.iter().flat_map(|message| &message.parts).filter(|part| has_result(part)).count();
     let calls = call_tiers(messages, policy, results);
-    let mut cutter = Cutter::new(policy);
+    let cutter = Cutter::new(policy);
     let mut index = results;
     let mut shown = Vec::with_capacity(messages.len());
     for message in messages {
         let mut lines = Lines::new(message);
         for part in &message.parts {
             match &part.body {
+                // What only a person is shown is no part of what the model knew.
+                PartBody::Text(text) if text.ignored == Some(true) => {}
                 PartBody::Text(text) => lines.push(Line::Text(&text.text)),
                 // Imported logs may keep a summary inside its marker.
-                PartBody::Compaction(marker) => lines.extend(marker.summary.as_ref().map(Line::Text)),
+                PartBody::Compaction(marker) => {
+                    if let Some(summary) = &marker.summary {
+                        lines.push(Line::Text(summary));
+                    }
+                }
                 PartBody::Tool(tool) => {
                     let tier = if has_result(part) {
                         index -= 1;
@@ -66,28 +67,33 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
                 }
                 PartBody::ToolResult(result) if has_result(part) => {
                     index -= 1;
-                    let named =
-                        result.tool.as_deref().or_else(|| names.get(result.call_id.as_str()).copied());
-                    let tier = tier(index, policy);
-                    lines.push(cutter.result(part, named.unwrap_or_default(), &result.text, tier));
+                    let tool = tool_of(part, &names);
+                    lines.push(cutter.result(part, tool, &result.text, tier(index, policy)));
                 }
                 _ => {}
             }
         }
         shown.push(lines);
     }
-    let Cutter { truncated, head_tail, distribution, .. } = cutter;
-    Tiered { messages: shown, truncated, head_tail, distribution }
+    Tiered { messages: shown }
 }
 
-/// Whether a part takes a place in the numbering: a result with something in it.
-fn has_result(part: &Part) -> bool {
+/// The result in a part, if there is something in it. Only such parts take a place in the numbering.
+fn result_of(part: &Part) -> Option<&Text> {
     let text = match &part.body {
         PartBody::Tool(tool) => tool.state.result(),
         PartBody::ToolResult(result) => Some(&result.text),
         _ => None,
     };
-    text.is_some_and(|text| !text.is_empty())
+    text.filter(|text| !text.is_empty())
+}
+
+fn has_result(part: &Part) -> bool {
+    result_of(part).is_some()
+}
+
+fn is_cleared(part: &Part, result: &Text) -> bool {
+    part.cleared().is_some() || result.as_str() == PLACEHOLDER
 }
 
 fn tier(index: usize, policy: &ForkPolicy) -> Tier {
@@ -117,6 +123,22 @@ fn tool_names<'a>(messages: &[&'a Message]) -> BTreeMap<&'a str, &'a str> {
         _ => None,
     });
     calls.collect()
+}
+
+/// The tool whose result a part holds; empty where nobody says.
+fn tool_of<'a>(part: &'a Part, names: &BTreeMap<&str, &'a str>) -> &'a str {
+    match &part.body {
+        PartBody::Tool(tool) => &tool.tool,
+        PartBody::ToolResult(result) => {
+            let named = result.tool.as_deref();
+            named.or_else(|| names.get(result.call_id.as_str()).copied()).unwrap_or_default()
+        }
+        _ => "",
+    }
+}
+
+fn is_uncut(tool: &str, policy: &ForkPolicy) -> bool {
+    policy.uncut_tools.iter().any(|name| tool.contains(name.as_str()))
 }
 
 /// The tier of a separate call is that of its result.
@@ -155,54 +177,44 @@ impl Words {
     }
 }
 
+/// Cuts results to the limits of their tiers.
 struct Cutter<'p> {
     policy: &'p ForkPolicy,
     errors: Words,
-    truncated: usize,
-    head_tail: usize,
-    distribution: TierDistribution,
 }
 
 impl<'p> Cutter<'p> {
     fn new(policy: &'p ForkPolicy) -> Cutter<'p> {
-        let errors = Words::new(&policy.error_patterns);
-        let (truncated, head_tail, distribution) = Default::default();
-        Cutter { policy, errors, truncated, head_tail, distribution }
+        Cutter { policy, errors: Words::new(&policy.error_patterns) }
     }
 
-    fn result<'a>(&mut self, part: &Part, tool: &str, text: &'a Text, tier: Tier) -> Line<'a> {
+    fn result<'a>(&self, part: &Part, tool: &str, text: &'a Text, tier: Tier) -> Line<'a> {
         // What was cleared keeps its place in the numbering, so that age stays honest, but is not counted.
-        if part.cleared().is_some() || text.as_str() == PLACEHOLDER {
+        if is_cleared(part, text) {
             return Line::Cleared;
         }
-        let counted = match tier {
-            Tier::First => &mut self.distribution.tier1,
-            Tier::Second => &mut self.distribution.tier2,
-            Tier::Third => &mut self.distribution.tier3,
-        };
-        *counted += 1;
         let limit = match tier {
-            Tier::First => return Line::Result(text),
-            Tier::Second => self.policy.tier2_limit,
-            Tier::Third => self.policy.tier3_limit,
+            Tier::First => None,
+            Tier::Second => Some(self.policy.tier2_limit),
+            Tier::Third => Some(self.policy.tier3_limit),
         };
-        let uncut = self.policy.uncut_tools.iter().any(|name| tool.contains(name.as_str()));
-        if text.chars() <= limit || uncut {
-            return Line::Result(text);
-        }
-        self.truncated += 1;
+        let limit = limit.filter(|limit| text.chars() > *limit && !is_uncut(tool, self.policy));
+        let shown = limit.map_or(Shown::Whole(text), |limit| self.cut(tool, text, limit));
+        Line::Result { tier, shown }
+    }
+
+    fn cut<'a>(&self, tool: &str, text: &'a Text, limit: Chars) -> Shown<'a> {
         if self.policy.cut_marker == CutMarker::Prefix {
-            return Line::Prefixed { text: head(text, limit), original: text.chars() };
+            return Shown::Prefixed { text: head(text, limit), original: text.chars() };
         }
         if self.keeps_end(tool, text) {
-            self.head_tail += 1;
             let first = head(text, limit.share(self.policy.head_ratio));
             let last = tail(text, limit.share(self.policy.tail_ratio));
             let missing = text.chars() - Chars::of(first) - Chars::of(last);
-            return Line::Cut { head: first, missing, tail: Some(last) };
+            return Shown::Cut { head: first, missing, tail: Some(last) };
         }
         let first = head(text, limit);
-        Line::Cut { head: first, missing: text.chars() - Chars::of(first), tail: None }
+        Shown::Cut { head: first, missing: text.chars() - Chars::of(first), tail: None }
     }
 
     /// Terminals and anything that speaks of an error say the important thing at the end.

@@ -243,12 +243,19 @@ proptest! {
         prop_assert_eq!(&fork(&messages, &policy.fork), &digest);
         // A history of failed tries at a summary has nothing to tell.
         let said = plimsoll::fork::boundary::slice(&messages).messages.len();
-        prop_assert_eq!(digest.stats.final_count + digest.stats.removed_messages, said);
-        if said > 0 {
-            prop_assert!(digest.context.ends_with("\n</inherited_context>"));
-        } else {
-            prop_assert!(digest.context.is_empty());
-        }
+        let stats = &digest.stats;
+        prop_assert_eq!(stats.final_count + stats.removed_messages, said);
+        prop_assert_eq!(stats.final_count + stats.removed_messages + stats.left_out_messages, messages.len());
+        let by = &stats.truncated_by;
+        prop_assert_eq!(by.tier2 + by.tier3 + by.budget, stats.truncated_results);
+        prop_assert!(stats.truncated_results <= stats.tier_distribution.total());
+        let said = digest.context.strip_prefix("<inherited_context>");
+        let said = said.and_then(|text| text.strip_suffix("\n</inherited_context>"));
+        prop_assert_eq!(said.is_none(), stats.final_count == 0);
+        prop_assert_eq!(said.is_none(), digest.context.is_empty());
+        // Nothing that was said ends the block.
+        let said = said.unwrap_or_default().to_lowercase();
+        prop_assert!(!said.contains("</inherited_context") && !said.contains("<inherited_context"));
     }
 
     #[test]
