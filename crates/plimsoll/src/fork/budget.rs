@@ -1,14 +1,15 @@
 //! Stage 3: the digest stays within its budget.
 //!
-//! The oldest messages go first, but not a summary while anything else can go, and never the newest message.
-//! If what must stay is still too long, it is cut in its middle: the budget is a hard cap.
+//! The oldest messages go first, but not a summary while anything else can go, and never the newest message. A
+//! policy may keep some of the user's own words among those that go. If what must stay is still too long, it is
+//! cut in its middle: the budget is a hard cap.
 
 use super::format::{CLOSE, Lines, OPEN, Results};
 use crate::chars::{Chars, Split, Text, cut_middle, level, split_middle};
 use crate::policy::ForkPolicy;
 
 /// A digest within its budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
     /// The text with its tags; empty for an empty history.
     pub text: String,
@@ -18,6 +19,8 @@ pub struct Fitted {
     pub count: usize,
     /// Messages removed.
     pub removed: usize,
+    /// Messages of the user that stay though they are older than some that were removed.
+    pub words: usize,
     /// Messages whose text was cut to fit.
     pub shortened: usize,
     /// What became of the tool results of the messages in it.
@@ -26,52 +29,119 @@ pub struct Fitted {
 
 /// Remove the oldest messages until the rest fits. The first `pinned` go last.
 pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted {
-    let tags = Chars((OPEN.len() + 1 + CLOSE.len()) as u64);
-    let mut total: Chars = tags + messages.iter().map(Lines::chars).sum::<Chars>();
     let pinned = pinned.min(messages.len());
-    let mut start = pinned;
-    if total > policy.no_removal {
-        // The newest message stays whatever it weighs.
-        while total > policy.char_budget && start + 1 < messages.len() {
-            total = total - messages[start].chars();
-            start += 1;
-        }
-    }
-    let kept: Vec<&Lines<'_>> = messages[..pinned].iter().chain(&messages[start..]).collect();
+    let tags = Chars((OPEN.len() + 1 + CLOSE.len()) as u64);
+    let room = policy.char_budget - tags;
+    let history = History { messages, pinned, policy };
+    let all: Chars = messages.iter().map(Lines::chars).sum();
+    let (start, words) =
+        if tags + all > policy.no_removal { history.choose(room) } else { (pinned, OlderWords::default()) };
+    let whole = |message| (message, Chars(u64::MAX));
+    let first = messages[..pinned].iter().map(whole);
+    let older = words.places.iter().map(|place| (&messages[*place], words.limit));
+    let kept: Vec<(&Lines<'_>, Chars)> =
+        first.chain(older).chain(messages[start..].iter().map(whole)).collect();
     if kept.is_empty() {
-        let (chars, results) = Default::default();
-        return Fitted { text: String::new(), chars, count: 0, removed: 0, shortened: 0, results };
+        return Fitted::default();
     }
-    let level = level(kept.iter().map(|message| message.chars()), policy.char_budget - tags);
-    let mut writer = Writer::new(total.min(policy.char_budget));
-    for message in &kept {
-        writer.message(message, level, policy.head_ratio);
+    // All are cut to one length, so that short ones stay whole.
+    let level = level(kept.iter().map(|(message, limit)| message.chars().min(*limit)), room);
+    let mut writer = Writer::new(policy);
+    for (message, limit) in &kept {
+        writer.message(message, level.min(*limit));
     }
-    let Writer { mut text, shortened, results } = writer;
+    let Writer { mut text, shortened, results, .. } = writer;
     text.push('\n');
     text.push_str(CLOSE);
-    let chars = if shortened == 0 { total } else { Chars::of(&text) };
-    Fitted { text, chars, count: kept.len(), removed: start - pinned, shortened, results }
+    let chars = Chars::of(&text);
+    let (count, words) = (kept.len(), words.places.len());
+    Fitted { text, chars, count, removed: messages.len() - count, words, shortened, results }
+}
+
+/// What has to be divided into what stays and what goes.
+struct History<'h, 'a> {
+    messages: &'h [Lines<'a>],
+    pinned: usize,
+    policy: &'h ForkPolicy,
+}
+
+/// Words of the user from before the first message that stays.
+#[derive(Default)]
+struct OlderWords {
+    places: Vec<usize>,
+    /// What longer ones are cut to.
+    limit: Chars,
+    chars: Chars,
+}
+
+impl History<'_, '_> {
+    /// The first message that stays, and which older words stay with it.
+    fn choose(&self, room: Chars) -> (usize, OlderWords) {
+        let start = self.start(room);
+        let Some(words_room) = self.policy.words_room.filter(|_| start > self.pinned) else {
+            return (start, OlderWords::default());
+        };
+        let reserved = self.start(room - words_room);
+        let words = self.words(reserved, words_room);
+        // What the words leave of their room goes back to the messages.
+        let start = self.start(room - words.chars);
+        let fewer = self.words(start, words_room);
+        if self.chars_from(start) + fewer.chars <= room { (start, fewer) } else { (reserved, words) }
+    }
+
+    /// The first message that stays when only so much does. The newest stays whatever it weighs.
+    fn start(&self, room: Chars) -> usize {
+        let mut chars = self.chars_from(self.pinned);
+        let mut start = self.pinned;
+        while chars > room && start + 1 < self.messages.len() {
+            chars = chars - self.messages[start].chars();
+            start += 1;
+        }
+        start
+    }
+
+    /// What is pinned and everything from `start` on.
+    fn chars_from(&self, start: usize) -> Chars {
+        self.messages[..self.pinned].iter().chain(&self.messages[start..]).map(Lines::chars).sum()
+    }
+
+    /// The user's words before `start`, as many of the newest as fit `room` with something left of each.
+    fn words(&self, start: usize, room: Chars) -> OlderWords {
+        let least = self.policy.least_result;
+        let mut places = Vec::new();
+        let mut left = room;
+        for place in (self.pinned..start).rev().filter(|place| self.messages[*place].are_words()) {
+            let chars = self.messages[place].chars().min(least);
+            if chars > left {
+                break;
+            }
+            left = left - chars;
+            places.push(place);
+        }
+        places.reverse();
+        let lengths = || places.iter().map(|place| self.messages[*place].chars());
+        let limit = level(lengths(), room);
+        let chars = lengths().map(|chars| chars.min(limit)).sum();
+        OlderWords { places, limit, chars }
+    }
 }
 
 /// Writes messages and keeps account of what is lost on the way.
-struct Writer {
+struct Writer<'p> {
+    policy: &'p ForkPolicy,
     text: String,
     shortened: usize,
     results: Results,
 }
 
-impl Writer {
-    fn new(chars: Chars) -> Writer {
-        let mut text = String::with_capacity(chars.0 as usize);
-        text.push_str(OPEN);
-        Writer { text, shortened: 0, results: Results::default() }
+impl<'p> Writer<'p> {
+    fn new(policy: &'p ForkPolicy) -> Writer<'p> {
+        Writer { policy, text: OPEN.to_owned(), shortened: 0, results: Results::default() }
     }
 
-    /// Write a message, cut in its middle where it is longer than `level`. All are cut to one length, so that short
-    /// ones stay whole.
-    fn message(&mut self, message: &Lines<'_>, level: Chars, head_ratio: f64) {
-        if message.chars() <= level {
+    /// Write a message, cut in its middle where it is longer than `limit`.
+    fn message(&mut self, message: &Lines<'_>, limit: Chars) {
+        if message.chars() <= limit {
             message.write(&mut self.text);
             message.count(&mut self.results);
             return;
@@ -79,13 +149,14 @@ impl Writer {
         let mut text = String::new();
         message.write(&mut text);
         let text = Text::from(text);
-        let hidden = match split_middle(&text, level, head_ratio) {
+        let head_ratio = self.policy.head_ratio;
+        let hidden = match split_middle(&text, limit, head_ratio) {
             Split::Whole => 0..0,
             Split::Head(head) => head.len()..text.len(),
             Split::Ends(head, tail) => head.len()..text.len() - tail.len(),
         };
         message.count_without(&hidden, &mut self.results);
-        self.text.push_str(&cut_middle(&text, level, head_ratio));
+        self.text.push_str(&cut_middle(&text, limit, head_ratio));
         self.shortened += 1;
     }
 }

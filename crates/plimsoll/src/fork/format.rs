@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::TierDistribution;
 use crate::chars::{Chars, Text, head};
-use crate::log::{Message, Role};
+use crate::log::{Message, Part, PartBody, Role};
 use crate::window::PLACEHOLDER;
 
 /// The opening tag.
@@ -26,6 +26,8 @@ pub struct Lines<'a> {
     label: String,
     lines: Vec<Line<'a>>,
     chars: Chars,
+    /// Whether a person said it.
+    are_words: bool,
 }
 
 /// One piece of a message.
@@ -146,7 +148,15 @@ impl<'a> Lines<'a> {
         };
         // Newline, label, colon.
         let chars = Chars(2) + Chars::of(&label);
-        Lines { label, lines: Vec::with_capacity(message.parts.len()), chars }
+        // Hosts speak as the user too; such texts are marked.
+        let typed = |part: &Part| match &part.body {
+            PartBody::Text(text) => {
+                text.synthetic != Some(true) && text.ignored != Some(true) && !text.text.trim().is_empty()
+            }
+            _ => false,
+        };
+        let are_words = message.starts_turn() && message.parts.iter().any(typed);
+        Lines { label, lines: Vec::with_capacity(message.parts.len()), chars, are_words }
     }
 
     pub(super) fn push(&mut self, line: Line<'a>) {
@@ -158,6 +168,11 @@ impl<'a> Lines<'a> {
     /// The message's length in the digest, the newline before it included.
     pub fn chars(&self) -> Chars {
         self.chars
+    }
+
+    /// Whether a person said this.
+    pub(super) fn are_words(&self) -> bool {
+        self.are_words
     }
 
     /// Write the message behind what is there.

@@ -3,7 +3,7 @@
 //! Three pure stages, each callable alone, and [`fork`] for all of them: find the [`boundary`] behind which a
 //! summary already speaks, cut old tool results by [`tiers`], keep the whole within a [`budget`]; [`mod@format`]
 //! writes the text and [`preamble`] tells the child what was done to it. No model is asked and nothing is
-//! changed.
+//! changed. [`child`] sizes a digest to the window of the one who reads it.
 //!
 //! ```
 //! use plimsoll::fork::fork;
@@ -19,6 +19,7 @@
 
 pub mod boundary;
 pub mod budget;
+pub mod child;
 pub mod format;
 pub mod preamble;
 pub mod tiers;
@@ -61,6 +62,9 @@ pub struct ForkStats {
     pub total_chars: Chars,
     /// Messages removed to fit the budget; those before the boundary are not counted.
     pub removed_messages: usize,
+    /// Older messages of the user that are in the digest though others of their age were removed.
+    #[serde(default)]
+    pub kept_words: usize,
     /// Messages the boundary left out: those a summary stands for, markers, failed tries at a summary.
     #[serde(default)]
     pub left_out_messages: usize,
@@ -113,6 +117,8 @@ impl TierDistribution {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TruncatedBy {
+    /// Those cut so that all of the first tier fit their room.
+    pub tier1: usize,
     /// Those cut to the second tier's limit.
     pub tier2: usize,
     /// Those cut to the third tier's limit.
@@ -127,17 +133,19 @@ pub fn fork(messages: &[Message], policy: &ForkPolicy) -> Digest {
     let tiered = tiers::apply(&slice.messages, policy);
     let fitted = budget::fit(&tiered.messages, slice.pinned(), policy);
     let Results { distribution, cut, squeezed, head_tail } = &fitted.results;
+    let TierDistribution { tier1, tier2, tier3 } = *cut;
     let stats = ForkStats {
         original_count: messages.len(),
         final_count: fitted.count,
         total_chars: fitted.chars,
         removed_messages: fitted.removed,
+        kept_words: fitted.words,
         left_out_messages: messages.len() - slice.messages.len(),
         shortened_messages: fitted.shortened,
         compaction_detected: slice.summary.is_some(),
         compaction_slice_index: slice.summary.map(|at| at as i64).unwrap_or(-1),
         truncated_results: fitted.results.truncated(),
-        truncated_by: TruncatedBy { tier2: cut.tier2, tier3: cut.tier3, budget: *squeezed },
+        truncated_by: TruncatedBy { tier1, tier2, tier3, budget: *squeezed },
         tier_distribution: distribution.clone(),
         head_tail_applied: *head_tail,
     };

@@ -32,8 +32,12 @@ fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {
         // One limit for all.
         format!("Tool results: {full} full, {} truncated to {third} chars", cut.tier3)
     } else {
+        let newest = match cut.tier1 {
+            0 => String::new(),
+            cut => format!("{cut} newest truncated, "),
+        };
         format!(
-            "Tool results: {full} full, {} truncated to {second} chars, {} truncated to {third} chars",
+            "Tool results: {full} full, {newest}{} truncated to {second} chars, {} truncated to {third} chars",
             cut.tier2, cut.tier3
         )
     };
@@ -45,11 +49,15 @@ fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {
 
 fn messages(stats: &ForkStats, policy: &ForkPolicy) -> String {
     let budget = policy.char_budget.0;
-    let mut text = match (stats.removed_messages, stats.compaction_detected) {
-        (0, false) => "All messages preserved".to_owned(),
+    let removed = stats.removed_messages;
+    let mut text = match (removed, stats.kept_words) {
+        (0, _) if !stats.compaction_detected => "All messages preserved".to_owned(),
         // Those before it are gone, as the first point says.
-        (0, true) => "All messages after the compaction preserved".to_owned(),
-        (removed, _) => format!("{removed} oldest messages removed to fit {budget} char budget"),
+        (0, _) => "All messages after the compaction preserved".to_owned(),
+        (_, 0) => format!("{removed} oldest messages removed to fit {budget} char budget"),
+        (_, words) => format!(
+            "{removed} older messages removed to fit {budget} char budget, {words} of the user among them kept"
+        ),
     };
     if stats.shortened_messages > 0 {
         text.push_str(&format!(", {} cut to fit {budget} char budget", stats.shortened_messages));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aho_corasick::{AhoCorasick, packed};
 
 use super::format::{Line, Lines, Results, Shown, Tier};
-use crate::chars::{Chars, Text, head, tail};
+use crate::chars::{Chars, Text, head, level, tail};
 use crate::log::{Message, Part, PartBody};
 use crate::policy::{CutMarker, ForkPolicy};
 use crate::window::PLACEHOLDER;
@@ -31,7 +31,7 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
     let names = tool_names(messages);
     let results = messages.iter().flat_map(|message| &message.parts).filter(|part| has_result(part)).count();
     let calls = call_tiers(messages, policy, results);
-    let cutter = Cutter::new(policy);
+    let cutter = Cutter::new(policy, first_limit(messages, &names, policy));
     let mut index = results;
     let mut shown = Vec::with_capacity(messages.len());
     for message in messages {
@@ -152,6 +152,18 @@ fn call_tiers<'a>(messages: &[&'a Message], policy: &ForkPolicy, results: usize)
     separate.collect()
 }
 
+/// What the first tier's results are cut to so that together they fit the room there is for them; nothing if the
+/// policy sets no such room. It is never less than the second tier's limit: newer results are worth more.
+fn first_limit(messages: &[&Message], names: &BTreeMap<&str, &str>, policy: &ForkPolicy) -> Option<Chars> {
+    let room = policy.newest_room?;
+    let newest = messages.iter().rev().flat_map(|message| message.parts.iter().rev());
+    let newest = newest.filter_map(|part| Some((part, result_of(part)?))).take(policy.tier1_count as usize);
+    let can_be_cut =
+        |part: &Part, result: &Text| !is_cleared(part, result) && !is_uncut(tool_of(part, names), policy);
+    let lengths = newest.filter(|(part, result)| can_be_cut(part, result)).map(|(_, result)| result.chars());
+    Some(level(lengths, room).max(policy.tier2_limit))
+}
+
 /// Looks for any of a few words. The vectorised search is some twenty times as fast as the automaton, but takes
 /// only so many words and not every machine has it.
 enum Words {
@@ -181,11 +193,12 @@ impl Words {
 struct Cutter<'p> {
     policy: &'p ForkPolicy,
     errors: Words,
+    first_limit: Option<Chars>,
 }
 
 impl<'p> Cutter<'p> {
-    fn new(policy: &'p ForkPolicy) -> Cutter<'p> {
-        Cutter { policy, errors: Words::new(&policy.error_patterns) }
+    fn new(policy: &'p ForkPolicy, first_limit: Option<Chars>) -> Cutter<'p> {
+        Cutter { policy, errors: Words::new(&policy.error_patterns), first_limit }
     }
 
     fn result<'a>(&self, part: &Part, tool: &str, text: &'a Text, tier: Tier) -> Line<'a> {
@@ -194,7 +207,7 @@ impl<'p> Cutter<'p> {
             return Line::Cleared;
         }
         let limit = match tier {
-            Tier::First => None,
+            Tier::First => self.first_limit,
             Tier::Second => Some(self.policy.tier2_limit),
             Tier::Third => Some(self.policy.tier3_limit),
         };
