@@ -3,7 +3,8 @@
 //! Three pure stages, each callable alone, and [`fork`] for all of them: find the [`boundary`] behind which a
 //! summary already speaks, cut old tool results by [`tiers`], keep the whole within a [`budget`]; [`mod@format`]
 //! writes the text and [`preamble`] tells the child what was done to it. No model is asked and nothing is
-//! changed. [`child`] sizes a digest to the window of the one who reads it.
+//! changed. [`child`] sizes a digest to the window of the one who reads it, and [`history`] gives a child of the same
+//! agent the parent's window itself, so that its first request is read from the cache.
 //!
 //! ```
 //! use plimsoll::fork::fork;
@@ -21,6 +22,7 @@ pub mod boundary;
 pub mod budget;
 pub mod child;
 pub mod format;
+pub mod history;
 pub mod preamble;
 pub mod tiers;
 

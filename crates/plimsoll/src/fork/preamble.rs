@@ -56,11 +56,11 @@ fn messages(stats: &ForkStats, policy: &ForkPolicy) -> String {
         (0, _) => "All messages after the compaction preserved".to_owned(),
         (_, 0) => format!("{removed} oldest messages removed to fit {budget} char budget"),
         (_, words) => format!(
-            "{removed} older messages removed to fit {budget} char budget, {words} of the user among them kept"
+            "{removed} older messages removed to fit {budget} char budget, {words} older messages of the user kept"
         ),
     };
     if stats.shortened_messages > 0 {
-        text.push_str(&format!(", {} cut to fit {budget} char budget", stats.shortened_messages));
+        text.push_str(&format!(", {} shortened to fit {budget} char budget", stats.shortened_messages));
     }
     text
 }

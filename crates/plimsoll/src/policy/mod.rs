@@ -408,6 +408,9 @@ pub struct ForkPolicy {
     pub newest_share: f64,
     /// and words of the user that would be removed this share.
     pub words_share: f64,
+    /// A child that inherits the history itself starts at most at this share of its line; above it, a digest is
+    /// used.
+    pub history_share: f64,
 }
 
 impl ForkPolicy {

@@ -258,6 +258,7 @@ impl ForkPolicy {
             child_share: 0.5,
             newest_share: 0.5,
             words_share: 0.25,
+            history_share: 0.8,
         }
     }
 

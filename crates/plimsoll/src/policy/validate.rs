@@ -98,6 +98,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("fork.childShare", fork.child_share)?;
     share("fork.newestShare", fork.newest_share)?;
     share("fork.wordsShare", fork.words_share)?;
+    share("fork.historyShare", fork.history_share)?;
     rule(fork.newest_share + fork.words_share <= 1.0 + 1e-9, "fork.wordsShare", || {
         format!(
             "{} and `fork.newestShare`, {}, are more than 1 together",

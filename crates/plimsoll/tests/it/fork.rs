@@ -674,7 +674,7 @@ mod preamble_and_whole {
                        200000 char budget";
         assert_eq!(lines[3], results);
         let messages =
-            "- 1 oldest messages removed to fit 200000 char budget, 1 cut to fit 200000 char budget";
+            "- 1 oldest messages removed to fit 200000 char budget, 1 shortened to fit 200000 char budget";
         assert_eq!(lines[4], messages);
     }
 
@@ -688,7 +688,7 @@ mod preamble_and_whole {
     fn r55_a_message_cut_to_fit_is_not_called_preserved_without_more() {
         let digest = fork(&History::new().user("x".repeat(300_000)).messages(), &tiered());
         let last = digest.preamble.lines().nth(4).unwrap();
-        assert_eq!(last, "- All messages preserved, 1 cut to fit 200000 char budget");
+        assert_eq!(last, "- All messages preserved, 1 shortened to fit 200000 char budget");
     }
 
     #[test]
@@ -744,7 +744,7 @@ mod preamble_and_whole {
             "uncutTools": ["ask_user_questions"],
             "cutMarker": "gap",
             "newestRoom": null, "wordsRoom": null, "leastResult": 200,
-            "childShare": 0.5, "newestShare": 0.5, "wordsShare": 0.25,
+            "childShare": 0.5, "newestShare": 0.5, "wordsShare": 0.25, "historyShare": 0.8,
         });
         assert_eq!(json, expected);
         assert_eq!(Policy::default().fork, tiered());
@@ -899,7 +899,7 @@ mod sized_to_a_child {
         let lines: Vec<&str> = digest.preamble.lines().collect();
         let budget = lines[4].split(" to fit ").nth(1).unwrap().split(' ').next().unwrap();
         let told = format!(
-            "- {} older messages removed to fit {budget} char budget, {} of the user among them kept",
+            "- {} older messages removed to fit {budget} char budget, {} older messages of the user kept",
             stats.removed_messages, stats.kept_words
         );
         assert_eq!(lines[4], told);
@@ -938,7 +938,7 @@ mod sized_to_a_child {
         assert!(digest.context.contains("FIRST") && digest.context.contains("PASTE "), "{}", digest.context);
         assert!((0..20).all(|turn| digest.context.contains(&format!("WORDS {turn}"))));
         assert_eq!(digest.stats.shortened_messages, 1);
-        assert!(digest.preamble.contains(" kept, 1 cut to fit "), "{}", digest.preamble);
+        assert!(digest.preamble.contains(" kept, 1 shortened to fit "), "{}", digest.preamble);
     }
 
     #[test]
@@ -999,6 +999,15 @@ mod sized_to_a_child {
         }
         let error: NoRoom = fork_for(&log, &policy, &child(2_000), &Dense).unwrap_err();
         assert!(error.needed > Tokens(1_000));
+    }
+
+    #[rstest]
+    #[case(json!({ "wordsShare": 0.6 }), "`fork.wordsShare`: 0.6 and `fork.newestShare`, 0.5, are more than 1 together")]
+    #[case(json!({ "childShare": 0.0 }), "`fork.childShare`: 0 is not a share above 0 and up to 1")]
+    #[case(json!({ "leastResult": 99 }), "`fork.leastResult`: 99 leaves no room for the marker; 100 is the least")]
+    fn shares_that_do_not_add_up_are_refused(#[case] fork: serde_json::Value, #[case] why: &str) {
+        let error = Policy::from_value(json!({ "fork": fork })).unwrap_err();
+        assert_eq!(error.to_string(), why);
     }
 
     #[test]
