@@ -44,16 +44,18 @@ pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted
     if kept.is_empty() {
         return Fitted::default();
     }
+    let lengths = || kept.iter().map(|(message, limit)| message.chars().min(*limit));
+    let total = tags + lengths().sum();
     // All are cut to one length, so that short ones stay whole.
-    let level = level(kept.iter().map(|(message, limit)| message.chars().min(*limit)), room);
-    let mut writer = Writer::new(policy);
+    let level = level(lengths(), room);
+    let mut writer = Writer::new(policy, total.min(policy.char_budget));
     for (message, limit) in &kept {
         writer.message(message, level.min(*limit));
     }
     let Writer { mut text, shortened, results, .. } = writer;
     text.push('\n');
     text.push_str(CLOSE);
-    let chars = Chars::of(&text);
+    let chars = if shortened == 0 { total } else { Chars::of(&text) };
     let (count, words) = (kept.len(), words.places.len());
     Fitted { text, chars, count, removed: messages.len() - count, words, shortened, results }
 }
@@ -135,8 +137,10 @@ struct Writer<'p> {
 }
 
 impl<'p> Writer<'p> {
-    fn new(policy: &'p ForkPolicy) -> Writer<'p> {
-        Writer { policy, text: OPEN.to_owned(), shortened: 0, results: Results::default() }
+    fn new(policy: &'p ForkPolicy, chars: Chars) -> Writer<'p> {
+        let mut text = String::with_capacity(chars.0 as usize);
+        text.push_str(OPEN);
+        Writer { policy, text, shortened: 0, results: Results::default() }
     }
 
     /// Write a message, cut in its middle where it is longer than `limit`.
