@@ -64,6 +64,7 @@ const FORK: &str = "\
 Examples:
   plimsoll fork s.jsonl | other-agent       the session as context for another agent
   plimsoll fork --stats s.jsonl > digest.txt
+  plimsoll fork --context 32000 s.jsonl     for an agent with a small window
   plimsoll fork --policy openfork --json s.jsonl";
 
 const PRUNE: &str = "\
@@ -244,7 +245,9 @@ pub(crate) enum Command {
     Compact(CompactArgs),
     /// Write a session's history as context for another agent.
     ///
-    /// The preamble and the digest go to standard output, so that `plimsoll fork FILE | other-agent` works.
+    /// The preamble and the digest go to standard output, so that `plimsoll fork FILE | other-agent` works. They fit
+    /// the context window that is named, with room for that agent's own work; the answer is no, exit code 1, where
+    /// it is too small for any digest.
     #[command(after_help = FORK)]
     Fork(ForkArgs),
     /// Write a transcript in another format.

@@ -137,19 +137,37 @@ pub fn tail(text: &str, limit: Chars) -> &str {
 /// Head and tail share what the marker leaves, `head_share` of it to the head. Where not even the marker fits,
 /// the plain beginning is returned: the limit is the promise.
 pub fn cut_middle(text: &Text, limit: Chars, head_share: f64) -> Text {
+    match split_middle(text, limit, head_share) {
+        Split::Whole => text.clone(),
+        Split::Head(first) => Text::from(first),
+        Split::Ends(first, last) => {
+            let hidden = text.chars() - Chars::of(first) - Chars::of(last);
+            Text::from([first, &gap_marker(hidden), last].concat())
+        }
+    }
+}
+
+/// What [`cut_middle`] keeps of a text.
+pub(crate) enum Split<'a> {
+    /// All of it.
+    Whole,
+    /// Its beginning, without a marker.
+    Head(&'a str),
+    /// Its beginning and its end, with a marker between.
+    Ends(&'a str, &'a str),
+}
+
+pub(crate) fn split_middle(text: &Text, limit: Chars, head_share: f64) -> Split<'_> {
     if text.chars() <= limit {
-        return text.clone();
+        return Split::Whole;
     }
     let widest = gap_marker(text.chars());
     let room = limit.saturating_sub(Chars::of(&widest));
     if room == Chars::ZERO {
-        return Text::from(head(text, limit));
+        return Split::Head(head(text, limit));
     }
     let head_chars = room.share(head_share);
-    let first = head(text, head_chars);
-    let last = tail(text, room - head_chars);
-    let hidden = text.chars() - Chars::of(first) - Chars::of(last);
-    Text::from([first, &gap_marker(hidden), last].concat())
+    Split::Ends(head(text, head_chars), tail(text, room - head_chars))
 }
 
 /// The highest level to which texts of those lengths can be lowered so that together they have at most `room`:

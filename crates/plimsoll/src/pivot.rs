@@ -70,7 +70,7 @@ impl Pivot {
 }
 
 /// For each summary the marker it answers: by parent, or for logs without parents the marker right before it.
-fn answers(messages: &[Message]) -> BTreeMap<usize, usize> {
+pub(crate) fn answers(messages: &[Message]) -> BTreeMap<usize, usize> {
     let mut markers: BTreeMap<&MessageId, usize> = BTreeMap::new();
     let mut last_user = None;
     let mut answers = BTreeMap::new();

@@ -88,6 +88,7 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         _ => Tokens::ZERO,
     };
     let division = Division { messages, places, sizes: &sizes, legal: &legal, end, lead };
+    let is_system = |at: usize| messages[places[at]].info.role == Some(Role::System);
     let mut trim = None;
     // What was just done is worth more than anything older: rather a step cut short than none.
     let newest_step = division.newest_step().filter(|_| policy.shed.enabled);
@@ -113,12 +114,14 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
             // Somebody who asks for a compaction below the target still wants one.
             let remove =
                 (room.load - target).max(if room.asked { Tokens(room.load.0 / 2) } else { Tokens::ZERO });
-            division.target(remove, compact.min_messages as usize)
+            // A cut at a turn's start must still bring the window under the line.
+            let enough = remove.share(compact.turn_share).max(room.load - room.line);
+            let freed = |at: usize| if is_system(at) { Tokens::ZERO } else { sizes[at] };
+            division.target(Target { remove, enough }, compact.min_messages as usize, freed)
         }
     };
     // What a host laid down is not summarised; it stays in view.
-    let is_system = |at: &usize| messages[places[*at]].info.role == Some(Role::System);
-    let head: Vec<usize> = (0..cut).filter(|at| !is_system(at)).collect();
+    let head: Vec<usize> = (0..cut).filter(|at| !is_system(*at)).collect();
     let prompt = visible
         .newest_prompt(messages)
         .filter(|prompt| compact.prompt_share > 0.0 && places.get(cut).is_none_or(|first| prompt < first));
@@ -220,21 +223,44 @@ impl Division<'_> {
         if chosen == 0 { self.end } else { chosen }
     }
 
-    /// The cut that takes about `remove` from the oldest messages, moved to the start of a turn.
-    fn target(&self, remove: Tokens, least: usize) -> usize {
-        let mut size = Tokens::ZERO;
+    /// The cut that takes the oldest messages as long as they free no more than the target, of which each frees
+    /// what `freed` says.
+    ///
+    /// It moves back to the start of a turn, but only where that still frees enough. A short turn before a long
+    /// one is the case to think of: at the long turn's start there is nothing worth a summary, and the guide
+    /// itself knows no turns.
+    fn target(&self, target: Target, least: usize, freed: impl Fn(usize) -> Tokens) -> usize {
+        let Target { remove, enough } = target;
+        let mut sum = Tokens::ZERO;
         let mut cut = 0;
-        while cut < self.end && size + self.sizes[cut] <= remove {
-            size += self.sizes[cut];
+        let mut turn = None;
+        loop {
+            let starts_turn = cut == self.end || self.starts_turn(cut);
+            if cut >= least && sum >= enough && starts_turn {
+                turn = Some(cut);
+            }
+            if cut == self.end || sum + freed(cut) > remove {
+                break;
+            }
+            sum += freed(cut);
             cut += 1;
         }
-        let back = (least..=cut.min(self.end)).rev().find(|at| *at == self.end || self.starts_turn(*at));
-        let ahead = || (cut.max(least)..self.end).find(|at| self.starts_turn(*at));
-        let inside = || (least..=cut).rev().find(|at| self.legal[*at]);
         // Too little for the guide's own rule: it gives up below two messages.
         if cut < least {
             return 0;
         }
-        back.or_else(inside).or_else(ahead).unwrap_or(0)
+        let inside = || (least..=cut).rev().find(|at| self.legal[*at]);
+        // Only where calls and results that belong together reach over all of it.
+        let ahead = || (cut..self.end).find(|at| self.starts_turn(*at));
+        turn.or_else(inside).or_else(ahead).unwrap_or(0)
     }
+}
+
+/// What a cut by the guide's rule aims at.
+#[derive(Clone, Copy)]
+struct Target {
+    /// Most that may go.
+    remove: Tokens,
+    /// The least that must go for a cut at the start of a turn.
+    enough: Tokens,
 }

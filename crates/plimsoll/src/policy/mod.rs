@@ -288,6 +288,9 @@ pub struct CompactPolicy {
     pub prompt_share: f64,
     /// With `target`, the oldest messages go until this percentage of the context window is left.
     pub target_percent: u64,
+    /// With `target`, the cut moves back to the start of a turn where at least this share of what should go still
+    /// goes.
+    pub turn_share: f64,
     /// Fewer messages than this are not worth a summary.
     pub min_messages: u64,
     /// How the window shows a summary.
@@ -439,6 +442,29 @@ pub struct ForkPolicy {
     pub uncut_tools: Vec<String>,
     /// How a cut is marked.
     pub cut_marker: CutMarker,
+    /// Most that the first tier's results may take together; longer ones are cut to one length. Without it they
+    /// stay whole.
+    pub newest_room: Option<Chars>,
+    /// Where messages must be removed, so much of the user's own words among them stays. Without it they go too.
+    pub words_room: Option<Chars>,
+    /// No limit on a result falls below this when a digest is made smaller for its child, and no words of the user
+    /// are cut below it.
+    pub least_result: Chars,
+    /// A digest for a child takes at most this share of what the child's line leaves beside its system prompt, its
+    /// tools and its task; the rest is for its work.
+    pub child_share: f64,
+    /// In a digest made smaller for its child, the first tier's results take at most this share together,
+    pub newest_share: f64,
+    /// and words of the user that would be removed this share.
+    pub words_share: f64,
+    /// A child that inherits the history itself starts at most at this share of its line; above it, a digest is
+    /// used.
+    pub history_share: f64,
+}
+
+impl ForkPolicy {
+    /// The smallest digest that can hold its own tags, labels and markers.
+    pub const LEAST_BUDGET: Chars = Chars(1_000);
 }
 
 /// How the digest marks a cut result.

@@ -226,6 +226,7 @@ fn opencode() -> PolicySpec {
             step_share: 0.5,
             prompt_share: 0.0,
             target_percent: 50,
+            turn_share: 0.5,
             min_messages: 2,
             summary_as: SummaryAs::Marker,
             template: Template::Continuing,
@@ -270,6 +271,13 @@ impl ForkPolicy {
             head_tail_keywords: words(&["bash", "pty", "exec"]),
             uncut_tools: words(&["ask_user_questions"]),
             cut_marker: CutMarker::Gap,
+            newest_room: None,
+            words_room: None,
+            least_result: Chars(200),
+            child_share: 0.5,
+            newest_share: 0.5,
+            words_share: 0.25,
+            history_share: 0.8,
         }
     }
 
@@ -288,6 +296,8 @@ impl ForkPolicy {
             error_patterns: Vec::new(),
             head_tail_keywords: Vec::new(),
             cut_marker: CutMarker::Prefix,
+            // So that its 100,000 tokens are not made smaller for a child with the usual window of 200,000.
+            child_share: 0.6,
             ..ForkPolicy::tiered()
         }
     }

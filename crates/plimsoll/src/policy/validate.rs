@@ -1,12 +1,9 @@
 //! What makes a policy consistent.
 
-use super::{ClearedView, LineRule, PolicyError, PolicySpec, Scope};
+use super::{ClearedView, ForkPolicy, LineRule, PolicyError, PolicySpec, Scope};
 use crate::chars::Chars;
 use crate::count::Tokens;
 use crate::log::Cut;
-
-/// The smallest digest that can hold its own tags, labels and markers.
-const SMALLEST_DIGEST: Chars = Chars(1_000);
 
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
@@ -73,6 +70,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     rule(!by_share || (compact.target_percent as f64) < line_percent, "compact.targetPercent", || {
         format!("{} is not below the line at {line_percent} percent", compact.target_percent)
     })?;
+    share("compact.turnShare", compact.turn_share)?;
     above_zero("compact.minMessages", compact.min_messages)?;
     share("compact.inputShare", compact.input_share)?;
     above_zero("compact.resultChars", compact.result_chars.0)?;
@@ -95,8 +93,9 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
 
     share("pin.maxShare", pin.max_share)?;
 
-    rule(fork.char_budget >= SMALLEST_DIGEST, "fork.charBudget", || {
-        format!("{} is too little for a digest; {SMALLEST_DIGEST} is the least", fork.char_budget)
+    let least = ForkPolicy::LEAST_BUDGET;
+    rule(fork.char_budget >= least, "fork.charBudget", || {
+        format!("{} is too little for a digest; {least} is the least", fork.char_budget)
     })?;
     rule(fork.no_removal <= fork.char_budget, "fork.noRemoval", || {
         format!("{} is more than `fork.charBudget`, which is {}", fork.no_removal, fork.char_budget)
@@ -108,6 +107,19 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("fork.tailRatio", fork.tail_ratio)?;
     rule(fork.head_ratio + fork.tail_ratio <= 1.0 + 1e-9, "fork.tailRatio", || {
         format!("{} and `fork.headRatio`, {}, are more than 1 together", fork.tail_ratio, fork.head_ratio)
+    })?;
+    rule(fork.least_result >= Cut::LEAST, "fork.leastResult", || {
+        format!("{} leaves no room for the marker; {} is the least", fork.least_result, Cut::LEAST)
+    })?;
+    share("fork.childShare", fork.child_share)?;
+    share("fork.newestShare", fork.newest_share)?;
+    share("fork.wordsShare", fork.words_share)?;
+    share("fork.historyShare", fork.history_share)?;
+    rule(fork.newest_share + fork.words_share <= 1.0 + 1e-9, "fork.wordsShare", || {
+        format!(
+            "{} and `fork.newestShare`, {}, are more than 1 together",
+            fork.words_share, fork.newest_share
+        )
     })?;
     rule(fork.error_patterns.iter().all(|pattern| !pattern.is_empty()), "fork.errorPatterns", || {
         "an empty pattern is in every text".into()

@@ -182,6 +182,79 @@ mod selecting {
         assert!(log[selection.tail[0]].starts_turn());
     }
 
+    /// A short turn before a long one is no boundary: moving back to its end would free next to nothing, and the
+    /// summary would be longer than what it replaces.
+    #[test]
+    fn r146_a_short_turn_before_a_long_one_does_not_stop_the_guide() {
+        let short = History::new().user("hello").say("hi").user("now do all of it");
+        let log = (0..200).fold(short, |h, _| h.tool("read", tokens(650))).messages();
+        let load = Tokens(133_000);
+        let room =
+            Room { load, line: Tokens(115_200), context: Tokens(128_000), tail_cap: None, asked: false };
+        let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
+        assert!(selection.head.len() > 90, "{} messages", selection.head.len());
+        let remove = load - Tokens(64_000);
+        assert!(selection.head_tokens <= remove, "the guide takes no more than it needs");
+        assert!(selection.head_tokens + Tokens(1_000) > remove, "{} of {remove}", selection.head_tokens);
+    }
+
+    /// The boundary moves to the start of a turn where most of what should go still goes, and nowhere else.
+    #[rstest]
+    #[case(600, true)]
+    #[case(400, false)]
+    fn c15_the_boundary_moves_back_to_a_turn_only_where_that_frees_enough(
+        #[case] first_turn: usize,
+        #[case] moves: bool,
+    ) {
+        // About 1,000 have to go, out of a first turn of `first_turn` and a second one in small steps.
+        let opening = History::new().user("q").say(tokens(first_turn - 10)).user("q");
+        let log = (0..40).fold(opening, |h, _| h.say(tokens(50))).messages();
+        let room = Room {
+            load: Tokens(2_500),
+            line: Tokens(2_700),
+            context: Tokens(3_000),
+            tail_cap: None,
+            asked: false,
+        };
+        let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
+        assert_eq!(log[selection.tail[0]].starts_turn(), moves, "{:?}", selection.tail[0]);
+        assert_eq!(selection.head.len() == 2, moves);
+    }
+
+    /// A turn's start that leaves the window over the line is no place to stop at.
+    #[test]
+    fn c15_the_boundary_does_not_move_where_the_window_would_stay_over_the_line() {
+        let opening = History::new().user("q").say(tokens(1_500)).user("q");
+        let log = (0..60).fold(opening, |h, _| h.say(tokens(50))).messages();
+        let room = Room {
+            load: Tokens(4_500),
+            line: Tokens(2_700),
+            context: Tokens(3_000),
+            tail_cap: None,
+            asked: false,
+        };
+        let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
+        assert!(selection.head_tokens >= Tokens(1_800), "{}", selection.head_tokens);
+    }
+
+    /// What stays in view anyway frees nothing.
+    #[test]
+    fn the_guide_does_not_count_what_a_host_laid_down() {
+        let rule =
+            json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": tokens(3_000) }] });
+        let mut log = History::new().raw(rule).messages();
+        log.extend(turns(10, 1_000).messages());
+        let room = Room {
+            load: Tokens(13_100),
+            line: Tokens(12_600),
+            context: Tokens(14_000),
+            tail_cap: None,
+            asked: false,
+        };
+        let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
+        assert_eq!(selection.head.len(), 12, "six turns of about 1,000 are the 6,100 that have to go");
+    }
+
     #[test]
     fn r146_one_message_is_not_enough() {
         let log = History::new().user(tokens(20_000)).messages();

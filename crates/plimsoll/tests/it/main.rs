@@ -8,6 +8,7 @@ mod compact;
 mod corpus;
 mod count;
 mod fork;
+mod fork_history;
 mod ladder;
 mod limits;
 mod live;

@@ -4,11 +4,12 @@ use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger, Verdict};
 use plimsoll::compact::request::Summariser;
 use plimsoll::count::request_tokens;
+use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::fork;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{
-    Block, Chars, Fixed, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens, Window, WindowRole,
-    prune,
+    Block, CharCounter, Chars, Counter, Fixed, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens,
+    Window, WindowRole, prune,
 };
 use plimsoll_testkit::{histories, ids, renamed};
 use proptest::prelude::*;
@@ -460,9 +461,52 @@ proptest! {
         prop_assert_eq!(digest.stats.total_chars, Chars::of(&digest.context));
         prop_assert!(digest.stats.head_tail_applied <= digest.stats.truncated_results);
         prop_assert_eq!(&fork(&messages, &policy.fork), &digest);
-        if !messages.is_empty() {
-            prop_assert!(digest.context.ends_with("\n</inherited_context>"));
+        // A history of failed tries at a summary has nothing to tell.
+        let said = plimsoll::fork::boundary::slice(&messages).messages.len();
+        let stats = &digest.stats;
+        prop_assert_eq!(stats.final_count + stats.removed_messages, said);
+        prop_assert_eq!(stats.final_count + stats.removed_messages + stats.left_out_messages, messages.len());
+        let by = &stats.truncated_by;
+        prop_assert_eq!(by.tier1 + by.tier2 + by.tier3 + by.budget, stats.truncated_results);
+        prop_assert!(stats.truncated_results <= stats.tier_distribution.total());
+        let said = digest.context.strip_prefix("<inherited_context>");
+        let said = said.and_then(|text| text.strip_suffix("\n</inherited_context>"));
+        prop_assert_eq!(said.is_none(), stats.final_count == 0);
+        prop_assert_eq!(said.is_none(), digest.context.is_empty());
+        // Nothing that was said ends the block.
+        let said = said.unwrap_or_default().to_lowercase();
+        prop_assert!(!said.contains("</inherited_context") && !said.contains("<inherited_context"));
+    }
+
+    #[test]
+    fn properties_a_fork_fits_its_child(
+        messages in histories(40),
+        preset in presets(),
+        room in 600u64..20_000,
+        system in 0u64..5_000,
+        per_token in 1u64..6,
+    ) {
+        let policy = preset.policy();
+        let counter = CharCounter { chars_per_token: per_token, ..CharCounter::default() };
+        let fixed = Fixed { system: Tokens(system), tools: Tokens(0) };
+        // The window that leaves just so much room beside the fixed part, whatever the preset sets aside.
+        let wanted = (room * 4).div_ceil(per_token) + system + 100;
+        let fits = |context: u64| policy.overflow.line(Limits::new(context, 0)).unwrap().at.0 >= wanted;
+        let context = (1..200u64).map(|n| n * 1_000).find(|context| fits(*context)).unwrap();
+        let child = Child { limits: Limits::new(context, 0), fixed, task: "do it" };
+        let digest = fork_for(&messages, &policy, &child, &counter).unwrap();
+        if let Some(message) = digest.message() {
+            let line = policy.overflow.line(child.limits).unwrap();
+            let load = fixed.total() + counter.count(&message) + counter.count("do it") + Tokens(8);
+            prop_assert!(!line.is_over(load), "{load} over {line:?}");
+            let free = line.room() - fixed.total();
+            prop_assert!((load - fixed.total()).0 as f64 <= free.0 as f64 * 0.6 + 20.0, "no room for its work");
         }
+        prop_assert_eq!(digest.stats.total_chars, Chars::of(&digest.context));
+        let stats = &digest.stats;
+        prop_assert_eq!(stats.final_count + stats.removed_messages + stats.left_out_messages, messages.len());
+        prop_assert!(stats.head_tail_applied <= stats.truncated_results);
+        prop_assert_eq!(&fork_for(&messages, &policy, &child, &counter).unwrap(), &digest);
     }
 
     #[test]
