@@ -81,8 +81,8 @@ pub use count::{CharCounter, Counter, Fixed, Memo, Rounding, Tokens};
 pub use limits::{Limits, Line};
 pub use load::Load;
 pub use log::{
-    Ids, Info, Input, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, ReadError,
-    ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
+    Ids, Info, Input, Log, LogError, Message, MessageId, MessageUpdate, Millis, Part, PartBody, PartId,
+    ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
 pub use policy::{ForkPolicy, Policy, PolicyError, PolicySpec, Preset};
 pub use receipt::{Handle, Plan, Receipt};

@@ -17,5 +17,6 @@ mod properties;
 mod prune;
 mod receipt;
 mod redact;
+mod streaming;
 mod truncate;
 mod window;
