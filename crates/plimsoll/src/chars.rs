@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::count::Tokens;
+use crate::fnv::Fnv;
 
 /// A number of UTF-16 code units.
 #[derive(
@@ -189,6 +190,14 @@ struct Counted {
     chars: Chars,
     /// The first counter's answer, with the counter's name. True until the text grows.
     tokens: OnceLock<(&'static str, Tokens)>,
+    /// The hash of the string, once somebody has asked. True until the text grows.
+    hash: OnceLock<u64>,
+}
+
+impl Counted {
+    fn new(string: String, chars: Chars) -> Counted {
+        Counted { string, chars, tokens: OnceLock::new(), hash: OnceLock::new() }
+    }
 }
 
 impl Text {
@@ -207,8 +216,7 @@ impl Text {
             (true, _) => " ",
             (false, _) => "…",
         };
-        let string = string.to_owned();
-        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+        Text(Arc::new(Counted::new(string.to_owned(), chars)))
     }
 
     /// The text as a string slice.
@@ -239,7 +247,7 @@ impl Text {
             Some(own) => {
                 own.string.push_str(more);
                 own.chars += added;
-                own.tokens = OnceLock::new();
+                (own.tokens, own.hash) = (OnceLock::new(), OnceLock::new());
             }
             None => {
                 // Room for as much again, as a growing string would have: an exact copy would have to be copied
@@ -248,8 +256,7 @@ impl Text {
                 let mut string = String::with_capacity(length.saturating_mul(2));
                 string.push_str(&self.0.string);
                 string.push_str(more);
-                let chars = self.0.chars + added;
-                self.0 = Arc::new(Counted { string, chars, tokens: OnceLock::new() });
+                self.0 = Arc::new(Counted::new(string, self.0.chars + added));
             }
         }
     }
@@ -259,6 +266,11 @@ impl Text {
         if let Some(own) = Arc::get_mut(&mut self.0) {
             own.string.shrink_to_fit();
         }
+    }
+
+    /// A hash of the text, computed once and the same in every build.
+    pub(crate) fn hash(&self) -> u64 {
+        *self.0.hash.get_or_init(|| Fnv::of(self.0.string.as_bytes()))
     }
 
     /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.
@@ -278,7 +290,7 @@ impl Text {
 impl From<String> for Text {
     fn from(string: String) -> Text {
         let chars = Chars::of(&string);
-        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+        Text(Arc::new(Counted::new(string, chars)))
     }
 }
 

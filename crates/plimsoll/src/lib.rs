@@ -57,13 +57,16 @@
 //! | clear old outputs | [`prune`] |
 //! | put a summary in place of older messages | [`compact`], [`pivot`] |
 //! | see what the model is given | [`window`] |
+//! | hit the provider's cache | [`cache`] |
 //! | give a child session its parent's context | [`mod@fork`] |
 //! | show, store and undo reductions | [`receipt`] |
 //! | keep secrets out of summaries | [`redact`] |
 
+pub mod cache;
 pub mod chars;
 pub mod compact;
 pub mod count;
+mod fnv;
 pub mod fork;
 pub mod limits;
 pub mod load;
@@ -76,6 +79,7 @@ pub mod redact;
 pub mod truncate;
 pub mod window;
 
+pub use cache::CachePlan;
 pub use chars::{Chars, Text};
 pub use count::{CharCounter, Counter, Fixed, Memo, Rounding, Tokens};
 pub use limits::{Limits, Line};

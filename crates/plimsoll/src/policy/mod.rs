@@ -56,6 +56,8 @@ pub struct PolicySpec {
     pub compact: CompactPolicy,
     /// The last rungs of the ladder.
     pub shed: ShedPolicy,
+    /// What the provider's cache looks at.
+    pub cache: CachePolicy,
     /// A child session's digest of its parent.
     pub fork: ForkPolicy,
 }
@@ -354,6 +356,18 @@ pub struct ShedPolicy {
     pub min_part_chars: Chars,
     /// The head's share of a cut part.
     pub head_share: f64,
+}
+
+/// Where the beginning of a request is kept by the provider, and found again; Anthropic's rules by default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CachePolicy {
+    /// Most breakpoints a request may have; 0 where the provider knows none.
+    pub max_breakpoints: u64,
+    /// From each breakpoint the provider looks back over so many blocks, the marked one included.
+    pub look_back: u64,
+    /// System messages are sent before all others, wherever they stand in the window.
+    pub system_first: bool,
 }
 
 /// How a parent's history becomes a child's digest.

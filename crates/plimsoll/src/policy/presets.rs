@@ -5,9 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure, Notice, OnMeeting,
-    OverflowPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, Scope, ShedPolicy, SplitTurns,
-    SummaryAs, Template, TruncatePolicy, UsageSum,
+    CachePolicy, ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure,
+    Notice, OnMeeting, OverflowPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, Scope,
+    ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -228,6 +228,7 @@ fn opencode() -> PolicySpec {
             extractive_least: Tokens(150),
         },
         shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5 },
+        cache: CachePolicy { max_breakpoints: 4, look_back: 20, system_first: true },
         fork: ForkPolicy::tiered(),
     }
 }

@@ -10,7 +10,7 @@ const SMALLEST_DIGEST: Chars = Chars(1_000);
 
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
-    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, fork } = spec;
+    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, cache, fork } = spec;
     rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
     above_zero("count.charsPerToken", count.chars_per_token)?;
 
@@ -78,6 +78,8 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         format!("{} leaves no room for the marker; {} is the least", shed.min_part_chars, Cut::LEAST)
     })?;
     share("shed.headShare", shed.head_share)?;
+
+    above_zero("cache.lookBack", cache.look_back)?;
 
     rule(fork.char_budget >= SMALLEST_DIGEST, "fork.charBudget", || {
         format!("{} is too little for a digest; {SMALLEST_DIGEST} is the least", fork.char_budget)

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![allow(clippy::needless_pass_by_value)]
 
+mod cache;
 mod compact;
 mod corpus;
 mod count;
