@@ -60,6 +60,7 @@
 //! | hit the provider's cache | [`cache`] |
 //! | give a child session its parent's context | [`mod@fork`] |
 //! | show, store and undo reductions | [`receipt`] |
+//! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
 
 pub mod cache;
@@ -74,6 +75,7 @@ pub mod log;
 pub mod pivot;
 pub mod policy;
 pub mod prune;
+pub mod recall;
 pub mod receipt;
 pub mod redact;
 pub mod truncate;

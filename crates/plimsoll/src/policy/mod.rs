@@ -58,6 +58,8 @@ pub struct PolicySpec {
     pub shed: ShedPolicy,
     /// What the provider's cache looks at.
     pub cache: CachePolicy,
+    /// What the recall tool answers.
+    pub recall: RecallPolicy,
     /// A child session's digest of its parent.
     pub fork: ForkPolicy,
 }
@@ -368,6 +370,20 @@ pub struct CachePolicy {
     pub look_back: u64,
     /// System messages are sent before all others, wherever they stand in the window.
     pub system_first: bool,
+}
+
+/// How much the recall tool brings back at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RecallPolicy {
+    /// Most chars of an answer, all in all.
+    pub max_chars: Chars,
+    /// Most matches of a search in one answer.
+    pub max_matches: u64,
+    /// Lines that are shown before and after a match.
+    pub context_lines: u64,
+    /// A longer line is shown only in part by a search.
+    pub max_line_chars: Chars,
 }
 
 /// How a parent's history becomes a child's digest.

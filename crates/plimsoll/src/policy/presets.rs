@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::{
     CachePolicy, ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure,
-    Notice, OnMeeting, OverflowPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, Scope,
-    ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
+    Notice, OnMeeting, OverflowPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy,
+    RecallPolicy, Scope, ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -229,6 +229,12 @@ fn opencode() -> PolicySpec {
         },
         shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5 },
         cache: CachePolicy { max_breakpoints: 4, look_back: 20, system_first: true },
+        recall: RecallPolicy {
+            max_chars: Chars(20_000),
+            max_matches: 50,
+            context_lines: 2,
+            max_line_chars: Chars(500),
+        },
         fork: ForkPolicy::tiered(),
     }
 }

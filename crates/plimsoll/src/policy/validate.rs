@@ -8,9 +8,12 @@ use crate::log::Cut;
 /// The smallest digest that can hold its own tags, labels and markers.
 const SMALLEST_DIGEST: Chars = Chars(1_000);
 
+/// The smallest answer of the recall tool in which there is room for content beside what is said about it.
+const SMALLEST_ANSWER: Chars = Chars(2_000);
+
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
-    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, cache, fork } = spec;
+    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, cache, recall, fork } = spec;
     rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
     above_zero("count.charsPerToken", count.chars_per_token)?;
 
@@ -80,6 +83,18 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("shed.headShare", shed.head_share)?;
 
     above_zero("cache.lookBack", cache.look_back)?;
+
+    rule(recall.max_chars >= SMALLEST_ANSWER, "recall.maxChars", || {
+        format!("{} leaves no room for content; {SMALLEST_ANSWER} is the least", recall.max_chars)
+    })?;
+    above_zero("recall.maxMatches", recall.max_matches)?;
+    above_zero("recall.maxLineChars", recall.max_line_chars.0)?;
+    rule(recall.max_line_chars <= Chars(recall.max_chars.0 / 2), "recall.maxLineChars", || {
+        format!(
+            "{} is more than half of `recall.maxChars`, which is {}",
+            recall.max_line_chars, recall.max_chars
+        )
+    })?;
 
     rule(fork.char_budget >= SMALLEST_DIGEST, "fork.charBudget", || {
         format!("{} is too little for a digest; {SMALLEST_DIGEST} is the least", fork.char_budget)

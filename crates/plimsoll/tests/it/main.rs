@@ -16,6 +16,7 @@ mod log;
 mod policy;
 mod properties;
 mod prune;
+mod recall;
 mod receipt;
 mod redact;
 mod streaming;
