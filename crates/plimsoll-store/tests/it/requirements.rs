@@ -628,6 +628,19 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(
     assert!(Window::of(&window, &Policy::default()).pivot.is_some());
 }
 
+/// The notice names what an agent can use. It cannot read the file behind a spill, whatever the preset.
+#[rstest]
+fn what_a_cut_output_names_can_be_recalled(#[values(0, 1, 2, 3)] preset: usize) {
+    let home = home();
+    let output = "line\n".repeat(20_000);
+    let taken = home.take("prt_1", &output, &Preset::ALL[preset].policy(), NOW);
+    let (_, named) = taken.shown.split_once("Full output kept: recall ").expect("a handle is named");
+    let handle = named.split([']', '\n']).next().unwrap();
+    assert!(!taken.shown.contains("'read'") && !taken.shown.contains("saved to"), "{}", taken.shown);
+    assert_eq!(plimsoll_store::handles(&taken.receipt.unwrap()), [handle]);
+    assert_eq!(home.archive.recall(handle, &Ask::default()).unwrap().all_lines, 20_000);
+}
+
 #[test]
 fn an_older_copy_of_something_else_is_not_taken_for_the_copy() {
     let folder = TempDir::new().unwrap();
