@@ -8,7 +8,8 @@
 use divan::{Bencher, black_box, counter::BytesCount};
 use plimsoll::fork::fork;
 use plimsoll::{
-    CharCounter, Counter, Log, Message, Millis, Part, PartId, Policy, ToolState, Window, prune, truncate,
+    CachePlan, CharCounter, Counter, Log, Message, Millis, Part, PartId, Policy, ToolState, Window, prune,
+    truncate,
 };
 use serde_json::json;
 
@@ -119,6 +120,29 @@ mod by_length_of_text {
         let messages = same_parts(each);
         let policy = Policy::default();
         bencher.bench_local(|| Window::of(black_box(&messages), &policy));
+    }
+
+    /// Texts remember their hash, so only the first plan looks at them.
+    #[divan::bench(args = EACH)]
+    fn cache_plan(bencher: Bencher, each: usize) {
+        let messages = same_parts(each);
+        let policy = Policy::default();
+        let window = Window::of(&messages, &policy);
+        let sent = CachePlan::new(&window, &messages, None, 2, &policy.cache).fingerprint;
+        bencher.bench_local(|| CachePlan::new(black_box(&window), &messages, Some(&sent), 2, &policy.cache));
+    }
+
+    #[divan::bench(args = EACH, sample_count = 20)]
+    fn first_cache_plan(bencher: Bencher, each: usize) {
+        let policy = Policy::default();
+        bencher
+            .with_inputs(|| {
+                let messages = same_parts(each);
+                (Window::of(&messages, &policy), messages)
+            })
+            .bench_local_refs(|(window, messages)| {
+                CachePlan::new(black_box(window), messages, None, 2, &policy.cache)
+            });
     }
 }
 

@@ -3,7 +3,7 @@
 //! Fingerprints are stored and compared later, perhaps by another version or another program, so the hash must be
 //! one that is defined outside of this crate; the standard library's may change with any release. A dependency
 //! was not wanted for fourteen lines. Collisions would do no harm beyond a misplaced cache breakpoint, so nothing
-//! stronger is needed; byte by byte it does about a gigabyte a second, and texts remember theirs.
+//! stronger is needed; byte by byte it does about half a gigabyte a second, and texts remember theirs.
 
 /// A hash in the making.
 #[derive(Clone, Copy)]
