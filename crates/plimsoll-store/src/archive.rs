@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plimsoll::truncate::{self, Spill};
+use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{
     Handle, Ids, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Receipt, Reduction, Role,
     SessionId, Text,
@@ -141,7 +141,8 @@ impl Archive {
             Some(Ok(staged)) => {
                 let blob = staged.blob().clone();
                 let handle = format!("spill_{}", &blob.hash[..32]);
-                let saved = Spill::Saved(handle.clone());
+                // The file is compressed and in a private directory: no tool of an agent can read it.
+                let saved = Spill::Saved(Address::Handle(handle.clone()));
                 let shown: String = plan.render(&saved).as_str().chars().take(SHOWN).collect();
                 let record = SpillRecord {
                     handle,

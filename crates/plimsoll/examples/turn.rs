@@ -15,7 +15,7 @@ use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step};
 use plimsoll::compact::request::Summariser;
 use plimsoll::count::request_tokens;
 use plimsoll::fork::fork;
-use plimsoll::truncate::{self, Spill};
+use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{Fixed, Ids, Limits, Log, Message, Millis, Part, Policy, Receipt, Tokens, ToolState, Window};
 use serde_json::json;
 
@@ -62,8 +62,11 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         {
             let plan = truncate::plan(output.as_bytes(), tool, &policy);
             // A runtime writes the whole output to disk here; this one only pretends.
-            let spill =
-                if plan.wants_spill() { Spill::Saved(format!("spill/{turn}-{tool}")) } else { Spill::Off };
+            let spill = if plan.wants_spill() {
+                Spill::Saved(Address::Handle(format!("spill_{turn}_{tool}")))
+            } else {
+                Spill::Off
+            };
             let shown = plan.render(&spill);
             if plan.truncated {
                 writeln!(out, "          {}", Receipt::of_truncate(plan, &spill, &policy, &mut ids, now))?;

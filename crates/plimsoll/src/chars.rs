@@ -4,8 +4,9 @@
 //! basic plane is two. A cut never lands inside a character; where a limit falls into the middle of one, the
 //! cut moves back and keeps one unit less.
 //!
-//! [`Text`] is an immutable, shared string with its length beside it. Planners read lengths, never text, so
-//! planning over a hundred megabytes costs what planning over a hundred bytes costs.
+//! [`Text`] is a shared string with its length beside it. Planners read lengths, never text, so planning over a
+//! hundred megabytes costs what planning over a hundred bytes costs. A text grows only at its end, and nobody who
+//! holds a clone of it sees that.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Deref, Sub};
@@ -15,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::count::Tokens;
+use crate::fnv::Fnv;
 
 /// A number of UTF-16 code units.
 #[derive(
@@ -190,7 +192,7 @@ fn gap_marker(hidden: Chars) -> String {
     format!("\n...[truncated {} chars]...\n", hidden.0)
 }
 
-/// An immutable, cheaply cloned string that carries its length in [`Chars`].
+/// A cheaply cloned string that carries its length in [`Chars`]. What a clone says never changes.
 ///
 /// ```
 /// use plimsoll::{Chars, Text};
@@ -204,8 +206,16 @@ pub struct Text(Arc<Counted>);
 struct Counted {
     string: String,
     chars: Chars,
-    /// The first counter's answer, with the counter's name. Content never changes, so it stays true.
+    /// The first counter's answer, with the counter's name. True until the text grows.
     tokens: OnceLock<(&'static str, Tokens)>,
+    /// The hash of the string, once somebody has asked. True until the text grows.
+    hash: OnceLock<u64>,
+}
+
+impl Counted {
+    fn new(string: String, chars: Chars) -> Counted {
+        Counted { string, chars, tokens: OnceLock::new(), hash: OnceLock::new() }
+    }
 }
 
 impl Text {
@@ -224,8 +234,7 @@ impl Text {
             (true, _) => " ",
             (false, _) => "…",
         };
-        let string = string.to_owned();
-        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+        Text(Arc::new(Counted::new(string.to_owned(), chars)))
     }
 
     /// The text as a string slice.
@@ -236,6 +245,50 @@ impl Text {
     /// Its length in UTF-16 code units. Costs nothing.
     pub fn chars(&self) -> Chars {
         self.0.chars
+    }
+
+    /// Add `more` at the end. Costs what `more` costs while nobody else holds this text, and one copy of the
+    /// whole where somebody does; the clones keep what they say.
+    ///
+    /// ```
+    /// use plimsoll::{Chars, Text};
+    /// let mut text = Text::from("né ");
+    /// let seen = text.clone();
+    /// text.push_str("🚢");
+    /// assert_eq!((&*text, text.chars()), ("né 🚢", Chars(5)));
+    /// assert_eq!(&*seen, "né ");
+    /// ```
+    pub fn push_str(&mut self, more: &str) {
+        // Pieces of UTF-8 are whole characters, so the lengths of pieces add up to the length of the whole.
+        let added = Chars::of(more);
+        match Arc::get_mut(&mut self.0) {
+            Some(own) => {
+                own.string.push_str(more);
+                own.chars += added;
+                (own.tokens, own.hash) = (OnceLock::new(), OnceLock::new());
+            }
+            None => {
+                // Room for as much again, as a growing string would have: an exact copy would have to be copied
+                // once more for the very next piece.
+                let length = self.0.string.len() + more.len();
+                let mut string = String::with_capacity(length.saturating_mul(2));
+                string.push_str(&self.0.string);
+                string.push_str(more);
+                self.0 = Arc::new(Counted::new(string, self.0.chars + added));
+            }
+        }
+    }
+
+    /// Give back the room that was kept for growing, if nobody else holds this text.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(own) = Arc::get_mut(&mut self.0) {
+            own.string.shrink_to_fit();
+        }
+    }
+
+    /// A hash of the text, computed once and the same in every build.
+    pub(crate) fn hash(&self) -> u64 {
+        *self.0.hash.get_or_init(|| Fnv::of(self.0.string.as_bytes()))
     }
 
     /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.
@@ -255,7 +308,7 @@ impl Text {
 impl From<String> for Text {
     fn from(string: String) -> Text {
         let chars = Chars::of(&string);
-        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+        Text(Arc::new(Counted::new(string, chars)))
     }
 }
 

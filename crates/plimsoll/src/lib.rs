@@ -62,14 +62,18 @@
 //! | clear old outputs | [`prune`] |
 //! | put a summary in place of older messages | [`compact`], [`pivot`] |
 //! | see what the model is given | [`window`] |
+//! | hit the provider's cache | [`cache`] |
 //! | give a child session its parent's context | [`mod@fork`] |
 //! | keep text in view whatever is reduced | [`pin`] |
 //! | show, store and undo reductions | [`receipt`], [`reduction`] |
+//! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
 
+pub mod cache;
 pub mod chars;
 pub mod compact;
 pub mod count;
+mod fnv;
 pub mod fork;
 pub mod limits;
 pub mod load;
@@ -78,19 +82,21 @@ pub mod pin;
 pub mod pivot;
 pub mod policy;
 pub mod prune;
+pub mod recall;
 pub mod receipt;
 pub mod redact;
 pub mod reduction;
 pub mod truncate;
 pub mod window;
 
+pub use cache::CachePlan;
 pub use chars::{Chars, Text};
 pub use count::{CharCounter, Counter, Fixed, Memo, Rounding, Tokens};
 pub use limits::{Limits, Line};
 pub use load::Load;
 pub use log::{
-    Ids, Info, Input, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, ReadError,
-    ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
+    Ids, Info, Input, Log, LogError, Message, MessageId, MessageUpdate, Millis, Part, PartBody, PartId,
+    ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
 pub use policy::{ForkPolicy, Policy, PolicyError, PolicySpec, Preset};
 pub use receipt::{Handle, Plan, Receipt};

@@ -419,7 +419,7 @@ impl Receipt {
             Spill::Failed(why) => format!("the output was over a limit; the rest is lost: {why}"),
         };
         let handles = match spill {
-            Spill::Saved(place) => vec![Handle::Spill(place.clone())],
+            Spill::Saved(address) => vec![Handle::Spill(address.as_str().to_owned())],
             Spill::Off | Spill::Failed(_) => Vec::new(),
         };
         let tokens = |bytes| policy.count.of_chars(Chars(bytes));

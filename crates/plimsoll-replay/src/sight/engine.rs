@@ -6,7 +6,7 @@ use plimsoll::compact::request::Summariser;
 use plimsoll::count::request_tokens;
 use plimsoll::pivot::Visible;
 use plimsoll::prune::{self, Pressure};
-use plimsoll::truncate::{self, Spill};
+use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{
     CharCounter, Counter, Fixed, Ids, Limits, Log, LogError, Message, Millis, PartBody, Plan, Policy, Text,
     Tokens, Usage, Window,
@@ -90,8 +90,11 @@ impl<'a> Engine<'a> {
             if !plan.loses() {
                 continue;
             }
-            let spill =
-                if plan.wants_spill() { Spill::Saved(format!("spill/{}", part.id)) } else { Spill::Off };
+            let spill = if plan.wants_spill() {
+                Spill::Saved(Address::Handle(format!("spill_{}", part.id)))
+            } else {
+                Spill::Off
+            };
             let shown = plan.render(&spill);
             let (before, after) = (tokens(output), tokens(&shown));
             if after < before {

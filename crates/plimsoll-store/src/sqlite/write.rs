@@ -264,6 +264,13 @@ pub(crate) fn append_part(
 ) -> Result<(), StoreError> {
     let chain = Chain::of(connection, session)?;
     let place = own_message(connection, &chain, message)?;
+    // The log knows what a message takes; it is asked about this one, without the parts it has already, because
+    // reading those would make a long answer cost more with every part.
+    let info: String = connection
+        .prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?
+        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
+    let mut log = Log::from_messages([rows::message_of(&info, &place.1)?]);
+    log.append_part(message, part.clone())?;
     let ord: usize = connection
         .prepare_cached("SELECT count(*) FROM part WHERE session = ?1 AND at = ?2 AND message = ?3")?
         .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;

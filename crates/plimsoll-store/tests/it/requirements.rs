@@ -24,7 +24,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{NOW, answer, commits, ids, json_of, user};
+use super::{NOW, answer, begun, commits, ids, json_of, user};
 
 /// An archive in a directory of its own.
 struct Home {
@@ -600,16 +600,21 @@ fn r160_an_earlier_summary_does_not_come_back_as_a_message(#[case] parent: Optio
     assert_eq!(told(&home.store().outline(&home.session).unwrap()), whole);
 }
 
-/// A summary that is marked as finished before it says anything counts from when it does.
+/// A summary that streams in counts from when it is finished; one without times (imported ones have none) from when
+/// it says something.
 #[rstest]
-fn r147_a_summary_that_speaks_late_is_recorded_once(#[values(false, true)] grows: bool) {
+fn r147_a_summary_that_speaks_late_is_recorded_once(
+    #[values(false, true)] grows: bool,
+    #[values(false, true)] timed: bool,
+) {
     let home = home();
     home.append(vec![user("msg_1", "old")]);
     let part = Part::new("prt_m".into(), PartBody::Compaction(CompactionPart::default()));
     let mut marker = Message { parts: vec![part], ..Message::default() };
     (marker.info.id, marker.info.role) = ("msg_2".into(), Some(Role::User));
-    let mut summary = answer("msg_3", "");
+    let mut summary = begun("msg_3", "");
     (summary.info.summary, summary.info.parent_id) = (true, Some("msg_2".into()));
+    summary.info.time = summary.info.time.filter(|_| timed);
     home.append(vec![marker, summary]);
     assert_eq!(home.store().compactions(&home.session).unwrap().len(), 0);
     if grows {
@@ -618,11 +623,25 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(#[values(false, true)] grows
         let part = Part::text("msg_3.2".into(), "in short");
         home.store().append_part(&home.session, &"msg_3".into(), part, NOW).unwrap();
     }
+    assert_eq!(count(&home.database(), "compaction"), if timed { 0 } else { 1 });
     home.store().finish(&home.session, &"msg_3".into(), "stop", None, NOW).unwrap();
     assert_eq!(count(&home.database(), "compaction"), 1);
     let window = home.store().window(&home.session).unwrap();
     assert_eq!(ids(&window), ["msg_1", "msg_2", "msg_3"], "with the words that the turn answers");
     assert!(Window::of(&window, &Policy::default()).pivot.is_some());
+}
+
+/// The notice names what an agent can use. It cannot read the file behind a spill, whatever the preset.
+#[rstest]
+fn what_a_cut_output_names_can_be_recalled(#[values(0, 1, 2, 3)] preset: usize) {
+    let home = home();
+    let output = "line\n".repeat(20_000);
+    let taken = home.take("prt_1", &output, &Preset::ALL[preset].policy(), NOW);
+    let (_, named) = taken.shown.split_once("Full output kept: recall ").expect("a handle is named");
+    let handle = named.split([']', '\n']).next().unwrap();
+    assert!(!taken.shown.contains("'read'") && !taken.shown.contains("saved to"), "{}", taken.shown);
+    assert_eq!(plimsoll_store::handles(&taken.receipt.unwrap()), [handle]);
+    assert_eq!(home.archive.recall(handle, &Ask::default()).unwrap().all_lines, 20_000);
 }
 
 #[test]

@@ -116,6 +116,13 @@ impl Message {
         Message { info, parts, extra: Map::new() }
     }
 
+    /// An answer of the model that begins `now`, to be filled by [`Log::append_part`](super::Log::append_part) and
+    /// [`Log::extend`](super::Log::extend) and ended by [`Log::record`](super::Log::record).
+    pub fn begun(id: MessageId, now: Millis) -> Message {
+        let info = Info { id, role: Some(Role::Assistant), ..Info::default() };
+        Message { info, ..Message::default() }.at(now)
+    }
+
     /// The same message, begun at `created`.
     pub fn at(mut self, created: Millis) -> Message {
         self.info.time.get_or_insert_default().created = Some(created);
@@ -130,6 +137,12 @@ impl Message {
     /// Whether the model speaks.
     pub fn is_assistant(&self) -> bool {
         self.info.role == Some(Role::Assistant)
+    }
+
+    /// Whether it has come to its end, well or not: no more parts are added, and no text grows. Calls that are
+    /// still open may be answered, because tools work after the model has stopped.
+    pub fn is_finished(&self) -> bool {
+        self.info.finish.is_some() || self.info.error.is_some()
     }
 
     /// The compaction marker, if this message carries one.

@@ -9,6 +9,7 @@ mod ids;
 mod marks;
 mod message;
 mod part;
+mod streaming;
 mod tool;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
 pub use marks::{Cut, Effect, Mark, Moment};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};
 pub use part::{CompactionPart, FilePart, Part, PartBody, ReasoningPart, TextPart};
+pub use streaming::MessageUpdate;
 pub use tool::{Input, ToolCallPart, ToolPart, ToolResultPart, ToolState, ToolStatus, ToolTime};
 
 /// A session's messages. Content is only ever added; reductions are marks.
@@ -71,6 +73,22 @@ pub enum LogError {
         id: PartId,
         /// What would be lost.
         why: &'static str,
+    },
+    /// The message has come to its end.
+    #[error("message `{message}` is finished: {why}")]
+    Finished {
+        /// The message.
+        message: MessageId,
+        /// What can no longer be done.
+        why: &'static str,
+    },
+    /// Something else was recorded before.
+    #[error("message `{message}` has its {what} recorded already, and not as this one")]
+    Recorded {
+        /// The message.
+        message: MessageId,
+        /// What was to be recorded anew.
+        what: &'static str,
     },
     /// The mark does not fit this kind of part.
     #[error("part `{id}` holds no tool result that could be cleared")]
@@ -157,6 +175,9 @@ impl Log {
     /// Add a part to a message that is still being written.
     pub fn append_part(&mut self, message: &MessageId, part: Part) -> Result<(), LogError> {
         let at = self.place(message)?;
+        if self.messages[at].is_finished() {
+            return Err(LogError::Finished { message: message.clone(), why: "it takes no more parts" });
+        }
         if part.id.is_empty() {
             return Err(LogError::Nameless { kind: "part" });
         }
@@ -169,9 +190,17 @@ impl Log {
     }
 
     /// Let a part go forward: text grows, a tool call starts, answers or fails. Nothing else is allowed.
+    ///
+    /// The whole text is compared with what was there. Text that comes in pieces is better given to
+    /// [`extend`](Log::extend), which costs what the piece costs.
     pub fn advance(&mut self, part: Part) -> Result<(), LogError> {
         let old = self.part(&part.id)?;
         let rewrite = |why| Err(LogError::Rewrite { id: part.id.clone(), why });
+        let grows = match (&old.body, &part.body) {
+            (PartBody::Text(old), PartBody::Text(new)) => old.text != new.text,
+            (PartBody::Reasoning(old), PartBody::Reasoning(new)) => old.text != new.text,
+            _ => false,
+        };
         match (&old.body, &part.body) {
             (PartBody::Text(old), PartBody::Text(new)) if !new.text.starts_with(&*old.text) => {
                 return rewrite("text may only grow");
@@ -200,6 +229,9 @@ impl Log {
         }
         let (marks, cleared) = (old.marks.clone(), old.cleared());
         let (message, index) = self.parts[&part.id];
+        if grows {
+            self.require_growing(message)?;
+        }
         let mut part = part;
         match &mut part.body {
             PartBody::Tool(tool) => tool.state.time.compacted = cleared,
@@ -208,22 +240,6 @@ impl Log {
         }
         let part = part.with_marks(marks);
         self.messages[message].parts[index] = part;
-        Ok(())
-    }
-
-    /// Say that a message is finished, and what its provider reported.
-    pub fn finish(
-        &mut self,
-        message: &MessageId,
-        finish: impl Into<String>,
-        usage: Option<Usage>,
-        now: Millis,
-    ) -> Result<(), LogError> {
-        let at = self.place(message)?;
-        let info = &mut self.messages[at].info;
-        info.finish = Some(finish.into());
-        info.tokens = usage.or(info.tokens.take());
-        info.time.get_or_insert_default().completed = Some(now);
         Ok(())
     }
 

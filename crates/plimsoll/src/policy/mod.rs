@@ -58,6 +58,10 @@ pub struct PolicySpec {
     pub shed: ShedPolicy,
     /// Text that stays in view word for word.
     pub pin: PinPolicy,
+    /// What the provider's cache looks at.
+    pub cache: CachePolicy,
+    /// What the recall tool answers.
+    pub recall: RecallPolicy,
     /// A child session's digest of its parent.
     pub fork: ForkPolicy,
 }
@@ -406,6 +410,32 @@ pub struct PinPolicy {
     pub max_tokens: Tokens,
     /// The same as a share of the line, where the model is known.
     pub max_share: f64,
+}
+
+/// Where the beginning of a request is kept by the provider, and found again; Anthropic's rules by default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CachePolicy {
+    /// Most breakpoints a request may have; 0 where the provider knows none.
+    pub max_breakpoints: u64,
+    /// From each breakpoint the provider looks back over so many blocks, the marked one included.
+    pub look_back: u64,
+    /// System messages are sent before all others, wherever they stand in the window.
+    pub system_first: bool,
+}
+
+/// How much the recall tool brings back at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RecallPolicy {
+    /// Most chars of an answer, all in all.
+    pub max_chars: Chars,
+    /// Most matches of a search in one answer.
+    pub max_matches: u64,
+    /// Lines that are shown before and after a match.
+    pub context_lines: u64,
+    /// A longer line is shown only in part by a search.
+    pub max_line_chars: Chars,
 }
 
 /// How a parent's history becomes a child's digest.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure, Notice, OnMeeting,
-    OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, RequestForm, Scope,
+    CachePolicy, ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure, Notice, OnMeeting,
+    OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, RecallPolicy, RequestForm, Scope,
     ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
@@ -248,6 +248,13 @@ fn opencode() -> PolicySpec {
         },
         shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5, rounds: 6 },
         pin: PinPolicy { max_tokens: Tokens(4_000), max_share: 0.25 },
+        cache: CachePolicy { max_breakpoints: 4, look_back: 20, system_first: true },
+        recall: RecallPolicy {
+            max_chars: Chars(20_000),
+            max_matches: 50,
+            context_lines: 2,
+            max_line_chars: Chars(500),
+        },
         fork: ForkPolicy::tiered(),
     }
 }

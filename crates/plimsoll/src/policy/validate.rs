@@ -5,9 +5,12 @@ use crate::chars::Chars;
 use crate::count::Tokens;
 use crate::log::Cut;
 
+/// The smallest answer of the recall tool in which there is room for content beside what is said about it.
+const SMALLEST_ANSWER: Chars = Chars(2_000);
+
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
-    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, pin, fork } = spec;
+    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, pin, cache, recall, fork } = spec;
     rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
     above_zero("count.charsPerToken", count.chars_per_token)?;
 
@@ -89,6 +92,20 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("shed.headShare", shed.head_share)?;
     rule((1..=100).contains(&shed.rounds), "shed.rounds", || {
         format!("{} is not between 1 and 100", shed.rounds)
+    })?;
+
+    above_zero("cache.lookBack", cache.look_back)?;
+
+    rule(recall.max_chars >= SMALLEST_ANSWER, "recall.maxChars", || {
+        format!("{} leaves no room for content; {SMALLEST_ANSWER} is the least", recall.max_chars)
+    })?;
+    above_zero("recall.maxMatches", recall.max_matches)?;
+    above_zero("recall.maxLineChars", recall.max_line_chars.0)?;
+    rule(recall.max_line_chars <= Chars(recall.max_chars.0 / 2), "recall.maxLineChars", || {
+        format!(
+            "{} is more than half of `recall.maxChars`, which is {}",
+            recall.max_line_chars, recall.max_chars
+        )
     })?;
 
     share("pin.maxShare", pin.max_share)?;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![allow(clippy::needless_pass_by_value)]
 
+mod cache;
 mod compact;
 mod corpus;
 mod count;
@@ -17,7 +18,9 @@ mod log;
 mod policy;
 mod properties;
 mod prune;
+mod recall;
 mod receipt;
 mod redact;
+mod streaming;
 mod truncate;
 mod window;

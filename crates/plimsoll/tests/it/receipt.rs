@@ -2,7 +2,7 @@
 
 use plimsoll::compact::ladder::{Ladder, Situation, Step};
 use plimsoll::fork::fork;
-use plimsoll::truncate::{self, Spill};
+use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{Limits, Log, Message, Millis, Plan, Policy, Receipt, Window, prune};
 use plimsoll_testkit::{History, ids};
 
@@ -71,7 +71,7 @@ fn plans_and_receipts_read_well() {
     let output = "line\n".repeat(5_000);
     let truncated = truncate::plan(output.as_bytes(), "bash", &policy);
     let mut ids = ids();
-    let spill = Spill::Saved("spill/ab12".into());
+    let spill = Spill::Saved(Address::Path("spill/ab12".into()));
     let receipt = Receipt::of_truncate(truncated.clone(), &spill, &policy, &mut ids, Millis(5));
     for plan in [
         Plan::Prune(prune::plan(&messages, &policy, None)),
@@ -88,6 +88,22 @@ fn plans_and_receipts_read_well() {
         shown.push_str(&format!("{}\n\n", few.join("\n")));
     }
     insta::assert_snapshot!(shown);
+}
+
+/// As they were written before notices told a path from a handle.
+#[test]
+fn receipts_that_were_stored_before_are_still_read() {
+    let stored = r#"{"id":"rcp_1","at":5,"policy":"plimsoll","reason":"the output was over a limit; the whole is kept",
+        "before":6250,"after":2500,"plan":{"kind":"truncate","tool":"bash","truncated":true,"linesShortened":0,
+        "lossy":false,"originalLines":5001,"originalBytes":25000,"keptLines":2000,"keptBytes":10000,"maySpill":true,
+        "notice":"guide"},"handles":[{"spill":"spill_9c2f"}],"undoes":null}"#;
+    let receipt: Receipt = serde_json::from_str(stored).unwrap();
+    assert_eq!(receipt.handles[0].to_string(), "spill_9c2f");
+    let policy = Policy::default();
+    let plan = truncate::plan("x\n".repeat(9_000).as_bytes(), "bash", &policy);
+    let kept = Spill::Saved(Address::Handle("spill_9c2f".into()));
+    let today = Receipt::of_truncate(plan, &kept, &policy, &mut ids(), Millis(5));
+    assert_eq!(today.handles, receipt.handles);
 }
 
 #[test]
