@@ -181,8 +181,7 @@ fn everything_that_left_the_window_can_be_searched() {
         "[recall: 2 places with `error`]\n\n[spill_1: output of bash, 1 of 3 lines]\n1-ok\n2:error: one\n3-ok\n\n\
          [msg_1..msg_4: 4 messages, 1 of 1 line]\n1:user: why the error?"
     );
-    let one = RecallQuery { limit: Some(1), ..query }
-        .answer(&Lookup::Searched(contents.clone()), &policy());
+    let one = RecallQuery { limit: Some(1), ..query }.answer(&Lookup::Searched(contents.clone()), &policy());
     assert!(
         one.text.ends_with("3-ok\n\n[1 more place not shown; search for something rarer]"),
         "{}",
