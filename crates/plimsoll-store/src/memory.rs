@@ -315,24 +315,7 @@ impl Store for MemoryStore {
 
     fn window(&self, session: &SessionId) -> Result<Log, StoreError> {
         let log = self.state().held(session)?.log();
-        let visible = Visible::of(&log);
-        let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
-        let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
-        let lead = if start > 0 { log[..start].iter().rposition(Message::is_prompt) } else { None };
-        let lead = lead.into_iter().chain(visible.pivot.and_then(|pivot| pivot.prompt));
-        let is_pinned = |message: &Message| message.parts.iter().any(|part| part.pins().next().is_some());
-        let pinned = (0..start).filter(|place| is_pinned(&log[*place]));
-        // A summary whose marker is not there would pass for an ordinary message.
-        let kept = log.iter().enumerate().skip(start);
-        let summaries = kept.filter(|(_, message)| message.info.summary && message.is_assistant());
-        let markers = summaries.filter_map(|(place, message)| match &message.info.parent_id {
-            Some(parent) => log.place(parent).ok(),
-            None => log[..place].iter().rposition(Message::is_user),
-        });
-        let shown = visible.system.iter().copied().chain(pivot).chain(lead).chain(pinned);
-        let mut places: Vec<usize> = shown.chain(markers).chain(start..log.len()).collect();
-        places.sort_unstable();
-        places.dedup();
+        let places = Visible::of(&log).needed(&log);
         Ok(Log::from_messages(places.into_iter().map(|place| log[place].clone())))
     }
 

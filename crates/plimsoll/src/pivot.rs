@@ -108,6 +108,26 @@ pub struct Visible {
 }
 
 impl Visible {
+    /// The places of all messages that the window is made of, in order: whoever holds these, and no others, builds the
+    /// same window. Besides what is shown there are the words that lead a tail inside a turn, pinned messages, and
+    /// the markers without which older summaries would pass for ordinary messages.
+    pub fn needed(&self, messages: &[Message]) -> Vec<usize> {
+        let start = self.pivot.map_or(0, |pivot| pivot.start());
+        let pivot =
+            self.pivot.into_iter().flat_map(|pivot| [Some(pivot.marker), Some(pivot.summary), pivot.prompt]);
+        let lead = messages[..start].iter().rposition(Message::is_prompt);
+        let is_pinned = |message: &Message| message.parts.iter().any(|part| part.pins().next().is_some());
+        let pinned = (0..start).filter(|place| is_pinned(&messages[*place]));
+        let later = answers(messages).into_iter().filter(|(summary, _)| *summary >= start);
+        let markers = later.map(|(_, marker)| marker);
+        let shown =
+            self.system.iter().copied().chain(pivot.flatten()).chain(lead).chain(pinned).chain(markers);
+        let mut needed: Vec<usize> = shown.chain(start..messages.len()).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
     /// The user's newest message in view that is no word to go on: what the model is working on.
     pub fn newest_prompt(&self, messages: &[Message]) -> Option<usize> {
         let newest = self.places.iter().copied().rev().find(|place| messages[*place].is_prompt());

@@ -190,15 +190,7 @@ impl<'a> Engine<'a> {
 
     /// Hold only what is in view: everything before a pivot is found in the recording.
     fn forget(&mut self) {
-        let visible = Visible::of(&self.log);
-        let pivot = visible
-            .pivot
-            .into_iter()
-            .flat_map(|pivot| [Some(pivot.marker), Some(pivot.summary), pivot.prompt]);
-        let mut places: Vec<usize> =
-            visible.system.iter().chain(&visible.places).copied().chain(pivot.flatten()).collect();
-        places.sort_unstable();
-        places.dedup();
+        let places = Visible::of(&self.log).needed(&self.log);
         self.log = Log::from_messages(places.into_iter().map(|place| self.log[place].clone()));
     }
 }

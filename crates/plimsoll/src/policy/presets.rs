@@ -5,9 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    CachePolicy, ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure, Notice, OnMeeting,
-    OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, RecallPolicy, RequestForm, Scope,
-    ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
+    CachePolicy, ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure,
+    Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy,
+    RecallPolicy, RequestForm, Scope, ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
