@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll::compact::extract::extract;
 use plimsoll::compact::ladder::{Situation, Trigger};
+use plimsoll::compact::request::Summariser;
 use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::prune::Pressure;
 use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Message, Millis, Plan, Tokens, prune};
@@ -126,7 +127,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     let limits = policy.limits("", Some(Limits::new(context, 0)));
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
-    let situation = Situation { summariser: (!args.offline).then_some(limits), ..situation };
+    let situation = Situation { summariser: (!args.offline).then(|| Summariser::own(limits)), ..situation };
     let Some(plan) = Progress::during("planning", || situation.plan_compaction(&log)) else {
         if output.json {
             output.json(&json!(null))?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use plimsoll::truncate::{self, Spill};
 use plimsoll::{
-    Handle, Ids, Log, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Receipt, Role, SessionId,
-    Text,
+    Handle, Ids, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Receipt, Reduction, Role,
+    SessionId, Text,
 };
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::recall::{Ask, Hit, Recalled};
 use crate::session::{Findings, PageRequest};
 use crate::sqlite::{Durability, SqliteStore, random_ids};
-use crate::store::{Reduced, SpillRecord, Store};
+use crate::store::{SpillRecord, Store};
 
 /// A store, the outputs that were spilled from it, and how long they stay.
 pub struct Archive {
@@ -165,7 +165,11 @@ impl Archive {
         };
         let shown = plan.render(&spill);
         let receipt = Receipt::of_truncate(plan, &spill, policy, &mut self.ids(), now);
-        self.store.reduce(session, Reduced { receipts: vec![receipt.clone()], ..Reduced::default() }, now)?;
+        self.store.reduce(
+            session,
+            Reduction { receipts: vec![receipt.clone()], ..Reduction::default() },
+            now,
+        )?;
         Ok(Taken { shown, receipt: Some(receipt) })
     }
 
@@ -251,18 +255,6 @@ impl Archive {
             }
         }
         Ok(hits)
-    }
-
-    /// Record what a climb of the ladder did to a window.
-    pub fn reduce(
-        &self,
-        session: &SessionId,
-        log: &Log,
-        outcome: &plimsoll::compact::ladder::Outcome,
-        now: Millis,
-    ) -> Result<(), StoreError> {
-        let reduced = Reduced::of(log, &outcome.appended, outcome.receipts.clone())?;
-        self.store.reduce(session, reduced, now)
     }
 
     /// Remove a session, and the spills that nobody else needs.

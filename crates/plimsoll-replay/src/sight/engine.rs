@@ -2,6 +2,7 @@
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step as Next, Trigger};
+use plimsoll::compact::request::Summariser;
 use plimsoll::count::request_tokens;
 use plimsoll::pivot::Visible;
 use plimsoll::prune::{self, Pressure};
@@ -110,7 +111,8 @@ impl<'a> Engine<'a> {
             return Ok(());
         }
         let before = self.weigh();
-        Plan::Prune(plan).mark(&mut self.log, now)?;
+        let receipt = self.ids.receipt(now);
+        Plan::Prune(plan).mark(&mut self.log, &receipt, now)?;
         let after = self.weigh();
         self.fired.push(Reduction { kind: "prune".into(), before, after, ..Reduction::default() });
         Ok(())
@@ -124,38 +126,41 @@ impl<'a> Engine<'a> {
         let now = self.now();
         let (policy, limits) = (self.policy, self.limits);
         let situation = Situation {
-            summariser: Some(limits),
+            summariser: Some(Summariser::named("summariser", limits)),
             fixed: self.fixed,
             breaker: self.breaker,
             trigger,
             ..Situation::new(policy, limits, now)
         };
-        let mut ladder = Ladder::new(&mut self.log, &mut self.ids, situation);
+        let mut ladder = Ladder::new(self.log.clone(), situation);
         let (mut asked, mut answered) = (0, 0);
         let outcome = loop {
-            match ladder.climb()? {
+            match ladder.climb(&mut self.ids)? {
                 Next::Ask(request) => {
                     asked += request.tokens.0;
                     let recorded = call.summary.clone().filter(|_| request.chunk == request.of);
                     let reply = recorded.or_else(|| ladder.offline());
                     answered += reply.as_ref().map(tokens).unwrap_or_default();
-                    ladder.answer(match reply {
+                    let reply = match reply {
                         Some(text) => Ok(Reply::finished(text.as_str())),
                         None => Err("there is too little to summarise".into()),
-                    })?;
+                    };
+                    ladder.answer(reply, &mut self.ids)?;
                 }
                 Next::Done(outcome) => break outcome,
             }
         };
+        outcome.reduction.commit(&mut self.log)?;
         self.breaker = outcome.breaker;
         let mut pivoted = false;
-        for receipt in &outcome.receipts {
+        for receipt in &outcome.reduction.receipts {
             let kind = match receipt.plan {
                 Plan::Truncate(_) => "truncate",
                 Plan::Prune(_) => "prune",
                 Plan::Compact(_) => "compact",
                 Plan::Shed(_) => "shed",
                 Plan::Fork(_) => "fork",
+                Plan::Pin(_) => "pin",
             };
             let compacts = kind == "compact";
             pivoted |= compacts;
@@ -183,9 +188,12 @@ impl<'a> Engine<'a> {
     /// Hold only what is in view: everything before a pivot is found in the recording.
     fn forget(&mut self) {
         let visible = Visible::of(&self.log);
-        let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
+        let pivot = visible
+            .pivot
+            .into_iter()
+            .flat_map(|pivot| [Some(pivot.marker), Some(pivot.summary), pivot.prompt]);
         let mut places: Vec<usize> =
-            visible.system.iter().chain(&visible.places).copied().chain(pivot).collect();
+            visible.system.iter().chain(&visible.places).copied().chain(pivot.flatten()).collect();
         places.sort_unstable();
         places.dedup();
         self.log = Log::from_messages(places.into_iter().map(|place| self.log[place].clone()));

@@ -56,6 +56,8 @@ pub struct PolicySpec {
     pub compact: CompactPolicy,
     /// The last rungs of the ladder.
     pub shed: ShedPolicy,
+    /// Text that stays in view word for word.
+    pub pin: PinPolicy,
     /// A child session's digest of its parent.
     pub fork: ForkPolicy,
 }
@@ -146,6 +148,8 @@ pub struct PrunePolicy {
     pub view: ClearedView,
     /// With `retain`, how many chars are shown.
     pub retain_chars: Chars,
+    /// With `clear`, let the placeholder name the handle by which the output is recalled.
+    pub name_handle: bool,
     /// Only try above this share of the context window.
     pub gate_share: Option<f64>,
     /// Only try when less than this is left of the context window.
@@ -210,6 +214,10 @@ pub struct OverflowPolicy {
     pub detector: Detector,
     /// Usage beyond so many times the estimate is taken for a prompt or tools that nobody told of.
     pub max_factor: f64,
+    /// No more than this share of the line is taken for such hidden text, or nothing one could do would help.
+    pub max_hidden_share: f64,
+    /// A request that the provider refused as too long is taken to be this share of the line over it.
+    pub refused_margin: f64,
     /// Most that is set aside for the answer.
     pub output_cap: Tokens,
     /// Set aside even where the model has an input limit of its own.
@@ -240,6 +248,8 @@ pub enum LineRule {
 pub enum UsageSum {
     /// Input, cache reads and output.
     InputCacheReadOutput,
+    /// Input, cache reads, cache writes and output: everything that was sent and came back.
+    All,
     /// The total if there is one, else input, output, cache reads and cache writes.
     TotalOrAll,
 }
@@ -252,7 +262,8 @@ pub enum Detector {
     Usage,
     /// An estimate of the next request, before it goes.
     Estimate,
-    /// The last usage plus an estimate of what came since, before the next request goes.
+    /// The last usage plus an estimate of what came since, before the next request goes. The only detector that uses
+    /// a calibrated counter: the others follow documents that fix how tokens are counted.
     Both,
 }
 
@@ -270,6 +281,11 @@ pub struct CompactPolicy {
     pub tail_min: Tokens,
     /// and at most this.
     pub tail_max: Tokens,
+    /// A newest step that is longer than the tail may be stays all the same, cut to this share of the line.
+    pub step_share: f64,
+    /// The user's newest message stays in view whole while it takes no more than this share of the line, and cut to
+    /// it beyond. With 0 only a lead of `resultChars` is shown before a tail that begins inside a turn.
+    pub prompt_share: f64,
     /// With `target`, the oldest messages go until this percentage of the context window is left.
     pub target_percent: u64,
     /// With `target`, the cut moves back to the start of a turn where at least this share of what should go still
@@ -281,12 +297,18 @@ pub struct CompactPolicy {
     pub summary_as: SummaryAs,
     /// What the summary is asked to look like.
     pub template: Template,
+    /// In which form the summary is asked for.
+    pub request: RequestForm,
     /// Longest summary; by default the model's own output limit.
     pub max_summary_tokens: Option<Tokens>,
     /// The summariser's input is planned to fill this share of its room, because estimates err.
     pub input_share: f64,
     /// Tool inputs, tool results and reasoning are each cut to this in what the summariser reads.
     pub result_chars: Chars,
+    /// The head's share where something is cut to fit the summary request.
+    pub request_head_share: f64,
+    /// Less room than this in the summariser's window is too little to ask at all.
+    pub request_least: Tokens,
     /// Most chars that hooks may add.
     pub hook_chars: Chars,
     /// What the model is told after an automatic compaction.
@@ -299,8 +321,23 @@ pub struct CompactPolicy {
     pub extractive: bool,
     /// Longest summary made without a model.
     pub extractive_tokens: Tokens,
+    /// The same, as a share of the line.
+    pub extractive_line_share: f64,
+    /// The same, as a share of what it replaces.
+    pub extractive_gain_share: f64,
     /// A summary made without a model that would have to be shorter than this is not made.
     pub extractive_least: Tokens,
+}
+
+/// In which form a summary is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum RequestForm {
+    /// A request of its own: own system prompt, the history as text, no tools.
+    Separate,
+    /// The instruction appended to the window as it was last sent, so that the provider's cache is hit. Used where
+    /// the summariser is the session's own model and everything fits its context window; separate otherwise.
+    Appended,
 }
 
 /// How much is summarised.
@@ -357,6 +394,18 @@ pub struct ShedPolicy {
     pub min_part_chars: Chars,
     /// The head's share of a cut part.
     pub head_share: f64,
+    /// How often cutting is tried anew: markers and estimates make the first level a little too high.
+    pub rounds: u32,
+}
+
+/// Text that stays in view word for word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PinPolicy {
+    /// Most tokens of all pins together; a pin beyond it is refused.
+    pub max_tokens: Tokens,
+    /// The same as a share of the line, where the model is known.
+    pub max_share: f64,
 }
 
 /// How a parent's history becomes a child's digest.

@@ -7,7 +7,7 @@ use crate::log::Cut;
 
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
-    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, fork } = spec;
+    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, pin, fork } = spec;
     rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
     above_zero("count.charsPerToken", count.chars_per_token)?;
 
@@ -41,6 +41,10 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("overflow.share", overflow.share)?;
     share("overflow.maxReserveShare", overflow.max_reserve_share)?;
     rule(overflow.max_factor >= 1.0, "overflow.maxFactor", || format!("{} is below 1", overflow.max_factor))?;
+    share("overflow.maxHiddenShare", overflow.max_hidden_share)?;
+    rule((0.0..1.0).contains(&overflow.refused_margin), "overflow.refusedMargin", || {
+        format!("{} is not a share from 0 to below 1", overflow.refused_margin)
+    })?;
     above_zero("overflow.outputCap", overflow.output_cap.0)?;
     for (model, limits) in &overflow.models {
         if let Some(input) = limits.input.filter(|_| limits.context > Tokens::ZERO) {
@@ -51,6 +55,10 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
 
     share("compact.tailShare", compact.tail_share)?;
+    share("compact.stepShare", compact.step_share)?;
+    rule((0.0..1.0).contains(&compact.prompt_share), "compact.promptShare", || {
+        format!("{} is not a share from 0 to below 1", compact.prompt_share)
+    })?;
     rule(compact.tail_min <= compact.tail_max, "compact.tailMin", || {
         format!("{} is more than `compact.tailMax`, which is {}", compact.tail_min, compact.tail_max)
     })?;
@@ -66,6 +74,9 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     above_zero("compact.minMessages", compact.min_messages)?;
     share("compact.inputShare", compact.input_share)?;
     above_zero("compact.resultChars", compact.result_chars.0)?;
+    share("compact.requestHeadShare", compact.request_head_share)?;
+    share("compact.extractiveLineShare", compact.extractive_line_share)?;
+    share("compact.extractiveGainShare", compact.extractive_gain_share)?;
     above_zero("compact.extractiveTokens", compact.extractive_tokens.0)?;
     if let Some(most) = compact.max_summary_tokens {
         above_zero("compact.maxSummaryTokens", most.0)?;
@@ -76,6 +87,11 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         format!("{} leaves no room for the marker; {} is the least", shed.min_part_chars, Cut::LEAST)
     })?;
     share("shed.headShare", shed.head_share)?;
+    rule((1..=100).contains(&shed.rounds), "shed.rounds", || {
+        format!("{} is not between 1 and 100", shed.rounds)
+    })?;
+
+    share("pin.maxShare", pin.max_share)?;
 
     let least = ForkPolicy::LEAST_BUDGET;
     rule(fork.char_budget >= least, "fork.charBudget", || {

@@ -11,6 +11,7 @@ mod fork;
 mod fork_history;
 mod ladder;
 mod limits;
+mod live;
 mod load;
 mod log;
 mod policy;

@@ -203,17 +203,17 @@ fn absurd_numbers_are_survived() {
     .unwrap();
     let limits = policy.limits("m", None);
     for trigger in [plimsoll::compact::ladder::Trigger::Refused, plimsoll::compact::ladder::Trigger::Manual] {
-        let mut log = plimsoll_testkit::History::new().user("a").say("b").user("c").log();
+        let log = plimsoll_testkit::History::new().user("a").say("b").user("c").log();
         let mut ids = plimsoll_testkit::ids();
         let now = plimsoll::Millis(u64::MAX);
         let _ = (ids.message(now), ids.message(now));
         let situation = plimsoll::compact::ladder::Situation {
             trigger,
-            summariser: Some(limits),
+            summariser: Some(plimsoll::compact::request::Summariser::own(limits)),
             ..plimsoll::compact::ladder::Situation::new(&policy, limits, plimsoll::Millis(5))
         };
         let mut ids = plimsoll_testkit::ids();
-        let _ = plimsoll::compact::ladder::Ladder::new(&mut log, &mut ids, situation).climb().unwrap();
+        let _ = plimsoll::compact::ladder::Ladder::new(log, situation).climb(&mut ids).unwrap();
     }
 }
 

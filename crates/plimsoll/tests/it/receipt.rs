@@ -7,13 +7,11 @@ use plimsoll::{Limits, Log, Message, Millis, Plan, Policy, Receipt, Window, prun
 use plimsoll_testkit::{History, ids};
 
 fn without_marks(log: &[Message]) -> String {
-    let mut log = Log::from_messages(log.to_vec());
-    let parts: Vec<_> =
-        log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.clone())).collect();
-    for part in parts {
-        log.lift(&part, Millis(0)).unwrap();
+    let mut log = log.to_vec();
+    for part in log.iter_mut().flat_map(|message| &mut message.parts) {
+        *part = part.clone().without_marks();
     }
-    serde_json::to_string(log.messages()).unwrap()
+    serde_json::to_string(&log).unwrap()
 }
 
 fn reduced() -> (Log, Log, Vec<Receipt>) {
@@ -27,9 +25,10 @@ fn reduced() -> (Log, Log, Vec<Receipt>) {
     let policy = Policy::default();
     let mut ids = ids();
     let situation = Situation::new(&policy, Limits::new(12_000, 1_000), Millis(1_000_000));
-    let mut ladder = Ladder::new(&mut log, &mut ids, situation);
-    let Step::Done(outcome) = ladder.climb().unwrap() else { panic!("there is no model to ask") };
-    (original, log, outcome.receipts)
+    let mut ladder = Ladder::new(log.clone(), situation);
+    let Step::Done(outcome) = ladder.climb(&mut ids).unwrap() else { panic!("there is no model to ask") };
+    outcome.reduction.commit(&mut log).unwrap();
+    (original, log, outcome.reduction.receipts)
 }
 
 #[test]
