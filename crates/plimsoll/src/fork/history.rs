@@ -304,7 +304,12 @@ impl InheritedHistory {
 /// The child's copy of a step, with all its calls answered. Whatever came behind the step is left out.
 fn closed(message: &Message, step: &Step, point: Point<'_>, ids: &mut Ids, now: Millis) -> Message {
     let mut copy = message.clone();
-    copy.parts.truncate(step.calls.last().map_or(0, |last| last + 1));
+    // What the model says behind its calls belongs to them until the next step begins.
+    let last = step.calls.last().copied().unwrap_or_default();
+    let begins_step = |part: &Part| matches!(&part.body, PartBody::Other(kind) if kind == "step-start");
+    if let Some(next) = copy.parts[last..].iter().position(begins_step) {
+        copy.parts.truncate(last + next);
+    }
     copy.info.id = ids.message(now);
     copy.info.session_id = None;
     copy.info.finish.get_or_insert_with(|| "tool-calls".to_owned());

@@ -1,7 +1,7 @@
 //! The fork pipeline: boundary, tiers, budget and format, preamble, and all of it together.
 
 use plimsoll::fork::{ForkStats, TierDistribution, TruncatedBy, boundary, fork, preamble};
-use plimsoll::{Chars, ForkPolicy, Message, Millis, PartBody, Policy, ToolState};
+use plimsoll::{Chars, ForkPolicy, Message, Policy, ToolState};
 use plimsoll_testkit::History;
 use rstest::rstest;
 use serde_json::json;
@@ -125,10 +125,9 @@ mod stage_1_boundary {
 
     #[test]
     fn c41_an_undone_compaction_is_left_out() {
-        let undone = History::new().user("old").say("answer").marker().change(|message| {
-            let PartBody::Compaction(marker) = &mut message.parts[0].body else { unreachable!() };
-            marker.set_aside = Some(plimsoll::log::Moment { at: Millis(5), after: None });
-        });
+        let marker = json!({ "info": { "id": "mark", "role": "user" }, "parts": [
+            { "type": "compaction", "setAside": 5 } ] });
+        let undone = History::new().user("old").say("answer").raw(marker);
         let log = undone.summary("undone summary").user("last").messages();
         assert_eq!(texts(&boundary::slice(&log)), ["old", "answer", "last"]);
     }

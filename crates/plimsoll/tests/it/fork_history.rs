@@ -185,7 +185,7 @@ fn earlier_steps_of_the_launching_message_are_part_of_what_was_sent() {
     let earlier = vec![
         call("first", "read", ToolState::completed(json!({}), "one")),
         call("lost", "bash", running(json!({}))),
-        Part::new("start".into(), plimsoll::PartBody::Other("step-start".into())),
+        Part::new("next".into(), PartBody::Other("step-start".into())),
         Part::text("between".into(), "Next."),
     ];
     launching.parts.splice(0..1, earlier);
@@ -202,13 +202,15 @@ fn earlier_steps_of_the_launching_message_are_part_of_what_was_sent() {
 fn what_came_behind_the_launching_step_is_not_inherited() {
     let policy = Policy::default();
     let mut messages = with_launch(History::new().user("go"));
+    messages[1].parts.push(Part::text("same".into(), "SAME STEP"));
+    messages[1].parts.push(Part::new("next".into(), PartBody::Other("step-start".into())));
     messages[1].parts.push(Part::text("later".into(), "LATER STEP"));
     messages.extend(History::new().user("LATER MESSAGE").messages());
     let launch = launch();
     let history = fork_at(&messages, &policy, Point::Call(&launch)).unwrap();
     holds_together(&messages, &policy, &history);
     let text = all_bytes(&history.window.messages).join("\n");
-    assert!(!text.contains("LATER"), "{text}");
+    assert!(text.contains("SAME STEP") && !text.contains("LATER"), "{text}");
 }
 
 #[test]
