@@ -297,7 +297,7 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
-    /// Refuse a transcript with records of unknown kinds instead of counting them.
+    /// Refuse a transcript with records of unknown kinds or wrong values instead of noting them.
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -369,7 +369,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
-    /// Refuse transcripts with records of unknown kinds instead of counting them.
+    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
     #[arg(long)]
     pub(crate) strict: bool,
 }
@@ -538,7 +538,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) again: bool,
 
-    /// Refuse transcripts with records of unknown kinds instead of counting them.
+    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
     #[arg(long)]
     pub(crate) strict: bool,
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll::log::Notes;
 use plimsoll::{Log, Message};
 use plimsoll_formats::opencode_db::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
@@ -306,9 +307,14 @@ fn told(read: Result<Transcript, String>, name: &str, strict: bool) -> Result<Tr
     let unknown: Vec<String> =
         transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();
     let unknown = unknown.join(", ");
+    let wrong = wrong_values(&transcript.notes);
     if strict && !unknown.is_empty() {
         let message = format!("{name} has records of unknown kinds: {unknown}");
         return Err(CliError::failed(message).hint("leave out `--strict` to go on without them"));
+    }
+    if let Some(wrong) = wrong.as_ref().filter(|_| strict) {
+        let hint = "leave out `--strict` to go on with the rest";
+        return Err(CliError::failed(format!("{name} has {wrong}")).hint(hint));
     }
     if !unknown.is_empty() {
         let broken = transcript.broken.as_ref();
@@ -316,10 +322,25 @@ fn told(read: Result<Transcript, String>, name: &str, strict: bool) -> Result<Tr
         let place = place.unwrap_or_default();
         note(&format!("note: {name} has records that were not understood: {unknown}{place}"));
     }
+    if let Some(wrong) = wrong {
+        note(&format!("note: {name} has {wrong}"));
+    }
     if transcript.torn {
         note(&format!("note: the last line of {name} is cut off; the session may still be being written"));
     }
     Ok(transcript)
+}
+
+/// The values that are not what they should be, the first of them in words.
+fn wrong_values(notes: &Notes) -> Option<String> {
+    const SHOWN: usize = 3;
+    let first: Vec<String> = notes.first().iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = match notes.count().saturating_sub(first.len() as u64) {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let values = if notes.count() == 1 { "a value that is" } else { "values that are" };
+    (!notes.is_empty()).then(|| format!("{values} not what should be there: {}{more}", first.join("; ")))
 }
 
 /// What is wrong with a line; where in it helps nobody, and its number is known.

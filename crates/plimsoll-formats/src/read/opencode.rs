@@ -1,10 +1,11 @@
 //! OpenCode: the log's own shape. Unknown fields and kinds of parts stay as they are.
 
-use plimsoll::log::{ReasoningPart, TextPart, ToolPart, ToolState, ToolTime};
+use plimsoll::log::{At, Notes, ReasoningPart, TextPart, ToolPart, ToolState, ToolTime};
 use plimsoll::{Message, Millis, Part, PartBody, PartId, ToolStatus};
 use serde_json::{Map, Value};
 
 use super::Sink;
+use crate::detect::Format;
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::{Fields, Json};
@@ -12,8 +13,10 @@ use crate::time::millis;
 use crate::transcript::{Chain, Transcript};
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
-    let session = document.each(transcript.format, "messages", |_, message| {
-        let message = self::message(message)?;
+    let list = At::Key(&At::Root, "messages");
+    let list = if transcript.format == Format::OpencodeMessages { At::Root } else { list };
+    let session = document.each(transcript.format, "messages", |index, message| {
+        let message = self::message(message, &At::Index(&list, index), &mut transcript.notes)?;
         transcript.info.note(&message);
         sink(Chain::Main, message);
         Ok(())
@@ -31,28 +34,20 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
 }
 
 /// A message, its parts read one by one.
-fn message(mut message: Json) -> Result<Message, String> {
+fn message(mut message: Json, at: &At, notes: &mut Notes) -> Result<Message, String> {
     let parts = message.remove_list("parts");
-    let mut read: Message =
-        serde_json::from_value(message.into_value()).map_err(|error| error.to_string())?;
+    let mut read = Message::read(message.into_value(), at, notes).map_err(|error| error.problem)?;
+    let list = At::Key(at, "parts");
     read.parts.reserve_exact(parts.len());
     for (index, part) in parts.into_iter().enumerate() {
-        read.parts.push(self::part(part).map_err(|problem| placed(index, &problem))?);
+        read.parts.push(self::part(part, &At::Index(&list, index), notes));
     }
     Ok(read)
 }
 
-/// The problem of a part, with its place in the message.
-fn placed(index: usize, problem: &str) -> String {
-    match problem.strip_prefix("the value: ") {
-        Some(problem) => format!("parts[{index}]: {problem}"),
-        None => format!("parts[{index}].{problem}"),
-    }
-}
-
 /// A part. The kinds that carry nearly all the text are put together here if they are as OpenCode writes them;
 /// everything else is left to the log.
-pub(crate) fn part(part: Json) -> Result<Part, String> {
+pub(crate) fn part(part: Json, at: &At, notes: &mut Notes) -> Part {
     let kind = part.text("type").unwrap_or_default();
     let is_plain = match kind {
         "text" => !["synthetic", "ignored", "plimsoll"].iter().any(|key| part.get(key).is_some()),
@@ -61,11 +56,12 @@ pub(crate) fn part(part: Json) -> Result<Part, String> {
         _ => false,
     };
     let strings = ["id", "text", "tool", "callID"];
-    let is_plain =
-        is_plain && strings.iter().all(|key| part.get(key).is_none_or(|text| text.as_str().is_some()));
+    let is_plain = is_plain
+        && part.get("id").is_none_or(|id| id.as_str() != Some(""))
+        && strings.iter().all(|key| part.get(key).is_none_or(|text| text.as_str().is_some()));
     match part {
-        Json::Object(fields) if is_plain => Ok(plain_part(fields)),
-        other => serde_json::from_value(other.into_value()).map_err(|error| error.to_string()),
+        Json::Object(fields) if is_plain => plain_part(fields),
+        other => Part::read(other.into_value(), at, notes),
     }
 }
 

@@ -45,8 +45,8 @@ fn documents_say_where_they_are_wrong() {
         "openai-chat: messages[1]: `content`: expected a string or a list, found a number"
     );
     assert_eq!(
-        problem(r#"[{"info":{"role":"user"},"parts":[{"type":"text","text":5}]}]"#),
-        "opencode-messages: [0]: parts[0].text: expected a string, found 5"
+        problem(r#"[{"info":{"role":"user"},"parts":[]},7]"#),
+        "opencode-messages: [1]: expected an object, found 7"
     );
     assert!(
         problem("[{\"role\":\"user\",\"content\":\"x\"},\n{\"ro")

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::fields::{At, Reader, ShapeError, put};
+use super::fields::{At, Notes, Reader, ShapeError, keep, put};
 use super::ids::{MessageId, Millis, PartId};
 use super::tool::{ToolCallPart, ToolPart, ToolResultPart, ToolState};
 use crate::chars::{Chars, Text};
@@ -43,8 +43,10 @@ pub enum PartBody {
     File(FilePart),
     /// The marker of a compaction: the user's half of a pivot.
     Compaction(CompactionPart),
-    /// Any other kind, by its name.
+    /// Any other kind, by its name; the name is empty where the source gave none.
     Other(String),
+    /// No object at all, as it came. No model is shown it.
+    Bare(Value),
 }
 
 /// What was said, by the user or the model.
@@ -166,42 +168,61 @@ impl Part {
         true
     }
 
-    pub(crate) fn read(value: Value, at: &At) -> Result<Part, ShapeError> {
-        let mut map = at.object(value)?;
+    /// Read a part from a value that stands at `at`; what is not as it should be is kept and noted.
+    pub fn read(value: Value, at: &At, notes: &mut Notes) -> Part {
+        let mut map = match value {
+            Value::Object(map) => map,
+            other => {
+                notes.wrong(at.expected("an object", &other));
+                return Part::new(PartId::default(), PartBody::Bare(other));
+            }
+        };
         // The kind decides how the other fields are read, so it is looked at first wherever it stands.
         let kind = match map.get("type") {
             Some(Value::String(kind)) => kind.clone(),
-            Some(_) => return Err(At::Key(at, "type").error("the kind of a part must be a string")),
-            None => String::new(),
+            Some(_) => {
+                notes.wrong(At::Key(at, "type").error("the kind of a part must be a string"));
+                String::new()
+            }
+            None => {
+                notes.wrong(at.error("a part needs a `type`"));
+                String::new()
+            }
         };
-        let mut reader = Reader { at, map: &mut map };
+        let kind_is_use = kind == "tool_use";
+        let mut reader = Reader { at, map: &mut map, notes };
         let body = match kind.as_str() {
             "text" => PartBody::Text(TextPart {
-                text: reader.text("text")?.unwrap_or_default(),
-                synthetic: reader.boolean("synthetic")?,
-                ignored: reader.boolean("ignored")?,
+                text: reader.text("text").unwrap_or_default(),
+                synthetic: reader.boolean("synthetic"),
+                ignored: reader.boolean("ignored"),
             }),
             "reasoning" => {
-                PartBody::Reasoning(ReasoningPart { text: reader.text("text")?.unwrap_or_default() })
+                PartBody::Reasoning(ReasoningPart { text: reader.text("text").unwrap_or_default() })
             }
-            "tool" => PartBody::Tool(reader.tool()?),
-            "tool_call" | "tool_use" => PartBody::ToolCall(reader.call(&kind)?),
-            "tool_result" => PartBody::ToolResult(reader.result(&kind)?),
+            "tool" => PartBody::Tool(reader.tool()),
+            "tool_call" | "tool_use" => PartBody::ToolCall(reader.call(&kind)),
+            "tool_result" => PartBody::ToolResult(reader.result(&kind)),
             "file" => PartBody::File(FilePart {
-                mime: reader.string("mime")?,
-                filename: reader.string("filename")?,
-                url: reader.text("url")?,
+                mime: reader.string("mime"),
+                filename: reader.string("filename"),
+                url: reader.text("url"),
             }),
-            "compaction" => PartBody::Compaction(reader.compaction()?),
+            "compaction" => PartBody::Compaction(reader.compaction()),
             _ => PartBody::Other(kind),
         };
-        let id = PartId::new(reader.string("id")?.unwrap_or_default());
-        let (cut, lifted) = reader.marks()?;
+        // Of a `tool_use` it names the call.
+        let id = if kind_is_use { None } else { reader.name("id") };
+        let id = PartId::new(id.unwrap_or_default());
+        let (cut, lifted) = reader.marks().unwrap_or_else(|wrong| {
+            reader.notes.wrong(wrong);
+            Default::default()
+        });
         // An unknown kind keeps its `type` among the other fields: it may be missing altogether.
         if !matches!(body, PartBody::Other(_)) {
             map.shift_remove("type");
         }
-        Ok(Part { id, body, cut, lifted, extra: map })
+        Part { id, body, cut, lifted, extra: map }
     }
 
     pub(crate) fn write(&self) -> Value {
@@ -224,7 +245,8 @@ impl Part {
                 map.insert("type".into(), "tool".into());
                 map.insert("callID".into(), tool.call_id.as_str().into());
                 map.insert("tool".into(), tool.tool.as_str().into());
-                map.insert("state".into(), tool.state.write());
+                let state = tool.state.write();
+                put(&mut map, "state", Some(state).filter(|state| *state != json!({})));
             }
             PartBody::ToolCall(call) => call.write(&mut map),
             PartBody::ToolResult(result) => result.write(&mut map),
@@ -236,6 +258,7 @@ impl Part {
             }
             PartBody::Compaction(marker) => marker.write(&mut map),
             PartBody::Other(_) => {}
+            PartBody::Bare(value) => return value.clone(),
         }
         let mut marks = Map::new();
         put(&mut marks, "cut", self.cut.map(|cut| json!({ "keep": cut.keep.0, "at": cut.at.0 })));
@@ -243,7 +266,8 @@ impl Part {
         if !marks.is_empty() {
             map.insert("plimsoll".into(), Value::Object(marks));
         }
-        map.extend(self.extra.clone());
+        let marks: &[&str] = if self.as_compaction().is_some() { &["setAside"] } else { &[] };
+        keep(&mut map, &self.extra, marks);
         Value::Object(map)
     }
 }
@@ -262,16 +286,16 @@ impl CompactionPart {
 }
 
 impl Reader<'_> {
-    fn compaction(&mut self) -> Result<CompactionPart, ShapeError> {
-        Ok(CompactionPart {
-            auto: self.boolean("auto")?,
-            tail_start: self.string("tail_start_id")?.map(MessageId::new),
-            messages: self.whole("compactedMessages")?,
-            tokens: self.whole("compactedTokens")?,
-            extractive: self.boolean("extractive")?,
-            set_aside: self.whole("setAside")?.map(Millis),
-            summary: self.text("summary")?,
-        })
+    fn compaction(&mut self) -> CompactionPart {
+        CompactionPart {
+            auto: self.boolean("auto"),
+            tail_start: self.string("tail_start_id").map(MessageId::new),
+            messages: self.whole("compactedMessages"),
+            tokens: self.whole("compactedTokens"),
+            extractive: self.boolean("extractive"),
+            set_aside: self.whole("setAside").map(Millis),
+            summary: self.text("summary"),
+        }
     }
 
     /// Our own marks. A field of that name in which there is none of them is somebody else's and stays.
@@ -306,6 +330,6 @@ impl Serialize for Part {
 impl<'de> Deserialize<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Part::read(value, &At::Root).map_err(serde::de::Error::custom)
+        Ok(Part::read(value, &At::Root, &mut Notes::default()))
     }
 }

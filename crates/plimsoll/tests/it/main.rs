@@ -9,6 +9,7 @@ mod corpus;
 mod count;
 mod fork;
 mod ladder;
+mod lenient;
 mod limits;
 mod load;
 mod log;
