@@ -5,31 +5,35 @@ use plimsoll::{Message, Millis, Part, PartBody, PartId, ToolStatus};
 use serde_json::{Map, Value};
 
 use super::Sink;
-use crate::detect::Format;
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::{Fields, Json};
-use crate::time::millis;
+use crate::misfits::Misfits;
 use crate::transcript::{Chain, Transcript};
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
-    let list = At::Key(&At::Root, "messages");
-    let list = if transcript.format == Format::OpencodeMessages { At::Root } else { list };
+    let list = document.list("messages");
     let session = document.each(transcript.format, "messages", |index, message| {
         let message = self::message(message, &At::Index(&list, index), &mut transcript.notes)?;
         transcript.info.note(&message);
         sink(Chain::Main, message);
         Ok(())
     })?;
-    let info = &mut transcript.info;
-    info.id = session.string("id").or(info.id.take());
-    info.title = session.string("title");
-    info.directory = session.string("directory");
-    info.version = session.string("version");
-    if let Some(time) = session.get("time") {
-        info.seen(millis(time.get("created")));
-        info.seen(millis(time.get("updated")));
+    let (about, mut misfits) = (At::Key(&At::Root, "info"), Misfits::default());
+    if !matches!(session, Json::Null) {
+        misfits.is_object(&session, &about);
     }
+    let info = &mut transcript.info;
+    info.id = misfits.string(&session, &about, "id").or(info.id.take());
+    info.title = misfits.string(&session, &about, "title");
+    info.directory = misfits.string(&session, &about, "directory");
+    info.version = misfits.string(&session, &about, "version");
+    if let Some(time) = misfits.object(&session, &about, "time") {
+        let about = At::Key(&about, "time");
+        info.seen(misfits.time(time, &about, "created"));
+        info.seen(misfits.time(time, &about, "updated"));
+    }
+    misfits.tell(&mut transcript.notes, None);
     Ok(())
 }
 
@@ -48,7 +52,12 @@ fn message(mut message: Json, at: &At, notes: &mut Notes) -> Result<Message, Str
 /// A part. The kinds that carry nearly all the text are put together here if they are as OpenCode writes them;
 /// everything else is left to the log.
 pub(crate) fn part(part: Json, at: &At, notes: &mut Notes) -> Part {
-    let kind = part.text("type").unwrap_or_default();
+    let kind = match part.text("type") {
+        Some("text") => "text",
+        Some("reasoning") => "reasoning",
+        Some("tool") => "tool",
+        _ => "",
+    };
     let is_plain = match kind {
         "text" => !["synthetic", "ignored", "plimsoll"].iter().any(|key| part.get(key).is_some()),
         "reasoning" => part.get("plimsoll").is_none(),
@@ -60,7 +69,7 @@ pub(crate) fn part(part: Json, at: &At, notes: &mut Notes) -> Part {
         && part.get("id").is_none_or(|id| id.as_str() != Some(""))
         && strings.iter().all(|key| part.get(key).is_none_or(|text| text.as_str().is_some()));
     match part {
-        Json::Object(fields) if is_plain => plain_part(fields),
+        Json::Object(fields) if is_plain => plain_part(kind, fields),
         other => Part::read(other.into_value(), at, notes),
     }
 }
@@ -77,24 +86,24 @@ fn is_plain_state(state: &Json) -> bool {
         && strings.iter().all(|key| state.get(key).is_none_or(|text| text.as_str().is_some()))
 }
 
-fn plain_part(fields: Fields) -> Part {
+fn plain_part(kind: &str, fields: Fields) -> Part {
     let mut extra = Map::new();
-    let (mut id, mut kind, mut text, mut tool, mut call) = <(_, _, String, _, _)>::default();
+    let (mut id, mut text, mut tool, mut call) = <(_, String, _, _)>::default();
     let mut state = None;
     for (key, value) in fields {
         match (&*key, value) {
             ("id", value) => id = owned(value),
-            ("type", value) => kind = owned(value),
+            ("type", _) => {}
             ("text", value) if kind != "tool" => text = owned(value),
-            ("tool", value) => tool = owned(value),
-            ("callID", value) => call = owned(value),
-            ("state", Json::Object(fields)) => state = Some(plain_state(fields)),
+            ("tool", value) if kind == "tool" => tool = owned(value),
+            ("callID", value) if kind == "tool" => call = owned(value),
+            ("state", Json::Object(fields)) if kind == "tool" => state = Some(plain_state(fields)),
             (_, value) => {
                 extra.insert(key.into_owned(), value.into_value());
             }
         }
     }
-    let body = match (kind.as_str(), state) {
+    let body = match (kind, state) {
         ("tool", Some(state)) => PartBody::Tool(ToolPart { call_id: call, tool, state }),
         ("reasoning", _) => PartBody::Reasoning(ReasoningPart { text: text.into() }),
         _ => PartBody::Text(TextPart { text: text.into(), synthetic: None, ignored: None }),

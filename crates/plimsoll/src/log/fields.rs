@@ -66,6 +66,13 @@ impl Notes {
         }
     }
 
+    /// Add the notes of another reader.
+    pub fn append(&mut self, other: &Notes) {
+        let room = Notes::MOST.saturating_sub(self.first.len());
+        self.first.extend(other.first.iter().take(room).cloned());
+        self.count += other.count;
+    }
+
     /// The first notes, in the order they were made.
     pub fn first(&self) -> &[Note] {
         &self.first
@@ -130,7 +137,8 @@ impl At<'_> {
         ShapeError { at: if at.is_empty() { "the value".into() } else { at }, problem: problem.into() }
     }
 
-    pub(super) fn expected(&self, expected: &str, found: &Value) -> ShapeError {
+    /// What to say about a value that is not what was expected. Texts are not repeated, only measured.
+    pub fn expected(&self, expected: &str, found: &Value) -> ShapeError {
         self.error(format!("expected {expected}, found {}", describe(found)))
     }
 
@@ -221,7 +229,7 @@ pub(super) fn whole(value: Value) -> (Option<u64>, Result<(), Wrong>) {
 ///
 /// Clocks give fractions of milliseconds, and some writers put every number down as a float. What is negative or
 /// larger than any count says nothing about the true one, so it is not bent into something that looks like one.
-pub(super) fn whole_part(value: &Value) -> Option<u64> {
+pub fn whole_part(value: &Value) -> Option<u64> {
     // The first float above all of `u64`.
     const BEYOND: f64 = 18_446_744_073_709_551_616.0;
     value.as_u64().or_else(|| value.as_f64().filter(|n| (0.0..BEYOND).contains(n)).map(|n| n as u64))

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::chars::Chars;
 
-pub use fields::{At, Note, Notes, ShapeError};
+pub use fields::{At, Note, Notes, ShapeError, whole_part};
 pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};
 pub use part::{CompactionPart, Cut, FilePart, Part, PartBody, ReasoningPart, TextPart};
