@@ -18,7 +18,7 @@ pub enum FormatError {
     #[error("this is no transcript of a known format{hint}; known are: {}", Format::names())]
     Unrecognised {
         /// What it looks like instead, if that can be told; starts with a space or a comma.
-        hint: &'static str,
+        hint: String,
     },
     /// A document is not JSON, or is nested too deeply.
     #[error("{format}: not valid JSON at line {}, column {}: {}", source.line(), source.column(), told(.source))]

@@ -184,15 +184,8 @@ impl Misfits {
             return Some(kind);
         }
         let shape = shapes.iter().find(|(field, _)| Misfits::given(json, field).is_some());
-        let given = value.filter(|value| !matches!(value, Json::Null));
-        match (shape, given) {
-            (Some(_), _) => {
-                let value = value.cloned().unwrap_or_default().into_value();
-                self.add(&At::Key(at, key), "a string", value, Some(BY_SHAPE));
-            }
-            (None, Some(value)) => self.found(at, key, "a string", value),
-            (None, None) => {}
-        }
+        let value = value.cloned().unwrap_or_default().into_value();
+        self.add(&At::Key(at, key), "a string", value, shape.map(|_| BY_SHAPE));
         shape.map(|(_, kind)| *kind)
     }
 

@@ -87,6 +87,23 @@ fn deep_nesting_is_told_in_words() {
     assert_eq!(read.broken.unwrap().problem, "nested more than 127 levels deep");
 }
 
+#[test]
+fn a_message_without_a_role_is_kept_and_noted() {
+    let json =
+        r#"[{"role":"user","content":"a"},{"role":null,"content":"b"},{"content":"c","tool_call_id":"x"},7]"#;
+    let read = read(json.as_bytes()).unwrap();
+    assert_eq!(shape(&read.messages), ["user text:a", "? text:b", "user result(x):c"]);
+    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "[1].role: expected a string, found null; kept under `unread`",
+            "[2].role: expected a string, found null; read by its shape",
+            "[3]: expected an object, found 7; left out",
+        ]
+    );
+}
+
 /// The last field of a name counts, as in JavaScript, whichever way the part is read.
 #[test]
 fn of_fields_with_one_name_the_last_counts() {
@@ -110,6 +127,12 @@ fn what_is_no_transcript_is_told_apart() {
     assert!(problem(b"SQLite format 3\0...").contains("give the path of the file"));
     assert!(problem(b"\xff\xfe{\0").contains("UTF-16"));
     assert!(problem(b"\x1f\x8b\x08").contains("gzip"));
+    let zero = problem(b"[{\"info\":{\"role\":\"us\0er\"},\n\"parts\":[]}]");
+    assert!(zero.contains("it starts like JSON but is none at line 1, column 2"), "{zero}");
+    assert!(
+        zero.contains("control character (\\u0000-\\u001F) found while parsing a string; known are"),
+        "{zero}"
+    );
 }
 
 #[test]
