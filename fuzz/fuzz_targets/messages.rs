@@ -4,9 +4,9 @@ use libfuzzer_sys::fuzz_target;
 use plimsoll::Message;
 
 fuzz_target!(|text: &str| {
-    if let Ok(messages) = Message::read_all(text) {
+    if let Ok((messages, notes)) = Message::read_noted(text) {
         let written = serde_json::to_string(&messages).expect("messages can be written");
-        let again = Message::read_all(&written).expect("what was written can be read");
-        assert_eq!(again, messages);
+        let again = Message::read_noted(&written).expect("what was written can be read");
+        assert_eq!(again, (messages, notes));
     }
 });

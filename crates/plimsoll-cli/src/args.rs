@@ -322,7 +322,7 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
-    /// Refuse a transcript with records of unknown kinds instead of counting them.
+    /// Refuse a transcript with records of unknown kinds or wrong values instead of noting them.
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -394,7 +394,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
-    /// Refuse transcripts with records of unknown kinds instead of counting them.
+    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
     #[arg(long)]
     pub(crate) strict: bool,
 }
@@ -563,7 +563,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) again: bool,
 
-    /// Refuse transcripts with records of unknown kinds instead of counting them.
+    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
     #[arg(long)]
     pub(crate) strict: bool,
 }

@@ -148,7 +148,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     let head: Vec<&Message> = log[first..=last].iter().filter(|message| !message.info.summary).collect();
     let prior = plimsoll::pivot::Pivot::newest(&log).map(|pivot| pivot.text(&log));
     let summary = Progress::during("summarising", || {
-        extract(&head, prior.as_ref(), policy.compact.extractive_tokens, &policy.count)
+        extract(&head, prior.as_ref(), policy.compact.extractive_tokens, &policy.summary, &policy.count)
     });
     if output.json {
         output.json(&json!({ "summary": summary, "plan": plan }))?;

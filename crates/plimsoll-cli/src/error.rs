@@ -52,6 +52,11 @@ impl CliError {
         self.io == Some(io::ErrorKind::BrokenPipe)
     }
 
+    /// Whether something failed, rather than the answer being no.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.kind != Kind::No
+    }
+
     /// What happened, without the next step.
     pub(crate) fn message(&self) -> &str {
         &self.message

@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll::log::{Note, Notes};
 use plimsoll::{Log, Message};
 use plimsoll_formats::opencode_db::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
@@ -35,7 +36,9 @@ pub(crate) fn transcript(args: &InputArgs, around: &Surroundings) -> Result<Tran
 pub(crate) fn in_view(args: &InputArgs, around: &Surroundings) -> Result<Transcript, CliError> {
     let input = Input::open(args, around, Scope::All)?;
     let name = input.name.clone();
-    told(input.read(Extent::InView), &name, args.strict)
+    let transcript = told(input.read(Extent::InView), &name, args.strict)?;
+    tell_if_empty(&name, transcript.messages.len(), &transcript);
+    Ok(transcript)
 }
 
 /// The same, and where it came from.
@@ -52,6 +55,7 @@ fn of(args: &InputArgs, around: &Surroundings, scope: Scope) -> Result<(String, 
     let input = Input::open(args, around, scope)?;
     let name = input.name.clone();
     let transcript = told(input.read(Extent::Whole), &name, args.strict)?;
+    tell_if_empty(&name, transcript.messages.len(), &transcript);
     Ok((name, transcript))
 }
 
@@ -63,12 +67,23 @@ pub(crate) fn visit(
 ) -> Result<Transcript, CliError> {
     let input = Input::open(args, around, Scope::All)?;
     let name = input.name.clone();
+    let mut messages = 0;
     let mut main = |chain, message| {
         if chain == Chain::Main {
+            messages += 1;
             sink(message);
         }
     };
-    told(input.visit(&mut main), &name, args.strict)
+    let transcript = told(input.visit(&mut main), &name, args.strict)?;
+    tell_if_empty(&name, messages, &transcript);
+    Ok(transcript)
+}
+
+/// Say that there is nothing in a session, which is no fault of it.
+fn tell_if_empty(name: &str, messages: usize, transcript: &Transcript) {
+    if messages == 0 && transcript.side_chains.is_empty() {
+        note(&format!("{name} is an empty session"));
+    }
 }
 
 /// What the window is made of, as a log.
@@ -306,9 +321,16 @@ fn told(read: Result<Transcript, String>, name: &str, strict: bool) -> Result<Tr
     let unknown: Vec<String> =
         transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();
     let unknown = unknown.join(", ");
+    let mut all = transcript.notes.clone();
+    transcript.side_chains.iter().for_each(|chain| all.append(&chain.notes));
+    let (wrong, notes) = (wrong_values(&all), all.first());
     if strict && !unknown.is_empty() {
         let message = format!("{name} has records of unknown kinds: {unknown}");
         return Err(CliError::failed(message).hint("leave out `--strict` to go on without them"));
+    }
+    if let (true, Some(Note { at, problem, .. })) = (strict, notes.first()) {
+        let message = format!("{name} has {wrong}, the first at {at}: {problem}");
+        return Err(CliError::failed(message).hint("leave out `--strict` to go on with them noted"));
     }
     if !unknown.is_empty() {
         let broken = transcript.broken.as_ref();
@@ -316,10 +338,27 @@ fn told(read: Result<Transcript, String>, name: &str, strict: bool) -> Result<Tr
         let place = place.unwrap_or_default();
         note(&format!("note: {name} has records that were not understood: {unknown}{place}"));
     }
+    if !notes.is_empty() {
+        const SHOWN: usize = 5;
+        note(&format!("note: {name} has {wrong}:"));
+        notes.iter().take(SHOWN).for_each(|each| note(&format!("  {each}")));
+        let more = all.count().saturating_sub(SHOWN as u64);
+        if more > 0 {
+            note(&format!("  and {more} more; `plimsoll inspect --json` lists them"));
+        }
+    }
     if transcript.torn {
         note(&format!("note: the last line of {name} is cut off; the session may still be being written"));
     }
     Ok(transcript)
+}
+
+/// How many values are not what they should be.
+fn wrong_values(notes: &Notes) -> String {
+    match notes.count() {
+        1 => "1 value that is not what should be there".to_owned(),
+        count => format!("{count} values that are not what should be there"),
+    }
 }
 
 /// What is wrong with a line; where in it helps nobody, and its number is known.

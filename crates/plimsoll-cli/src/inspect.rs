@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll::MessageId;
 use plimsoll::compact::extract::paths;
 use plimsoll::count::{message_tokens, part_tokens, request_tokens, window_message_tokens};
+use plimsoll::log::Note;
 use plimsoll::pivot::Visible;
 use plimsoll::{
     Counter, Fixed, Limits, Message, Part, PartBody, PartId, Policy, Role, Tokens, Window, WindowRole,
@@ -51,12 +52,15 @@ pub(crate) struct About {
     skipped: BTreeMap<String, u64>,
     /// Known records that hold nothing a model was shown, by kind.
     unused: BTreeMap<String, u64>,
+    /// Values that are not what they should be: the first of them, and how many there are.
+    notes: Vec<Note>,
+    wrong_values: u64,
 }
 
 impl About {
     /// What a transcript says about itself.
     pub(crate) fn of(transcript: &Transcript) -> About {
-        let Transcript { format, info, side_chains, skipped, unused, torn, .. } = transcript;
+        let Transcript { format, info, side_chains, skipped, unused, notes, torn, .. } = transcript;
         About {
             format: format.to_string(),
             session: info.id.clone(),
@@ -66,6 +70,8 @@ impl About {
             torn: *torn,
             skipped: skipped.clone(),
             unused: unused.clone(),
+            notes: notes.first().to_vec(),
+            wrong_values: notes.count(),
         }
     }
 

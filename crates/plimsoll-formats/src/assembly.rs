@@ -8,7 +8,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use plimsoll::log::{CompactionPart, FilePart, ReasoningPart, TextPart, ToolPart, ToolResultPart, ToolTime};
+use plimsoll::log::{
+    CompactionPart, FilePart, Notes, ReasoningPart, TextPart, ToolPart, ToolResultPart, ToolTime,
+};
 use plimsoll::{
     Info, Message, MessageId, Millis, Part, PartBody, PartId, Role, SessionId, Text, ToolState, ToolStatus,
 };
@@ -16,6 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::hash::{HashMap64, HashSet64, Hasher};
 use crate::json::object;
+use crate::misfits::Misfits;
 
 /// How many bytes of records may wait behind a message that is not complete.
 pub(crate) const MOST_HELD: usize = 16 << 20;
@@ -46,6 +49,9 @@ pub(crate) struct Assembly<'s> {
     session: Option<SessionId>,
     /// The newest turn of the user that was handed on.
     user: Option<MessageId>,
+    /// What in the record that is being read is not what it should be, and the first message the record goes into.
+    pub(crate) misfits: Misfits,
+    touched: Option<usize>,
 }
 
 struct Held {
@@ -99,6 +105,8 @@ impl<'s> Assembly<'s> {
             responses: HashMap64::default(),
             session: None,
             user: None,
+            misfits: Misfits::default(),
+            touched: None,
         }
     }
 
@@ -110,6 +118,7 @@ impl<'s> Assembly<'s> {
     /// Messages that are complete by now are handed on, but none from `open` on.
     pub(crate) fn record(&mut self, now: usize, bytes: usize, until: usize, open: Option<usize>) {
         (self.now, self.bytes, self.until) = (now, bytes, until);
+        self.touched = None;
         let open = open.unwrap_or(usize::MAX);
         while self.held.len() > 1 {
             let first = &self.held[0];
@@ -121,16 +130,31 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Begin a message; returns its place.
-    pub(crate) fn begin(&mut self, role: Role, id: Option<String>, at: Option<Millis>) -> usize {
-        let place = self.len();
-        if role == Role::User {
+    /// A record ends: note what was not as it should be, and keep it with the message the record went into.
+    pub(crate) fn settle(&mut self, notes: &mut Notes) {
+        if self.misfits.is_empty() {
+            return;
+        }
+        let message = self.touched.filter(|place| self.holds(*place));
+        let extra = message.map(|place| &mut self.held[place - self.gone].message.info.extra);
+        self.misfits.tell(notes, extra);
+    }
+
+    /// Begin a message; returns its place. Nobody knows who speaks in one without a role.
+    pub(crate) fn begin(
+        &mut self,
+        role: impl Into<Option<Role>>,
+        id: Option<String>,
+        at: Option<Millis>,
+    ) -> usize {
+        let (place, role) = (self.len(), role.into());
+        if role == Some(Role::User) {
             self.turn = place;
         }
         let wanted = id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("msg_{:06}", place + 1));
         let info = Info {
             id: MessageId::new(self.free(wanted)),
-            role: Some(role),
+            role,
             session_id: self.session.clone(),
             ..Info::default()
         };
@@ -161,6 +185,7 @@ impl<'s> Assembly<'s> {
 
     /// The size of the record counts for the first message it touches.
     fn charge(&mut self, place: usize) {
+        self.touched.get_or_insert(place);
         let bytes = std::mem::take(&mut self.bytes);
         let (index, until) = (place - self.gone, self.until);
         let held = &mut self.held[index];
@@ -191,6 +216,7 @@ impl<'s> Assembly<'s> {
     }
 
     pub(crate) fn info(&mut self, place: usize) -> &mut Info {
+        self.touched.get_or_insert(place);
         &mut self.held[place - self.gone].message.info
     }
 
@@ -377,7 +403,8 @@ impl<'s> Assembly<'s> {
             finished(&mut message, self.user.as_ref(), is_last);
         }
         let info = &message.info;
-        if !message.parts.is_empty() || info.error.is_some() || info.tokens.is_some() {
+        let says_something = info.error.is_some() || info.tokens.is_some() || !info.extra.is_empty();
+        if !message.parts.is_empty() || says_something {
             (self.sink)(message);
         }
     }

@@ -2,27 +2,49 @@
 
 use std::borrow::Cow;
 
-use plimsoll::log::FilePart;
+use plimsoll::log::{At, FilePart};
 use plimsoll::{Millis, Text, Tokens, Usage};
 use serde_json::{Map, Value, json};
 
 use crate::assembly::{Answer, Assembly};
 use crate::json::Json;
+use crate::misfits::Misfits;
 
 /// How many bytes of a tool's structured result are kept beside the output the model was shown.
 const SMALL: usize = 2_000;
 
-/// Content as a list of blocks, whether it came as one or as a text.
-pub(crate) fn blocks(content: Json) -> Result<Vec<Json>, String> {
+/// What Anthropic's blocks are known by, where they do not say.
+pub(crate) const SHAPES: [(&str, &str); 4] =
+    [("tool_use_id", "tool_result"), ("input", "tool_use"), ("thinking", "thinking"), ("text", "text")];
+
+/// Content as a list of blocks, whether it came as one or as a text. Of what is neither the JSON becomes a text.
+pub(crate) fn blocks<'a>(content: Json<'a>, misfits: &mut Misfits, at: &At) -> Vec<Json<'a>> {
     match content {
-        Json::Null => Ok(Vec::new()),
-        text @ Json::Text(_) => {
-            let kind = Json::Text(Cow::Borrowed("text"));
-            Ok(vec![Json::Object(vec![(Cow::Borrowed("type"), kind), (Cow::Borrowed("text"), text)])])
+        Json::Null => Vec::new(),
+        text @ Json::Text(_) => vec![text_block(text)],
+        Json::List(items) if items.iter().all(Json::is_object) => items,
+        Json::List(items) => {
+            let read = items.into_iter().enumerate().filter_map(|(index, item)| {
+                let at = &At::Index(at, index);
+                match item {
+                    block @ Json::Object(_) => Some(block),
+                    Json::Null => misfits.is_object(&Json::Null, at).then_some(Json::Null),
+                    other => Some(text_block(Json::Text(misfits.as_text(other, at, "an object").into()))),
+                }
+            });
+            read.collect()
         }
-        Json::List(items) => Ok(items),
-        other => Err(format!("`content`: expected a string or a list, found {}", other.describe())),
+        block @ Json::Object(_) => {
+            misfits.alone(&block, at);
+            vec![block]
+        }
+        other => vec![text_block(Json::Text(misfits.as_text(other, at, "a string or a list").into()))],
     }
+}
+
+fn text_block(text: Json) -> Json {
+    let kind = Json::Text(Cow::Borrowed("text"));
+    Json::Object(vec![(Cow::Borrowed("type"), kind), (Cow::Borrowed("text"), text)])
 }
 
 /// The texts of some content, joined by newlines, and the files in it.
@@ -56,8 +78,19 @@ fn gather<'a>(content: Json<'a>, texts: &mut Vec<Cow<'a, str>>, files: &mut Vec<
     }
 }
 
-/// The file in a block, in any of the ways providers write one.
+/// The file in a block, in any of the ways providers write one. One whose content cannot be read is none.
 pub(crate) fn file(block: &Json) -> Option<FilePart> {
+    file_of(block).filter(|file| {
+        let holders = [Some(block), block.get("source"), block.get("file")];
+        let contents = holders.into_iter().flatten().flat_map(|holder| {
+            ["data", "url", "file_data", "source", "file"].into_iter().filter_map(|key| holder.get(key))
+        });
+        let is_unreadable = |content: &Json| !matches!(content, Json::Text(_) | Json::Object(_) | Json::Null);
+        file.url.is_some() || !contents.into_iter().any(is_unreadable)
+    })
+}
+
+fn file_of(block: &Json) -> Option<FilePart> {
     let data = |mime: &str, data: &str| Some(Text::from(format!("data:{mime};base64,{data}")));
     match block.text("type")? {
         "image" | "document" => {
@@ -91,8 +124,8 @@ pub(crate) fn file(block: &Json) -> Option<FilePart> {
 }
 
 /// Anthropic's usage.
-pub(crate) fn anthropic_usage(usage: &Json) -> Usage {
-    let number = |key: &str| Tokens(usage.number(key).unwrap_or(0));
+pub(crate) fn anthropic_usage(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
+    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
     let mut tokens = Usage::new(number("input_tokens"), number("output_tokens"));
     tokens.cache_read = number("cache_read_input_tokens");
     tokens.cache_write = number("cache_creation_input_tokens");
@@ -120,13 +153,18 @@ pub(crate) fn arguments(given: Json) -> Value {
 }
 
 /// Put a block of the model into the message at `place`. Gives the kind back if it is not known.
-pub(crate) fn spoken(log: &mut Assembly, place: usize, mut block: Json) -> Result<(), String> {
-    match block.text("type").unwrap_or_default() {
-        "text" | "output_text" => log.text(place, block.take_text("text")),
+pub(crate) fn spoken(log: &mut Assembly, place: usize, mut block: Json, at: &At) -> Result<(), String> {
+    let kind = log.misfits.kind(&block, at, "type", &SHAPES).unwrap_or_default().to_owned();
+    match kind.as_str() {
+        "text" | "output_text" => {
+            let text = log.misfits.take_words(&mut block, at, "text");
+            log.text(place, text);
+        }
         "thinking" => {
-            let signature = block.text("signature");
+            let signature = log.misfits.text(&block, at, "signature");
             let metadata = signature.map(|signature| json!({ "anthropic": { "signature": signature } }));
-            log.reasoning(place, block.take_text("thinking"), metadata);
+            let text = log.misfits.take_words(&mut block, at, "thinking");
+            log.reasoning(place, text, metadata);
         }
         "redacted_thinking" => {
             let metadata = json!({ "anthropic": { "redactedData": block.take("data").into_value() } });
@@ -134,17 +172,19 @@ pub(crate) fn spoken(log: &mut Assembly, place: usize, mut block: Json) -> Resul
         }
         "tool_use" | "server_tool_use" => {
             let input = block.take("input").into_value();
-            log.call(place, block.text("id"), block.text("name").unwrap_or_default(), input);
+            let id = log.misfits.text(&block, at, "id");
+            let name = log.misfits.text(&block, at, "name").unwrap_or_default();
+            log.call(place, id, name, input);
         }
         // The provider's own tools answer in the same message.
         kind if kind.ends_with("_tool_result") => {
             let (text, attachments) = flatten(block.take("content"));
-            let call = block.text("tool_use_id").unwrap_or_default();
+            let call = log.misfits.text(&block, at, "tool_use_id").unwrap_or_default();
             log.answer_or_keep(call, Answer { text, attachments, ..Answer::default() }, |_| place);
         }
-        kind => match file(&block) {
+        _ => match file(&block) {
             Some(file) => log.file(place, file),
-            None => return Err(kind.to_owned()),
+            None => return Err(kind),
         },
     }
     Ok(())
@@ -161,12 +201,19 @@ pub(crate) fn small(structured: &Json) -> Value {
 }
 
 /// The answer in a `tool_result` block, with the call it answers.
-pub(crate) fn tool_result(mut block: Json, at: Option<Millis>, structured: Value) -> (String, Answer) {
+pub(crate) fn tool_result(
+    mut block: Json,
+    time: Option<Millis>,
+    structured: Value,
+    misfits: &mut Misfits,
+    at: &At,
+) -> (String, Answer) {
     let (text, attachments) = flatten(block.take("content"));
-    let is_error = block.is("is_error");
+    let is_error = misfits.is(&block, at, "is_error");
     let mut extra = Map::new();
     if !structured.is_null() {
         extra.insert("toolUseResult".into(), structured);
     }
-    (block.take_text("tool_use_id"), Answer { text, is_error, attachments, at, extra })
+    let call = misfits.string(&block, at, "tool_use_id").unwrap_or_default();
+    (call, Answer { text, is_error, attachments, at: time, extra })
 }

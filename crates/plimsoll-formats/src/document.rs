@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
+use plimsoll::log::At;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -54,6 +55,15 @@ impl Document {
         Json::parse_some(self.text(), outline).map_err(|source| self.json_error(source))
     }
 
+    /// Where the list under `key` is: there, or the document itself.
+    pub(crate) fn list<'k>(&self, key: &'k str) -> At<'k> {
+        if self.is_list() { At::Root } else { At::Key(&At::Root, key) }
+    }
+
+    fn is_list(&self) -> bool {
+        self.text().trim_ascii_start().starts_with('[')
+    }
+
     /// Read the items of the list under `key`, or of the document if it is a list itself, one after the other.
     /// Returns what the document says about its session.
     pub(crate) fn each<'a>(
@@ -62,7 +72,6 @@ impl Document {
         key: &str,
         mut read: impl FnMut(usize, Json<'a>) -> Result<(), String>,
     ) -> Result<Json<'a>, FormatError> {
-        let is_list = self.text().trim_ascii_start().starts_with('[');
         let (mut index, mut wrong, mut found) = (0, None, "nothing");
         let mut item = |message| {
             index += 1;
@@ -71,7 +80,7 @@ impl Document {
         let each = Each { key, found: &mut found, item: &mut item };
         let about = parse(self.text(), each);
         if let Some(problem) = wrong {
-            let field = if is_list { "" } else { key };
+            let field = if self.is_list() { "" } else { key };
             return Err(FormatError::Shape { format, at: format!("{field}[{}]", index - 1), problem });
         }
         let about = about.map_err(|_| self.json_error(problem(self.text())))?;

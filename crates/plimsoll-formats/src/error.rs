@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::detect::Format;
+use crate::json::told;
 
 /// Why a transcript could not be read or written: what, where, and what to do.
 #[derive(Debug, Error)]
@@ -17,10 +18,10 @@ pub enum FormatError {
     #[error("this is no transcript of a known format{hint}; known are: {}", Format::names())]
     Unrecognised {
         /// What it looks like instead, if that can be told; starts with a space or a comma.
-        hint: &'static str,
+        hint: String,
     },
-    /// A document is not JSON.
-    #[error("{format}: not valid JSON at line {}, column {}: {source}", source.line(), source.column())]
+    /// A document is not JSON, or is nested too deeply.
+    #[error("{format}: not valid JSON at line {}, column {}: {}", source.line(), source.column(), told(.source))]
     Json {
         /// What it was read as.
         format: Format,

@@ -181,6 +181,14 @@ pub(crate) fn problem(text: &str) -> serde_json::Error {
     }
 }
 
+/// What is wrong with a text that is no JSON, without the place.
+pub(crate) fn told(error: &serde_json::Error) -> String {
+    let told = error.to_string();
+    let told = told.split(" at line ").next().unwrap_or_default();
+    // The parser goes no deeper, so that no file can exhaust the stack.
+    if told == "recursion limit exceeded" { "nested more than 127 levels deep".into() } else { told.into() }
+}
+
 /// An object with one key.
 pub(crate) fn object(key: &str, value: Value) -> Map<String, Value> {
     Map::from_iter([(key.to_owned(), value)])

@@ -35,9 +35,11 @@
 //! - **Nothing vanishes silently.** A kind of record that is not known is counted in [`Transcript::skipped`], one
 //!   that is known but holds nothing a model was shown in [`Transcript::unused`].
 //! - **A session being written can be read.** A last line without its end sets [`Transcript::torn`].
-//! - **One bad line does not cost the session.** A line that is no JSON, no UTF-8 or has a field of the wrong type
-//!   is counted as [`BROKEN`], the first of them is kept in [`Transcript::broken`] with its number, and reading
-//!   goes on. It is an error only if no line at all could be read.
+//! - **One bad line does not cost the session.** A line that is no JSON object or no UTF-8 is counted as [`BROKEN`],
+//!   the first of them is kept in [`Transcript::broken`] with its number, and reading goes on. It is an error only if
+//!   no line at all could be read.
+//! - **One bad value costs nothing else.** A field whose value is not what it should be is named in
+//!   [`Transcript::notes`] with its place and what became of it, and everything around it is read.
 //! - **Memory is bounded.** [`visit`] hands on each message as soon as it is complete. Of line formats it holds a few
 //!   numbers for each record and what is not complete yet; a line over [`MAX_LINE`] bytes is skipped without being
 //!   held; a document is held as text and refused over [`MAX_DOCUMENT`] bytes. [`read`] is the same, collected.
@@ -58,6 +60,7 @@ mod error;
 mod hash;
 mod json;
 mod lines;
+mod misfits;
 pub mod opencode_db;
 mod parse;
 mod read;

@@ -1,10 +1,11 @@
 //! JSON Lines, one at a time, never more than one in memory.
 
+use std::fmt;
 use std::io::{self, BufRead, Seek};
 
 use memchr::memchr;
 
-use crate::json::Json;
+use crate::json::{Json, told};
 use crate::transcript::{BrokenLine, Transcript};
 
 /// A line longer than this is skipped and counted; nothing of it is held.
@@ -33,6 +34,12 @@ pub(crate) struct Place {
     pub(crate) line: u64,
     /// The byte it begins with.
     pub(crate) offset: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)
+    }
 }
 
 /// What is wrong with a line.
@@ -95,7 +102,7 @@ impl<R: BufRead> Lines<R> {
             let done = if line.starts_with('{') { read(line, place, transcript) } else { other(line) };
             match done {
                 Err(Fault::Json(_)) if unfinished => transcript.torn = true,
-                Err(Fault::Json(error)) => transcript.broken_line(place.line, error.to_string()),
+                Err(Fault::Json(error)) => transcript.broken_line(place.line, told(&error)),
                 Err(Fault::Shape(problem)) => {
                     self.good += u64::from(line.starts_with('{'));
                     transcript.broken_line(place.line, problem);

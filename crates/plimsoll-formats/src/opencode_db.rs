@@ -23,7 +23,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plimsoll::{Message, Millis, Part, Tokens, Usage};
+use plimsoll::log::{At, Notes};
+use plimsoll::{Message, Millis, Part, PartId, Tokens, Usage};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 use serde_json::{Map, Value, json};
@@ -186,28 +187,29 @@ impl Database {
         let mut rows = messages.query([&session]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let (id, info) = (text(row, 0).unwrap_or_default(), object(row));
-            let Some(mut info) = info else {
-                transcript.skip("broken message");
-                continue;
-            };
             let mut found = Vec::new();
             let mut rows = parts.query([&id]).map_err(failed)?;
             while let Some(row) = rows.next().map_err(failed)? {
-                match part_of(row, &session, &id) {
+                match part_of(row, &session, &id, &mut transcript.notes) {
                     Some(part) => found.push(part),
                     None => transcript.skip("broken part"),
                 }
             }
+            // Without its own row the message is still the place of its parts; nobody knows who spoke.
+            if info.is_none() {
+                transcript.skip("broken message");
+            }
+            let Some(mut info) = info.or_else(|| (!found.is_empty()).then(Map::new)) else { continue };
+            let place = format!("message `{id}`");
             info.insert("id".into(), id.into());
             info.insert("sessionID".into(), session.as_str().into());
-            match serde_json::from_value::<Message>(json!({ "info": info })) {
-                Ok(mut message) => {
-                    message.parts = found;
-                    transcript.info.note(&message);
-                    sink(Chain::Main, message);
-                }
-                Err(_) => transcript.skip("broken message"),
-            }
+            let value = json!({ "info": info });
+            let Ok(mut message) = Message::read(value, &At::In(&place), &mut transcript.notes) else {
+                continue;
+            };
+            message.parts = found;
+            transcript.info.note(&message);
+            sink(Chain::Main, message);
         }
         Ok(())
     }
@@ -351,17 +353,17 @@ fn object(row: &Row) -> Option<Map<String, Value>> {
     serde_json::from_str(data(row)?).ok()
 }
 
-fn part_of(row: &Row, session: &str, message: &str) -> Option<Part> {
+fn part_of(row: &Row, session: &str, message: &str, notes: &mut Notes) -> Option<Part> {
     let mut part = Json::parse(data(row)?).ok()?;
-    let Json::Object(fields) = &mut part else { return None };
-    let ids = [
-        ("id", text(row, 0).unwrap_or_default()),
-        ("sessionID", session.into()),
-        ("messageID", message.into()),
-    ];
-    fields.retain(|(name, _)| !ids.iter().any(|(key, _)| name == key));
-    fields.extend(ids.map(|(key, id)| (Cow::Borrowed(key), Json::Text(Cow::Owned(id)))));
-    opencode::part(part).ok()
+    let id = text(row, 0).unwrap_or_default();
+    let place = format!("part `{id}`");
+    if let Json::Object(fields) = &mut part {
+        let ids = [("id", id.clone()), ("sessionID", session.into()), ("messageID", message.into())];
+        fields.retain(|(name, _)| !ids.iter().any(|(key, _)| name == key));
+        fields.extend(ids.map(|(key, id)| (Cow::Borrowed(key), Json::Text(Cow::Owned(id)))));
+    }
+    let part = opencode::part(part, &At::In(&place), notes);
+    Some(Part { id: PartId::new(id), ..part })
 }
 
 /// Sessions that may have been meant: those that begin alike or have the words in their title, or else the newest.

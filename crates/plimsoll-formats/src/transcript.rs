@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll::log::Notes;
 use plimsoll::{Message, Millis};
 
 use crate::detect::Format;
@@ -21,6 +22,8 @@ pub struct Transcript {
     pub skipped: BTreeMap<String, u64>,
     /// Records that are known and hold nothing a model was shown: snapshots, progress, branches left behind.
     pub unused: BTreeMap<String, u64>,
+    /// Values that are not what they should be; what they stand in was read all the same.
+    pub notes: Notes,
     /// The first line that could not be read, if any.
     pub broken: Option<BrokenLine>,
     /// The last line was cut off: the session is being written, or its writer died.
@@ -73,6 +76,7 @@ impl Transcript {
             side_chains: Vec::new(),
             skipped: BTreeMap::new(),
             unused: BTreeMap::new(),
+            notes: Notes::default(),
             broken: None,
             torn: false,
         }

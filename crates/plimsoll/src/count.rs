@@ -232,7 +232,7 @@ pub fn part_tokens(part: &Part, counter: &dyn Counter) -> Tokens {
         PartBody::Compaction(marker) => {
             marker.summary.as_ref().map(|text| counter.count_text(text)).unwrap_or_default()
         }
-        PartBody::File(_) | PartBody::Other(_) => Tokens::ZERO,
+        PartBody::File(_) | PartBody::Other(_) | PartBody::Bare(_) => Tokens::ZERO,
     }
 }
 

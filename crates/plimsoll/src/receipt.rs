@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 use serde::{Deserialize, Serialize};
 
 use crate::chars::{Chars, thousands};
+use crate::compact::contract::{ContractFate, ContractItem};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
 use crate::log::{Effect, Ids, Log, LogError, Mark, MessageId, Millis, PartId, ReceiptId};
@@ -64,6 +65,9 @@ pub struct CompactPlan {
     /// Parts of the newest step or the prompt that are cut, because they are longer than what may stay.
     #[serde(default)]
     pub cut: Vec<CutItem>,
+    /// What the summary was checked for, and what became of each.
+    #[serde(default)]
+    pub contract: Vec<ContractItem>,
     /// The marker of the pivot, once it is there.
     pub marker: Option<MessageId>,
     /// The word to go on that was appended with it.
@@ -230,7 +234,11 @@ impl Plan {
             Plan::Compact(plan) => {
                 let summarised = Handle::Messages(plan.first.clone(), plan.last.clone());
                 let cut = plan.cut.iter().map(|item| Handle::Part(item.part.clone()));
-                std::iter::once(summarised).chain(cut).collect()
+                let missing = plan.contract.iter().filter(|item| item.fate == ContractFate::LeftOut);
+                let mut missing: Vec<&MessageId> = missing.filter_map(|item| item.source.as_ref()).collect();
+                missing.dedup();
+                let missing = missing.into_iter().map(|id| Handle::Messages(id.clone(), id.clone()));
+                std::iter::once(summarised).chain(cut).chain(missing).collect()
             }
             Plan::Pin(_) => Vec::new(),
             _ => self.effects().into_iter().map(|(part, _)| Handle::Part(part.clone())).collect(),
@@ -270,6 +278,12 @@ impl Plan {
                 }
                 if plan.merges_summary {
                     row(&"merges", "the summary before".into());
+                }
+                if !plan.contract.is_empty() {
+                    let of = |fate| plan.contract.iter().filter(|item| item.fate == fate).count();
+                    let [found, added, left] =
+                        [ContractFate::Found, ContractFate::Added, ContractFate::LeftOut].map(of);
+                    row(&"contract", format!("{found} found, {added} added, {left} left out"));
                 }
                 plan.cut.iter().for_each(|item| row(&item.part, item.detail()));
             }

@@ -81,6 +81,7 @@ pub(crate) fn replay(
     }
     drop(progress);
     // One bad file among many does not cost the others, but nor does it pass unnoticed.
+    failed.sort_by_key(CliError::is_failure);
     if sessions.is_empty()
         && let Some(error) = failed.pop()
     {
@@ -103,7 +104,7 @@ pub(crate) fn replay(
     } else {
         show(&replays, args.each, output)?;
     }
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(if failed.iter().any(CliError::is_failure) { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
 /// One session under every policy, in parallel.
@@ -119,6 +120,9 @@ fn session(
     let Transcript { format, info, messages, side_chains, .. } = transcript;
     if !side_chains.is_empty() {
         note(&format!("note: {name} also holds {}, not replayed", counted(side_chains.len(), "sub-agent")));
+    }
+    if messages.is_empty() {
+        return Err(CliError::no(format!("{name} has nothing to replay")));
     }
     let recording = Recording::of(messages);
     if recording.calls() == 0 {

@@ -68,6 +68,7 @@ pub(crate) fn import(
         output.json(&all)?;
     }
     // One bad file among many does not cost the others, but nor does it pass unnoticed.
+    failed.sort_by_key(CliError::is_failure);
     let Some(last) = failed.pop() else { return Ok(ExitCode::SUCCESS) };
     failed.iter().for_each(CliError::tell);
     Err(last)
@@ -84,7 +85,7 @@ fn one(
     let from = InputArgs { file: Some(file.to_owned()), session, strict, policy: PolicyArgs::default() };
     let (name, transcript) = input::of_others(&from, around)?;
     if transcript.messages.is_empty() && transcript.side_chains.is_empty() {
-        return Err(CliError::failed(format!("{name} has no messages")));
+        return Err(CliError::no(format!("nothing of {name} was stored")));
     }
     // Only now: what cannot be read makes no database.
     let opened = match opened {

@@ -220,6 +220,7 @@ pub(crate) fn about(session: &Session) -> Transcript {
         messages: Vec::new(),
         side_chains: Vec::new(),
         skipped: Default::default(),
+        notes: Default::default(),
         unused: Default::default(),
         broken: None,
         torn: false,

@@ -211,6 +211,39 @@ fn what_is_not_understood_is_mentioned_once_or_refused() {
 }
 
 #[test]
+fn a_bad_value_is_noted_or_refused() {
+    let bad = r#"[{"info":{"id":"m","role":null,"finish":null,"time":{"created":1.5}},"parts":[{"type":"text","text":"Hello"},7]}]"#;
+    let home = project().with("project/bad.json", bad);
+    assert_snapshot!(home.page(&["window bad.json", "window bad.json --strict"]));
+    let inspected = home.json(&["inspect", "bad.json", "--json"]);
+    assert_eq!(inspected["wrongValues"], 4);
+    assert_eq!(inspected["notes"][2]["at"], "[0].info.time.created");
+    for command in ["inspect", "window", "prune", "compact", "fork", "convert"] {
+        let to: &[&str] = if command == "convert" { &["--to", "openai-chat"] } else { &[] };
+        let told = home.run(&[&[command, "--strict", "bad.json"], to].concat());
+        assert!(told.starts_with("exit: 3"), "{command}: {told}");
+    }
+}
+
+#[test]
+fn an_empty_session_is_no_error() {
+    let home = project()
+        .with("project/none.json", "[]")
+        .with("project/export.json", r#"{"info":{"id":"ses_e"},"messages":[]}"#);
+    assert_snapshot!(home.page(&[
+        "inspect none.json",
+        "window none.json",
+        "prune none.json",
+        "compact none.json",
+        "fork none.json",
+        "convert --to opencode-messages none.json",
+        "replay none.json",
+        "sessions import none.json export.json",
+        "inspect export.json",
+    ]));
+}
+
+#[test]
 fn files_that_are_none_are_told_apart() {
     let home = project();
     home.write("project/empty.jsonl", "");

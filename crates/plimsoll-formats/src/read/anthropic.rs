@@ -1,11 +1,12 @@
 //! A request to Anthropic's Messages API.
 
 use plimsoll::Role;
+use plimsoll::log::At;
 use serde_json::Value;
 
 use super::Sink;
 use crate::assembly::Assembly;
-use crate::blocks::{blocks, file, flatten, spoken, tool_result};
+use crate::blocks::{SHAPES, blocks, file, flatten, spoken, tool_result};
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::Json;
@@ -19,48 +20,74 @@ pub(super) fn read(
 ) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    transcript.info.model = outline.string("model");
+    transcript.info.model = log.misfits.string(outline, &At::Root, "model");
     if let Some(Json::Raw(system)) = outline.get("system") {
-        let (system, _) = flatten(Json::parse(system).unwrap_or_default());
+        let system = Json::parse(system).unwrap_or_default();
+        let system = blocks(system, &mut log.misfits, &At::Key(&At::Root, "system"));
+        let (system, _) = flatten(Json::List(system));
         if !system.is_empty() {
             let place = log.begin(Role::System, None, None);
             log.text(place, system);
         }
     }
+    log.settle(&mut transcript.notes);
+    let list = document.list("messages");
     document.each(transcript.format, "messages", |position, message| {
         log.record(position, 0, position, None);
-        self::message(&mut log, message, transcript)
+        self::message(&mut log, message, &At::Index(&list, position), transcript);
+        log.settle(&mut transcript.notes);
+        Ok(())
     })?;
     log.finish();
     Ok(())
 }
 
-fn message(log: &mut Assembly, mut message: Json, transcript: &mut Transcript) -> Result<(), String> {
-    let content = blocks(message.take("content"))?;
-    let id = message.string("id");
-    match message.text("role") {
+/// Who speaks in a message that does not say: only models call tools, and only users answer.
+fn role<'j>(log: &mut Assembly, message: &'j Json, at: &At) -> Option<&'j str> {
+    let blocks = message.get("content").and_then(Json::as_list).unwrap_or_default();
+    let has = |kind| blocks.iter().any(|block| block.text("type") == Some(kind));
+    let shapes: &[_] = match (has("tool_use"), has("tool_result")) {
+        (true, _) => &[("content", "assistant")],
+        (_, true) => &[("content", "user")],
+        _ => &[],
+    };
+    log.misfits.kind(message, at, "role", shapes)
+}
+
+fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Transcript) {
+    if !log.misfits.is_object(&message, at) {
+        return;
+    }
+    let role = role(log, &message, at).map(str::to_owned);
+    let inside = At::Key(at, "content");
+    let content = blocks(message.take("content"), &mut log.misfits, &inside);
+    let id = log.misfits.string(&message, at, "id");
+    match role.as_deref() {
         Some("assistant") => {
             let place = log.begin(Role::Assistant, id, None);
             log.info(place).model_id = transcript.info.model.clone();
-            for block in content {
-                if let Err(kind) = spoken(log, place, block) {
+            for (index, block) in content.into_iter().enumerate() {
+                if let Err(kind) = spoken(log, place, block, &At::Index(&inside, index)) {
                     transcript.skip(format!("assistant block {kind}"));
                 }
             }
         }
-        Some("user") => {
+        Some("user") | None => {
+            let role = role.map(|_| Role::User);
             let mut place = None;
             let mut here =
-                |log: &mut Assembly| *place.get_or_insert_with(|| log.begin(Role::User, id.clone(), None));
-            for mut block in content {
-                match block.text("type") {
+                |log: &mut Assembly| *place.get_or_insert_with(|| log.begin(role.clone(), id.clone(), None));
+            for (index, mut block) in content.into_iter().enumerate() {
+                let at = &At::Index(&inside, index);
+                match log.misfits.kind(&block, at, "type", &SHAPES) {
                     Some("tool_result") => {
-                        let (call, answer) = tool_result(block, None, Value::Null);
+                        let (call, answer) = tool_result(block, None, Value::Null, &mut log.misfits, at);
                         log.answer_or_keep(&call, answer, &mut here);
                     }
                     Some("text") => {
                         let place = here(log);
-                        log.text(place, block.take_text("text"));
+                        let text = log.misfits.take_words(&mut block, at, "text");
+                        log.text(place, text);
                     }
                     kind => match file(&block) {
                         Some(file) => {
@@ -78,7 +105,6 @@ fn message(log: &mut Assembly, mut message: Json, transcript: &mut Transcript) -
             let place = log.begin(Role::System, id, None);
             log.text(place, flatten(Json::List(content)).0);
         }
-        other => transcript.skip(format!("message of role {}", other.unwrap_or("(none)"))),
+        Some(other) => transcript.skip(format!("message of role {other}")),
     }
-    Ok(())
 }

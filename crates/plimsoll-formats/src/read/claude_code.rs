@@ -9,16 +9,17 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
 
-use plimsoll::log::{CompactionPart, FilePart};
+use plimsoll::log::{At, CompactionPart, FilePart};
 use plimsoll::{Message, MessageId, Millis, Role, Text};
 use serde_json::{Value, json};
 
 use super::Sink;
 use crate::assembly::{Assembly, Compaction, MOST_HELD};
-use crate::blocks::{anthropic_usage, blocks, file, finish, flatten, small, spoken, tool_result};
+use crate::blocks::{SHAPES, anthropic_usage, blocks, file, finish, flatten, small, spoken, tool_result};
 use crate::hash::{HashMap64, HashSet64, Hasher};
-use crate::json::{Json, Take};
+use crate::json::{Json, Take, told};
 use crate::lines::{Lines, Place};
+use crate::misfits::Misfits;
 use crate::time::millis;
 use crate::transcript::{Chain, Transcript};
 use crate::tree::{Names, Parent, Tree};
@@ -147,7 +148,7 @@ fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
                 | "summary"
         ),
         // Of a message, of its blocks, and of a compaction.
-        1 => matches!(key, "id" | "content" | "preservedSegment"),
+        1 => matches!(key, "id" | "role" | "content" | "preservedSegment"),
         _ => matches!(key, "id" | "tool_use_id" | "headUuid"),
     };
     if wanted { Take::Whole } else { Take::Skip }
@@ -197,18 +198,41 @@ struct Index {
 
 impl Index {
     fn record(&mut self, record: &Json, place: Place, transcript: &mut Transcript) {
-        note(record, transcript);
-        let Some(uuid) = record.text("uuid") else {
+        let (at, mut misfits) = (At::In(&place), Misfits::default());
+        note(record, &at, &mut misfits, transcript);
+        self.link(record, &at, &mut misfits, place, transcript);
+        misfits.tell(&mut transcript.notes, None);
+    }
+
+    fn link(
+        &mut self,
+        record: &Json,
+        at: &At,
+        misfits: &mut Misfits,
+        place: Place,
+        transcript: &mut Transcript,
+    ) {
+        let uuid = misfits.name(record, at, "uuid");
+        let speaks = record.get("message").is_some_and(Json::is_object);
+        if uuid.is_none() && !speaks {
             count(record, transcript);
             return;
+        }
+        let parent = misfits.name(record, at, "parentUuid");
+        let parent = parent.or_else(|| misfits.name(record, at, "logicalParentUuid"));
+        // A parent that cannot be read is no reason to lose all that was said before, nor is a missing name.
+        let is_absent = |key: &str| matches!(record.get(key), None | Some(Json::Null));
+        let is_root = uuid.is_some() && is_absent("parentUuid") && is_absent("logicalParentUuid");
+        let parent = match parent {
+            Some(parent) => Parent::Named(self.hasher.hash(parent)),
+            None if is_root => Parent::Root,
+            None => Parent::Before,
         };
-        let parent = record.text("parentUuid").or_else(|| record.text("logicalParentUuid"));
-        let parent = parent.map_or(Parent::Root, |parent| Parent::Named(self.hasher.hash(parent)));
-        self.names.add(Some(self.hasher.hash(uuid)), parent);
-        self.side.push(record.is("isSidechain"));
+        self.names.add(uuid.map(|uuid| self.hasher.hash(uuid)), parent);
+        self.side.push(misfits.is(record, at, "isSidechain"));
         self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
         self.offsets.push(place.offset);
-        let kind = kind(record, transcript);
+        let kind = kind(record, at, misfits, transcript);
         self.kinds.push(kind);
         let message = record.get("message");
         let response = message.filter(|_| kind == Kind::Assistant).and_then(|message| message.text("id"));
@@ -233,6 +257,10 @@ impl Index {
         self.kinds[place as usize]
     }
 
+    fn place(&self, place: u32) -> Place {
+        Place { line: u64::from(self.lines[place as usize]), offset: self.offsets[place as usize] }
+    }
+
     fn response(&self, place: u32) -> Option<u64> {
         Some(self.responses[place as usize]).filter(|response| *response != 0)
     }
@@ -250,7 +278,7 @@ fn kept<'a>(record: &'a Json) -> Option<&'a str> {
 }
 
 /// What a record says about the session as a whole.
-fn note(record: &Json, transcript: &mut Transcript) {
+fn note(record: &Json, at: &At, misfits: &mut Misfits, transcript: &mut Transcript) {
     fn keep(known: &mut Option<String>, said: Option<&str>) {
         if said.is_some() && known.as_deref() != said {
             *known = said.map(str::to_owned);
@@ -258,17 +286,19 @@ fn note(record: &Json, transcript: &mut Transcript) {
     }
     let info = &mut transcript.info;
     info.seen(millis(record.get("timestamp")));
+    let session = misfits.text(record, at, "sessionId");
     if info.id.is_none() {
-        info.id = record.string("sessionId");
+        info.id = session.map(str::to_owned);
     }
+    let directory = misfits.text(record, at, "cwd");
     if info.directory.is_none() {
-        info.directory = record.string("cwd");
+        info.directory = directory.map(str::to_owned);
     }
-    keep(&mut info.version, record.text("version"));
+    keep(&mut info.version, misfits.text(record, at, "version"));
     let title = match record.text("type") {
-        Some("ai-title") => record.text("aiTitle"),
-        Some("custom-title") => record.text("customTitle"),
-        Some("summary") => record.text("summary"),
+        Some("ai-title") => misfits.text(record, at, "aiTitle"),
+        Some("custom-title") => misfits.text(record, at, "customTitle"),
+        Some("summary") => misfits.text(record, at, "summary"),
         _ => None,
     };
     keep(&mut info.title, title);
@@ -283,9 +313,15 @@ fn count(record: &Json, transcript: &mut Transcript) {
     }
 }
 
-fn kind(record: &Json, transcript: &mut Transcript) -> Kind {
-    match record.text("type") {
-        Some("user") if record.is("isCompactSummary") => Kind::Summary,
+fn kind(record: &Json, at: &At, misfits: &mut Misfits, transcript: &mut Transcript) -> Kind {
+    // A record that does not say what it is may say who speaks in it.
+    let shapes: &[_] = match record.get("message").and_then(|message| message.text("role")) {
+        Some("user") => &[("message", "user")],
+        Some("assistant") => &[("message", "assistant")],
+        _ => &[],
+    };
+    match misfits.kind(record, at, "type", shapes) {
+        Some("user") if misfits.is(record, at, "isCompactSummary") => Kind::Summary,
         Some("user") => Kind::User,
         Some("assistant") => Kind::Assistant,
         Some("system") => match record.text("subtype") {
@@ -422,9 +458,12 @@ impl<R: BufRead + Seek> Visit<'_, R> {
     /// The transcript of the sub-agent whose first record this is.
     fn child(&mut self, root: u32, parent: &Transcript) -> io::Result<Transcript> {
         let mut child = Transcript::new(parent.format);
-        let record = Json::parse_some(self.lines.again(self.index.offsets[root as usize])?, whole);
-        let record = record.unwrap_or_default();
-        child.info.id = record.string("agentId").or_else(|| record.string("uuid"));
+        let place = self.index.place(root);
+        let record = Json::parse_some(self.lines.again(place.offset)?, whole).unwrap_or_default();
+        let mut misfits = Misfits::default();
+        let agent = misfits.string(&record, &At::In(&place), "agentId");
+        misfits.tell(&mut child.notes, None);
+        child.info.id = agent.or_else(|| record.string("uuid"));
         child.info.directory = parent.info.directory.clone();
         child.info.version = parent.info.version.clone();
         Ok(child)
@@ -442,12 +481,15 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         log.session(transcript.info.id.as_deref());
         let mut reading = Reading { log, index: self.index, heads: HashMap64::default(), boundary: None };
         for (position, place) in chosen.into_iter().enumerate() {
-            let text = self.lines.again(self.index.offsets[place as usize])?;
+            let (kind, place) = (self.index.kind(place), self.index.place(place));
+            let text = self.lines.again(place.offset)?;
             reading.log.record(position, text.len(), until[position] as usize, None);
-            let read = Json::parse_some(text, whole).map_err(|error| error.to_string());
-            let read = read.and_then(|record| reading.record(record, self.index.kind(place), transcript));
-            if let Err(problem) = read {
-                transcript.broken_line(u64::from(self.index.lines[place as usize]), problem);
+            match Json::parse_some(text, whole) {
+                Ok(record) => {
+                    reading.record(record, kind, &At::In(&place), transcript);
+                    reading.log.settle(&mut transcript.notes);
+                }
+                Err(error) => transcript.broken_line(place.line, told(&error)),
             }
         }
         if reading.boundary.is_some() {
@@ -539,16 +581,19 @@ struct Head {
 }
 
 impl Reading<'_> {
-    fn record(&mut self, mut record: Json, kind: Kind, transcript: &mut Transcript) -> Result<(), String> {
+    fn record(&mut self, mut record: Json, kind: Kind, at: &At, transcript: &mut Transcript) {
         let before = self.log.len();
-        let head = Head { uuid: record.take_text("uuid"), at: millis(record.get("timestamp")) };
+        let misfits = &mut self.log.misfits;
+        let head = Head { uuid: record.take_text("uuid"), at: misfits.time(&record, at, "timestamp") };
         transcript.info.seen(head.at);
+        let inside = At::Key(at, "message");
         let mut message = record.take("message");
         match kind {
             Kind::Link => {}
             Kind::User => {
                 let structured = small(record.get("toolUseResult").unwrap_or(&Json::Null));
-                self.user(&head, message.take("content"), structured, record.is("isMeta"), transcript)?;
+                let meta = misfits.is(&record, at, "isMeta");
+                self.user(&head, message, structured, meta, &inside, transcript);
             }
             Kind::Attachment => {
                 let (text, files) = shown(record.take("attachment"));
@@ -557,12 +602,13 @@ impl Reading<'_> {
                 files.into_iter().for_each(|file| self.log.file(place, file));
             }
             Kind::Assistant => {
-                self.assistant(&head, message, record.is("isApiErrorMessage"), transcript)?;
+                let error = misfits.is(&record, at, "isApiErrorMessage");
+                self.assistant(&head, message, error, &inside, transcript);
             }
-            Kind::Boundary => self.boundary(&head, &record),
+            Kind::Boundary => self.boundary(&head, &record, at),
             Kind::Summary => {
                 let (marker, part) = self.boundary.take().unzip();
-                let (text, _) = flatten(message.take("content"));
+                let (text, _) = flatten(Json::List(self.content(&mut message, &inside)));
                 self.log.compaction(Compaction {
                     marker: marker.or_else(|| Some(format!("{}.marker", head.uuid))),
                     summary: Some(head.uuid.clone()),
@@ -577,43 +623,66 @@ impl Reading<'_> {
             let id = self.log.message(before).info.id.clone();
             self.heads.insert(uuid, id);
         }
-        Ok(())
     }
 
-    fn boundary(&mut self, head: &Head, record: &Json) {
-        let metadata = record.get("compactMetadata").unwrap_or(&Json::Null);
+    fn boundary(&mut self, head: &Head, record: &Json, at: &At) {
+        let misfits = &mut self.log.misfits;
+        let metadata = misfits.object(record, at, "compactMetadata").unwrap_or(&Json::Null);
+        let inside = At::Key(at, "compactMetadata");
         let tail = kept(record).map(|uuid| self.index.hasher.hash(uuid));
         let part = CompactionPart {
-            auto: metadata.text("trigger").map(|trigger| trigger == "auto"),
-            tokens: metadata.number("preTokens"),
+            auto: misfits.text(metadata, &inside, "trigger").map(|trigger| trigger == "auto"),
+            tokens: misfits.number(metadata, &inside, "preTokens"),
             tail_start: tail.and_then(|uuid| self.heads.get(&uuid).cloned()),
             ..CompactionPart::default()
         };
+        if let Some(segment) = misfits.object(metadata, &inside, "preservedSegment") {
+            misfits.text(segment, &At::Key(&inside, "preservedSegment"), "headUuid");
+        }
         self.boundary = Some((head.uuid.clone(), part));
+    }
+
+    /// The blocks of a message. One that is no object is taken for its content.
+    fn content<'a>(&mut self, message: &mut Json<'a>, at: &At) -> Vec<Json<'a>> {
+        match message {
+            Json::Object(_) => {
+                blocks(message.take("content"), &mut self.log.misfits, &At::Key(at, "content"))
+            }
+            Json::Null => Vec::new(),
+            other => {
+                let text = self.log.misfits.as_text(std::mem::take(other), at, "an object");
+                blocks(Json::Text(text.into()), &mut self.log.misfits, at)
+            }
+        }
     }
 
     fn user(
         &mut self,
         head: &Head,
-        content: Json,
+        mut message: Json,
         mut structured: Value,
         meta: bool,
+        at: &At,
         transcript: &mut Transcript,
-    ) -> Result<(), String> {
+    ) {
+        let content = self.content(&mut message, at);
+        let inside = At::Key(at, "content");
         let mut place = None;
         let log = &mut self.log;
         let mut here = |log: &mut Assembly| {
             *place.get_or_insert_with(|| log.begin(Role::User, Some(head.uuid.clone()), head.at))
         };
-        for mut block in blocks(content)? {
-            match block.text("type") {
+        for (index, mut block) in content.into_iter().enumerate() {
+            let at = &At::Index(&inside, index);
+            match log.misfits.kind(&block, at, "type", &SHAPES) {
                 Some("tool_result") => {
-                    let (call, answer) = tool_result(block, head.at, structured.take());
+                    let (call, answer) = tool_result(block, head.at, structured.take(), &mut log.misfits, at);
                     log.answer_or_keep(&call, answer, &mut here);
                 }
                 Some("text") => {
                     let place = here(log);
-                    log.said(place, block.take_text("text"), meta);
+                    let text = log.misfits.take_words(&mut block, at, "text");
+                    log.said(place, text, meta);
                 }
                 kind => match file(&block) {
                     Some(file) => {
@@ -624,7 +693,6 @@ impl Reading<'_> {
                 },
             }
         }
-        Ok(())
     }
 
     fn assistant(
@@ -632,30 +700,34 @@ impl Reading<'_> {
         head: &Head,
         mut message: Json,
         error: bool,
+        at: &At,
         transcript: &mut Transcript,
-    ) -> Result<(), String> {
-        let content = blocks(message.take("content"))?;
+    ) {
+        let content = self.content(&mut message, at);
         let log = &mut self.log;
-        let known = message.text("id").and_then(|id| log.response(id));
+        let response = log.misfits.text(&message, at, "id");
+        let known = response.and_then(|id| log.response(id));
         let place = known.unwrap_or_else(|| log.begin(Role::Assistant, Some(head.uuid.clone()), head.at));
-        if let Some(response) = message.text("id") {
+        if let Some(response) = response {
             log.set_response(response, place);
         }
         log.completed(place, head.at);
-        let info = log.info(place);
+        let model = log.misfits.text(&message, at, "model");
         // What the host says in the model's name has a model of this name.
-        if let Some(model) = message.text("model").filter(|model| *model != "<synthetic>") {
-            info.model_id = Some(model.to_owned());
+        if let Some(model) = model.filter(|model| *model != "<synthetic>") {
+            log.info(place).model_id = Some(model.to_owned());
             transcript.info.model = Some(model.to_owned());
         }
-        if let Some(reason) = message.text("stop_reason") {
-            info.finish = Some(finish(reason).to_owned());
+        if let Some(reason) = log.misfits.text(&message, at, "stop_reason") {
+            log.info(place).finish = Some(finish(reason).to_owned());
         }
-        if !error && let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) {
-            info.tokens = Some(anthropic_usage(usage));
+        if !error && let Some(usage) = log.misfits.object(&message, at, "usage") {
+            let usage = anthropic_usage(usage, &mut log.misfits, &At::Key(at, "usage"));
+            log.info(place).tokens = Some(usage);
         }
-        for block in content {
-            if let Err(kind) = spoken(log, place, block) {
+        let inside = At::Key(at, "content");
+        for (index, block) in content.into_iter().enumerate() {
+            if let Err(kind) = spoken(log, place, block, &At::Index(&inside, index)) {
                 transcript.skip(format!("assistant block {kind}"));
             }
         }
@@ -665,6 +737,5 @@ impl Reading<'_> {
             info.finish = Some("error".into());
             info.error = Some(json!({ "name": "APIError", "data": { "message": said } }));
         }
-        Ok(())
     }
 }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
 use std::ops::Range;
 
+use plimsoll::log::At;
 use plimsoll::{Millis, Role, Tokens, Usage};
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ use crate::detect::Format;
 use crate::hash::{HashSet64, Hasher};
 use crate::json::{Json, Take};
 use crate::lines::{Fault, Lines};
+use crate::misfits::Misfits;
 use crate::time::millis;
 use crate::transcript::{Chain, Transcript};
 
@@ -127,6 +129,17 @@ const EVENTS: [&str; 90] = [
 ];
 /// The event that takes turns back.
 const ROLLED_BACK: &str = "thread_rolled_back";
+/// Kinds of items, with a field each is known by where it does not say.
+const ITEMS: [(&str, &str); 6] = [
+    ("output", "function_call_output"),
+    ("arguments", "function_call"),
+    ("input", "custom_tool_call"),
+    ("action", "local_shell_call"),
+    ("summary", "reasoning"),
+    ("content", "message"),
+];
+/// The same for blocks of messages.
+const BLOCKS: [(&str, &str); 2] = [("text", "text"), ("refusal", "refusal")];
 /// Stands for a summary that only the provider can read.
 const SEALED: &str = "[The provider keeps this summary encrypted]";
 
@@ -151,7 +164,9 @@ pub(super) fn read(
             return Ok(());
         }
         reading.log.record(position, text.len(), 0, reading.open.or(reading.last));
-        reading.record(Json::parse_some(text, wanted)?, transcript).map_err(Fault::Shape)
+        let read = reading.record(Json::parse_some(text, wanted)?, &At::In(&place), transcript);
+        reading.log.settle(&mut transcript.notes);
+        read.map_err(Fault::Json)
     })?;
     reading.log.finish();
     Ok(())
@@ -227,27 +242,55 @@ struct Reading<'a> {
     said: HashSet64,
 }
 
+/// What a record that does not say is known by: its payload.
+fn shape(payload: Option<&Json>) -> &'static [(&'static str, &'static str)] {
+    let Some(payload) = payload else { return &[] };
+    let has = |key: &str| payload.get(key).is_some();
+    match payload.text("type") {
+        Some(kind) if EVENTS.contains(&kind) || kind == "token_count" || kind == ROLLED_BACK => {
+            &[("payload", "event_msg")]
+        }
+        Some(_) => &[("payload", "response_item")],
+        None if has("cli_version") => &[("payload", "session_meta")],
+        None if has("model") => &[("payload", "turn_context")],
+        None if has("replacement_history") => &[("payload", "compacted")],
+        None => &[],
+    }
+}
+
 impl Reading<'_> {
-    fn record(&mut self, mut record: Json, transcript: &mut Transcript) -> Result<(), String> {
-        let at = millis(record.get("timestamp"));
-        transcript.info.seen(at);
-        let payload = match record.take("payload") {
-            Json::Raw(raw) => return self.event(&raw, transcript),
-            payload @ Json::Object(_) => payload,
-            _ => return self.bare(record, at, transcript),
+    fn record(&mut self, mut record: Json, at: &At, transcript: &mut Transcript) -> serde_json::Result<()> {
+        let time = self.log.misfits.time(&record, at, "timestamp");
+        transcript.info.seen(time);
+        let kind = match record.get("payload") {
+            None | Some(Json::Null) => {
+                self.bare(record, time, at, transcript);
+                return Ok(());
+            }
+            payload => self.log.misfits.kind(&record, at, "type", shape(payload)).map(str::to_owned),
         };
-        match record.text("type") {
-            Some("session_meta") => self.meta(&payload, at, transcript),
+        let at = &At::Key(at, "payload");
+        let payload = match record.take("payload") {
+            Json::Raw(raw) => return self.event(&raw, at, transcript),
+            payload => payload,
+        };
+        if !self.log.misfits.is_object(&payload, at) {
+            return Ok(());
+        }
+        match kind.as_deref() {
+            Some("session_meta") => self.meta(&payload, time, at, transcript),
             Some("turn_context") => {
-                self.model = payload.string("model").or(self.model.take());
+                let misfits = &mut self.log.misfits;
+                self.model = misfits.string(&payload, at, "model").or(self.model.take());
                 transcript.info.model = self.model.clone();
+                let directory = misfits.string(&payload, at, "cwd");
                 if transcript.info.directory.is_none() {
-                    transcript.info.directory = payload.string("cwd");
+                    transcript.info.directory = directory;
                 }
             }
-            Some("response_item") => self.item(payload, at, transcript)?,
-            Some("event_msg") => self.known_event(payload, transcript),
-            Some("compacted") => self.compacted(payload, at),
+            Some("response_item") => self.item(payload, time, at, transcript),
+            Some("event_msg") => self.known_event(payload, at, transcript),
+            Some("compacted") => self.compacted(payload, time, at),
             Some(kind @ ("world_state" | "ghost_snapshot")) => transcript.pass(kind),
             kind => transcript.skip(kind.unwrap_or("record without type")),
         }
@@ -255,35 +298,35 @@ impl Reading<'_> {
     }
 
     /// A line of the older form, which is the item itself.
-    fn bare(&mut self, value: Json, at: Option<Millis>, transcript: &mut Transcript) -> Result<(), String> {
+    fn bare(&mut self, value: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
         if value.get("type").is_some() {
-            return self.item(value, at, transcript);
-        }
-        if value.get("record_type").is_some() {
+            self.item(value, time, at, transcript);
+        } else if value.get("record_type").is_some() {
             transcript.pass("state");
         } else if value.get("id").is_some() {
-            self.meta(&value, at, transcript);
+            self.meta(&value, time, at, transcript);
         } else {
             transcript.skip("record without type");
         }
-        Ok(())
     }
 
-    fn meta(&mut self, meta: &Json, at: Option<Millis>, transcript: &mut Transcript) {
-        let info = &mut transcript.info;
-        info.seen(millis(meta.get("timestamp")));
+    fn meta(&mut self, meta: &Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
+        let (info, misfits) = (&mut transcript.info, &mut self.log.misfits);
+        info.seen(misfits.time(meta, at, "timestamp"));
         // A forked session repeats its parent's record behind its own.
         if info.id.is_some() {
             transcript.pass("session_meta of a parent");
             return;
         }
-        info.id = meta.string("id");
-        info.directory = meta.string("cwd").or(info.directory.take());
-        info.version = meta.string("cli_version");
+        info.id = misfits.string(meta, at, "id");
+        info.directory = misfits.string(meta, at, "cwd").or(info.directory.take());
+        info.version = misfits.string(meta, at, "cli_version");
+        let base = misfits.object(meta, at, "base_instructions");
+        let base = base.and_then(|base| misfits.text(base, &At::Key(at, "base_instructions"), "text"));
+        let own = misfits.text(meta, at, "instructions");
         self.log.session(info.id.as_deref());
-        let base = meta.get("base_instructions").and_then(|base| base.text("text"));
-        for instructions in base.into_iter().chain(meta.text("instructions")) {
-            let place = self.log.begin(Role::System, None, at);
+        for instructions in base.into_iter().chain(own) {
+            let place = self.log.begin(Role::System, None, time);
             self.log.text(place, instructions);
         }
     }
@@ -301,122 +344,125 @@ impl Reading<'_> {
         place
     }
 
-    fn item(
-        &mut self,
-        mut item: Json,
-        at: Option<Millis>,
-        transcript: &mut Transcript,
-    ) -> Result<(), String> {
-        let kind = item.string("type").unwrap_or_default();
-        let call = item.string("call_id");
+    fn item(&mut self, mut item: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
+        let misfits = &mut self.log.misfits;
+        let kind = misfits.kind(&item, at, "type", &ITEMS).unwrap_or_default().to_owned();
+        let call = misfits.string(&item, at, "call_id");
         match kind.as_str() {
-            "message" => self.message(item, at, transcript)?,
+            "message" => self.message(item, time, at, transcript),
             "reasoning" => {
                 let (summary, _) = flatten(item.take("summary"));
                 let (content, _) = flatten(item.take("content"));
-                let sealed = item.text("encrypted_content").map(|sealed| {
-                    json!({ "openai": { "itemId": item.text("id"), "reasoningEncryptedContent": sealed } })
-                });
-                let place = self.response(at);
+                let id = misfits.text(&item, at, "id");
+                let sealed = misfits.text(&item, at, "encrypted_content");
+                let sealed = sealed
+                    .map(|sealed| json!({ "openai": { "itemId": id, "reasoningEncryptedContent": sealed } }));
+                let place = self.response(time);
                 self.log.reasoning(place, if content.is_empty() { summary } else { content }, sealed);
             }
             "function_call" | "tool_search_call" => {
                 let input = arguments(item.take("arguments"));
-                let place = self.response(at);
-                self.log.call(place, call.as_deref(), item.text("name").unwrap_or("tool_search"), input);
+                let name = misfits.string(&item, at, "name").unwrap_or_else(|| "tool_search".into());
+                let place = self.response(time);
+                self.log.call(place, call.as_deref(), &name, input);
             }
             "custom_tool_call" => {
                 let input = json!({ "input": item.take("input").into_value() });
-                let place = self.response(at);
-                self.log.call(place, call.as_deref(), item.text("name").unwrap_or_default(), input);
+                let name = misfits.string(&item, at, "name").unwrap_or_default();
+                let place = self.response(time);
+                self.log.call(place, call.as_deref(), &name, input);
             }
             "local_shell_call" => {
-                let place = self.response(at);
-                let call = call.or_else(|| item.string("id"));
+                let call = call.or_else(|| misfits.string(&item, at, "id"));
+                let place = self.response(time);
                 self.log.call(place, call.as_deref(), "local_shell", item.take("action").into_value());
             }
             // The provider's own tools: what they found is not in the file.
             "web_search_call" | "image_generation_call" => {
                 let tool = kind.trim_end_matches("_call");
-                let (id, action) = (item.string("id"), item.take("action").into_value());
-                let place = self.response(at);
+                let (id, action) = (misfits.string(&item, at, "id"), item.take("action").into_value());
+                let place = self.response(time);
                 self.log.call(place, id.as_deref(), tool, action);
                 if let Some(call) = self.log.waiting() {
                     // It was asked for just now, so it waits.
-                    let _ = self.log.answer(&call, Answer { at, ..Answer::default() });
+                    let _ = self.log.answer(&call, Answer { at: time, ..Answer::default() });
                 }
             }
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let output = if kind == "tool_search_output" { "tools" } else { "output" };
-                let answer = output_of(item.take(output), at);
+                let answer = output_of(item.take(output), time, misfits, &At::Key(at, output));
                 self.open = None;
-                self.log
-                    .answer_or_keep(&call.unwrap_or_default(), answer, |log| log.begin(Role::User, None, at));
+                self.log.answer_or_keep(&call.unwrap_or_default(), answer, |log| {
+                    log.begin(Role::User, None, time)
+                });
             }
             "ghost_snapshot" | "compaction" | "compaction_summary" => transcript.pass(kind),
             _ => transcript.skip(format!("response_item/{kind}")),
         }
-        Ok(())
     }
 
-    fn message(
-        &mut self,
-        mut item: Json,
-        at: Option<Millis>,
-        transcript: &mut Transcript,
-    ) -> Result<(), String> {
-        let content = blocks(item.take("content"))?;
-        let role = match item.text("role") {
-            Some("assistant") => Role::Assistant,
-            Some("user") => Role::User,
-            Some("developer" | "system") => Role::System,
-            other => {
-                transcript.skip(format!("message of role {}", other.unwrap_or("(none)")));
-                return Ok(());
+    fn message(&mut self, mut item: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
+        let inside = At::Key(at, "content");
+        let content = blocks(item.take("content"), &mut self.log.misfits, &inside);
+        let role = match self.log.misfits.text(&item, at, "role") {
+            Some("assistant") => Some(Role::Assistant),
+            Some("user") => Some(Role::User),
+            Some("developer" | "system") => Some(Role::System),
+            None => None,
+            Some(other) => {
+                transcript.skip(format!("message of role {other}"));
+                return;
             }
         };
-        let is_user = role == Role::User;
-        let place = if role == Role::Assistant {
-            self.response(at)
+        let is_user = role == Some(Role::User);
+        let place = if role == Some(Role::Assistant) {
+            self.response(time)
         } else {
             self.open = None;
-            self.log.begin(role, item.string("id"), at)
+            let id = self.log.misfits.string(&item, at, "id");
+            self.log.begin(role, id, time)
         };
         if is_user {
             let texts: Vec<&str> = content.iter().filter_map(|block| block.text("text")).collect();
             self.said.insert(self.hasher.hash(texts.join("\n").trim()));
         }
-        for mut block in content {
-            match block.text("type") {
+        for (index, mut block) in content.into_iter().enumerate() {
+            let at = &At::Index(&inside, index);
+            match self.log.misfits.kind(&block, at, "type", &BLOCKS) {
                 Some("input_text" | "output_text" | "text") => {
-                    let text = block.take_text("text");
+                    let text = self.log.misfits.take_words(&mut block, at, "text");
                     let synthetic = is_user && is_synthetic(&text);
                     self.log.said(place, text, synthetic);
                 }
-                Some("refusal") => self.log.text(place, block.take_text("refusal")),
+                Some("refusal") => {
+                    let text = self.log.misfits.take_words(&mut block, at, "refusal");
+                    self.log.text(place, text);
+                }
                 kind => match file(&block) {
                     Some(file) => self.log.file(place, file),
                     None => transcript.skip(format!("message block {}", kind.unwrap_or("without type"))),
                 },
             }
         }
-        Ok(())
     }
 
     /// An event that was not parsed yet: most need not be.
-    fn event(&mut self, payload: &str, transcript: &mut Transcript) -> Result<(), String> {
+    fn event(&mut self, payload: &str, at: &At, transcript: &mut Transcript) -> serde_json::Result<()> {
         let only_type = |_: &[(Cow<str>, Json)], _, key: &str| match key {
             "type" | "num_turns" | "info" | "total_token_usage" | "last_token_usage" => Take::Whole,
             key if key.ends_with("_tokens") => Take::Whole,
             _ => Take::Skip,
         };
-        let payload = Json::parse_some(payload, only_type).map_err(|error| error.to_string())?;
-        self.known_event(payload, transcript);
+        let payload = Json::parse_some(payload, only_type)?;
+        if self.log.misfits.is_object(&payload, at) {
+            self.known_event(payload, at, transcript);
+        }
         Ok(())
     }
 
-    fn known_event(&mut self, mut payload: Json, transcript: &mut Transcript) {
-        let kind = payload.text("type").unwrap_or_default();
+    fn known_event(&mut self, mut payload: Json, at: &At, transcript: &mut Transcript) {
+        let shapes = [("num_turns", ROLLED_BACK), ("info", "token_count")];
+        let kind = self.log.misfits.kind(&payload, at, "type", &shapes).unwrap_or_default();
         if kind != "token_count" {
             let known =
                 EVENTS.contains(&kind) || kind == ROLLED_BACK && payload.number("num_turns").is_some();
@@ -428,7 +474,11 @@ impl Reading<'_> {
             }
             return;
         }
+        // Of the first count of a session there is no `info`.
+        self.log.misfits.object(&payload, at, "info");
         let mut info = payload.take("info");
+        let at = &At::Key(at, "info");
+        self.log.misfits.object(&info, at, "last_token_usage");
         let total = info.take("total_token_usage").into_value();
         let usage = info.take("last_token_usage");
         // The same count comes again whenever the limits of the account change.
@@ -438,7 +488,8 @@ impl Reading<'_> {
         self.counted = Some(total);
         self.open = None;
         if let Some(place) = self.last.filter(|place| self.log.holds(*place)) {
-            self.log.info(place).tokens = Some(usage_of(&usage));
+            let usage = usage_of(&usage, &mut self.log.misfits, &At::Key(at, "last_token_usage"));
+            self.log.info(place).tokens = Some(usage);
         }
     }
 
@@ -459,32 +510,35 @@ impl Reading<'_> {
         })
     }
 
-    fn compacted(&mut self, mut payload: Json, at: Option<Millis>) {
-        let mut text = payload.take_text("message");
+    fn compacted(&mut self, mut payload: Json, time: Option<Millis>, at: &At) {
+        let mut text = self.log.misfits.take_words(&mut payload, at, "message");
+        let history = self.log.misfits.take_list(&mut payload, at, "replacement_history");
         if text.trim().is_empty() {
-            text = self.summary(payload.remove_list("replacement_history")).unwrap_or_default();
+            text = self.summary(history).unwrap_or_default();
         }
         if text.trim().is_empty() {
             text = SEALED.to_owned();
         }
         (self.open, self.last) = (None, None);
-        self.log.compaction(Compaction { at, text, ..Compaction::default() });
+        self.log.compaction(Compaction { at: time, text, ..Compaction::default() });
     }
 }
 
 /// Cached input is part of the input here, and reasoning part of the output.
-fn usage_of(usage: &Json) -> Usage {
-    let number = |key: &str| Tokens(usage.number(key).unwrap_or(0));
+fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
+    let total = misfits.number(usage, at, "total_tokens").map(Tokens);
+    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
     let (cached, reasoning) = (number("cached_input_tokens"), number("reasoning_output_tokens"));
     let input = number("input_tokens").saturating_sub(cached);
     let mut tokens = Usage::new(input, number("output_tokens").saturating_sub(reasoning));
     (tokens.cache_read, tokens.reasoning) = (cached, reasoning);
-    tokens.total = usage.number("total_tokens").map(Tokens);
+    tokens.total = total;
     tokens
 }
 
-fn output_of(output: Json, at: Option<Millis>) -> Answer {
-    let is_error = matches!(output.get("success"), Some(Json::Bool(false)));
+fn output_of(output: Json, time: Option<Millis>, misfits: &mut Misfits, at: &At) -> Answer {
+    let is_success = misfits.is(&output, at, "success");
+    let is_error = !is_success && matches!(output.get("success"), Some(Json::Bool(false)));
     let (text, attachments) = flatten(output);
-    Answer { text, attachments, is_error, at, ..Answer::default() }
+    Answer { text, attachments, is_error, at: time, ..Answer::default() }
 }

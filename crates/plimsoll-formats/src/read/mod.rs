@@ -11,10 +11,12 @@ mod swe_agent;
 use std::io::{BufRead, Cursor, Read, Seek, SeekFrom};
 
 use plimsoll::Message;
+use serde::de::IgnoredAny;
 
 use crate::detect::{Format, detect};
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::json::told;
 use crate::lines::Lines;
 use crate::transcript::{Chain, Transcript};
 
@@ -199,16 +201,29 @@ fn document(
     Ok(transcript)
 }
 
-fn looks_like(beginning: &[u8]) -> &'static str {
-    match beginning {
+fn looks_like(beginning: &[u8]) -> String {
+    let hint = match beginning {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{' | b'[', 0, ..] => {
             ", it looks like UTF-16 (convert it to UTF-8)"
         }
         [0x1f, 0x8b, ..] => ", it is compressed with gzip (unpack it first)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => ", it is compressed with zstd (unpack it first)",
         _ if matches!(beginning.trim_ascii_start().first(), Some(b'{' | b'[')) => {
-            ", though it starts like JSON"
+            return like_json(beginning);
         }
         _ => "",
+    };
+    hint.to_owned()
+}
+
+/// What to say about something that starts like JSON: where it stops being JSON, if that is in sight.
+fn like_json(beginning: &[u8]) -> String {
+    let first = serde_json::Deserializer::from_slice(beginning).into_iter::<IgnoredAny>().next();
+    match first {
+        Some(Err(error)) if !error.is_eof() => {
+            let (line, column) = (error.line(), error.column());
+            format!(", it starts like JSON but is none at line {line}, column {column}: {}", told(&error))
+        }
+        _ => ", though it starts like JSON".to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! OpenCode: the log's own shape. Unknown fields and kinds of parts stay as they are.
 
-use plimsoll::log::{ReasoningPart, TextPart, ToolPart, ToolState, ToolTime};
+use plimsoll::log::{At, Notes, ReasoningPart, TextPart, ToolPart, ToolState, ToolTime};
 use plimsoll::{Message, Millis, Part, PartBody, PartId, ToolStatus};
 use serde_json::{Map, Value};
 
@@ -8,52 +8,56 @@ use super::Sink;
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::{Fields, Json};
-use crate::time::millis;
+use crate::misfits::Misfits;
 use crate::transcript::{Chain, Transcript};
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
-    let session = document.each(transcript.format, "messages", |_, message| {
-        let message = self::message(message)?;
+    let list = document.list("messages");
+    let session = document.each(transcript.format, "messages", |index, message| {
+        let message = self::message(message, &At::Index(&list, index), &mut transcript.notes)?;
         transcript.info.note(&message);
         sink(Chain::Main, message);
         Ok(())
     })?;
-    let info = &mut transcript.info;
-    info.id = session.string("id").or(info.id.take());
-    info.title = session.string("title");
-    info.directory = session.string("directory");
-    info.version = session.string("version");
-    if let Some(time) = session.get("time") {
-        info.seen(millis(time.get("created")));
-        info.seen(millis(time.get("updated")));
+    let (about, mut misfits) = (At::Key(&At::Root, "info"), Misfits::default());
+    if !matches!(session, Json::Null) {
+        misfits.is_object(&session, &about);
     }
+    let info = &mut transcript.info;
+    info.id = misfits.string(&session, &about, "id").or(info.id.take());
+    info.title = misfits.string(&session, &about, "title");
+    info.directory = misfits.string(&session, &about, "directory");
+    info.version = misfits.string(&session, &about, "version");
+    if let Some(time) = misfits.object(&session, &about, "time") {
+        let about = At::Key(&about, "time");
+        info.seen(misfits.time(time, &about, "created"));
+        info.seen(misfits.time(time, &about, "updated"));
+    }
+    misfits.tell(&mut transcript.notes, None);
     Ok(())
 }
 
 /// A message, its parts read one by one.
-fn message(mut message: Json) -> Result<Message, String> {
+fn message(mut message: Json, at: &At, notes: &mut Notes) -> Result<Message, String> {
     let parts = message.remove_list("parts");
-    let mut read: Message =
-        serde_json::from_value(message.into_value()).map_err(|error| error.to_string())?;
+    let mut read = Message::read(message.into_value(), at, notes).map_err(|error| error.problem)?;
+    let list = At::Key(at, "parts");
     read.parts.reserve_exact(parts.len());
     for (index, part) in parts.into_iter().enumerate() {
-        read.parts.push(self::part(part).map_err(|problem| placed(index, &problem))?);
+        read.parts.push(self::part(part, &At::Index(&list, index), notes));
     }
     Ok(read)
 }
 
-/// The problem of a part, with its place in the message.
-fn placed(index: usize, problem: &str) -> String {
-    match problem.strip_prefix("the value: ") {
-        Some(problem) => format!("parts[{index}]: {problem}"),
-        None => format!("parts[{index}].{problem}"),
-    }
-}
-
 /// A part. The kinds that carry nearly all the text are put together here if they are as OpenCode writes them;
 /// everything else is left to the log.
-pub(crate) fn part(part: Json) -> Result<Part, String> {
-    let kind = part.text("type").unwrap_or_default();
+pub(crate) fn part(part: Json, at: &At, notes: &mut Notes) -> Part {
+    let kind = match part.text("type") {
+        Some("text") => "text",
+        Some("reasoning") => "reasoning",
+        Some("tool") => "tool",
+        _ => "",
+    };
     let is_plain = match kind {
         "text" => !["synthetic", "ignored", "plimsoll"].iter().any(|key| part.get(key).is_some()),
         "reasoning" => part.get("plimsoll").is_none(),
@@ -61,11 +65,12 @@ pub(crate) fn part(part: Json) -> Result<Part, String> {
         _ => false,
     };
     let strings = ["id", "text", "tool", "callID"];
-    let is_plain =
-        is_plain && strings.iter().all(|key| part.get(key).is_none_or(|text| text.as_str().is_some()));
+    let is_plain = is_plain
+        && part.get("id").is_none_or(|id| id.as_str() != Some(""))
+        && strings.iter().all(|key| part.get(key).is_none_or(|text| text.as_str().is_some()));
     match part {
-        Json::Object(fields) if is_plain => Ok(plain_part(fields)),
-        other => serde_json::from_value(other.into_value()).map_err(|error| error.to_string()),
+        Json::Object(fields) if is_plain => plain_part(kind, fields),
+        other => Part::read(other.into_value(), at, notes),
     }
 }
 
@@ -81,24 +86,24 @@ fn is_plain_state(state: &Json) -> bool {
         && strings.iter().all(|key| state.get(key).is_none_or(|text| text.as_str().is_some()))
 }
 
-fn plain_part(fields: Fields) -> Part {
+fn plain_part(kind: &str, fields: Fields) -> Part {
     let mut extra = Map::new();
-    let (mut id, mut kind, mut text, mut tool, mut call) = <(_, _, String, _, _)>::default();
+    let (mut id, mut text, mut tool, mut call) = <(_, String, _, _)>::default();
     let mut state = None;
     for (key, value) in fields {
         match (&*key, value) {
             ("id", value) => id = owned(value),
-            ("type", value) => kind = owned(value),
+            ("type", _) => {}
             ("text", value) if kind != "tool" => text = owned(value),
-            ("tool", value) => tool = owned(value),
-            ("callID", value) => call = owned(value),
-            ("state", Json::Object(fields)) => state = Some(plain_state(fields)),
+            ("tool", value) if kind == "tool" => tool = owned(value),
+            ("callID", value) if kind == "tool" => call = owned(value),
+            ("state", Json::Object(fields)) if kind == "tool" => state = Some(plain_state(fields)),
             (_, value) => {
                 extra.insert(key.into_owned(), value.into_value());
             }
         }
     }
-    let body = match (kind.as_str(), state) {
+    let body = match (kind, state) {
         ("tool", Some(state)) => PartBody::Tool(ToolPart { call_id: call, tool, state }),
         ("reasoning", _) => PartBody::Reasoning(ReasoningPart { text: text.into() }),
         _ => PartBody::Text(TextPart { text: text.into(), synthetic: None, ignored: None }),

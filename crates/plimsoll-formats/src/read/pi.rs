@@ -3,19 +3,33 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
 
-use plimsoll::log::CompactionPart;
+use plimsoll::log::{At, CompactionPart};
 use plimsoll::{MessageId, Millis, PartBody, Role, Tokens, Usage};
-use serde_json::json;
+use serde_json::{Number, json};
 
 use super::Sink;
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{blocks, file, finish, flatten};
 use crate::hash::{HashMap64, Hasher};
-use crate::json::{Json, Take};
+use crate::json::{Json, Take, told};
 use crate::lines::{Lines, Place};
+use crate::misfits::Misfits;
 use crate::time::millis;
 use crate::transcript::{Chain, Transcript};
 use crate::tree::{Names, Parent};
+
+/// What entries are known by where they do not say.
+const ENTRIES: [(&str, &str); 3] =
+    [("message", "message"), ("firstKeptEntryId", "compaction"), ("cwd", "session")];
+/// The same for who speaks in a message.
+const ROLES: [(&str, &str); 4] = [
+    ("toolCallId", "toolResult"),
+    ("command", "bashExecution"),
+    ("stopReason", "assistant"),
+    ("usage", "assistant"),
+];
+/// The same for blocks.
+const BLOCKS: [(&str, &str); 3] = [("arguments", "toolCall"), ("thinking", "thinking"), ("text", "text")];
 
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
@@ -45,10 +59,13 @@ pub(super) fn read(
         }
         let text = lines.again(offset)?;
         reading.log.record(place, text.len(), place, None);
-        let before = reading.log.len();
-        let read = Json::parse(text).map_err(|error| error.to_string());
-        if let Err(problem) = read.and_then(|entry| reading.entry(entry, transcript)) {
-            transcript.broken_line(u64::from(index.lines[place]), problem);
+        let (before, line) = (reading.log.len(), u64::from(index.lines[place]));
+        match Json::parse(text) {
+            Ok(entry) => {
+                reading.entry(entry, &At::In(&Place { line, offset }), transcript);
+                reading.log.settle(&mut transcript.notes);
+            }
+            Err(error) => transcript.broken_line(line, told(&error)),
         }
         if reading.log.len() > before {
             reading.tails.began(place as u32, &reading.log.message(before).info.id);
@@ -85,13 +102,16 @@ impl Index {
         if is_header {
             self.headers.push(self.offsets.len() as u32);
         }
-        let id = if is_header { None } else { entry.text("id") };
-        let parent = match entry.get("parentId") {
-            Some(Json::Text(parent)) => Parent::Named(self.hasher.hash(parent)),
-            Some(_) => Parent::Root,
-            None if is_header || id.is_some() => Parent::Root,
-            None => Parent::Before,
+        let (at, mut misfits) = (At::In(&place), Misfits::default());
+        let id = if is_header { None } else { misfits.name(entry, &at, "id") };
+        let parent = match (misfits.name(entry, &at, "parentId"), entry.get("parentId")) {
+            (Some(parent), _) => Parent::Named(self.hasher.hash(parent)),
+            (None, Some(Json::Null)) => Parent::Root,
+            (None, None) if is_header || id.is_some() => Parent::Root,
+            // What cannot be read is no reason to lose all that was said before.
+            (None, _) => Parent::Before,
         };
+        misfits.tell(&mut transcript.notes, None);
         self.names.add(id.map(|id| self.hasher.hash(id)), parent);
         self.offsets.push(place.offset);
         self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
@@ -141,106 +161,137 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn entry(&mut self, mut entry: Json, transcript: &mut Transcript) -> Result<(), String> {
-        let at = millis(entry.get("timestamp"));
+    fn entry(&mut self, mut entry: Json, at: &At, transcript: &mut Transcript) {
+        let misfits = &mut self.log.misfits;
+        let time = misfits.time(&entry, at, "timestamp");
         let info = &mut transcript.info;
-        if entry.text("type") == Some("session") {
-            info.id = entry.string("id");
-            info.directory = entry.string("cwd");
-            info.model = entry.string("modelId").or(info.model.take());
-            self.log.session(info.id.as_deref());
-            return Ok(());
-        }
+        let kind = misfits.kind(&entry, at, "type", &ENTRIES).map(str::to_owned);
+        // The first reading told of an id that is no name.
         let id = entry.string("id");
-        match entry.text("type") {
-            Some("model_change") => info.model = entry.string("modelId").or(info.model.take()),
-            Some("session_info") => info.title = entry.string("name").or(info.title.take()),
-            Some("message") => return self.message(id, entry.take("message"), at, transcript),
-            Some("compaction") => self.compaction(id, &mut entry, at),
-            Some("branch_summary") => self.host_said(id, entry.take_text("summary"), at),
-            Some("custom_message") => self.host_said(id, flatten(entry.take("content")).0, at),
+        match kind.as_deref() {
+            Some("session") => {
+                info.id = misfits.string(&entry, at, "id");
+                info.directory = misfits.string(&entry, at, "cwd");
+                info.model = misfits.string(&entry, at, "modelId").or(info.model.take());
+                self.log.session(info.id.as_deref());
+            }
+            Some("model_change") => {
+                info.model = misfits.string(&entry, at, "modelId").or(info.model.take());
+            }
+            Some("session_info") => {
+                info.title = misfits.string(&entry, at, "name").or(info.title.take());
+            }
+            Some("message") => {
+                self.message(id, entry.take("message"), time, &At::Key(at, "message"), transcript);
+            }
+            Some("compaction") => self.compaction(id, &mut entry, time, at),
+            Some("branch_summary") => {
+                let text = misfits.take_words(&mut entry, at, "summary");
+                self.host_said(id, text, time);
+            }
+            Some("custom_message") => self.host_said(id, flatten(entry.take("content")).0, time),
             Some(kind @ ("thinking_level_change" | "custom" | "label")) => transcript.pass(kind),
             kind => transcript.skip(kind.unwrap_or("entry without type")),
         }
-        Ok(())
     }
 
-    fn host_said(&mut self, id: Option<String>, text: String, at: Option<Millis>) {
-        let place = self.log.begin(Role::User, id, at);
+    fn host_said(&mut self, id: Option<String>, text: String, time: Option<Millis>) {
+        let place = self.log.begin(Role::User, id, time);
         self.log.said(place, text, true);
     }
 
-    fn compaction(&mut self, id: Option<String>, entry: &mut Json, at: Option<Millis>) {
+    fn compaction(&mut self, id: Option<String>, entry: &mut Json, time: Option<Millis>, at: &At) {
+        let misfits = &mut self.log.misfits;
+        misfits.text(entry, at, "firstKeptEntryId");
+        misfits.number(entry, at, "firstKeptEntryIndex");
         let part = CompactionPart {
             tail_start: self.tails.of(entry),
-            tokens: entry.number("tokensBefore"),
+            tokens: misfits.number(entry, at, "tokensBefore"),
             ..CompactionPart::default()
         };
         let marker = id.as_ref().map(|id| format!("{id}.marker"));
-        let text = entry.take_text("summary");
-        self.log.compaction(Compaction { marker, summary: id, at, text, part });
+        let text = misfits.take_words(entry, at, "summary");
+        self.log.compaction(Compaction { marker, summary: id, at: time, text, part });
     }
 
     fn message(
         &mut self,
         id: Option<String>,
         mut message: Json,
-        at: Option<Millis>,
+        time: Option<Millis>,
+        at: &At,
         transcript: &mut Transcript,
-    ) -> Result<(), String> {
+    ) {
         let log = &mut self.log;
-        let at = millis(message.get("timestamp")).or(at);
-        match message.text("role") {
-            Some("user") => {
-                let content = blocks(message.take("content"))?;
-                let place = log.begin(Role::User, id, at);
-                content.into_iter().for_each(|block| block_of(log, place, block, transcript));
+        if !log.misfits.is_object(&message, at) {
+            return;
+        }
+        let time = log.misfits.time(&message, at, "timestamp").or(time);
+        let role = log.misfits.kind(&message, at, "role", &ROLES).map(str::to_owned);
+        match role.as_deref() {
+            None | Some("user") => {
+                let place = log.begin(role.map(|_| Role::User), id, time);
+                said(log, place, &mut message, at, transcript);
             }
             Some("assistant") => {
-                let content = blocks(message.take("content"))?;
-                let place = log.begin(Role::Assistant, id, at);
-                content.into_iter().for_each(|block| block_of(log, place, block, transcript));
-                about(log, place, &message);
+                let place = log.begin(Role::Assistant, id, time);
+                said(log, place, &mut message, at, transcript);
+                about(log, place, &message, at);
                 transcript.info.model = message.string("model").or(transcript.info.model.take());
             }
             Some("toolResult") => {
                 let (text, attachments) = flatten(message.take("content"));
-                let is_error = message.is("isError");
-                let answer = Answer { text, attachments, is_error, at, ..Answer::default() };
-                let call = message.take_text("toolCallId");
-                log.answer_or_keep(&call, answer, |log| log.begin(Role::User, id, at));
+                let is_error = log.misfits.is(&message, at, "isError");
+                let answer = Answer { text, attachments, is_error, at: time, ..Answer::default() };
+                let call = log.misfits.string(&message, at, "toolCallId").unwrap_or_default();
+                log.answer_or_keep(&call, answer, |log| log.begin(Role::User, id, time));
             }
             Some("bashExecution") => {
-                let (command, output) = (message.take_text("command"), message.take_text("output"));
-                let place = log.begin(Role::User, id, at);
+                let [command, output] =
+                    ["command", "output"].map(|key| log.misfits.take_words(&mut message, at, key));
+                let place = log.begin(Role::User, id, time);
                 log.said(place, format!("Ran `{command}`\n```\n{output}\n```"), false);
-                let hidden = message.is("excludeFromContext");
+                let hidden = log.misfits.is(&message, at, "excludeFromContext");
                 if hidden && let Some(PartBody::Text(text)) = log.last_part(place) {
                     text.ignored = Some(true);
                 }
             }
             Some("custom" | "hookMessage" | "branchSummary") => {
                 let (content, _) = flatten(message.take("content"));
-                let summary = message.take_text("summary");
-                self.host_said(id, if content.is_empty() { summary } else { content }, at);
+                let summary = log.misfits.take_words(&mut message, at, "summary");
+                self.host_said(id, if content.is_empty() { summary } else { content }, time);
             }
-            other => transcript.skip(format!("message of role {}", other.unwrap_or("(none)"))),
+            Some(other) => transcript.skip(format!("message of role {other}")),
         }
-        Ok(())
     }
 }
 
-fn block_of(log: &mut Assembly, place: usize, mut block: Json, transcript: &mut Transcript) {
-    match block.text("type") {
-        Some("text") => log.text(place, block.take_text("text")),
+/// Put the content of a message into the one at `place`.
+fn said(log: &mut Assembly, place: usize, message: &mut Json, at: &At, transcript: &mut Transcript) {
+    let inside = At::Key(at, "content");
+    let content = blocks(message.take("content"), &mut log.misfits, &inside);
+    for (index, block) in content.into_iter().enumerate() {
+        block_of(log, place, block, &At::Index(&inside, index), transcript);
+    }
+}
+
+fn block_of(log: &mut Assembly, place: usize, mut block: Json, at: &At, transcript: &mut Transcript) {
+    match log.misfits.kind(&block, at, "type", &BLOCKS) {
+        Some("text") => {
+            let text = log.misfits.take_words(&mut block, at, "text");
+            log.text(place, text);
+        }
         Some("thinking") => {
-            let signature = block.text("thinkingSignature");
+            let signature = log.misfits.text(&block, at, "thinkingSignature");
             let metadata = signature.map(|signature| json!({ "anthropic": { "signature": signature } }));
-            log.reasoning(place, block.take_text("thinking"), metadata);
+            let text = log.misfits.take_words(&mut block, at, "thinking");
+            log.reasoning(place, text, metadata);
         }
         Some("toolCall") => {
-            let (id, input) = (block.string("id"), block.take("arguments").into_value());
-            log.call(place, id.as_deref(), &block.take_text("name"), input);
+            let input = block.take("arguments").into_value();
+            let id = log.misfits.text(&block, at, "id");
+            let name = log.misfits.text(&block, at, "name").unwrap_or_default();
+            log.call(place, id, name, input);
         }
         kind => match file(&block) {
             Some(file) => log.file(place, file),
@@ -250,24 +301,31 @@ fn block_of(log: &mut Assembly, place: usize, mut block: Json, transcript: &mut 
 }
 
 /// The model, its tokens, and how it ended.
-fn about(log: &mut Assembly, place: usize, message: &Json) {
+fn about(log: &mut Assembly, place: usize, message: &Json, at: &At) {
+    let misfits = &mut log.misfits;
+    let model = misfits.string(message, at, "model");
+    let reason = misfits.text(message, at, "stopReason");
+    let usage =
+        misfits.object(message, at, "usage").map(|usage| usage_of(usage, misfits, &At::Key(at, "usage")));
     let info = log.info(place);
-    info.model_id = message.string("model");
-    if let Some(usage) = message.get("usage") {
-        let number = |key: &str| Tokens(usage.number(key).unwrap_or(0));
-        let mut tokens = Usage::new(number("input"), number("output"));
-        (tokens.cache_read, tokens.cache_write) = (number("cacheRead"), number("cacheWrite"));
-        tokens.total = usage.number("totalTokens").map(Tokens);
-        info.tokens = Some(tokens);
-        info.cost = match usage.get("cost").and_then(|cost| cost.get("total")) {
-            Some(Json::Number(cost)) => Some(cost.clone()),
-            _ => None,
-        };
+    info.model_id = model;
+    if let Some((tokens, cost)) = usage {
+        (info.tokens, info.cost) = (Some(tokens), cost);
     }
-    let reason = message.text("stopReason");
     info.finish = reason.map(|reason| finish(reason).to_owned());
     if matches!(reason, Some("aborted" | "error")) {
         let name = if reason == Some("aborted") { "MessageAbortedError" } else { "APIError" };
         info.error = Some(json!({ "name": name, "data": { "message": message.text("errorMessage") } }));
     }
+}
+
+fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> (Usage, Option<Number>) {
+    let total = misfits.number(usage, at, "totalTokens").map(Tokens);
+    let cost = misfits.object(usage, at, "cost");
+    let cost = cost.and_then(|cost| misfits.any_number(cost, &At::Key(at, "cost"), "total"));
+    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
+    let mut tokens = Usage::new(number("input"), number("output"));
+    (tokens.cache_read, tokens.cache_write) = (number("cacheRead"), number("cacheWrite"));
+    tokens.total = total;
+    (tokens, cost)
 }

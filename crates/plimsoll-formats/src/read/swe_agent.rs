@@ -4,6 +4,7 @@
 //! the command becomes a call and the observation that follows its result: that is what they are.
 
 use plimsoll::Role;
+use plimsoll::log::At;
 use serde_json::json;
 
 use super::{Sink, openai};
@@ -22,23 +23,35 @@ pub(super) fn read(
 ) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    transcript.info.title = outline.string("environment");
+    transcript.info.title = log.misfits.string(outline, &At::Root, "environment");
     if let Some(Json::Raw(about)) = outline.get("info") {
-        transcript.info.version = Json::parse(about).unwrap_or_default().string("swe_agent_version");
+        let (about, at) = (Json::parse(about).unwrap_or_default(), At::Key(&At::Root, "info"));
+        if !matches!(about, Json::Null) && log.misfits.is_object(&about, &at) {
+            transcript.info.version = log.misfits.string(&about, &at, "swe_agent_version");
+        }
     }
+    log.settle(&mut transcript.notes);
     let length = |key: &str| outline.get(key).and_then(Json::as_list).map_or(0, <[Json]>::len);
     if length("history") > 0 {
         // The steps repeat the history, and hold the request of each call on top.
         (0..length("trajectory")).for_each(|_| transcript.pass("trajectory step"));
+        let list = document.list("history");
         document.each(transcript.format, "history", |position, message| {
             log.record(position, 0, position, None);
-            self::message(&mut log, message, transcript)
+            self::message(&mut log, message, &At::Index(&list, position), transcript);
+            log.settle(&mut transcript.notes);
+            Ok(())
         })?;
     } else {
+        let list = document.list("trajectory");
         document.each(transcript.format, "trajectory", |position, mut step| {
             log.record(position, 0, position, None);
-            acted(&mut log, &step);
-            observed(&mut log, step.take("observation"));
+            let at = At::Index(&list, position);
+            if log.misfits.is_object(&step, &at) {
+                acted(&mut log, &mut step, &at);
+                observed(&mut log, step.take("observation"));
+            }
+            log.settle(&mut transcript.notes);
             Ok(())
         })?;
     }
@@ -46,24 +59,28 @@ pub(super) fn read(
     Ok(())
 }
 
-fn message(log: &mut Assembly, mut message: Json, transcript: &mut Transcript) -> Result<(), String> {
+fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Transcript) {
     let calls = message.get("tool_calls").and_then(Json::as_list).is_some_and(|calls| !calls.is_empty());
-    let acts = !calls && message.text("action").is_some_and(|action| !action.trim().is_empty());
+    let is_blank = |action: &Json| action.as_str().is_some_and(|action| action.trim().is_empty());
+    let action = message.get("action").filter(|action| !matches!(action, Json::Null) && !is_blank(action));
+    let acts = !calls && action.is_some();
     match message.text("role") {
-        Some("assistant") if acts => acted(log, &message),
+        Some("assistant") if acts => acted(log, &mut message, at),
         Some("user") if log.waiting().is_some() => observed(log, message.take("content")),
-        _ => openai::message(log, message, transcript)?,
+        _ => openai::message(log, message, at, transcript),
     }
-    Ok(())
 }
 
 /// A thought, and the command that follows from it.
-fn acted(log: &mut Assembly, step: &Json) {
+fn acted(log: &mut Assembly, step: &mut Json, at: &At) {
     let place = log.begin(Role::Assistant, None, None);
-    let action = step.text("action").unwrap_or_default().trim();
-    let said = ["content", "response"].into_iter().find_map(|key| step.text(key));
-    let thought = step.text("thought").or(if action.is_empty() { said } else { None });
-    log.text(place, thought.unwrap_or_default());
+    let [action, mut thought] = ["action", "thought"].map(|key| log.misfits.take_words(step, at, key));
+    let action = action.trim();
+    if thought.is_empty() && action.is_empty() {
+        let said = ["content", "response"].map(|key| log.misfits.take_words(step, at, key));
+        thought = said.into_iter().find(|said| !said.is_empty()).unwrap_or_default();
+    }
+    log.text(place, thought);
     if !action.is_empty() {
         let tool = action.split_whitespace().next().unwrap_or_default();
         log.call(place, None, tool, json!({ "command": action }));

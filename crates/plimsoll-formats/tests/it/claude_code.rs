@@ -158,16 +158,36 @@ fn unknown_kinds_are_counted_and_unknown_results_kept() {
 }
 
 #[test]
-fn a_field_of_the_wrong_type_costs_its_line_only() {
+fn a_field_of_the_wrong_type_costs_nothing_else() {
     let input = r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"a"}}
 {"type":"user","uuid":"2","parentUuid":"1","message":{"content":42}}
-{"type":"user","uuid":"3","parentUuid":"2","message":{"content":"c"}}
+{"type":"user","uuid":7,"parentUuid":"2","timestamp":"noon","message":{"content":"c"}}
+{"type":"assistant","uuid":"4","parentUuid":[],"message":{"id":"r","content":[{"type":"text","text":"d"},8],"usage":{"input_tokens":-3,"output_tokens":2.0}}}
+{"type":null,"uuid":"5","parentUuid":"4","message":{"role":"user","content":"e"}}
 "#;
     let read = read(input.as_bytes()).unwrap();
-    assert_eq!(shape(&read.messages), ["user text:a", "user text:c"]);
-    let broken = read.broken.unwrap();
-    assert_eq!(broken.line, 2);
-    assert_eq!(broken.problem, "`content`: expected a string or a list, found a number");
+    assert_eq!(
+        shape(&read.messages),
+        ["user text:a", "user text:42", "user text:c", "assistant [stop] text:d text:8", "user text:e"]
+    );
+    assert!(read.broken.is_none() && read.skipped.is_empty());
+    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "line 3: uuid: expected a name, found 7; taken for the next in the file",
+            "line 4: parentUuid: expected a name, found an array of 0; taken for the next in the file",
+            "line 5: type: expected a string, found null; read by its shape",
+            "line 2: message.content: expected a string or a list, found 42; kept as text",
+            "line 3: timestamp: expected a time, found a string of 4 bytes; kept under `unread`",
+            "line 4: message.content[1]: expected an object, found 8; kept as text",
+            "line 4: message.usage.input_tokens: expected a whole number of zero or more, found -3; kept under `unread`",
+            "line 4: message.usage.output_tokens: expected a whole number of zero or more, found 2.0; kept under `unread`",
+        ]
+    );
+    let answer = &read.messages[3].info;
+    assert_eq!(answer.tokens.as_ref().unwrap().output, plimsoll::Tokens(2));
+    assert_eq!(answer.extra["unread"]["line 4: message.usage.input_tokens"], -3);
 }
 
 #[test]

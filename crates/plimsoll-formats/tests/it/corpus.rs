@@ -61,6 +61,7 @@ fn everything_reads_and_can_be_written() {
             took,
         );
         println!("    skipped {:?}, unused {:?}", transcript.skipped, transcript.unused);
+        transcript.notes.first().iter().for_each(|note| println!("    note {note}"));
         for format in [Format::OpencodeExport, Format::OpenaiChat, Format::AnthropicMessages] {
             let written = write(format, &transcript.info, &log).unwrap();
             let again = read(written.to_string().as_bytes()).unwrap();

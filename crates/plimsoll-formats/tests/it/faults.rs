@@ -40,13 +40,13 @@ fn lines_of_which_none_can_be_read_are_an_error() {
 #[test]
 fn documents_say_where_they_are_wrong() {
     let problem = |input: &str| read(input.as_bytes()).unwrap_err().to_string();
+    let odd =
+        read(&br#"{"messages":[{"role":"user","content":"x"},{"role":"user","content":7}]}"#[..]).unwrap();
+    let note = odd.notes.first()[0].to_string();
+    assert_eq!(note, "messages[1].content: expected a string or a list, found 7; kept as text");
     assert_eq!(
-        problem(r#"{"messages":[{"role":"user","content":"x"},{"role":"user","content":7}]}"#),
-        "openai-chat: messages[1]: `content`: expected a string or a list, found a number"
-    );
-    assert_eq!(
-        problem(r#"[{"info":{"role":"user"},"parts":[{"type":"text","text":5}]}]"#),
-        "opencode-messages: [0]: parts[0].text: expected a string, found 5"
+        problem(r#"[{"info":{"role":"user"},"parts":[]},7]"#),
+        "opencode-messages: [1]: expected an object, found 7"
     );
     assert!(
         problem("[{\"role\":\"user\",\"content\":\"x\"},\n{\"ro")
@@ -54,6 +54,67 @@ fn documents_say_where_they_are_wrong() {
     );
     let error = read_as(Format::SweAgent, "{\"trajectory\":3}".as_bytes()).unwrap_err().to_string();
     assert_eq!(error, "swe-agent: trajectory: expected a list of messages, found a number");
+}
+
+#[test]
+fn a_list_without_messages_is_an_empty_session() {
+    for (input, format) in [
+        ("[]", Format::OpencodeMessages),
+        (" [\n] \n", Format::OpencodeMessages),
+        (r#"{"info":{"id":"ses_1","title":"t"},"messages":[]}"#, Format::OpencodeExport),
+        (r#"{"messages":[]}"#, Format::OpenaiChat),
+        (HEAD, Format::Pi),
+    ] {
+        let read = read(input.as_bytes()).unwrap();
+        assert_eq!((read.format, read.messages.len()), (format, 0), "{input}");
+        assert!(read.notes.is_empty() && read.skipped.is_empty() && !read.torn, "{input}");
+    }
+    assert!(read(&b"[ {\"a\":1} ]"[..]).is_err(), "a list of something else is none");
+    let broken_first = format!("[]\n{HEAD}{HELLO}");
+    assert_eq!(read(broken_first.as_bytes()).unwrap().messages.len(), 1, "a broken line is no empty session");
+}
+
+#[test]
+fn deep_nesting_is_told_in_words() {
+    let deep = "[".repeat(1000) + &"]".repeat(1000);
+    let error = read_as(Format::OpencodeMessages, deep.as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "opencode-messages: not valid JSON at line 1, column 128: nested more than 127 levels deep"
+    );
+    let line = format!("{HEAD}{{\"type\":\"message\",\"message\":{deep}}}\n{HELLO}");
+    let read = read(line.as_bytes()).unwrap();
+    assert_eq!(read.broken.unwrap().problem, "nested more than 127 levels deep");
+}
+
+#[test]
+fn a_message_without_a_role_is_kept_and_noted() {
+    let json =
+        r#"[{"role":"user","content":"a"},{"role":null,"content":"b"},{"content":"c","tool_call_id":"x"},7]"#;
+    let read = read(json.as_bytes()).unwrap();
+    assert_eq!(shape(&read.messages), ["user text:a", "? text:b", "user result(x):c"]);
+    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "[1].role: expected a string, found null; kept under `unread`",
+            "[2].role: expected a string, found null; read by its shape",
+            "[3]: expected an object, found 7; left out",
+        ]
+    );
+}
+
+/// The last field of a name counts, as in JavaScript, whichever way the part is read.
+#[test]
+fn of_fields_with_one_name_the_last_counts() {
+    let part = |odd: &str| {
+        let json = format!(
+            r#"[{{"info":{{"role":"user"}},"parts":[{{"text":"a","type":"text"{odd},"text":"b"}}]}}]"#
+        );
+        shape(&read(json.as_bytes()).unwrap().messages)
+    };
+    assert_eq!(part(""), ["user text:b"]);
+    assert_eq!(part(r#","synthetic":false"#), ["user text:b"]);
 }
 
 #[test]
@@ -66,6 +127,12 @@ fn what_is_no_transcript_is_told_apart() {
     assert!(problem(b"SQLite format 3\0...").contains("give the path of the file"));
     assert!(problem(b"\xff\xfe{\0").contains("UTF-16"));
     assert!(problem(b"\x1f\x8b\x08").contains("gzip"));
+    let zero = problem(b"[{\"info\":{\"role\":\"us\0er\"},\n\"parts\":[]}]");
+    assert!(zero.contains("it starts like JSON but is none at line 1, column 2"), "{zero}");
+    assert!(
+        zero.contains("control character (\\u0000-\\u001F) found while parsing a string; known are"),
+        "{zero}"
+    );
 }
 
 #[test]

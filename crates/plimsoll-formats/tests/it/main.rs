@@ -11,5 +11,6 @@ mod faults;
 mod opencode_db;
 mod pi;
 mod shapes;
+mod summary;
 mod support;
 mod writers;

@@ -242,14 +242,29 @@ fn broken_rows_are_counted_and_cost_nothing_else() {
     let connection = Connection::open(&path).unwrap();
     add_message(&connection, "ses_b", "msg_3", 40, "no json");
     add_message(&connection, "ses_b", "msg_4", 41, r#"{"role":42}"#);
+    add_message(&connection, "ses_b", "msg_5", 42, "{\"role\":");
+    add_part(&connection, "ses_b", "msg_5", "prt_7", r#"{"type":"text","text":"mine"}"#);
     add_part(&connection, "ses_b", "msg_2", "prt_5", "[1]");
     add_part(&connection, "ses_b", "msg_2", "prt_6", r#"{"type":"tool"}"#);
     connection.execute("UPDATE part SET data = x'ff00' WHERE id = 'prt_3'", []).unwrap();
     connection.execute("UPDATE session SET time_updated = 'late', title = 3 WHERE id = 'ses_a'", []).unwrap();
     let read = Database::open(&path).unwrap().read(Some("ses_b")).unwrap();
-    assert_eq!(shape(&read.messages)[0], "user text:List files");
-    assert_eq!(read.messages.len(), 2);
-    assert_eq!((read.skipped["broken message"], read.skipped["broken part"]), (2, 3));
+    assert_eq!((read.skipped["broken message"], read.skipped["broken part"]), (2, 1));
+    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "part `prt_5`: expected an object, found an array of 1; kept as it is",
+            "part `prt_6`: a tool part needs a `state`; kept as it is",
+            "message `msg_4`: info.role: expected a string, found 42; kept as it is",
+        ]
+    );
+    let kinds = |at: usize| read.messages[at].parts.iter().map(|part| part.id.as_str()).collect::<Vec<_>>();
+    assert_eq!(read.messages.len(), 4, "msg_3 has nothing left, msg_5 has a part");
+    assert_eq!(kinds(0), ["prt_4", "prt_5", "prt_6"]);
+    assert_eq!((kinds(1), kinds(3)), (vec!["prt_1", "prt_2"], vec!["prt_7"]));
+    assert_eq!(read.messages[3].info.role, None);
+    assert_eq!(read.messages[2].info.extra["role"], 42);
 }
 
 #[test]

@@ -61,6 +61,7 @@ impl Codex {
                 &since,
                 self.summary.as_ref(),
                 self.policy.compact.extractive_tokens,
+                &self.policy.summary,
                 &CharCounter::default(),
             )
         });

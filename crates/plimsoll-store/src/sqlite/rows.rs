@@ -80,7 +80,7 @@ fn kind_of(body: &PartBody) -> &'static str {
         PartBody::ToolResult(_) => "result",
         PartBody::File(_) => "file",
         PartBody::Compaction(_) => "compaction",
-        PartBody::Other(_) => "other",
+        PartBody::Other(_) | PartBody::Bare(_) => "other",
     }
 }
 
@@ -117,7 +117,7 @@ fn take_text(body: &mut PartBody) -> (Place, Option<Text>) {
             Some(url) => (Place::Url, url),
             None => return (Place::Nowhere, None),
         },
-        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) => {
+        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) | PartBody::Bare(_) => {
             return (Place::Nowhere, None);
         }
     };
@@ -132,12 +132,12 @@ fn put_text(body: &mut PartBody, place: u8, text: Text) {
         PartBody::Tool(tool) if place == Place::Error as u8 => tool.state.error = Some(text),
         PartBody::Tool(tool) => tool.state.output = Some(text),
         PartBody::File(file) => file.url = Some(text),
-        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) => {}
+        PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) | PartBody::Bare(_) => {}
     }
 }
 
 /// The columns of a whole part, in the order [`whole_part`] reads them.
-pub(crate) const WHOLE: &str = "message, place, data, text";
+pub(crate) const WHOLE: &str = "message, place, data, text, id";
 
 /// The columns of a part's outline, in the order [`outline`] reads them.
 pub(crate) const OUTLINE: &str =
@@ -157,6 +157,10 @@ pub(crate) fn whole_part(row: &Row<'_>) -> Result<Placed, StoreError> {
     let mut part: Part = serde_json::from_str(data)?;
     if let Some(text) = row.get::<_, Option<String>>(3)? {
         put_text(&mut part.body, row.get(1)?, Text::from(text));
+    }
+    // The JSON of some kinds has no room for the name: `id` names the call, or the part is no object.
+    if part.id.is_empty() {
+        part.id = PartId::new(row.get::<_, String>(4)?);
     }
     Ok(Placed { message: row.get(0)?, part })
 }

@@ -64,6 +64,7 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
         calls: 1,
         prompt: None,
         cut: Vec::new(),
+        contract: Vec::new(),
         go_on: None,
         marker: Some("marker".into()),
     };

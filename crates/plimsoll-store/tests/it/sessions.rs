@@ -133,6 +133,33 @@ fn odd_text_survives() {
 }
 
 #[test]
+fn bad_values_survive() {
+    let json = json!([
+        { "info": { "id": "msg_1", "role": null, "finish": 7, "time": { "created": 1.5 },
+            "tokens": { "input": -1, "output": 2, "cache": { "read": "x", "write": 3 } }, "cost": "free" },
+          "parts": [
+            { "id": "prt_1", "type": "text", "text": null },
+            { "id": "prt_2", "type": "tool", "callID": 3, "tool": "bash", "state": "gone" },
+            { "id": "prt_3", "type": "tool", "callID": "c", "tool": "bash", "state": {
+                "status": "completed", "input": {}, "output": 5, "time": { "start": 1, "end": null } } },
+            { "id": "prt_4", "type": 7 },
+            "no part",
+            { "type": "tool_use", "id": "toolu_1", "name": "bash", "input": {} }
+          ] },
+        { "info": { "id": "msg_2", "role": "user" }, "parts": 8 }
+    ]);
+    let log = plimsoll::Log::from_messages(plimsoll::Message::read_all(&json.to_string()).unwrap());
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store.append(&id, log.messages().to_vec(), NOW).unwrap();
+    let kept = store.again().window(&id).unwrap();
+    assert_eq!(kept.messages(), log.messages());
+    assert_eq!(json_of(&kept), json_of(&log));
+    assert_eq!(json_of(&kept)[0]["info"]["time"]["created"], 1.5);
+    assert_eq!(json_of(&kept)[0]["parts"][4], "no part");
+}
+
+#[test]
 fn sessions_are_listed_newest_first() {
     let store = fresh();
     for (id, directory, parent, at) in [

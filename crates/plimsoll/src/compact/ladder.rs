@@ -19,6 +19,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::accept::{Rejection, Reply, accept};
+use super::contract::{self, ContractItem, Terms};
 use super::extract::extract;
 pub use super::outcome::{Burden, Outcome, Verdict};
 use super::request::{SummaryJob, SummaryRequest, TooSmall, appended_request};
@@ -479,11 +480,12 @@ impl Ladder {
         let most = compact.extractive_tokens.min(gain).min(line.share(compact.extractive_line_share));
         let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
         let prior = selection.prior.map(|pivot| pivot.text(&self.log));
-        (most >= compact.extractive_least).then(|| extract(&head, prior.as_ref(), most, self.is.counter()))
+        (most >= compact.extractive_least)
+            .then(|| extract(&head, prior.as_ref(), most, &self.is.policy.summary, self.is.counter()))
     }
 
-    /// Append marker and summary, and the word to go on where nobody else has the word; but only if the window
-    /// gets smaller by it. Says whether it did.
+    /// Append marker and summary, the summary completed with what the contract asks for; where the window would not get
+    /// smaller so, without. Says whether it did.
     fn pivot(
         &mut self,
         selection: &Selection,
@@ -491,8 +493,45 @@ impl Ladder {
         making: Making<'_>,
         ids: &mut Ids,
     ) -> Result<bool, LogError> {
+        let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
+        let budget = self.gauge.estimate(self.is.policy.contract.budget(line));
+        if self.is.policy.contract.enabled {
+            for budget in [budget, Tokens::ZERO] {
+                let (completed, items) = self.complete(selection, &summary, budget);
+                if self.try_pivot(selection, completed, items, making, ids)? {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        self.try_pivot(selection, summary, Vec::new(), making, ids)
+    }
+
+    /// A summary with what it lacks, as far as `budget` goes.
+    fn complete(&self, selection: &Selection, summary: &Text, budget: Tokens) -> (Text, Vec<ContractItem>) {
+        let message = |place: &usize| &self.log[*place];
+        let replaced: Vec<&Message> = selection.head.iter().map(message).collect();
+        let in_view: Vec<&Message> = selection.prompt.iter().chain(&selection.tail).map(message).collect();
+        let carried = selection.prior.and_then(|pivot| self.log[pivot.marker].marker());
+        let carried = carried.map(|marker| marker.contract.as_slice()).unwrap_or_default();
+        let messages = &self.log;
+        let terms = Terms { messages, replaced: &replaced, in_view: &in_view, carried, budget };
+        contract::complete(summary, &terms, &self.is.policy, self.is.counter())
+    }
+
+    /// Append marker and summary, and the word to go on where nobody else has the word; but only if the window
+    /// gets smaller by it. Says whether it did.
+    fn try_pivot(
+        &mut self,
+        selection: &Selection,
+        summary: Text,
+        contract: Vec<ContractItem>,
+        making: Making<'_>,
+        ids: &mut Ids,
+    ) -> Result<bool, LogError> {
         let Making { made, calls, reason } = making;
         let Some(mut plan) = selection.plan(&self.log, made, calls) else { return Ok(false) };
+        plan.contract = contract;
         let before = self.weigh();
         let (known, now) = (self.log.len(), self.is.now);
         let messages = self.pivot_messages(selection, summary, &plan, ids);
@@ -546,6 +585,7 @@ impl Ladder {
             messages: Some(plan.messages),
             tokens: Some(plan.tokens.0),
             extractive: (plan.made == Made::WithoutModel).then_some(true),
+            contract: plan.contract.clone(),
             ..CompactionPart::default()
         };
         let marker = Part::new(ids.part(now), PartBody::Compaction(marker));

@@ -3,14 +3,18 @@
 //! - [`select`] decides what is summarised and what stays as tail.
 //! - [`request`] builds what the summariser is asked, budgeted to its own window, in chunks where needed.
 //! - [`accept`] decides whether an answer may become a pivot.
-//! - [`extract`] makes a summary without a model.
+//! - [`facts`] gathers what a history says, and [`extract`] makes a summary of it without a model.
+//! - [`contract`] checks what a summary must carry, and completes it.
 //! - [`ladder`] drives all of it, and pruning and shedding, until the window is under the line.
 
 pub mod accept;
+pub mod contract;
 pub mod extract;
+pub mod facts;
 pub mod ladder;
 mod outcome;
 mod prompt;
+mod prose;
 pub mod request;
 pub mod select;
 mod shed;

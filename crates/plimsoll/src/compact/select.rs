@@ -50,6 +50,7 @@ impl Selection {
             calls,
             prompt: self.prompt.as_ref().map(id),
             cut: Vec::new(),
+            contract: Vec::new(),
             marker: None,
             go_on: None,
         })

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value, json};
 
-use super::fields::{At, ShapeError};
+use super::fields::{
+    At, Notes, ShapeError, array, keep, name, number, object, put, set_apart, string, whole,
+};
 use super::ids::{MessageId, Millis, PartId, SessionId};
 use super::part::{CompactionPart, Part, PartBody};
 use crate::chars::Text;
@@ -232,7 +234,32 @@ impl Message {
     }
 
     /// Read messages from a JSON array, or from an object that has one under `messages` (an export).
+    ///
+    /// One bad value does not cost the rest: a field whose value is not what it should be is empty, and the value
+    /// stays in `extra`, from where it is written back. [`read_noted`](Message::read_noted) tells of such values,
+    /// [`read_strict`](Message::read_strict) refuses them.
+    ///
+    /// ```
+    /// use plimsoll::{Message, Millis};
+    /// let json = r#"[{"info":{"role":"user","finish":null,"time":{"created":7.25}},"parts":[]}]"#;
+    /// let (messages, notes) = Message::read_noted(json)?;
+    /// assert_eq!(messages[0].info.time.as_ref().unwrap().created, Some(Millis(7)));
+    /// assert_eq!(serde_json::to_string(&messages)?.len(), json.len()); // null and 7.25 are written back
+    /// assert_eq!(
+    ///     notes.first()[1].to_string(),
+    ///     "[0].info.time.created: expected a whole number of zero or more, found 7.25; kept as it is"
+    /// );
+    /// assert!(Message::read_strict(json).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_all(json: &str) -> Result<Vec<Message>, ReadError> {
+        Message::read_noted(json).map(|(messages, _)| messages)
+    }
+
+    /// Like [`read_all`](Message::read_all), with a note for every value that is not what it should be.
+    ///
+    /// It is still an error if the text is no JSON, not a list of messages, or has a message that is no object.
+    pub fn read_noted(json: &str) -> Result<(Vec<Message>, Notes), ReadError> {
         let value: Value = serde_json::from_str(json)?;
         let list = match value {
             Value::Object(mut export) if export.contains_key("messages") => {
@@ -241,25 +268,40 @@ impl Message {
             other => other,
         };
         let items = At::Root.array(list)?;
-        let read = |(index, item)| Message::read(item, &At::Index(&At::Root, index));
-        Ok(items.into_iter().enumerate().map(read).collect::<Result<_, _>>()?)
+        let mut notes = Notes::default();
+        let mut messages = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            messages.push(Message::read(item, &At::Index(&At::Root, index), &mut notes)?);
+        }
+        Ok((messages, notes))
     }
 
-    pub(crate) fn read(value: Value, at: &At) -> Result<Message, ShapeError> {
+    /// Like [`read_all`](Message::read_all), but the first value that is not what it should be is an error.
+    pub fn read_strict(json: &str) -> Result<Vec<Message>, ReadError> {
+        let (messages, notes) = Message::read_noted(json)?;
+        notes.refuse()?;
+        Ok(messages)
+    }
+
+    /// Read a message from a value that stands at `at`; what is not as it should be is kept and noted. A value that
+    /// is no object is no message.
+    pub fn read(value: Value, at: &At, notes: &mut Notes) -> Result<Message, ShapeError> {
         let mut message = Message::default();
         for (key, value) in at.object(value)? {
             let at = &At::Key(at, &key);
-            match key.as_str() {
-                "info" => message.info = Info::read(value, at)?,
-                "parts" => {
-                    let parts = at.array(value)?.into_iter().enumerate();
-                    let parts = parts.map(|(index, part)| Part::read(part, &At::Index(at, index)));
-                    message.parts = parts.collect::<Result<_, _>>()?;
-                }
+            let read = match key.as_str() {
+                "info" => object(value).map(|info| message.info = Info::read(info, at, notes)),
+                "parts" => array(value).map(|parts| {
+                    let parts = parts.into_iter().enumerate();
+                    let parts = parts.map(|(index, part)| Part::read(part, &At::Index(at, index), notes));
+                    message.parts = parts.collect();
+                }),
                 _ => {
                     message.extra.insert(key, value);
+                    continue;
                 }
-            }
+            };
+            set_apart(read, &key, at, &mut message.extra, notes);
         }
         Ok(message)
     }
@@ -277,40 +319,45 @@ pub enum ReadError {
 }
 
 impl Info {
-    fn read(value: Value, at: &At) -> Result<Info, ShapeError> {
+    fn read(map: Map<String, Value>, at: &At, notes: &mut Notes) -> Info {
         let mut info = Info::default();
-        for (key, value) in at.object(value)? {
+        for (key, value) in map {
             let at = &At::Key(at, &key);
-            match key.as_str() {
-                "id" => info.id = MessageId::new(at.string(value)?),
-                "sessionID" => info.session_id = Some(SessionId::new(at.string(value)?)),
-                "role" => info.role = Some(Role::read(at.string(value)?)),
-                "time" => info.time = Some(Time::read(value, at)?),
-                "parentID" => info.parent_id = Some(MessageId::new(at.string(value)?)),
-                "agent" => info.agent = Some(at.string(value)?),
-                "mode" => info.mode = Some(at.string(value)?),
-                "modelID" => info.model_id = Some(at.string(value)?),
-                "finish" => info.finish = Some(at.string(value)?),
-                "tokens" => info.tokens = Some(Usage::read(value, at)?),
-                "cost" => info.cost = Some(at.number(value)?),
-                "error" if !value.is_null() => info.error = Some(value),
+            let read = match key.as_str() {
+                "id" => name(value).map(|id| info.id = MessageId::new(id)),
+                "sessionID" => string(value).map(|id| info.session_id = Some(SessionId::new(id))),
+                "role" => string(value).map(|role| info.role = Some(Role::read(role))),
+                "time" => object(value).map(|time| info.time = Some(Time::read(time, at, notes))),
+                "parentID" => string(value).map(|id| info.parent_id = Some(MessageId::new(id))),
+                "agent" => string(value).map(|agent| info.agent = Some(agent)),
+                "mode" => string(value).map(|mode| info.mode = Some(mode)),
+                "modelID" => string(value).map(|model| info.model_id = Some(model)),
+                "finish" => string(value).map(|finish| info.finish = Some(finish)),
+                "tokens" => object(value).map(|usage| info.tokens = Some(Usage::read(usage, at, notes))),
+                "cost" => number(value).map(|cost| info.cost = Some(cost)),
+                // Whatever went wrong can be told in any shape.
+                "error" if !value.is_null() => {
+                    info.error = Some(value);
+                    continue;
+                }
                 // On a user's message `summary` is an object about file changes, which means something else.
-                "summary" if value == Value::Bool(true) => info.summary = true,
+                "summary" if value == Value::Bool(true) => {
+                    info.summary = true;
+                    continue;
+                }
                 _ => {
                     info.extra.insert(key, value);
+                    continue;
                 }
-            }
+            };
+            set_apart(read, &key, at, &mut info.extra, notes);
         }
-        Ok(info)
+        info
     }
 
     fn write(&self) -> Value {
         let mut map = Map::new();
-        let mut put = |key: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                map.insert(key.into(), value);
-            }
-        };
+        let mut put = |key: &str, value: Option<Value>| put(&mut map, key, value);
         put("id", (!self.id.is_empty()).then(|| self.id.as_str().into()));
         put("sessionID", self.session_id.as_ref().map(|id| id.as_str().into()));
         put("role", self.role.as_ref().map(|role| role.name().into()));
@@ -324,7 +371,7 @@ impl Info {
         put("tokens", self.tokens.as_ref().map(Usage::write));
         put("finish", self.finish.as_deref().map(Value::from));
         put("error", self.error.clone());
-        map.extend(self.extra.clone());
+        keep(&mut map, &self.extra, &[]);
         Value::Object(map)
     }
 }
@@ -351,30 +398,29 @@ impl Role {
 }
 
 impl Time {
-    fn read(value: Value, at: &At) -> Result<Time, ShapeError> {
+    fn read(map: Map<String, Value>, at: &At, notes: &mut Notes) -> Time {
         let mut time = Time::default();
-        for (key, value) in at.object(value)? {
-            let at = &At::Key(at, &key);
-            match key.as_str() {
-                "created" => time.created = Some(Millis(at.whole(&value)?)),
-                "completed" => time.completed = Some(Millis(at.whole(&value)?)),
+        for (key, value) in map {
+            let field = match key.as_str() {
+                "created" => &mut time.created,
+                "completed" => &mut time.completed,
                 _ => {
                     time.extra.insert(key, value);
+                    continue;
                 }
-            }
+            };
+            let (number, read) = whole(value);
+            *field = number.map(Millis);
+            set_apart(read, &key, &At::Key(at, &key), &mut time.extra, notes);
         }
-        Ok(time)
+        time
     }
 
     fn write(&self) -> Value {
         let mut map = Map::new();
-        if let Some(created) = self.created {
-            map.insert("created".into(), created.0.into());
-        }
-        if let Some(completed) = self.completed {
-            map.insert("completed".into(), completed.0.into());
-        }
-        map.extend(self.extra.clone());
+        put(&mut map, "created", self.created.map(|at| at.0.into()));
+        put(&mut map, "completed", self.completed.map(|at| at.0.into()));
+        keep(&mut map, &self.extra, &[]);
         Value::Object(map)
     }
 }
@@ -385,33 +431,52 @@ impl Usage {
         Usage { input, output, ..Usage::default() }
     }
 
-    fn read(value: Value, at: &At) -> Result<Usage, ShapeError> {
+    fn read(map: Map<String, Value>, at: &At, notes: &mut Notes) -> Usage {
         let mut usage = Usage::default();
-        for (key, value) in at.object(value)? {
+        for (key, value) in map {
             let at = &At::Key(at, &key);
-            match key.as_str() {
-                "total" => usage.total = Some(Tokens(at.whole(&value)?)),
-                "input" => usage.input = Tokens(at.whole(&value)?),
-                "output" => usage.output = Tokens(at.whole(&value)?),
-                "reasoning" => {
-                    usage.reasoning = Tokens(at.whole(&value)?);
-                    usage.keys.reasoning = true;
-                }
-                "cache" => {
-                    let cache = at.object(value)?;
-                    let part = |name: &str| match cache.get(name) {
-                        Some(number) => At::Key(at, name).whole(number).map(Tokens),
-                        None => Ok(Tokens::ZERO),
-                    };
-                    (usage.cache_read, usage.cache_write) = (part("read")?, part("write")?);
-                    usage.keys.cache = true;
+            let read = match key.as_str() {
+                "cache" => object(value).map(|cache| usage.read_cache(cache, at, notes)),
+                "total" | "input" | "output" | "reasoning" => {
+                    let (number, read) = whole(value);
+                    let tokens = Tokens(number.unwrap_or(0));
+                    match key.as_str() {
+                        "total" => usage.total = number.map(Tokens),
+                        "input" => usage.input = tokens,
+                        "output" => usage.output = tokens,
+                        _ => (usage.reasoning, usage.keys.reasoning) = (tokens, number.is_some()),
+                    }
+                    read
                 }
                 _ => {
                     usage.extra.insert(key, value);
+                    continue;
                 }
-            }
+            };
+            set_apart(read, &key, at, &mut usage.extra, notes);
         }
-        Ok(usage)
+        usage
+    }
+
+    fn read_cache(&mut self, map: Map<String, Value>, at: &At, notes: &mut Notes) {
+        self.keys.cache = true;
+        let mut extra = Map::new();
+        for (key, value) in map {
+            let field = match key.as_str() {
+                "read" => &mut self.cache_read,
+                "write" => &mut self.cache_write,
+                _ => {
+                    extra.insert(key, value);
+                    continue;
+                }
+            };
+            let (number, read) = whole(value);
+            *field = Tokens(number.unwrap_or(0));
+            set_apart(read, &key, &At::Key(at, &key), &mut extra, notes);
+        }
+        if !extra.is_empty() {
+            self.extra.insert("cache".into(), Value::Object(extra));
+        }
     }
 
     fn write(&self) -> Value {
@@ -428,7 +493,7 @@ impl Usage {
             let cache = json!({ "read": self.cache_read.0, "write": self.cache_write.0 });
             map.insert("cache".into(), cache);
         }
-        map.extend(self.extra.clone());
+        keep(&mut map, &self.extra, &[]);
         Value::Object(map)
     }
 }
@@ -439,7 +504,7 @@ impl Serialize for Message {
         let mut map = Map::new();
         map.insert("info".into(), self.info.write());
         map.insert("parts".into(), Value::Array(parts));
-        map.extend(self.extra.clone());
+        keep(&mut map, &self.extra, &[]);
         map.serialize(serializer)
     }
 }
@@ -447,6 +512,6 @@ impl Serialize for Message {
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Message, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Message::read(value, &At::Root).map_err(serde::de::Error::custom)
+        Message::read(value, &At::Root, &mut Notes::default()).map_err(serde::de::Error::custom)
     }
 }

@@ -17,7 +17,7 @@ use std::ops::Deref;
 
 use thiserror::Error;
 
-pub use fields::ShapeError;
+pub use fields::{At, Note, Notes, ShapeError, whole_part};
 pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
 pub use marks::{Cut, Effect, Mark, Moment};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};

@@ -4,13 +4,14 @@
 //! it came and written back as it came.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::fields::{At, Reader, ShapeError, put};
+use super::fields::{At, Notes, Reader, keep, put};
 use super::ids::{MessageId, Millis, PartId};
 use super::marks::{Mark, Moment};
 use super::tool::{ToolCallPart, ToolPart, ToolResultPart, ToolState};
 use crate::chars::Text;
+use crate::compact::contract::ContractItem;
 
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +43,10 @@ pub enum PartBody {
     File(FilePart),
     /// The marker of a compaction: the user's half of a pivot.
     Compaction(CompactionPart),
-    /// Any other kind, by its name.
+    /// Any other kind, by its name; the name is empty where the source gave none.
     Other(String),
+    /// No object at all, as it came. No model is shown it.
+    Bare(Value),
 }
 
 /// What was said, by the user or the model.
@@ -90,6 +93,8 @@ pub struct CompactionPart {
     pub extractive: Option<bool>,
     /// The user's message being worked on when the compaction was made, kept in view between summary and tail.
     pub prompt: Option<MessageId>,
+    /// What the summary was checked for; the next summary is checked for the instructions among it again.
+    pub contract: Vec<ContractItem>,
     /// The mark of an undo: since when this pivot no longer counts.
     pub set_aside: Option<Moment>,
     /// Summary text inside the marker itself, as some imported logs have it.
@@ -129,42 +134,61 @@ impl Part {
         }
     }
 
-    pub(crate) fn read(value: Value, at: &At) -> Result<Part, ShapeError> {
-        let mut map = at.object(value)?;
+    /// Read a part from a value that stands at `at`; what is not as it should be is kept and noted.
+    pub fn read(value: Value, at: &At, notes: &mut Notes) -> Part {
+        let mut map = match value {
+            Value::Object(map) => map,
+            other => {
+                notes.wrong(at.expected("an object", &other));
+                return Part::new(PartId::default(), PartBody::Bare(other));
+            }
+        };
         // The kind decides how the other fields are read, so it is looked at first wherever it stands.
         let kind = match map.get("type") {
             Some(Value::String(kind)) => kind.clone(),
-            Some(_) => return Err(At::Key(at, "type").error("the kind of a part must be a string")),
-            None => String::new(),
+            Some(_) => {
+                notes.wrong(At::Key(at, "type").error("the kind of a part must be a string"));
+                String::new()
+            }
+            None => {
+                notes.wrong(at.error("a part needs a `type`"));
+                String::new()
+            }
         };
-        let mut reader = Reader { at, map: &mut map };
+        let kind_is_use = kind == "tool_use";
+        let mut reader = Reader { at, map: &mut map, notes };
         let body = match kind.as_str() {
             "text" => PartBody::Text(TextPart {
-                text: reader.text("text")?.unwrap_or_default(),
-                synthetic: reader.boolean("synthetic")?,
-                ignored: reader.boolean("ignored")?,
+                text: reader.text("text").unwrap_or_default(),
+                synthetic: reader.boolean("synthetic"),
+                ignored: reader.boolean("ignored"),
             }),
             "reasoning" => {
-                PartBody::Reasoning(ReasoningPart { text: reader.text("text")?.unwrap_or_default() })
+                PartBody::Reasoning(ReasoningPart { text: reader.text("text").unwrap_or_default() })
             }
-            "tool" => PartBody::Tool(reader.tool()?),
-            "tool_call" | "tool_use" => PartBody::ToolCall(reader.call(&kind)?),
-            "tool_result" => PartBody::ToolResult(reader.result(&kind)?),
+            "tool" => PartBody::Tool(reader.tool()),
+            "tool_call" | "tool_use" => PartBody::ToolCall(reader.call(&kind)),
+            "tool_result" => PartBody::ToolResult(reader.result(&kind)),
             "file" => PartBody::File(FilePart {
-                mime: reader.string("mime")?,
-                filename: reader.string("filename")?,
-                url: reader.text("url")?,
+                mime: reader.string("mime"),
+                filename: reader.string("filename"),
+                url: reader.text("url"),
             }),
-            "compaction" => PartBody::Compaction(reader.compaction()?),
+            "compaction" => PartBody::Compaction(reader.compaction()),
             _ => PartBody::Other(kind),
         };
-        let id = PartId::new(reader.string("id")?.unwrap_or_default());
-        let marks = reader.marks()?;
+        // Of a `tool_use` it names the call.
+        let id = if kind_is_use { None } else { reader.name("id") };
+        let id = PartId::new(id.unwrap_or_default());
+        let marks = reader.marks().unwrap_or_else(|wrong| {
+            reader.notes.wrong(wrong);
+            Vec::new()
+        });
         // An unknown kind keeps its `type` among the other fields: it may be missing altogether.
         if !matches!(body, PartBody::Other(_)) {
             map.shift_remove("type");
         }
-        Ok(Part { id, body, marks, extra: map })
+        Part { id, body, marks, extra: map }
     }
 
     pub(crate) fn write(&self) -> Value {
@@ -187,7 +211,8 @@ impl Part {
                 map.insert("type".into(), "tool".into());
                 map.insert("callID".into(), tool.call_id.as_str().into());
                 map.insert("tool".into(), tool.tool.as_str().into());
-                map.insert("state".into(), tool.state.write());
+                let state = tool.state.write();
+                put(&mut map, "state", Some(state).filter(|state| *state != json!({})));
             }
             PartBody::ToolCall(call) => call.write(&mut map),
             PartBody::ToolResult(result) => result.write(&mut map),
@@ -199,9 +224,11 @@ impl Part {
             }
             PartBody::Compaction(marker) => marker.write(&mut map),
             PartBody::Other(_) => {}
+            PartBody::Bare(value) => return value.clone(),
         }
         put(&mut map, "plimsoll", self.write_marks());
-        map.extend(self.extra.clone());
+        let marks: &[&str] = if self.as_compaction().is_some() { &["setAside"] } else { &[] };
+        keep(&mut map, &self.extra, marks);
         Value::Object(map)
     }
 }
@@ -215,6 +242,8 @@ impl CompactionPart {
         put(map, "compactedTokens", self.tokens.map(Value::from));
         put(map, "extractive", self.extractive.map(Value::from));
         put(map, "promptID", self.prompt.as_ref().map(|id| id.as_str().into()));
+        let contract = (!self.contract.is_empty()).then(|| json!(self.contract));
+        put(map, "contract", contract);
         put(map, "setAside", self.set_aside.as_ref().map(|moment| moment.at.0.into()));
         let after = self.set_aside.as_ref().and_then(|moment| moment.after.as_ref());
         put(map, "setAsideAfter", after.map(|id| id.as_str().into()));
@@ -223,20 +252,33 @@ impl CompactionPart {
 }
 
 impl Reader<'_> {
-    fn compaction(&mut self) -> Result<CompactionPart, ShapeError> {
-        Ok(CompactionPart {
-            auto: self.boolean("auto")?,
-            tail_start: self.string("tail_start_id")?.map(MessageId::new),
-            messages: self.whole("compactedMessages")?,
-            tokens: self.whole("compactedTokens")?,
-            extractive: self.boolean("extractive")?,
-            prompt: self.string("promptID")?.map(MessageId::new),
-            set_aside: match (self.whole("setAside")?, self.string("setAsideAfter")?) {
+    fn compaction(&mut self) -> CompactionPart {
+        CompactionPart {
+            auto: self.boolean("auto"),
+            tail_start: self.string("tail_start_id").map(MessageId::new),
+            messages: self.whole("compactedMessages"),
+            tokens: self.whole("compactedTokens"),
+            extractive: self.boolean("extractive"),
+            prompt: self.string("promptID").map(MessageId::new),
+            set_aside: match (self.whole("setAside"), self.string("setAsideAfter")) {
                 (Some(at), after) => Some(Moment { at: Millis(at), after: after.map(MessageId::new) }),
                 (None, _) => None,
             },
-            summary: self.text("summary")?,
-        })
+            contract: self.contract(),
+            summary: self.text("summary"),
+        }
+    }
+
+    /// The contract, if all of it can be read; else it stays as it came.
+    fn contract(&mut self) -> Vec<ContractItem> {
+        let items = self.map.get("contract").cloned().map(serde_json::from_value::<Vec<ContractItem>>);
+        match items {
+            Some(Ok(items)) if !items.is_empty() => {
+                self.map.shift_remove("contract");
+                items
+            }
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -249,6 +291,6 @@ impl Serialize for Part {
 impl<'de> Deserialize<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Part::read(value, &At::Root).map_err(serde::de::Error::custom)
+        Ok(Part::read(value, &At::Root, &mut Notes::default()))
     }
 }

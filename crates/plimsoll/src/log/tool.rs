@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::fields::{At, Reader, ShapeError, put};
+use super::fields::{At, Notes, Reader, array, keep, name, object, put, set_apart, string, whole};
 use super::ids::Millis;
 use crate::chars::{Chars, Text};
 
@@ -95,6 +95,8 @@ pub struct ToolResultPart {
     /// The mark of a prune.
     pub compacted: Option<Millis>,
     keys: ResultKeys,
+    /// The other times, where the mark stands among them.
+    times: Map<String, Value>,
 }
 
 /// The field names a separate result used, so that it is written back as it came.
@@ -197,8 +199,9 @@ impl ToolState {
         }
     }
 
-    fn read(value: Value, at: &At) -> Result<ToolState, ShapeError> {
-        let mut state = ToolState {
+    /// A state of which nothing is known.
+    fn unknown() -> ToolState {
+        ToolState {
             status: ToolStatus::Other(String::new()),
             input: None,
             output: None,
@@ -206,23 +209,34 @@ impl ToolState {
             time: ToolTime::default(),
             attachments: Arc::default(),
             extra: Map::new(),
-        };
-        for (key, value) in at.object(value)? {
+        }
+    }
+
+    fn read(map: Map<String, Value>, at: &At, notes: &mut Notes) -> ToolState {
+        let mut state = ToolState::unknown();
+        for (key, value) in map {
             let at = &At::Key(at, &key);
-            match key.as_str() {
-                "status" => state.status = ToolStatus::read(at.string(value)?),
-                "input" => state.input = Some(value.into()),
-                "output" => state.output = Some(at.text(value)?),
-                "error" => state.error = Some(at.text(value)?),
+            let read = match key.as_str() {
+                "status" => name(value).map(|status| state.status = ToolStatus::read(status)),
+                "output" => string(value).map(|text| state.output = Some(text.into())),
+                "error" => string(value).map(|text| state.error = Some(text.into())),
                 // An empty list stays among the other fields, so that it is written back.
-                "attachments" if value != json!([]) => state.attachments = Arc::new(at.array(value)?),
-                "time" => state.time = ToolTime::read(value, at)?,
+                "attachments" if value != json!([]) => {
+                    array(value).map(|files| state.attachments = Arc::new(files))
+                }
+                "time" => object(value).map(|time| state.time = ToolTime::read(time, at, notes)),
+                "input" => {
+                    state.input = Some(value.into());
+                    continue;
+                }
                 _ => {
                     state.extra.insert(key, value);
+                    continue;
                 }
-            }
+            };
+            set_apart(read, &key, at, &mut state.extra, notes);
         }
-        Ok(state)
+        state
     }
 
     pub(super) fn write(&self) -> Value {
@@ -237,7 +251,7 @@ impl ToolState {
         if !self.attachments.is_empty() {
             map.insert("attachments".into(), Value::Array(self.attachments.to_vec()));
         }
-        map.extend(self.extra.clone());
+        keep(&mut map, &self.extra, &[]);
         Value::Object(map)
     }
 }
@@ -276,20 +290,23 @@ impl ToolTime {
         ToolTime { start: Some(start), end: Some(end), present: true, ..ToolTime::default() }
     }
 
-    fn read(value: Value, at: &At) -> Result<ToolTime, ShapeError> {
+    fn read(map: Map<String, Value>, at: &At, notes: &mut Notes) -> ToolTime {
         let mut time = ToolTime { present: true, ..ToolTime::default() };
-        for (key, value) in at.object(value)? {
-            let at = &At::Key(at, &key);
-            match key.as_str() {
-                "start" => time.start = Some(Millis(at.whole(&value)?)),
-                "end" => time.end = Some(Millis(at.whole(&value)?)),
-                "compacted" => time.compacted = Some(Millis(at.whole(&value)?)),
+        for (key, value) in map {
+            let field = match key.as_str() {
+                "start" => &mut time.start,
+                "end" => &mut time.end,
+                "compacted" => &mut time.compacted,
                 _ => {
                     time.extra.insert(key, value);
+                    continue;
                 }
-            }
+            };
+            let (number, read) = whole(value);
+            *field = number.map(Millis);
+            set_apart(read, &key, &At::Key(at, &key), &mut time.extra, notes);
         }
-        Ok(time)
+        time
     }
 
     fn write(&self) -> Option<Value> {
@@ -297,7 +314,7 @@ impl ToolTime {
         put(&mut map, "start", self.start.map(|at| at.0.into()));
         put(&mut map, "end", self.end.map(|at| at.0.into()));
         put(&mut map, "compacted", self.compacted.map(|at| at.0.into()));
-        map.extend(self.extra.clone());
+        keep(&mut map, &self.extra, &["compacted"]);
         (self.present || !map.is_empty()).then_some(Value::Object(map))
     }
 }
@@ -340,6 +357,7 @@ impl ToolResultPart {
                 text: Some("text"),
                 error: None,
             },
+            times: Map::new(),
         }
     }
 
@@ -355,57 +373,89 @@ impl ToolResultPart {
             map.insert(key.into(), self.text.as_str().into());
         }
         put(map, keys.error.unwrap_or("isError"), self.is_error.map(Value::from));
-        put(map, "time", self.compacted.map(|at| json!({ "compacted": at.0 })));
+        let mut times = Map::new();
+        put(&mut times, "compacted", self.compacted.map(|at| at.0.into()));
+        keep(&mut times, &self.times, &["compacted"]);
+        put(map, "time", (!times.is_empty()).then_some(Value::Object(times)));
     }
 }
 
 impl Reader<'_> {
-    pub(super) fn tool(&mut self) -> Result<ToolPart, ShapeError> {
-        Ok(ToolPart {
-            call_id: self.string("callID")?.unwrap_or_default(),
-            tool: self.string("tool")?.unwrap_or_default(),
-            state: self
-                .take("state", |at, value| ToolState::read(value, at))?
-                .ok_or_else(|| self.at.error("a tool part needs a `state`"))?,
-        })
+    pub(super) fn tool(&mut self) -> ToolPart {
+        let (call_id, tool) = (self.string("callID"), self.string("tool"));
+        let state = match self.map.get("state") {
+            // An empty one stays among the other fields, so that it is written back.
+            Some(Value::Object(state)) if state.is_empty() => None,
+            Some(Value::Object(_)) => self.object("state", |_| true),
+            Some(_) => {
+                self.wrong("state", "an object");
+                None
+            }
+            None => {
+                self.notes.wrong(self.at.error("a tool part needs a `state`"));
+                None
+            }
+        };
+        let read = |state| ToolState::read(state, &At::Key(self.at, "state"), self.notes);
+        let state = state.map_or_else(ToolState::unknown, read);
+        ToolPart { call_id: call_id.unwrap_or_default(), tool: tool.unwrap_or_default(), state }
     }
 
-    pub(super) fn call(&mut self, kind: &str) -> Result<ToolCallPart, ShapeError> {
-        let (call_id, _) =
-            if kind == "tool_use" { self.string_of(&["id"])? } else { self.string_of(&["callID"])? };
-        let (tool, _) =
-            if kind == "tool_use" { self.string_of(&["name"])? } else { self.string_of(&["tool"])? };
-        let input = self.take("input", |_, value| Ok(Input::from(value)))?;
-        Ok(ToolCallPart {
+    pub(super) fn call(&mut self, kind: &str) -> ToolCallPart {
+        let (id, name) = if kind == "tool_use" { ("id", "name") } else { ("callID", "tool") };
+        let (call_id, tool) = (self.name(id), self.string(name));
+        let input = self.map.shift_remove("input").map(Input::from);
+        ToolCallPart {
             call_id: call_id.unwrap_or_default(),
             tool: tool.unwrap_or_default(),
             input,
             kind: kind.into(),
-        })
+        }
     }
 
-    pub(super) fn result(&mut self, kind: &str) -> Result<ToolResultPart, ShapeError> {
-        let (call_id, call) = self.string_of(&["callID", "tool_use_id", "tool_call_id", "toolUseId"])?;
-        let (tool, tool_key) = self.string_of(&["tool", "name"])?;
-        let (text, text_key) = self.string_of(&["text", "content", "output"])?;
+    pub(super) fn result(&mut self, kind: &str) -> ToolResultPart {
+        let (call_id, call) = self.named(&["callID", "tool_use_id", "tool_call_id", "toolUseId"]);
+        let (tool, tool_key) = self.named(&["tool", "name"]);
+        let (text, text_key) = self.string_of(&["text", "content", "output"]);
         let text = match text {
             Some(text) => Text::from(text),
-            None => Text::from(joined_content(self.map.get("content"))),
+            None => {
+                let is_list = self.map.get("content").is_some_and(Value::is_array);
+                let keys = ["text", "content", "output"].into_iter().filter(|_| !is_list);
+                keys.for_each(|key| self.wrong(key, "a string"));
+                Text::from(joined_content(self.map.get("content")))
+            }
         };
         let error = ["isError", "is_error"].into_iter().find(|key| self.map.contains_key(*key));
-        let is_error = match error {
-            Some(key) => self.boolean(key)?,
-            None => None,
-        };
-        let compacted = match self.map.get("time").and_then(|time| time.get("compacted")) {
-            Some(mark) => Some(Millis(At::Key(&At::Key(self.at, "time"), "compacted").whole(mark)?)),
-            None => None,
-        };
-        if compacted.is_some() {
-            self.map.shift_remove("time");
-        }
+        let is_error = error.and_then(|key| self.boolean(key));
+        let (compacted, times) = self.mark_among_times();
         let keys = ResultKeys { kind: kind.into(), call, tool: tool_key, text: text_key, error };
-        Ok(ToolResultPart { call_id: call_id.unwrap_or_default(), tool, text, is_error, compacted, keys })
+        let call_id = call_id.unwrap_or_default();
+        ToolResultPart { call_id, tool, text, is_error, compacted, keys, times }
+    }
+
+    /// The name under the first of several keys that has one; all others that are there are wrong.
+    fn named(&mut self, keys: &[&'static str]) -> (Option<String>, Option<&'static str>) {
+        let found = self.string_of(keys);
+        if found.0.is_none() {
+            keys.iter().for_each(|key| self.wrong(key, "a string"));
+        }
+        found
+    }
+
+    /// The mark of a prune in the field `time`, and the other times beside it. A `time` without the mark is left
+    /// alone.
+    fn mark_among_times(&mut self) -> (Option<Millis>, Map<String, Value>) {
+        let Some(time) = self.object("time", |time| time.get("compacted").is_some()) else {
+            return (None, Map::new());
+        };
+        let ToolTime { start, end, compacted, extra, .. } =
+            ToolTime::read(time, &At::Key(self.at, "time"), self.notes);
+        let mut times = Map::new();
+        put(&mut times, "start", start.map(|at| at.0.into()));
+        put(&mut times, "end", end.map(|at| at.0.into()));
+        keep(&mut times, &extra, &[]);
+        (compacted, times)
     }
 }
 

@@ -16,6 +16,7 @@
 mod guide;
 mod overrides;
 mod presets;
+mod summary;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::limits::Limits;
 
 pub use overrides::{Overrides, Setting};
 pub use presets::Preset;
+pub use summary::{ContractPolicy, SummaryPolicy};
 
 /// A policy that has been checked. Read its fields through [`PolicySpec`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +56,10 @@ pub struct PolicySpec {
     pub overflow: OverflowPolicy,
     /// Layer 3: a summary in place of older messages.
     pub compact: CompactPolicy,
+    /// The summary that is made without a model.
+    pub summary: SummaryPolicy,
+    /// What every summary is checked for and completed with.
+    pub contract: ContractPolicy,
     /// The last rungs of the ladder.
     pub shed: ShedPolicy,
     /// Text that stays in view word for word.

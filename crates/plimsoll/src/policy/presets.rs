@@ -5,9 +5,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    CachePolicy, ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure,
-    Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy,
-    RecallPolicy, RequestForm, Scope, ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
+    CachePolicy, ClearedView, CompactPolicy, ContractPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule,
+    Measure, Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder,
+    PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy, SplitTurns, SummaryAs, SummaryPolicy,
+    Template, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -74,6 +75,7 @@ impl Preset {
                     extractive: true,
                     ..opencode.compact
                 },
+                contract: ContractPolicy { enabled: true, ..opencode.contract },
                 shed: ShedPolicy { enabled: true, ..opencode.shed },
                 ..opencode
             },
@@ -246,6 +248,8 @@ fn opencode() -> PolicySpec {
             extractive_gain_share: 0.5,
             extractive_least: Tokens(150),
         },
+        summary: SummaryPolicy::default(),
+        contract: ContractPolicy { enabled: false, ..ContractPolicy::default() },
         shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5, rounds: 6 },
         pin: PinPolicy { max_tokens: Tokens(4_000), max_share: 0.25 },
         cache: CachePolicy { max_breakpoints: 4, look_back: 20, system_first: true },

@@ -1,6 +1,6 @@
 //! What makes a policy consistent.
 
-use super::{ClearedView, ForkPolicy, LineRule, PolicyError, PolicySpec, Scope};
+use super::{ClearedView, ForkPolicy, LineRule, PolicyError, PolicySpec, Scope, SummaryPolicy};
 use crate::chars::Chars;
 use crate::count::Tokens;
 use crate::log::Cut;
@@ -10,7 +10,21 @@ const SMALLEST_ANSWER: Chars = Chars(2_000);
 
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
-    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, pin, cache, recall, fork } = spec;
+    let PolicySpec {
+        name,
+        count,
+        truncate,
+        prune,
+        overflow,
+        compact,
+        summary,
+        contract,
+        shed,
+        pin,
+        cache,
+        recall,
+        fork,
+    } = spec;
     rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
     above_zero("count.charsPerToken", count.chars_per_token)?;
 
@@ -86,6 +100,12 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
     rule(!compact.continue_text.trim().is_empty(), "compact.continueText", || "must not be empty".into())?;
 
+    summarising(summary)?;
+    share("contract.maxShare", contract.max_share)?;
+    rule(!contract.enabled || contract.max_tokens > Tokens::ZERO, "contract.maxTokens", || {
+        "the contract is on, so there must be room for it".into()
+    })?;
+
     rule(shed.min_part_chars >= Cut::LEAST, "shed.minPartChars", || {
         format!("{} leaves no room for the marker; {} is the least", shed.min_part_chars, Cut::LEAST)
     })?;
@@ -141,6 +161,39 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     rule(fork.error_patterns.iter().all(|pattern| !pattern.is_empty()), "fork.errorPatterns", || {
         "an empty pattern is in every text".into()
     })
+}
+
+/// The shares of a summary's sections fill its room, and its lengths are lengths.
+fn summarising(summary: &SummaryPolicy) -> Result<(), PolicyError> {
+    for (field, value) in summary.shares().into_iter().chain(summary.standing_shares()) {
+        rule((0.0..=1.0).contains(&value), &format!("summary.{field}"), || {
+            format!("{value} is not a share from 0 to 1")
+        })?;
+    }
+    let sum: f64 = summary.shares().iter().map(|(_, share)| share).sum();
+    rule(summary.report_share() > 0.0, "summary.todosShare", || {
+        "the shares of what stands beside the last report leave it no room".into()
+    })?;
+    rule((sum - 1.0).abs() < 1e-6, "summary.userShare", || {
+        format!("the shares of the sections are {sum:.2} together and must be 1")
+    })?;
+    rule((0.0..1.0).contains(&summary.prior_share), "summary.priorShare", || {
+        format!("{} is not a share from 0 to below 1", summary.prior_share)
+    })?;
+    share("summary.duplicateShare", summary.duplicate_share)?;
+    rule((0.0..=1.0).contains(&summary.report_head_share), "summary.reportHeadShare", || {
+        format!("{} is not a share from 0 to 1", summary.report_head_share)
+    })?;
+    rule(summary.ends_weight >= 1.0 && summary.ends_weight.is_finite(), "summary.endsWeight", || {
+        format!("{} is below 1", summary.ends_weight)
+    })?;
+    above_zero("summary.minWords", summary.min_words.0)?;
+    above_zero("summary.pasteRun", summary.paste_run)?;
+    above_zero("summary.sentenceChars", summary.sentence_chars.0)?;
+    above_zero("summary.turnSentences", summary.turn_sentences)?;
+    above_zero("summary.commandChars", summary.command_chars.0)?;
+    above_zero("summary.instructionChars", summary.instruction_chars.0)?;
+    above_zero("summary.resultChars", summary.result_chars.0)
 }
 
 fn rule(holds: bool, field: &str, why: impl FnOnce() -> String) -> Result<(), PolicyError> {

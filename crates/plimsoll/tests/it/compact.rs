@@ -553,7 +553,13 @@ mod extracting {
     fn extracted(most: u64, prior: Option<&str>) -> Text {
         let messages = work();
         let history: Vec<&Message> = messages.iter().collect();
-        extract(&history, prior.map(Text::from).as_ref(), Tokens(most), &CharCounter::default())
+        extract(
+            &history,
+            prior.map(Text::from).as_ref(),
+            Tokens(most),
+            &Policy::default().summary,
+            &CharCounter::default(),
+        )
     }
 
     #[test]
@@ -583,8 +589,13 @@ mod extracting {
         let key = format!("sk-ant-{}", "a1B2".repeat(12));
         let messages = History::new().user(format!("Use {key} to deploy")).say("ok").messages();
         let history: Vec<&Message> = messages.iter().collect();
-        let text =
-            extract(&history, Some(&Text::from("token=abcd1234")), Tokens(2_000), &CharCounter::default());
+        let text = extract(
+            &history,
+            Some(&Text::from("token=abcd1234")),
+            Tokens(2_000),
+            &Policy::default().summary,
+            &CharCounter::default(),
+        );
         assert!(!text.contains(&key) && !text.contains("abcd1234"), "{text}");
         assert!(text.contains("Use [redacted: API key] to deploy"), "{text}");
     }
@@ -598,7 +609,8 @@ mod extracting {
             let messages =
                 History::new().user("go").tool_with("bash", json!({ "command": command }), "ok").messages();
             let history: Vec<&Message> = messages.iter().collect();
-            let text = extract(&history, None, Tokens(2_000), &CharCounter::default());
+            let text =
+                extract(&history, None, Tokens(2_000), &Policy::default().summary, &CharCounter::default());
             assert!(!text.contains("AIza"), "{pad}: {text}");
         }
     }
@@ -612,7 +624,7 @@ mod extracting {
                 { "type": "text", "text": "Continue if you have next steps", "synthetic": true }] }))
             .messages();
         let history: Vec<&Message> = messages.iter().collect();
-        let text = extract(&history, None, Tokens(500), &CharCounter::default());
+        let text = extract(&history, None, Tokens(500), &Policy::default().summary, &CharCounter::default());
         assert!(text.contains("real goal") && !text.contains("Continue if you have"));
         assert!(!text.contains("pirate"), "what the host laid down is not the user's wish");
     }

@@ -114,12 +114,12 @@ fn tool_inputs_keep_the_order_of_their_keys() {
     "not a list of messages: [0].parts[0].type: the kind of a part must be a string"
 )]
 fn bad_input_says_where_and_why(#[case] json: &str, #[case] message: &str) {
-    assert_eq!(Message::read_all(json).unwrap_err().to_string(), message);
+    assert_eq!(Message::read_strict(json).unwrap_err().to_string(), message);
 }
 
 #[test]
 fn an_error_does_not_repeat_private_text() {
-    let error = Message::read_all(r#"[{"info":{"time":"hunter2"}}]"#).unwrap_err();
+    let error = Message::read_strict(r#"[{"info":{"time":"hunter2"}}]"#).unwrap_err();
     assert!(matches!(&error, ReadError::Shape(ShapeError { at, .. }) if at == "[0].info.time"));
     assert!(!error.to_string().contains("hunter2"));
 }

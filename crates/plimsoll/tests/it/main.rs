@@ -6,11 +6,13 @@
 
 mod cache;
 mod compact;
+mod contract;
 mod corpus;
 mod count;
 mod fork;
 mod fork_history;
 mod ladder;
+mod lenient;
 mod limits;
 mod live;
 mod load;

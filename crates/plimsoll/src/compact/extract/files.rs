@@ -1,0 +1,201 @@
+//! Files changed, grouped by directory, and commands with how they ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::facts::{Change, ChangedFile};
+use super::super::prose::shorten;
+use super::room::Written;
+use crate::chars::Chars;
+
+/// A changed file as the summary names it.
+pub(super) struct Named {
+    path: String,
+    mark: &'static str,
+}
+
+/// The files of this history after those of an earlier summary; one that was changed again stands once.
+pub(super) fn merge(earlier: &[String], files: &[ChangedFile]) -> Vec<Named> {
+    let again =
+        |path: &str| files.iter().any(|file| file.path == path || file.path.ends_with(&format!("/{path}")));
+    let earlier =
+        earlier.iter().filter(|path| !again(path)).map(|path| Named { path: path.clone(), mark: "" });
+    let mark = |change: Change| match change {
+        Change::Created => " (new)",
+        Change::Edited => "",
+        Change::Deleted => DELETED,
+    };
+    let named = files.iter().map(|file| Named { path: file.path.clone(), mark: mark(file.change) });
+    earlier.chain(named).collect()
+}
+
+/// Write the files, grouped by directory. Where not all fit, those that are gone and those changed longest ago are
+/// counted instead.
+pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
+    if files.is_empty() {
+        return Written::nothing();
+    }
+    let root = common_root(files);
+    let head = if root.is_empty() { String::new() } else { format!("Under `{root}`:\n") };
+    // The first to be left out first.
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    order.sort_by_key(|place| (files[*place].mark != DELETED, *place));
+    let written = |left_out: usize, with_marks: bool| {
+        let mut shown: Vec<usize> = order[left_out..].to_vec();
+        shown.sort_unstable();
+        let named: Vec<&Named> = shown.into_iter().map(|place| &files[place]).collect();
+        let more = match left_out {
+            0 => String::new(),
+            1 => "\n(1 file is left out)".to_owned(),
+            _ => format!("\n({left_out} files are left out)"),
+        };
+        let text = format!("{head}{}{more}", grouped(&named, &root, with_marks));
+        (Chars::of(&text) <= room).then_some(text)
+    };
+    if let Some(text) = written(0, true) {
+        return Written { text, complete: true };
+    }
+    if let Some(text) = written(0, false) {
+        return Written { text, complete: true };
+    }
+    // The more are left out, the shorter it is, so the least that fits is found by halving.
+    let (mut low, mut high) = (1, files.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        if written(middle, false).is_some() {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let text = written(low, false).filter(|_| low < files.len());
+    text.map_or_else(Written::no_room, |text| Written { text, complete: false })
+}
+
+const DELETED: &str = " (deleted)";
+
+/// The directory that all absolute paths share.
+fn common_root(files: &[Named]) -> String {
+    let is_absolute = |path: &str| path.starts_with(['/', '~']) || path.get(1..2) == Some(":");
+    let mut absolute = files.iter().map(|file| file.path.as_str()).filter(|path| is_absolute(path));
+    let Some(first) = absolute.next() else { return String::new() };
+    let mut root = first.rsplit_once('/').map_or("", |(folder, _)| folder);
+    for path in absolute {
+        while !path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')) {
+            match root.rsplit_once('/') {
+                Some((folder, _)) => root = folder,
+                None => return String::new(),
+            }
+        }
+    }
+    // A root of one name says nothing.
+    if root.matches('/').count() < 2 { String::new() } else { root.to_owned() }
+}
+
+/// One line for each directory near the root, what lies below it in the braces that shells know. The line with the newest
+/// change comes last.
+fn grouped(files: &[&Named], root: &str, with_marks: bool) -> String {
+    let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
+    for (place, file) in files.iter().enumerate() {
+        let inside = file.path.strip_prefix(root).filter(|_| !root.is_empty());
+        let path = inside.map_or(file.path.as_str(), |path| path.trim_start_matches('/'));
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let (newest, names) = folders.entry(folder).or_default();
+        *newest = place;
+        names.push(format!("{name}{}", if with_marks { file.mark } else { "" }));
+    }
+    // Directories that lie in one directory stand on its line.
+    let mut parents: BTreeMap<&str, usize> = BTreeMap::new();
+    for folder in folders.keys() {
+        *parents.entry(folder.rsplit_once('/').map_or("", |(parent, _)| parent)).or_default() += 1;
+    }
+    let mut lines: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
+    for (folder, (newest, names)) in &folders {
+        let (parent, own) = folder.rsplit_once('/').unwrap_or(("", folder));
+        let joins = !parent.is_empty() && (parents[parent] > 1 || folders.contains_key(parent));
+        let (line, below) = if joins { (parent, format!("{own}/")) } else { (*folder, String::new()) };
+        let (last, words) = lines.entry(line).or_default();
+        *last = (*last).max(*newest);
+        words.extend(braced(&below, names));
+    }
+    let mut lines: Vec<(usize, String)> = lines
+        .into_iter()
+        .map(|(folder, (newest, words))| match folder {
+            "" => (newest, format!("- {}", words.join(", "))),
+            _ => (newest, format!("- {folder}/: {}", words.join(", "))),
+        })
+        .collect();
+    lines.sort_by_key(|(newest, _)| *newest);
+    let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
+    lines.join("\n")
+}
+
+/// Names of one directory; those that end alike share their ending: `{auth,user}.service.ts`.
+fn braced(below: &str, names: &[String]) -> Vec<String> {
+    let mut endings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        // A name that begins with a dot has no ending, and one with a mark keeps it.
+        let split = name[1.min(name.len())..].find('.').map(|at| at + 1).filter(|_| !name.contains(' '));
+        let (stem, ending) = split.map_or((name.as_str(), ""), |at| name.split_at(at));
+        endings.entry(ending).or_default().push(stem);
+    }
+    let mut words = Vec::new();
+    for (ending, stems) in endings {
+        match stems.as_slice() {
+            [stem] => words.push(format!("{below}{stem}{ending}")),
+            stems if ending.is_empty() => words.extend(stems.iter().map(|stem| format!("{below}{stem}"))),
+            stems => words.push(format!("{below}{{{}}}{ending}", stems.join(","))),
+        }
+    }
+    words
+}
+
+/// A command as the summary tells it.
+pub(super) struct Command {
+    pub(super) line: String,
+    pub(super) outcome: String,
+    /// How much it is worth telling.
+    pub(super) value: u64,
+    /// What its programs work on; a second command for the same is worth less.
+    pub(super) subjects: BTreeSet<String>,
+}
+
+/// Write the commands most worth telling, in the order in which they were last run, and the addresses.
+pub(super) fn write_commands(commands: &[Command], addresses: &[String], room: Chars) -> Written {
+    let served = match addresses {
+        [] => String::new(),
+        addresses => {
+            let newest: Vec<&str> = addresses.iter().rev().take(5).map(String::as_str).collect();
+            shorten(&format!("Addresses: {}", newest.join(", ")), room)
+        }
+    };
+    let mut left = room.saturating_sub(Chars::of(&served) + Chars(1));
+    let line = |command: &Command| match command.outcome.as_str() {
+        "" => format!("- `{}`", command.line),
+        outcome => format!("- `{}` → {outcome}", command.line),
+    };
+    let mut order: Vec<usize> = (0..commands.len()).collect();
+    order.sort_by_key(|place| (std::cmp::Reverse(commands[*place].value), *place));
+    // First one command for each thing, then the others.
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let (mut first, mut again) = (Vec::new(), Vec::new());
+    for place in order {
+        let subjects = &commands[place].subjects;
+        let known = !subjects.is_empty() && subjects.iter().all(|subject| told.contains(subject.as_str()));
+        told.extend(subjects.iter().map(String::as_str));
+        if known { again.push(place) } else { first.push(place) }
+    }
+    let mut chosen = Vec::new();
+    let all = commands.len();
+    for place in first.into_iter().chain(again) {
+        let cost = Chars::of(&line(&commands[place])) + Chars(1);
+        if cost <= left {
+            left = left.saturating_sub(cost);
+            chosen.push(place);
+        }
+    }
+    let complete = chosen.len() == all;
+    chosen.sort_unstable();
+    let lines = chosen.into_iter().map(|place| line(&commands[place]));
+    let lines: Vec<String> = lines.chain((!served.is_empty()).then_some(served)).collect();
+    Written { text: lines.join("\n"), complete }
+}

@@ -1,0 +1,219 @@
+//! Where the work stands: the last report or what is being done, todos, what fails, the last commit, the last steps.
+
+use super::super::facts::{Facts, TodoState, Turn, end_of_path};
+use super::super::prose::{plain, shorten, shorten_front};
+use super::room::{Portion, Written, divide};
+use crate::chars::Chars;
+use crate::policy::SummaryPolicy;
+
+/// Write the section, a line or more for each of them.
+pub(super) fn write(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
+    let said = |room: Chars| said(facts, room, policy);
+    let todos = |room: Chars| todos(facts, room);
+    let errors = |room: Chars| errors(facts, room);
+    let commit = |room: Chars| commit(facts, room, policy);
+    let steps = |room: Chars| steps(facts, room);
+    let names = |room: Chars| names(facts, room);
+    let portions: [(f64, &dyn Fn(Chars) -> Written); 6] = [
+        (policy.report_share(), &said),
+        (policy.todos_share, &todos),
+        (policy.errors_share, &errors),
+        (policy.commit_share, &commit),
+        (policy.steps_share, &steps),
+        (policy.names_share, &names),
+    ];
+    let written = divide(&portions.map(|(share, write)| Portion { share, frame: Chars(1), write }), room);
+    let complete = written.iter().all(|written| written.complete);
+    let lines: Vec<String> =
+        written.into_iter().map(|written| written.text).filter(|text| !text.is_empty()).collect();
+    Written { text: lines.join("\n"), complete }
+}
+
+/// A text that is shortened to its room.
+fn shortened(text: &str, room: Chars, policy_least: Chars) -> Written {
+    let complete = Chars::of(text) <= room;
+    if !complete && room < policy_least {
+        return Written::no_room();
+    }
+    Written { text: shorten(text, room), complete }
+}
+
+/// Less of a line says nothing.
+const LEAST: Chars = Chars(32);
+
+/// The last report, or of a turn that has not ended the last notes before it stopped.
+fn said(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
+    let Some((turn, before)) = facts.turns.split_last() else { return Written::nothing() };
+    if !turn.unfinished {
+        let report = turn.report.as_ref().map(|report| report.text.as_str()).unwrap_or_default();
+        return labelled("Last report: ", report, room, policy);
+    }
+    let newest = notes(turn, room, policy);
+    // Where little was said in this turn, the report before it tells where it came from.
+    let report = before.iter().rev().find_map(|turn| turn.report.as_ref()).filter(|_| turn.notes.is_empty());
+    let Some(report) = report else { return newest };
+    let notes_room = Chars::of(&newest.text).min(room.share(0.6));
+    let newest = notes(turn, notes_room, policy);
+    let left = room.saturating_sub(Chars::of(&newest.text) + Chars(1));
+    let report = labelled("Last report before this turn: ", &report.text, left, policy);
+    let complete = newest.complete && report.complete;
+    let texts: Vec<String> = [report.text, newest.text].into_iter().filter(|text| !text.is_empty()).collect();
+    Written { text: texts.join("\n"), complete }
+}
+
+/// The newest notes of a turn, oldest first, and its thoughts where nothing was said since.
+fn notes(turn: &Turn, room: Chars, policy: &SummaryPolicy) -> Written {
+    let label = "In progress: ";
+    let thoughts = turn.thoughts.iter().rev().map(|thought| plain(&thought.text));
+    let said = turn.notes.iter().chain(&turn.report).rev().map(|said| plain(&said.text)).take(NOTES);
+    let mut left = room.saturating_sub(Chars::of(label));
+    let mut taken: Vec<String> = Vec::new();
+    let mut complete = true;
+    for note in thoughts.chain(said) {
+        let whole = Chars::of(&note);
+        let note = shorten(&note, policy.sentence_chars.max(room.share(0.5)).min(left));
+        complete &= Chars::of(&note) == whole;
+        if Chars::of(&note) < LEAST.min(whole) {
+            break;
+        }
+        left = left.saturating_sub(Chars::of(&note) + Chars(3));
+        taken.push(note);
+    }
+    taken.reverse();
+    if taken.is_empty() {
+        return Written { text: String::new(), complete };
+    }
+    Written { text: format!("{label}{}", taken.join(" / ")), complete }
+}
+
+/// So many notes tell what is being done; what was said before them is a finding or nothing.
+pub(super) const NOTES: usize = 2;
+
+/// A report in at most so many chars, more of its end than of its beginning.
+fn labelled(label: &str, report: &str, room: Chars, policy: &SummaryPolicy) -> Written {
+    let report = plain_lines(report);
+    let room = room.saturating_sub(Chars::of(label));
+    if report.is_empty() {
+        return Written::nothing();
+    }
+    if Chars::of(&report) <= room {
+        return Written { text: format!("{label}{report}"), complete: true };
+    }
+    if room < policy.min_words {
+        return Written::no_room();
+    }
+    let first = shorten(&report, room.share(policy.report_head_share));
+    let last = shorten_front(&report, room.saturating_sub(Chars::of(&first) + Chars(1)));
+    Written { text: format!("{label}{first} {last}"), complete: false }
+}
+
+/// A report without code blocks and emphasis, its lines kept.
+fn plain_lines(text: &str) -> String {
+    let mut lines = Vec::new();
+    let mut in_code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code && line.chars().any(char::is_alphanumeric) {
+            lines.push(plain(line.trim_start_matches(['#', ' '])));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The todos by how far they are; what is done is the first to be counted instead of named.
+fn todos(facts: &Facts, room: Chars) -> Written {
+    let Some(list) = &facts.todos else { return Written::nothing() };
+    let of = |state: TodoState| -> Vec<&str> {
+        list.items.iter().filter(|todo| todo.state == state).map(|todo| todo.text.as_str()).collect()
+    };
+    let done = of(TodoState::Closed);
+    let mut parts = Vec::new();
+    for (label, state) in [("in progress", TodoState::Begun), ("open", TodoState::Open)] {
+        let items = of(state);
+        if !items.is_empty() {
+            parts.push(format!("{label}: {}", items.join("; ")));
+        }
+    }
+    let open = parts.clone();
+    if !done.is_empty() {
+        parts.push(format!("done: {}", done.join("; ")));
+    }
+    let whole = format!("Todos, {}", parts.join(". "));
+    if Chars::of(&whole) <= room {
+        return Written { text: whole, complete: true };
+    }
+    // What is done is named by its first words, or where not even that fits, counted.
+    let short = format!("Todos, {}", open.join(". "));
+    let left = room.saturating_sub(Chars::of(&short) + Chars(10));
+    let each = Chars(left.0 / done.len().max(1) as u64).saturating_sub(Chars(2));
+    if !done.is_empty() && each >= FIRST_WORDS {
+        let done: Vec<String> = done.iter().map(|todo| shorten(todo, each)).collect();
+        return Written { text: format!("{short}. done: {}", done.join("; ")), complete: false };
+    }
+    let counted = format!("Todos, {} of {} done. {}", done.len(), list.items.len(), open.join(". "));
+    Written { complete: false, ..shortened(&counted, room, LEAST) }
+}
+
+/// Fewer chars of a todo do not tell which it is.
+const FIRST_WORDS: Chars = Chars(16);
+
+fn errors(facts: &Facts, room: Chars) -> Written {
+    let newest: Vec<&str> = facts.errors.iter().rev().take(ERRORS).map(|error| error.text.as_str()).collect();
+    if newest.is_empty() {
+        return Written::nothing();
+    }
+    shortened(&format!("Not mended yet: {}", newest.join("; ")), room, LEAST)
+}
+
+/// So many failures are told; older ones are seldom what the work stands at.
+const ERRORS: usize = 3;
+
+/// The last commit, and what was changed after it.
+fn commit(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
+    let Some(commit) = &facts.commit else { return Written::nothing() };
+    let hash = commit.hash.as_deref().map(|hash| format!(" {hash}")).unwrap_or_default();
+    let mut line = format!("Last commit{hash}: {}", shorten(&commit.subject, policy.sentence_chars));
+    let since = facts.files.iter().filter(|file| file.order > commit.order);
+    let names: Vec<String> = since.rev().map(|file| end_of_path(&file.path)).collect();
+    if !names.is_empty() {
+        line.push_str(&format!(". Changed since, not committed: {}", names.join(", ")));
+    }
+    shortened(&line, room, LEAST)
+}
+
+/// What the newest calls worked on, newest first, so that the oldest are the first to go.
+fn steps(facts: &Facts, room: Chars) -> Written {
+    let label = "Last steps, newest first: ";
+    let mut text = String::new();
+    let mut verb = "";
+    for step in facts.steps.iter().rev() {
+        let next = match (text.is_empty(), step.verb == verb) {
+            (true, _) => format!("{} {}", step.verb, step.object),
+            (false, true) => format!(", {}", step.object),
+            (false, false) => format!("; {} {}", step.verb, step.object),
+        };
+        if Chars::of(label) + Chars::of(&text) + Chars::of(&next) > room {
+            let text = if text.is_empty() { text } else { format!("{label}{text}") };
+            return Written { text, complete: false };
+        }
+        text.push_str(&next);
+        verb = step.verb;
+    }
+    Written { text: if text.is_empty() { text } else { format!("{label}{text}") }, complete: true }
+}
+
+/// The names that the last steps used, the most used first.
+fn names(facts: &Facts, room: Chars) -> Written {
+    let label = "Names in them: ";
+    let mut text = String::new();
+    for name in &facts.names {
+        let next = if text.is_empty() { name.clone() } else { format!(", {name}") };
+        if Chars::of(label) + Chars::of(&text) + Chars::of(&next) > room {
+            let text = if text.is_empty() { text } else { format!("{label}{text}") };
+            return Written { text, complete: false };
+        }
+        text.push_str(&next);
+    }
+    Written { text: if text.is_empty() { text } else { format!("{label}{text}") }, complete: true }
+}

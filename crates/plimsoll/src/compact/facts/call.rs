@@ -1,0 +1,216 @@
+//! Tool calls as facts see them: one shape for calls that hold their result and calls whose result follows, and
+//! one answer to the question of how a call ended.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::super::prose::Pattern;
+use crate::chars::{Chars, head, tail};
+use crate::log::{Message, MessageId, Part, PartBody, ToolResultPart, ToolStatus};
+
+/// A call of a tool with what came of it.
+pub(super) struct Call<'a> {
+    /// The message it was made in.
+    pub(super) source: &'a MessageId,
+    /// The tool's name in lower case.
+    pub(super) tool: String,
+    /// What the tool was given; null where the source does not say.
+    pub(super) input: &'a Value,
+    /// What it answered.
+    pub(super) result: &'a str,
+    /// Structured data that the host keeps beside the result.
+    pub(super) metadata: &'a Value,
+    /// How it ended.
+    pub(super) outcome: Outcome,
+    /// The how-manieth call of the history it is.
+    pub(super) number: usize,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// As far as anybody says, well.
+    Ended,
+    /// It failed, with this exit code if there is one.
+    Failed(Option<i64>),
+    /// It has not ended.
+    Open,
+}
+
+static NULL: Value = Value::Null;
+
+/// Results that stand apart from their calls, by the name of the call.
+#[derive(Default)]
+pub(super) struct Results<'a>(BTreeMap<&'a str, &'a ToolResultPart>);
+
+impl<'a> Results<'a> {
+    /// Collect them from all messages: a result comes after its call.
+    pub(super) fn collect(history: &[&'a Message]) -> Results<'a> {
+        let parts = history.iter().flat_map(|message| &message.parts);
+        let results = parts.filter_map(|part| match &part.body {
+            PartBody::ToolResult(result) => Some((result.call_id.as_str(), result)),
+            _ => None,
+        });
+        Results(results.collect())
+    }
+}
+
+impl<'a> Call<'a> {
+    /// The call in a part, if there is one, as the call of that number. `scan` is how much of each end of a result is
+    /// looked at.
+    pub(super) fn of(
+        source: &'a MessageId,
+        part: &'a Part,
+        results: &Results<'a>,
+        scan: Chars,
+        number: usize,
+    ) -> Option<Call<'a>> {
+        match &part.body {
+            PartBody::Tool(tool) => {
+                let result = tool.state.result().map_or("", |text| text.as_str());
+                let metadata =
+                    ["metadata", "toolUseResult"].iter().find_map(|key| tool.state.extra.get(*key));
+                let metadata = metadata.unwrap_or(&NULL);
+                let outcome = match tool.state.status {
+                    ToolStatus::Pending | ToolStatus::Running => Outcome::Open,
+                    ToolStatus::Error => Outcome::Failed(exit_code(metadata, result, scan)),
+                    ToolStatus::Completed | ToolStatus::Other(_) => judge(metadata, result, scan),
+                };
+                let input = tool.state.input.as_ref().map_or(&NULL, |input| input.value());
+                Some(Call {
+                    source,
+                    tool: tool.tool.to_lowercase(),
+                    input,
+                    result,
+                    metadata,
+                    outcome,
+                    number,
+                })
+            }
+            PartBody::ToolCall(call) => {
+                let result = results.0.get(call.call_id.as_str());
+                let outcome = match result {
+                    None => Outcome::Open,
+                    Some(result) if result.is_error == Some(true) => {
+                        Outcome::Failed(exit_code(&NULL, &result.text, scan))
+                    }
+                    Some(result) => judge(&NULL, &result.text, scan),
+                };
+                let result = result.map_or("", |result| result.text.as_str());
+                let input = call.input.as_ref().map_or(&NULL, |input| input.value());
+                let tool = call.tool.to_lowercase();
+                Some(Call { source, tool, input, result, metadata: &NULL, outcome, number })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it failed.
+    pub(super) fn failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+
+    /// A text field of the input, the first of these keys that has one.
+    pub(super) fn field(&self, keys: &[&str]) -> Option<&'a str> {
+        keys.iter().find_map(|key| self.input.get(*key)?.as_str())
+    }
+
+    /// Whether the tool's name is made of words one of which is among these; `ask_user` has `ask`, `task` has not.
+    pub(super) fn is_named(&self, words: &[&str]) -> bool {
+        self.tool.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word))
+    }
+}
+
+/// Beginnings of results in which a tool says that it failed, in lower case. Hosts that have no field for it write
+/// it into the text.
+const FAILURES: [&str; 18] = [
+    "error:",
+    "error executing",
+    "error calling",
+    "error editing",
+    "<tool_use_error>",
+    "<error>",
+    "execution error",
+    "script failed",
+    "script error",
+    "apply_patch verification failed",
+    "patch failed",
+    "failed to ",
+    "could not find the exact text",
+    "string to replace not found",
+    "no replacement was performed",
+    "no changes to apply",
+    "your proposed edit has introduced",
+    "the user doesn't want to proceed",
+];
+
+/// Where such a sentence may stand when the host put something before it, in chars.
+const PREAMBLE: Chars = Chars(160);
+
+fn judge(metadata: &Value, result: &str, scan: Chars) -> Outcome {
+    match exit_code(metadata, result, scan) {
+        Some(0) => Outcome::Ended,
+        Some(code) => Outcome::Failed(Some(code)),
+        None => {
+            let start = head(result.trim_start(), PREAMBLE).to_lowercase();
+            let said = FAILURES.iter().any(|sign| start.starts_with(sign))
+                || ["script failed", "script error:", "verification failed", "observation:\nerror"]
+                    .iter()
+                    .any(|sign| start.contains(sign));
+            if said { Outcome::Failed(None) } else { Outcome::Ended }
+        }
+    }
+}
+
+/// The exit code of a process: from the host's own fields, or from the line that hosts write before or after the
+/// output.
+fn exit_code(metadata: &Value, result: &str, scan: Chars) -> Option<i64> {
+    static CODE: Pattern = Pattern::new(|| {
+        Regex::new(
+            r#"(?mi)(?:^exit code:? |^process exited with code |^command exited with code |"exit_code":\s*)(-?\d{1,6})"#,
+        )
+        .ok()
+    });
+    let noted = ["exit", "exit_code", "exitCode"].iter().find_map(|key| metadata.get(*key)?.as_i64());
+    if noted.is_some() {
+        return noted;
+    }
+    let code = |text: &str| CODE.as_ref()?.captures(text)?.get(1)?.as_str().parse().ok();
+    code(head(result, scan)).or_else(|| code(tail(result, scan)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::none("done", Outcome::Ended)]
+    #[case::claude("Exit code 2\nboom", Outcome::Failed(Some(2)))]
+    #[case::codex("Exit code: 0\nWall time: 1 seconds\nOutput:\nok", Outcome::Ended)]
+    #[case::unified(
+        "Chunk ID: a\nWall time: 1\nProcess exited with code 101\nOutput:\n",
+        Outcome::Failed(Some(101))
+    )]
+    #[case::pi("3 failed\n\nCommand exited with code 1", Outcome::Failed(Some(1)))]
+    #[case::json(r#"{"output":"x","metadata":{"exit_code":0,"duration":1}}"#, Outcome::Ended)]
+    #[case::script(
+        "Script failed\nWall time 0.2 seconds\nOutput:\n\nScript error:\nno",
+        Outcome::Failed(None)
+    )]
+    #[case::refused("The user doesn't want to proceed with this tool use.", Outcome::Failed(None))]
+    #[case::source("const error: string;\nfailed to be a failure", Outcome::Ended)]
+    fn how_a_call_ended_is_read_where_hosts_write_it(#[case] result: &str, #[case] expected: Outcome) {
+        assert_eq!(judge(&NULL, result, Chars(2_000)), expected);
+    }
+
+    #[test]
+    fn the_hosts_own_field_comes_first() {
+        assert_eq!(judge(&json!({ "exit": 0 }), "Exit code 3", Chars(100)), Outcome::Ended);
+        assert_eq!(judge(&json!({ "exit_code": 3 }), "fine", Chars(100)), Outcome::Failed(Some(3)));
+    }
+}

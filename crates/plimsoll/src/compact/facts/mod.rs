@@ -1,0 +1,112 @@
+//! Facts: what a history says, gathered once and without a model.
+//!
+//! Nothing here interprets. A fact is something that was said, or that a call did: the user's words, the agent's
+//! reports, the newest todo list, files really changed, commands with how they ended, what failed and was not mended,
+//! the rules the user laid down. Every fact carries the message it comes from, and every text in it is redacted.
+//!
+//! Gathering takes time linear in the history: each text is looked at a constant number of times, and of tool results
+//! only the two ends, but for a few fixed phrases.
+
+mod agent;
+mod call;
+mod changes;
+mod commands;
+mod instructions;
+mod shell;
+mod steps;
+mod strip;
+mod todos;
+mod user;
+
+pub use agent::{Said, Turn};
+pub use changes::{Change, ChangedFile, paths};
+pub use commands::{CommandRun, Commit, Ended, OpenError};
+pub use instructions::Instruction;
+pub use steps::Step;
+pub(in crate::compact) use steps::end_of_path;
+pub use todos::{Todo, TodoList, TodoState};
+pub use user::{Occasion, UserWords};
+
+use self::call::{Call, Results};
+use crate::chars::Chars;
+use crate::log::Message;
+use crate::policy::SummaryPolicy;
+
+/// What a history says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The user's words, oldest first.
+    pub words: Vec<UserWords>,
+    /// What the agent said, turn by turn, oldest first.
+    pub turns: Vec<Turn>,
+    /// The newest todo list.
+    pub todos: Option<TodoList>,
+    /// The newest commit.
+    pub commit: Option<Commit>,
+    /// Files changed, the last changed last.
+    pub files: Vec<ChangedFile>,
+    /// Commands that build, test or run something, the last run last.
+    pub commands: Vec<CommandRun>,
+    /// Local addresses at which something was served, the newest last.
+    pub addresses: Vec<String>,
+    /// What failed and has not succeeded since, the newest last.
+    pub errors: Vec<OpenError>,
+    /// What the newest calls worked on, the newest last.
+    pub steps: Vec<Step>,
+    /// The identifiers that the newest calls used, the most used first.
+    pub names: Vec<String>,
+    /// The rules that the user laid down, the newest last.
+    pub instructions: Vec<Instruction>,
+}
+
+impl Facts {
+    /// Gather the facts of a history. Summaries and markers in it are passed over: they are no history.
+    pub fn gather(history: &[&Message], policy: &SummaryPolicy) -> Facts {
+        let results = Results::collect(history);
+        let scan = policy.result_chars;
+        let mut words = user::Gathered::new(policy);
+        let mut turns = agent::Turns::default();
+        let mut todos = todos::Todos::default();
+        let mut changes = changes::Changes::default();
+        let mut commands = commands::Commands::new(policy.command_chars, scan);
+        let mut steps = steps::Steps::new(policy.last_steps, policy.min_words.max(Chars(80)));
+        let mut number = 0;
+        for message in history {
+            if message.info.summary {
+                continue;
+            }
+            if message.is_assistant() {
+                turns.message(message);
+            } else if words.message(message) {
+                turns.begin();
+            }
+            for part in &message.parts {
+                let Some(call) = Call::of(&message.info.id, part, &results, scan, number) else { continue };
+                number += 1;
+                words.call(&call);
+                todos.note(&call);
+                changes.note(&call);
+                commands.note(&call);
+                steps.note(&call);
+            }
+        }
+        let instructions = instructions::instructions(&words.words, policy);
+        let commit = commands.commit.take();
+        let (commands, errors, addresses) = commands.finish();
+        let (steps, mut names) = steps.finish();
+        names.truncate(usize::try_from(policy.last_names).unwrap_or(usize::MAX));
+        Facts {
+            words: words.words,
+            turns: turns.finish(),
+            todos: todos.finish(),
+            commit,
+            files: changes.finish(),
+            commands,
+            addresses,
+            errors,
+            steps,
+            names,
+            instructions,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The last steps: what the newest calls worked on and which names they used, for saying where the work stands.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::Value;
+
+use super::super::prose::{plain, shorten};
+use super::call::{Call, Outcome};
+use super::changes::paths;
+use super::commands::command_lines;
+use super::shell;
+use crate::chars::Chars;
+use crate::redact::redact;
+
+/// Something that was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What was done.
+    pub verb: &'static str,
+    /// With what: a file by the end of its path, a command, a pattern.
+    pub object: String,
+}
+
+/// Steps as they are gathered: only the newest are kept.
+pub(super) struct Steps {
+    newest: VecDeque<Step>,
+    /// The identifiers in the inputs of the newest calls.
+    names: VecDeque<BTreeSet<String>>,
+    most: usize,
+    longest: Chars,
+}
+
+impl Steps {
+    /// `most` calls are kept; of a command line or pattern so much as `longest`.
+    pub(super) fn new(most: u64, longest: Chars) -> Steps {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Steps { newest: VecDeque::new(), names: VecDeque::new(), most, longest }
+    }
+
+    /// Take note of a call.
+    pub(super) fn note(&mut self, call: &Call) {
+        for step in self.steps(call) {
+            // What is done again is one step, at its newer place.
+            self.newest.retain(|known| *known != step);
+            self.newest.push_back(step);
+        }
+        // Lists of things to do name no code.
+        if !call.tool.contains("todo")
+            && !call.tool.starts_with("task")
+            && !call.is_named(&["plan", "question", "input"])
+        {
+            let mut names = BTreeSet::new();
+            identifiers(call.input, &mut names);
+            self.names.push_back(names);
+        }
+        while self.newest.len() > self.most {
+            self.newest.pop_front();
+        }
+        while self.names.len() > self.most {
+            self.names.pop_front();
+        }
+    }
+
+    /// The steps, the newest last, and the names in them, the most used first.
+    pub(super) fn finish(self) -> (Vec<Step>, Vec<String>) {
+        let mut weights: BTreeMap<String, f64> = BTreeMap::new();
+        let mut calls: BTreeMap<String, usize> = BTreeMap::new();
+        self.names.iter().flatten().for_each(|name| *calls.entry(name.clone()).or_default() += 1);
+        // What is in most calls belongs to the tool and not to the work.
+        let kept = self.names.len();
+        let of_the_tool = |name: &str| kept >= 8 && calls.get(name).is_some_and(|count| count * 2 > kept);
+        for (age, names) in self.names.into_iter().rev().enumerate() {
+            // A name used twice a while ago is as near as one used once just now.
+            let weight = FADING.powi(i32::try_from(age).unwrap_or(i32::MAX));
+            for name in names.into_iter().filter(|name| !of_the_tool(name)) {
+                *weights.entry(name).or_default() += weight;
+            }
+        }
+        let mut names: Vec<(String, f64)> = weights.into_iter().collect();
+        names.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let names = names.into_iter().map(|(name, _)| redact(&name).text).collect();
+        (self.newest.into(), names)
+    }
+
+    fn steps(&self, call: &Call) -> Vec<Step> {
+        let failed = call.outcome != Outcome::Ended;
+        let changes = call.is_named(&[
+            "edit",
+            "write",
+            "multiedit",
+            "replace",
+            "editor",
+            "create",
+            "patch",
+            "notebookedit",
+        ]) && !matches!(call.field(&["command"]), Some("view" | "read"));
+        let patched = paths(call.input);
+        let lines = command_lines(call);
+        if !patched.is_empty() && (changes || lines.is_empty() && call.field(&["pattern", "query"]).is_none())
+        {
+            let verb = match (changes || call.field(&PATH_FIELDS).is_none(), failed) {
+                (true, false) => "edited",
+                (true, true) => "tried to edit",
+                (false, _) => "read",
+            };
+            return patched
+                .iter()
+                .map(|path| Step { verb, object: redact(&end_of_path(path)).text })
+                .collect();
+        }
+        if !lines.is_empty() {
+            let lines = lines.iter().filter_map(|line| {
+                let programs = shell::programs(line);
+                let texts: Vec<&str> = programs.iter().map(|program| program.text.as_str()).collect();
+                // What reads from a pipe only trims what the first of it printed.
+                let first = texts.first().copied().unwrap_or(line);
+                let text = if programs.first().is_some_and(|program| program.piped) {
+                    first
+                } else {
+                    &texts.join("; ")
+                };
+                let text = plain(&redact(text.split("<<").next().unwrap_or(text)).text);
+                (!text.is_empty())
+                    .then(|| Step { verb: "ran", object: format!("`{}`", shorten(&text, self.longest)) })
+            });
+            return lines.collect();
+        }
+        if let Some(pattern) = call.field(&["pattern", "query", "regex"]) {
+            let text = shorten(&plain(&redact(pattern).text), self.longest);
+            return vec![Step { verb: "searched", object: format!("`{text}`") }];
+        }
+        Vec::new()
+    }
+}
+
+/// What a name weighs one call further back.
+const FADING: f64 = 0.9;
+/// A shorter word is no name that anybody looks up, and a longer one is data.
+const NAME: std::ops::RangeInclusive<usize> = 6..=48;
+
+/// Identifiers in the texts of an input: words of several words, written in one.
+fn identifiers(input: &Value, found: &mut BTreeSet<String>) {
+    match input {
+        Value::String(text) => {
+            // Escapes inside a script would stick to the words behind them.
+            let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let words = words.filter(|word| NAME.contains(&word.len()) && is_identifier(word));
+            found.extend(words.map(str::to_owned));
+        }
+        Value::Array(items) => items.iter().for_each(|item| identifiers(item, found)),
+        Value::Object(map) => {
+            // Directories are named where the files are.
+            let inner = map.iter().filter(|(key, _)| {
+                !PATH_FIELDS.contains(&key.as_str()) && *key != "workdir" && *key != "cwd"
+            });
+            inner.for_each(|(_, value)| identifiers(value, found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_identifier(word: &str) -> bool {
+    let joined = word.trim_matches('_').contains('_');
+    let humps = word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
+    let digits = word.chars().filter(char::is_ascii_digit).count();
+    (joined || humps) && word.starts_with(|c: char| c.is_alphabetic() || c == '_') && digits * 3 < word.len()
+}
+
+const PATH_FIELDS: [&str; 6] = ["filePath", "file_path", "path", "file", "notebook_path", "target_file"];
+
+/// The last two names of a path.
+pub(in crate::compact) fn end_of_path(path: &str) -> String {
+    let path = path.replace('\\', "/");
+    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
+    slashes.nth(1).map_or(path.clone(), |at| path[at + 1..].to_owned())
+}

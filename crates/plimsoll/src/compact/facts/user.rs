@@ -1,0 +1,257 @@
+//! The user's words: prompts, answers to the agent's questions, reasons for refusing a permission, and what was typed
+//! while the agent worked.
+
+use std::collections::BTreeSet;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::super::prose::{Pattern, normal, plain, shorten};
+use super::call::Call;
+use super::strip::{is_host_command, is_nod, own_words, without_pastes};
+use crate::chars::{Chars, head};
+use crate::log::{Message, MessageId, PartBody, Role};
+use crate::policy::SummaryPolicy;
+use crate::redact::redact;
+
+/// Something the user said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserWords {
+    /// The words, without wrappers, pastes shortened, secrets replaced.
+    pub text: String,
+    /// The same with pastes whole, for finding sentences in it.
+    pub(in crate::compact) whole: String,
+    /// On what occasion.
+    pub occasion: Occasion,
+    /// The message it stands in.
+    pub source: MessageId,
+}
+
+/// On what occasion the user said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// A message of their own.
+    Prompt,
+    /// Answering a question of the agent.
+    Answer,
+    /// Refusing a permission.
+    Refusal,
+    /// While the agent worked.
+    Interjection,
+}
+
+/// The user's words as they are gathered.
+pub(super) struct Gathered<'p> {
+    pub(super) words: Vec<UserWords>,
+    seen: BTreeSet<String>,
+    policy: &'p SummaryPolicy,
+}
+
+impl<'p> Gathered<'p> {
+    pub(super) fn new(policy: &'p SummaryPolicy) -> Gathered<'p> {
+        Gathered { words: Vec::new(), seen: BTreeSet::new(), policy }
+    }
+
+    /// Take note of a message that is not the model's. Says whether a person began a turn with it.
+    pub(super) fn message(&mut self, message: &Message) -> bool {
+        let id = &message.info.id;
+        if matches!(message.info.role, Some(Role::System | Role::Other(_))) || message.marker().is_some() {
+            return false;
+        }
+        let mut typed = String::new();
+        for part in &message.parts {
+            let PartBody::Text(text) = &part.body else { continue };
+            if text.ignored == Some(true) {
+                continue;
+            }
+            for queued in queued(&text.text) {
+                self.add(&queued, Occasion::Interjection, id);
+            }
+            if text.synthetic != Some(true) {
+                typed.push_str(&own_words(&text.text));
+                typed.push('\n');
+            }
+        }
+        let beside_results = message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)));
+        let occasion = if beside_results { Occasion::Interjection } else { Occasion::Prompt };
+        let is_turn = !typed.trim().is_empty() && !beside_results;
+        self.add(&typed, occasion, id);
+        is_turn
+    }
+
+    /// Take note of what the user said through a tool.
+    pub(super) fn call(&mut self, call: &Call) {
+        if call.is_named(&["question", "ask", "askuserquestion", "input", "followup", "questions"]) {
+            for (question, answer) in answers(call) {
+                let question = shorten(&question, self.policy.min_words.max(Chars(80)));
+                let asked = if question.is_empty() { String::new() } else { format!("(asked: {question}) ") };
+                self.add_after(&asked, &answer, Occasion::Answer, call.source);
+            }
+        }
+        if let Some(reason) = refusal(call) {
+            self.add_after(&format!("(refused {}) ", call.tool), &reason, Occasion::Refusal, call.source);
+        }
+        for queued in queued(call.result) {
+            self.add(&queued, Occasion::Interjection, call.source);
+        }
+    }
+
+    fn add(&mut self, text: &str, occasion: Occasion, source: &MessageId) {
+        self.add_after("", text, occasion, source);
+    }
+
+    /// Add words with what tells their occasion before them.
+    fn add_after(&mut self, before: &str, text: &str, occasion: Occasion, source: &MessageId) {
+        let text = text.trim();
+        if text.is_empty() || is_host_command(text) || (occasion == Occasion::Prompt && is_nod(text)) {
+            return;
+        }
+        // Redacted before anything is cut: half a key no longer looks like one.
+        let whole = redact(text).text;
+        // What was sent again, because the first time was interrupted, is said once.
+        let before = redact(before).text;
+        if !self.seen.insert(normal(&format!("{before}{whole}"))) {
+            return;
+        }
+        let text = format!("{before}{}", aligned(&without_pastes(&whole, self.policy)));
+        self.words.push(UserWords { text, whole, occasion, source: source.clone() });
+    }
+}
+
+/// The text without an indent that all lines but the first share, with at most one empty line in a row.
+fn aligned(text: &str) -> String {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let full = text.lines().skip(1).filter(|line| !line.trim().is_empty());
+    let shared = full.map(indent).min().unwrap_or(0);
+    let mut out = String::new();
+    for line in text.trim().lines() {
+        let line = line.get(shared.min(indent(line))..).unwrap_or(line).trim_end();
+        if line.is_empty() && (out.is_empty() || out.ends_with("\n\n")) {
+            continue;
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Messages that a host put into something else because they came while the agent worked.
+fn queued(text: &str) -> Vec<String> {
+    const SIGNS: [&str; 4] = [
+        "The user sent a new message while you were working:",
+        "The user sent the following message:",
+        "The user sent a message while you were working:",
+        "New message from the user:",
+    ];
+    const ENDS: [&str; 4] = [
+        "\nIMPORTANT: After completing",
+        "\nPlease address this message",
+        "</system-reminder>",
+        "\nThis is how the user",
+    ];
+    if !text.contains("the user") && !text.contains("The user") && !text.contains("New message from") {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for sign in SIGNS {
+        for (at, _) in text.match_indices(sign) {
+            let rest = &text[at + sign.len()..];
+            let end = ENDS.iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
+            found.push(own_words(&rest[..end]));
+        }
+    }
+    found
+}
+
+/// What the user answered, each answer with the question it belongs to.
+fn answers(call: &Call) -> Vec<(String, String)> {
+    if call.failed() || call.result.trim().is_empty() {
+        return Vec::new();
+    }
+    let questions =
+        call.input.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let title = |question: &Value| {
+        let title = ["question", "header", "text"].iter().find_map(|key| question.get(*key)?.as_str());
+        plain(title.unwrap_or_default())
+    };
+    // One list of answers for each question, beside the result.
+    if let Some(lists) = call.metadata.get("answers").and_then(Value::as_array) {
+        let pairs =
+            questions.iter().zip(lists).map(|(question, given)| pair(&title(question), &joined(given)));
+        return pairs.flatten().collect();
+    }
+    // A result that is JSON, by the names of the questions or by their words.
+    let parsed: Option<Value> = serde_json::from_str(call.result.trim()).ok();
+    if let Some(Value::Object(given)) = parsed.as_ref().and_then(|parsed| parsed.get("answers")) {
+        let pairs = given.iter().map(|(name, answer)| {
+            let question =
+                questions.iter().find(|question| question.get("id").and_then(Value::as_str) == Some(name));
+            pair(&question.map_or_else(|| name.clone(), title), &joined(answer))
+        });
+        return pairs.flatten().collect();
+    }
+    if call.result.contains("\"=\"") {
+        return quoted_pairs(call.result);
+    }
+    let asked = call.field(&["question", "prompt", "message"]).map(plain).unwrap_or_default();
+    pair(&asked, &own_words(call.result)).into_iter().collect()
+}
+
+/// The pairs in a sentence like `…: "question"="answer", "question"="answer". …`. Both may have quotes inside.
+fn quoted_pairs(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut parts = text.split("\"=\"").peekable();
+    let mut question =
+        parts.next().and_then(|part| part.split_once('"')).map_or("", |(_, question)| question);
+    while let Some(part) = parts.next() {
+        let (answer, next) = match parts.peek() {
+            Some(_) => part.rsplit_once("\", \"").unwrap_or((part, "")),
+            None => (part.rsplit_once('"').map_or(part, |(answer, _)| answer), ""),
+        };
+        found.extend(pair(&plain(question), answer));
+        question = next;
+    }
+    found
+}
+
+/// A question and its answer, if somebody answered.
+fn pair(question: &str, answer: &str) -> Option<(String, String)> {
+    let answer = answer.replace(" (Recommended)", "").replace(" (Recomendado)", "");
+    let said = !answer.trim().is_empty() && !answer.contains("unavailable in");
+    said.then(|| (question.trim().to_owned(), answer))
+}
+
+/// An answer's texts, wherever in it they stand.
+fn joined(answer: &Value) -> String {
+    match answer {
+        Value::String(text) => text.trim_start_matches("user_note: ").to_owned(),
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(joined).filter(|text| !text.is_empty()).collect();
+            texts.join("; ")
+        }
+        Value::Object(map) => {
+            match map.get("answers").or_else(|| map.get("answer")).or_else(|| map.get("text")) {
+                Some(inner) => joined(inner),
+                None => String::new(),
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
+    }
+}
+
+/// The reason a person gave for refusing a call.
+fn refusal(call: &Call) -> Option<String> {
+    static REASON: Pattern = Pattern::new(|| {
+        Regex::new(
+            r"(?is)(?:the user said|with the following feedback|the user provided the following (?:reason|feedback)[^:]{0,80}|rejected by (?:the )?user)\s*:\s*(.+)",
+        )
+        .ok()
+    });
+    if !call.failed() {
+        return None;
+    }
+    let reason = REASON.as_ref()?.captures(head(call.result, Chars(8_000)))?.get(1)?.as_str();
+    let reason = reason.split("\n\nNote: The user's next message").next().unwrap_or(reason);
+    Some(own_words(reason)).filter(|reason| !reason.is_empty())
+}

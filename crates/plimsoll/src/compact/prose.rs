@@ -1,0 +1,373 @@
+//! Prose: taking text apart into sentences and list items, and shortening it.
+//!
+//! What people and models write to each other is Markdown more often than not, hard-wrapped or not, in any
+//! language. Nothing here understands it; it only finds the seams at which a text can be taken apart without
+//! leaving half a thought.
+
+use std::collections::BTreeSet;
+
+use regex::Regex;
+
+use crate::chars::{Chars, head, tail};
+
+/// A piece of a text that can stand alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The words, on one line, without the marks of Markdown.
+    pub(crate) text: String,
+    /// What it is in the text.
+    pub(crate) kind: PieceKind,
+    /// How many headings and numbered items stand before it; pieces of one number belong together.
+    pub(crate) section: usize,
+}
+
+/// What a piece is in its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PieceKind {
+    /// A heading.
+    Heading,
+    /// An item of a list or a row of a table.
+    Item,
+    /// A sentence, or a line that stands alone.
+    Sentence,
+}
+
+/// A line this long that does not end a sentence is taken for wrapped: the next one goes on with it.
+const WRAPPED: usize = 60;
+
+/// Take a text apart. Code blocks are left out, and so are rules and empty lines.
+pub(crate) fn pieces(text: &str) -> Vec<Piece> {
+    let mut splitter = Splitter::default();
+    for line in text.lines() {
+        splitter.line(line);
+    }
+    splitter.flush();
+    splitter.pieces
+}
+
+#[derive(Default)]
+struct Splitter {
+    pieces: Vec<Piece>,
+    /// The item or paragraph being read.
+    open: Option<(PieceKind, String)>,
+    in_code: bool,
+    section: usize,
+}
+
+impl Splitter {
+    fn line(&mut self, line: &str) {
+        let trimmed = line.trim();
+        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
+            self.flush();
+            self.in_code = !self.in_code;
+            return;
+        }
+        if self.in_code {
+            return;
+        }
+        if trimmed.is_empty() || is_rule(trimmed) || is_tag(trimmed) {
+            self.flush();
+        } else if let Some(heading) = heading(trimmed) {
+            self.flush();
+            self.section += 1;
+            self.push(PieceKind::Heading, heading);
+        } else if trimmed.starts_with('|') {
+            self.flush();
+            let cells: Vec<&str> =
+                trimmed.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+            if !cells.iter().all(|cell| is_rule(cell)) {
+                self.push(PieceKind::Item, &cells.join(" | "));
+            }
+        } else if let Some(item) = list_item(trimmed) {
+            self.flush();
+            if trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+                self.section += 1;
+            }
+            self.open = Some((PieceKind::Item, item.to_owned()));
+        } else {
+            match &mut self.open {
+                Some((_, open)) if goes_on(open) => {
+                    open.push(' ');
+                    open.push_str(trimmed);
+                }
+                _ => {
+                    self.flush();
+                    self.open = Some((PieceKind::Sentence, trimmed.to_owned()));
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some((kind, text)) = self.open.take() else { return };
+        for sentence in sentences(&text) {
+            self.push(kind, sentence);
+        }
+    }
+
+    fn push(&mut self, kind: PieceKind, text: &str) {
+        let text = plain(text);
+        if text.chars().any(char::is_alphanumeric) {
+            self.pieces.push(Piece { text, kind, section: self.section });
+        }
+    }
+}
+
+/// Whether the next line belongs to this one: it is long, and ends no sentence.
+fn goes_on(line: &str) -> bool {
+    let last_line = line.rsplit('\n').next().unwrap_or(line);
+    last_line.len() >= WRAPPED && !line.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '；'])
+}
+
+fn is_rule(line: &str) -> bool {
+    line.len() >= 2 && line.chars().all(|c| matches!(c, '-' | '=' | '*' | '_' | ':' | ' ' | '─' | '═'))
+}
+
+/// Whether a line is nothing but a tag, as hosts put around plans.
+fn is_tag(line: &str) -> bool {
+    line.starts_with('<') && line.ends_with('>') && !line[1..].contains('<') && !line.contains(' ')
+}
+
+fn heading(line: &str) -> Option<&str> {
+    let inner = line.trim_start_matches('#');
+    if inner.len() < line.len() && inner.starts_with(' ') {
+        return Some(inner.trim());
+    }
+    // A line that is bold as a whole.
+    let bold = line.strip_prefix("**")?.trim_end_matches(':').strip_suffix("**")?;
+    (!bold.contains("**")).then_some(bold)
+}
+
+/// The words of a list item without its mark.
+fn list_item(line: &str) -> Option<&str> {
+    let mark = line.strip_prefix(['-', '*', '•', '+', '–', '▸', '✓', '✅', '❌', '→']);
+    if let Some(rest) = mark.filter(|rest| rest.starts_with(' ') || rest.starts_with('\t')) {
+        let rest = rest.trim_start();
+        let boxes = ["[ ] ", "[x] ", "[X] "];
+        return Some(boxes.iter().find_map(|mark| rest.strip_prefix(mark)).unwrap_or(rest));
+    }
+    // The number stays: people refer to items by it.
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = line.get(digits..)?;
+    let marked = (1..=3).contains(&digits) && (rest.starts_with(". ") || rest.starts_with(") "));
+    marked.then_some(line)
+}
+
+/// The sentences of one line. A stop is one only before white space, so that names and numbers stay whole.
+pub(crate) fn sentences(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut chars = line.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
+        let ends = match c {
+            '。' | '！' | '？' => true,
+            '.' | '!' | '?' => {
+                next.is_none_or(char::is_whitespace)
+                    && !is_abbreviation(&line[start..at], c)
+                    && !(line[..at].ends_with("..") && goes_on_small(&line[at + 1..]))
+            }
+            _ => false,
+        };
+        if ends {
+            let end = at + c.len_utf8();
+            found.push(line[start..end].trim());
+            start = end;
+        }
+    }
+    found.push(line[start..].trim());
+    found.retain(|sentence| !sentence.is_empty());
+    found
+}
+
+/// Whether a text goes on in small letters, so that the dots before it end nothing: `./... succeeds`.
+fn goes_on_small(rest: &str) -> bool {
+    rest.trim_start().starts_with(char::is_lowercase)
+}
+
+/// Whether the stop after these words belongs to the last of them: `e.g.`, `vs.`, the number of an item.
+fn is_abbreviation(before: &str, stop: char) -> bool {
+    const SHORT: [&str; 14] =
+        ["e.g", "i.e", "vs", "etc", "cf", "no", "approx", "mr", "dr", "st", "ca", "z.b", "p.ej", "eg"];
+    if stop != '.' {
+        return false;
+    }
+    let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let word = word.trim_start_matches(['(', '"', '\'', '*']).to_lowercase();
+    SHORT.contains(&word.as_str())
+        || word.chars().count() == 1
+        || before.trim().chars().all(|c| c.is_ascii_digit())
+}
+
+/// A text on one line, without emphasis; of links only the words.
+pub(crate) fn plain(text: &str) -> String {
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let joined = joined.replace("**", "");
+    if !joined.contains("](") {
+        return joined;
+    }
+    let mut out = String::with_capacity(joined.len());
+    let mut rest = joined.as_str();
+    while let Some(open) = rest.find('[') {
+        let link = rest[open + 1..].find("](").and_then(|middle| {
+            let words = &rest[open + 1..open + 1 + middle];
+            let target = open + 1 + middle + 2;
+            let end = rest[target..].find(')')?;
+            (!words.contains('[') && !words.is_empty()).then_some((words, target + end + 1))
+        });
+        match link {
+            Some((words, end)) => {
+                out.push_str(&rest[..open]);
+                out.push_str(words);
+                rest = &rest[end..];
+            }
+            None => {
+                out.push_str(&rest[..=open]);
+                rest = &rest[open + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The beginning of a text, cut between words, with an ellipsis where something is missing.
+pub(crate) fn shorten(text: &str, limit: Chars) -> String {
+    if Chars::of(text) <= limit {
+        return text.to_owned();
+    }
+    let first = head(text, limit.saturating_sub(Chars(1)));
+    // A word is cut only where a space is far away, as in scripts without spaces.
+    let word = first.rfind(char::is_whitespace).filter(|at| *at > first.len() / 2);
+    let first =
+        first[..word.unwrap_or(first.len())].trim_end_matches([' ', ',', ';', ':', '-', '(', '"', '\n']);
+    if first.is_empty() { String::new() } else { format!("{first}…") }
+}
+
+/// The end of a text, cut between words, with an ellipsis where something is missing.
+pub(crate) fn shorten_front(text: &str, limit: Chars) -> String {
+    if Chars::of(text) <= limit {
+        return text.to_owned();
+    }
+    let last = tail(text, limit.saturating_sub(Chars(1)));
+    let word = last.find(char::is_whitespace).filter(|at| *at < last.len() / 2);
+    let last = last[word.unwrap_or(0)..].trim_start();
+    if last.is_empty() { String::new() } else { format!("…{last}") }
+}
+
+/// A text as it is compared: lower case, white space squeezed.
+pub(crate) fn normal(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// The different words of a text that say something, for telling repetitions.
+pub(crate) fn word_set(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut set: BTreeSet<String> =
+        words.filter(|word| word.len() >= 3).map(|word| word.to_lowercase()).collect();
+    if set.is_empty() {
+        set.insert(normal(text));
+    }
+    set
+}
+
+/// How much of the smaller set is in the other one.
+pub(crate) fn overlap(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
+    let (small, large) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    let shared = small.iter().filter(|word| large.contains(*word)).count();
+    shared as f64 / small.len().max(1) as f64
+}
+
+/// A pattern, made once. One that does not compile matches nothing; the tests hold that all do.
+pub(crate) type Pattern = std::sync::LazyLock<Option<Regex>>;
+
+/// Whether the pattern is somewhere in the text.
+pub(crate) fn matches(pattern: &Pattern, text: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
+}
+
+/// A pattern that finds any of these words or phrases, standing alone, in any case.
+pub(crate) fn any_of(words: &[&str]) -> Option<Regex> {
+    let words: Vec<String> = words.iter().map(|word| regex::escape(word)).collect();
+    Regex::new(&format!(r"(?i)(?:^|[^\p{{L}}\p{{N}}])(?:{})(?:$|[^\p{{L}}\p{{N}}])", words.join("|"))).ok()
+}
+
+/// How many different concrete things a sentence names: files, code, figures, addresses, identifiers.
+pub(crate) fn concreteness(text: &str) -> usize {
+    static NAMES: Pattern = Pattern::new(|| {
+        Regex::new(
+            r"(?x) `[^`]+` | https?://\S+ | [\w.-]*[\w-]/[\w./-]*\w | \b[\w-]+\.[a-z]{1,5}\b
+            | \b[a-z0-9]+_[a-z0-9_]+\b | \b[A-Za-z]+[a-z][A-Z]\w* | \b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b
+            | \b[A-Z]{1,6}-?\d+\b | [$€\#]?\d[\d,.]*\d%? | \d% ",
+        )
+        .ok()
+    });
+    let Some(names) = NAMES.as_ref() else { return 0 };
+    let found: BTreeSet<&str> = names.find_iter(text).map(|name| name.as_str()).collect();
+    found.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<String> {
+        pieces(text).into_iter().map(|piece| piece.text).collect()
+    }
+
+    #[test]
+    fn a_text_is_taken_apart_at_its_seams() {
+        let text = "# Title\n\nA first sentence, e.g. of `v1.2`. A second one?\n\n- **one** item\n  that is short\n2. two\n\n\
+                    | a | b |\n|---|---|\n| c | d |\n```rust\nlet x = 1;\n```\n---\n最初の文。次の文。";
+        let expected = [
+            "Title",
+            "A first sentence, e.g. of `v1.2`.",
+            "A second one?",
+            "one item",
+            "that is short",
+            "2. two",
+            "a | b",
+            "c | d",
+            "最初の文。",
+            "次の文。",
+        ];
+        assert_eq!(texts(text), expected);
+    }
+
+    #[test]
+    fn wrapped_lines_are_one_sentence_and_short_lines_are_not() {
+        let wrapped = "This line was wrapped by an editor at about eighty columns and so\nit goes on here.";
+        assert_eq!(texts(wrapped).len(), 1);
+        assert_eq!(texts("green is #b5bd68\nred is #283228"), ["green is #b5bd68", "red is #283228"]);
+    }
+
+    #[test]
+    fn links_keep_what_they_say() {
+        assert_eq!(
+            plain("see [`a.rs`](src/a.rs) and **[docs](https://x.org/d)** [x]"),
+            "see `a.rs` and docs [x]"
+        );
+        assert_eq!(plain("an [open ] bracket ](x"), "an [open ] bracket ](x");
+    }
+
+    #[test]
+    fn shortening_cuts_between_words_and_never_exceeds() {
+        assert_eq!(shorten("one two three", Chars(9)), "one two…");
+        assert_eq!(shorten("one", Chars(3)), "one");
+        assert_eq!(shorten_front("one two three", Chars(9)), "…three");
+        assert_eq!(shorten("日本語の長い文章", Chars(4)), "日本語…");
+        for limit in 0..20 {
+            for text in ["one two three four", "🚢🚢🚢🚢🚢🚢", "aaaaaaaaaaaaaaaaaaaaaaaaaa"] {
+                assert!(Chars::of(&shorten(text, Chars(limit))) <= Chars(limit));
+                assert!(Chars::of(&shorten_front(text, Chars(limit))) <= Chars(limit));
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_figures_are_concrete() {
+        assert_eq!(concreteness("Everything is fine now"), 0);
+        assert!(concreteness("The cause was `read_all` in src/log.rs, 42 calls") >= 3);
+        assert!(concreteness("FW-005 needs ZERION_API_KEY") >= 2);
+    }
+}

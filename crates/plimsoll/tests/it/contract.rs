@@ -1,0 +1,194 @@
+//! Pins and the contract: what must survive, survives.
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::contract::{self, ContractFate, ContractItem, ContractKind, HEADING, Terms};
+use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger};
+use plimsoll::compact::request::Summariser;
+use plimsoll::count::request_tokens;
+use plimsoll::pin::{self, PinError, PinTarget};
+use plimsoll::{
+    CharCounter, Fixed, Ids, Limits, Log, Message, Millis, Plan, Policy, Receipt, Text, Tokens, ToolState,
+    Window,
+};
+use plimsoll_testkit::{History, ids};
+use serde_json::json;
+
+const NOW: Millis = Millis(1_794_775_451_033);
+
+fn tokens(count: usize) -> String {
+    "abcd".repeat(count)
+}
+
+fn shown(log: &Log) -> String {
+    let window = Window::of(log, &Policy::default());
+    window.check().unwrap();
+    serde_json::to_string(&window).unwrap()
+}
+
+fn pin(log: &mut Log, target: &PinTarget, names: &mut Ids) -> Result<Receipt, PinError> {
+    let policy = Policy::default();
+    let limits = Some(Limits::new(32_000, 4_000));
+    let plan = pin::plan(log, target, &policy, limits, &policy.count)?;
+    let weigh = |log: &Log| request_tokens(&Window::of(log, &policy), Fixed::default(), &policy.count);
+    Ok(plan.apply(log, names, NOW, &policy, weigh).unwrap())
+}
+
+fn compact(log: &mut Log, names: &mut Ids, summary: &str) -> Outcome {
+    let limits = Limits::new(32_000, 4_000);
+    let summariser = Some(Summariser::named("s", Limits::new(200_000, 8_000)));
+    let situation =
+        Situation { trigger: Trigger::Manual, summariser, ..Situation::new(Policy::default(), limits, NOW) };
+    let mut ladder = Ladder::new(log.clone(), situation);
+    loop {
+        match ladder.climb(names).unwrap() {
+            Step::Ask(_) => ladder.answer(Ok(Reply::finished(summary)), names).unwrap(),
+            Step::Done(outcome) => {
+                outcome.reduction.commit(log).unwrap();
+                return outcome;
+            }
+        }
+    }
+}
+
+fn more(log: &mut Log, names: &mut Ids, turns: usize) {
+    for turn in 0..turns {
+        log.append(Message::user(names.message(NOW), names.part(NOW), format!("next {turn}"))).unwrap();
+        let text = plimsoll::Part::text(names.part(NOW), tokens(2_000));
+        log.append(Message::assistant(names.message(NOW), vec![text])).unwrap();
+    }
+}
+
+#[test]
+fn a_pin_is_in_the_window_word_for_word_after_many_compactions() {
+    let mut names = ids();
+    let rule = "Never touch the migrations.\n  Not even the old ones.";
+    let mut log = History::new().user(format!("Port it. {rule} Thanks.")).say("ok").log();
+    let receipt = pin(&mut log, &PinTarget::Words(rule.into()), &mut names).unwrap();
+    for _ in 0..4 {
+        more(&mut log, &mut names, 6);
+        compact(&mut log, &mut names, "## Goal\nSomething else entirely.");
+        assert!(shown(&log).contains("Never touch the migrations.\\n  Not even the old ones."));
+        assert_eq!(shown(&log).matches("Never touch the migrations.\\n").count(), 1, "once is enough");
+    }
+    receipt.undo(&mut log, &mut names, NOW).unwrap();
+    assert!(!shown(&log).contains("Not even the old ones."), "unpinned");
+    assert!(receipt.undo(&mut log, &mut names, NOW).is_err());
+}
+
+#[test]
+fn a_pin_survives_clearing_and_cutting_where_it_stands() {
+    let mut names = ids();
+    let output = format!("{}\nTHE PORT IS 8443\n{}", tokens(9_000), tokens(9_000));
+    let mut log = History::new().user("find it").tool("read", output).user("go").say("ok").log();
+    pin(&mut log, &PinTarget::Words("THE PORT IS 8443".into()), &mut names).unwrap();
+    for effect in [
+        plimsoll::log::Effect::Cut(plimsoll::Chars(400)),
+        plimsoll::log::Effect::Clear,
+        plimsoll::log::Effect::Hide,
+    ] {
+        let mut log = log.clone();
+        log.mark(&"m1.0".into(), effect, &"rcp_x".into(), NOW).unwrap();
+        assert!(shown(&log).contains("THE PORT IS 8443"));
+    }
+}
+
+#[test]
+fn a_pin_beyond_the_budget_is_refused_with_the_figures() {
+    let mut names = ids();
+    let mut log = History::new().user(tokens(3_000)).say(tokens(2_000)).log();
+    pin(&mut log, &PinTarget::Message("m0".into()), &mut names).unwrap();
+    let before = log.clone();
+    let error = pin(&mut log, &PinTarget::Part("m1.0".into()), &mut names).unwrap_err();
+    assert_eq!(
+        error,
+        PinError::OverBudget { wanted: Tokens(2_000), pinned: Tokens(3_000), budget: Tokens(4_000) }
+    );
+    assert!(error.to_string().contains("2,000 tokens beside 3,000 tokens"), "{error}");
+    assert_eq!(log, before);
+    assert_eq!(pin(&mut log, &PinTarget::Message("m0".into()), &mut names).unwrap_err(), PinError::Pinned);
+    assert!(matches!(pin(&mut log, &PinTarget::Words(" ".into()), &mut names), Err(PinError::Empty(_))));
+    assert!(matches!(pin(&mut log, &PinTarget::Message("no".into()), &mut names), Err(PinError::Log(_))));
+}
+
+fn work() -> Vec<Message> {
+    let failed = |command: &str| {
+        let mut state = ToolState::completed(json!({ "command": command }), "error: test failed");
+        state.extra.insert("metadata".into(), json!({ "exit": 101 }));
+        state
+    };
+    History::new()
+        .user("Port the parser. Never touch the tests. Always run the linter before a commit.")
+        .tool_with("write", json!({ "filePath": "src/parser.rs" }), "ok")
+        .tool_state("bash", failed("cargo test --lib"))
+        .tool_with(
+            "todowrite",
+            json!({ "todos": [
+            { "content": "handle unicode escapes", "status": "in_progress" },
+            { "content": "read the spec", "status": "completed" } ] }),
+            "ok",
+        )
+        .say("The parser is ported.")
+        .messages()
+}
+
+fn completed(summary: &str, budget: u64, carried: &[ContractItem]) -> (Text, Vec<ContractItem>) {
+    let messages = work();
+    let replaced: Vec<&Message> = messages.iter().collect();
+    let terms =
+        Terms { messages: &messages, replaced: &replaced, in_view: &[], carried, budget: Tokens(budget) };
+    contract::complete(&Text::from(summary), &terms, &Policy::default(), &CharCounter::default())
+}
+
+fn fate(items: &[ContractItem], text: &str) -> ContractFate {
+    items.iter().find(|item| item.text.contains(text)).unwrap_or_else(|| panic!("{text}: {items:?}")).fate
+}
+
+#[test]
+fn a_summary_is_completed_with_what_it_lacks() {
+    let (text, items) =
+        completed("## Goal\nPort it. Never touch the tests. `src/parser.rs` is new.", 1_000, &[]);
+    assert_eq!(fate(&items, "Never touch the tests"), ContractFate::Found);
+    assert_eq!(fate(&items, "src/parser.rs"), ContractFate::Found);
+    assert_eq!(fate(&items, "Always run the linter"), ContractFate::Added);
+    assert_eq!(fate(&items, "handle unicode escapes"), ContractFate::Added);
+    assert!(
+        items.iter().any(|item| item.kind == ContractKind::Error && item.text.contains("cargo test")),
+        "{items:?}"
+    );
+    assert!(!items.iter().any(|item| item.text.contains("read the spec")), "what is done is done");
+    assert!(text.contains(HEADING) && text.contains("- Always run the linter before a commit."), "{text}");
+    // Completing it again changes nothing.
+    let (again, _) = completed(&text, 1_000, &[]);
+    assert_eq!(again, text);
+}
+
+#[test]
+fn what_does_not_fit_is_named_with_its_source() {
+    let (text, items) = completed("short", 1, &[]);
+    assert_eq!(text.as_str(), "short");
+    assert!(
+        items.iter().all(|item| item.fate == ContractFate::LeftOut && item.source.is_some()),
+        "{items:?}"
+    );
+}
+
+#[test]
+fn instructions_are_carried_from_pivot_to_pivot() {
+    let mut names = ids();
+    let mut log = Log::from_messages(work());
+    for _ in 0..3 {
+        more(&mut log, &mut names, 6);
+        let outcome = compact(&mut log, &mut names, "## Goal\nGo on with it.");
+        let Plan::Compact(plan) = &outcome.reduction.receipts[0].plan else { panic!("{outcome:?}") };
+        assert!(plan.contract.iter().any(|item| item.text.contains("Never touch the tests")));
+        let text = shown(&log);
+        assert!(text.contains("Never touch the tests") && text.contains("Always run the linter"), "{text}");
+    }
+    let detail = compact_detail(&mut log, &mut names);
+    assert!(detail.contains("contract"), "{detail}");
+}
+
+fn compact_detail(log: &mut Log, names: &mut Ids) -> String {
+    more(log, names, 6);
+    compact(log, names, "## Goal\nGo on.").reduction.receipts[0].detail()
+}
