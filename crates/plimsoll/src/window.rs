@@ -14,7 +14,8 @@ use thiserror::Error;
 
 use crate::chars::{Chars, Text, cut_middle, head};
 use crate::log::{
-    FilePart, Input, Message, MessageId, Part, PartBody, PartId, Role, ToolPart, ToolResultPart, ToolStatus,
+    Cut, FilePart, Input, Message, MessageId, Part, PartBody, PartId, Role, ToolPart, ToolResultPart,
+    ToolStatus,
 };
 use crate::pin::pins;
 use crate::pivot::{Pivot, Visible, messages_before};
@@ -325,7 +326,9 @@ impl<'a> View<'a> {
     fn pivot(&mut self, pivot: Pivot) {
         let (marker, summary) = (&self.messages[pivot.marker], &self.messages[pivot.summary]);
         let mut text = pivot.text(self.messages);
-        let text_part = summary.parts.iter().find(|part| matches!(part.body, PartBody::Text(_)));
+        let inside =
+            summary.parts.iter().find(|part| part.as_compaction().is_some_and(|m| m.summary.is_some()));
+        let text_part = inside.or_else(|| first_text(summary));
         if let Some(part) = text_part {
             text = self.cut(part, &text);
         }
@@ -352,7 +355,9 @@ impl<'a> View<'a> {
 
     fn reopen(&mut self, first: usize) {
         if let Some((turn, text)) = lead_of(self.messages, first, self.policy) {
-            self.push(WindowRole::User, Some(turn), vec![Block::Text { text, part: None }]);
+            // Marks on the words cut the lead too, so that every window can be made smaller.
+            let part = first_text(&self.messages[turn]).map(|part| part.id.clone());
+            self.push(WindowRole::User, Some(turn), vec![Block::Text { text, part }]);
         }
     }
 
@@ -588,10 +593,17 @@ pub(crate) fn lead_of(messages: &[Message], first: usize, policy: &Policy) -> Op
     }
     let turn = messages[..first].iter().rposition(Message::is_prompt)?;
     let words = messages[turn].text();
-    if words.trim().is_empty() {
+    let part = first_text(&messages[turn]);
+    if words.trim().is_empty() || part.is_some_and(Part::is_hidden) {
         return None;
     }
-    Some((turn, cut_middle(&Text::from(words), policy.compact.result_chars, policy.shed.head_share)))
+    let cut = part.and_then(Part::cut).map(Cut::keep);
+    let limit = cut.map_or(policy.compact.result_chars, |keep| keep.min(policy.compact.result_chars));
+    Some((turn, cut_middle(&Text::from(words), limit, policy.shed.head_share)))
+}
+
+fn first_text(message: &Message) -> Option<&Part> {
+    message.parts.iter().find(|part| matches!(part.body, PartBody::Text(_)))
 }
 
 /// One answer of an assistant: what it thinks, says and calls, in order, and what comes back.

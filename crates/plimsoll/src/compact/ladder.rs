@@ -77,8 +77,8 @@ enum Rung {
     Ask(Box<Asking>),
     Extract,
     ClearTail,
-    /// Halvings of the tail that are left, and the cap to try next.
-    ShortenTail(u32, Tokens),
+    /// Halvings of the tail that are left, the cap to try next, and how many messages the last try would have kept.
+    ShortenTail(u32, Tokens, Option<usize>),
     CutStep,
     CutParts,
     /// Rounds that are left.
@@ -153,7 +153,7 @@ impl Ladder {
                 },
                 Rung::Extract => self.extract(ids)?,
                 Rung::ClearTail => self.clear_tail(ids)?,
-                Rung::ShortenTail(left, cap) => self.shorten_tail(left, cap, ids)?,
+                Rung::ShortenTail(left, cap, kept) => self.shorten_tail(left, cap, kept, ids)?,
                 Rung::CutStep => self.cut_step(ids)?,
                 Rung::CutParts => self.cut_parts(ids)?,
                 Rung::HideParts(left) => self.hide_parts(left, ids)?,
@@ -323,19 +323,26 @@ impl Ladder {
         // Halve what the tail weighs now, again and again, down to nothing.
         let tail = self.selection(Some(Tokens(u64::MAX))).map(|s| s.head_tokens + s.tail_tokens);
         let cap = Tokens(tail.unwrap_or_else(|| self.weigh()).0 / 2);
-        Ok(self.unless_it_fits(Rung::ShortenTail(u64::BITS - cap.0.leading_zeros() + 1, cap)))
+        Ok(self.unless_it_fits(Rung::ShortenTail(u64::BITS - cap.0.leading_zeros() + 1, cap, None)))
     }
 
-    fn shorten_tail(&mut self, left: u32, cap: Tokens, ids: &mut Ids) -> Result<Rung, LogError> {
-        if self.is.policy.compact.extractive
-            && let Some(selection) = self.selection(Some(cap))
-        {
+    fn shorten_tail(
+        &mut self,
+        left: u32,
+        cap: Tokens,
+        kept: Option<usize>,
+        ids: &mut Ids,
+    ) -> Result<Rung, LogError> {
+        let selection = self.selection(Some(cap)).filter(|_| self.is.policy.compact.extractive);
+        let now = selection.as_ref().map(|selection| selection.tail.len());
+        // A tail of the same messages was tried before.
+        if let Some(selection) = selection.filter(|_| now != kept) {
             let reason = "a shorter tail, because the window is still over the line";
             self.pivot_without_model(&selection, reason, ids)?;
         }
         let next = match left {
             0 => Rung::CutStep,
-            left => Rung::ShortenTail(left - 1, Tokens(cap.0 / 2)),
+            left => Rung::ShortenTail(left - 1, Tokens(cap.0 / 2), now.or(kept)),
         };
         Ok(self.unless_it_fits(next))
     }

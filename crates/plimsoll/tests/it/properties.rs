@@ -482,7 +482,7 @@ proptest! {
     fn properties_a_fork_fits_its_child(
         messages in histories(40),
         preset in presets(),
-        room in 600u64..20_000,
+        room in 800u64..20_000,
         system in 0u64..5_000,
         per_token in 1u64..6,
     ) {
