@@ -166,7 +166,7 @@ impl Way {
 /// Digits alone may be a password here, unless they are a port or a pair of ids.
 fn is_password_argument(value: &str) -> bool {
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-    value.len() >= 2 && !value.starts_with(['-', '/']) && (is_number || !is_placeholder(value))
+    value.len() >= 2 && !value.starts_with(['-', '/', ')', ']']) && (is_number || !is_placeholder(value))
 }
 
 /// The words of the command line that goes on at `start`, and where it ends: at the end of the line if that is not

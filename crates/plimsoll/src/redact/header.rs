@@ -171,9 +171,24 @@ pub(super) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usi
         return (Vec::new(), name.end);
     }
     cursor.skip_spaces();
-    cursor.eat("[");
+    let is_list = cursor.eat("[");
     cursor.quote();
-    cookie_pairs(text, cursor.at)
+    let (mut found, mut end) = cookie_pairs(text, cursor.at);
+    // Several headers as a list of strings.
+    while is_list && found.len() < MOST_COOKIES {
+        let mut next = Cursor::new(text, end);
+        next.quote();
+        let has_comma = next.eat(",");
+        next.skip_spaces();
+        let goes_on = has_comma && next.quote().is_some();
+        let (more, read) = cookie_pairs(text, next.at);
+        if !goes_on || more.is_empty() {
+            break;
+        }
+        found.extend(more);
+        end = read;
+    }
+    (found, end)
 }
 
 /// The values of the cookies that stand at `at`, and where they end.

@@ -303,8 +303,14 @@ impl<'t> Named<'t> {
         let line = cursor.line(160);
         let phrase =
             line.split(['.', ',', ';', '(']).next().unwrap_or(line).trim_end_matches([' ', '\t', '"', '\\']);
-        let fits =
-            self.class == Name::Password && phrase.split_whitespace().count() >= 3 && is_passphrase(phrase);
+        // `The password is shared by all of them` begins with what happens to it.
+        let is_deed = value.len() > 4 && ["ed", "ing", "ly"].iter().any(|end| value.ends_with(end));
+        let is_long = phrase.split_whitespace().count() >= 3;
+        let fits = self.class == Name::Password
+            && is_long
+            && !is_deed
+            && !has_digit(phrase)
+            && is_passphrase(phrase);
         fits.then_some(cursor.at..cursor.at + phrase.len())
     }
 }

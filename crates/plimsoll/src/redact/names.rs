@@ -80,7 +80,7 @@ static AFTER: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
         metadata method mgr middleware min minutes mint mode model module name names namespace needed num \
         option options owner page pair path pattern placeholder policy pool port pos position prefix price \
         program prompt provider rate ratio ref regex required reset rotation rules schema scheme scope \
-        scopes seconds service settings size source start state status stdin store strategy strength \
+        scopes seconds service settings size source start state status stdin store strategy strength subject \
         symbol table title total ttl type types uri url usage used valid validation validator var variable \
         version view window",
     )

@@ -22,7 +22,8 @@ pub(super) const PUTTY: &str = "Private-Lines:";
 pub(super) fn block_end(text: &str, at: usize) -> Option<usize> {
     let rest = text.get(at..)?;
     if rest.starts_with(SSH2_BEGIN) {
-        return Some(body_end(text, at + SSH2_BEGIN.len()));
+        let header = at + SSH2_BEGIN.len();
+        return Some(body_end(text, header)).filter(|end| *end > header);
     }
     if rest.starts_with(PUTTY) {
         // The count of lines goes with the block; a MAC line follows it.
