@@ -1,8 +1,129 @@
 //! Secrets in summaries. Those below are put together here, so that no scanner takes them for real.
+//!
+//! The tables beside this file are the corpus: `redact/secrets.txt` says what must go and what must stay,
+//! `redact/services.txt` has a token of every service that is known, `redact/ordinary.txt` is what must stay as it is.
 
-use plimsoll::redact::redact;
+use std::collections::BTreeSet;
+
+use plimsoll::redact::{redact, services};
 use proptest::prelude::*;
 use rstest::rstest;
+
+const SECRETS: &str = include_str!("redact/secrets.txt");
+const SERVICES: &str = include_str!("redact/services.txt");
+const ORDINARY: &str = include_str!("redact/ordinary.txt");
+
+/// The lines of a table, without its comments.
+fn rows(table: &'static str) -> impl Iterator<Item = &'static str> {
+    table.lines().filter(|line| !line.is_empty() && !line.starts_with("## "))
+}
+
+/// A line of a table as a text: `⟨a40⟩` and its like written out, `⏎` and `⇥` as what they stand for.
+fn write_out(line: &str) -> String {
+    let mut text = String::new();
+    let mut pieces = line.split('⟨');
+    text.push_str(pieces.next().unwrap());
+    for piece in pieces {
+        let (made_up, rest) = piece.split_once('⟩').expect(line);
+        match made_up.split_once(' ') {
+            Some((end, label)) => text.push_str(&format!("-----{} {label}-----", end.to_uppercase())),
+            None => text.push_str(&make_up(made_up)),
+        }
+        text.push_str(rest);
+    }
+    text.replace('⏎', "\n").replace('⇥', "\t")
+}
+
+/// `a40` is forty letters and digits; the comment in `secrets.txt` has the other sorts.
+fn make_up(sort_and_length: &str) -> String {
+    let (sort, length) = sort_and_length.split_at(1);
+    let alphabet = match sort {
+        "a" => "aB3dE7gH1jK5mN9pQ2sT4vW6yZ8",
+        "b" => "aB3/dE7+gH1jK5mN9pQ2sT4vW6yZ8",
+        "d" => "1234567890",
+        "h" => "0a1b2c3d4e5f6789",
+        "l" => "a1b2c3d4e5f6g7h8",
+        "u" => "A1B2C3D4E5F6G7H8",
+        other => panic!("no characters of the sort {other}"),
+    };
+    alphabet.chars().cycle().take(length.parse().expect(sort_and_length)).collect()
+}
+
+/// What must stay of a line of `secrets.txt`, and what between that must go.
+fn stays_and_goes(line: &str) -> (Vec<String>, Vec<String>) {
+    let line = write_out(line);
+    let mut pieces = line.split('«');
+    let mut stays = vec![pieces.next().unwrap().to_owned()];
+    let mut goes = Vec::new();
+    for piece in pieces {
+        let (secret, rest) = piece.split_once('»').expect(&line);
+        goes.push(secret.to_owned());
+        stays.push(rest.to_owned());
+    }
+    (stays, goes)
+}
+
+/// `text` with the kind of every secret left out: `[redacted]`.
+fn without_kinds(text: &str) -> String {
+    let mut pieces = text.split("[redacted: ");
+    let first = pieces.next().unwrap().to_owned();
+    pieces
+        .fold(first, |text, piece| text + "[redacted]" + piece.split_once(']').expect("a closing bracket").1)
+}
+
+#[test]
+fn r126_every_secret_of_the_corpus_goes_and_the_rest_of_its_line_stays() {
+    assert!(rows(SECRETS).count() >= 150);
+    let wrong: Vec<String> = rows(SECRETS)
+        .filter_map(|line| {
+            let (stays, goes) = stays_and_goes(line);
+            assert!(!goes.is_empty(), "no secret is marked in {line}");
+            let text: String = stays
+                .iter()
+                .zip(goes.iter().map(String::as_str).chain([""]))
+                .flat_map(|(a, b)| [a.as_str(), b])
+                .collect();
+            let redacted = redact(&text).text;
+            let fits = without_kinds(&redacted) == stays.join("[redacted]");
+            (!fits).then(|| format!("{line}\n    became {redacted}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn r126_ordinary_lines_stay_as_they_are() {
+    assert!(rows(ORDINARY).count() >= 150);
+    let wrong: Vec<String> = rows(ORDINARY)
+        .map(write_out)
+        .filter_map(|text| {
+            let redacted = redact(&text);
+            (redacted.text != text || !redacted.found.is_empty())
+                .then(|| format!("{text}\n    became {}", redacted.text))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn r126_every_service_has_an_example_that_is_recognised_as_its_own() {
+    let mut seen = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for line in rows(SERVICES) {
+        let (service, token) = line.split_once(" | ").expect(line);
+        let redacted = redact(&format!("We deployed with {} and then the tests passed.", write_out(token)));
+        let found: Vec<Option<&str>> = redacted.found.iter().map(|found| found.service).collect();
+        let around = redacted.text.starts_with("We deployed with ")
+            && redacted.text.ends_with("] and then the tests passed.");
+        if found != [Some(service)] || !around {
+            wrong.push(format!("{line}\n    became {} of {found:?}", redacted.text));
+        }
+        seen.insert(service);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(seen, services().collect::<BTreeSet<_>>());
+    assert!(seen.len() >= 60, "{}", seen.len());
+}
 
 fn random(length: usize) -> String {
     "aB3dE7gH1jK5mN9pQ2sT4vW6yZ8".chars().cycle().take(length).collect()
@@ -123,6 +244,58 @@ fn ordinary_text_stays(#[case] text: &str) {
     assert_eq!(redact(text).text, text);
 }
 
+/// Beginnings without an end, again and again: each must be looked at without reading on to the end of the text.
+const BEGINNINGS: [&str; 48] = [
+    "a",
+    "-----BEGIN RSA PRIVATE KEY-----",
+    "-----END RSA PRIVATE KEY-----",
+    "eyJ",
+    "-eyJ",
+    "-eyJaaaaaaaa.",
+    "x://a:",
+    "redis://a:",
+    "token=",
+    "token:",
+    "password:",
+    "password ",
+    "password is ",
+    "password=\"",
+    "password=(",
+    "sk-",
+    "sk-a1",
+    "\"secret\": \"",
+    "password\\\":\\\"",
+    "key",
+    "?key=",
+    "&sig=",
+    "signature=",
+    "cookie=",
+    "Cookie: a=b; ",
+    "authorization=",
+    "Authorization: Bearer ",
+    "bearer ",
+    "basic ",
+    "mysql -p",
+    "machine a login b password ",
+    "echo a | sudo -S ",
+    " -u",
+    "<password>",
+    "<password",
+    "a:password:",
+    "LS0tLS1CRUdJTiBSU0Eg/",
+    "M-",
+    ":5432:",
+    ".atlasv1.",
+    "identified by '",
+    "mnemonic=a ",
+    "密码：",
+    "token=a&",
+    "password (",
+    "password for a b c d ",
+    "${PASSWORD:-",
+    "[redacted: secret value]",
+];
+
 #[rstest]
 #[case("a")]
 #[case("-----BEGIN RSA PRIVATE KEY-----")]
@@ -136,6 +309,85 @@ fn hostile_input_is_linear(#[case] seed: &str) {
     assert!(redact(&text).text.len() <= text.len() * 4);
 }
 
+/// Ten megabytes. Whatever read on to the end from every beginning would not come back today. The last beginning has
+/// most of them, because it is looked at fastest without optimisation.
+#[test]
+fn ten_megabytes_of_beginnings_are_read_in_one_go() {
+    let share = 60_000;
+    let mut text: String = BEGINNINGS.iter().map(|seed| seed.repeat(share / seed.len())).collect();
+    text.push_str(&"-eyJ-sk-key".repeat((10_000_000 - text.len()) / 11));
+    assert!(text.len() > 9_999_900);
+    assert!(redact(&text).text.len() <= text.len() * 4);
+}
+
+#[test]
+fn a_long_value_goes_as_a_whole() {
+    let long = make_up("a5000");
+    for (before, after) in [
+        ("API_TOKEN=", "\nnext"),
+        ("{\"access_token\": \"", "\"}"),
+        ("Authorization: Bearer ", " next"),
+        ("https://x.org/?token=", "&a=1"),
+    ] {
+        let redacted = redact(&format!("{before}{long}{after}")).text;
+        assert_eq!(without_kinds(&redacted), format!("{before}[redacted]{after}"));
+    }
+}
+
+/// Pieces of texts: lines of the corpus, whole or cut, and what makes the difference between two notations.
+fn piece() -> impl Strategy<Value = String> {
+    let lines: Vec<String> = [SECRETS, SERVICES, ORDINARY]
+        .into_iter()
+        .flat_map(rows)
+        .map(|line| write_out(line).replace(['«', '»'], ""))
+        .collect();
+    let marks = [
+        "=",
+        ":",
+        " ",
+        "\"",
+        "'",
+        "\\",
+        "\\n",
+        "\n",
+        "[redacted: secret value]",
+        "[redacted: ",
+        "]",
+        "é",
+        "😀",
+        "→",
+        "password",
+        "token=",
+        "://",
+        "@",
+        "<",
+        ">",
+        "&",
+        "?key=",
+        ";",
+        "--",
+        "(",
+        ")",
+        "{",
+        "}",
+        "|",
+        "`",
+        ",",
+        "...",
+        " is ",
+        "\0",
+    ];
+    prop_oneof![
+        3 => prop::sample::select(lines.clone()),
+        2 => (prop::sample::select(lines), 0.0..1.0, 0.0..1.0).prop_map(|(line, from, to)| {
+            let chars: Vec<char> = line.chars().collect();
+            let place = |share: f64| (share * chars.len() as f64) as usize;
+            chars[place(f64::min(from, to))..place(f64::max(from, to))].iter().collect()
+        }),
+        3 => prop::sample::select(marks.to_vec()).prop_map(str::to_owned),
+    ]
+}
+
 proptest! {
     #[test]
     fn redacting_twice_changes_nothing_more(text in "([a-z ]{0,20}|token=[a-z0-9]{4,9}|x://u:p1@h|sk-ant-[a-z0-9]{20}|password: [a-z0-9]{9}){0,6}") {
@@ -144,7 +396,25 @@ proptest! {
     }
 
     #[test]
+    fn redacting_pieces_of_the_corpus_twice_changes_nothing_more(pieces in prop::collection::vec(piece(), 1..8)) {
+        let once = redact(&pieces.concat()).text;
+        prop_assert_eq!(redact(&once).text, once);
+    }
+
+    #[test]
+    fn text_without_a_finding_comes_back_unchanged(pieces in prop::collection::vec(piece(), 1..8)) {
+        let text = pieces.concat();
+        let redacted = redact(&text);
+        prop_assert_eq!(redacted.found.is_empty(), redacted.text == text);
+    }
+
+    #[test]
     fn any_text_is_survived(text in "\\PC{0,300}") {
         let _ = redact(&text);
+    }
+
+    #[test]
+    fn any_text_around_names_is_survived(texts in prop::collection::vec("(password|token=|api_key|://|\\PC{0,12}|\\p{Any}{0,4}){0,6}", 1..6)) {
+        let _ = redact(&texts.concat());
     }
 }

@@ -1,0 +1,252 @@
+//! Reading on from a place in a text: spaces, quotes, values.
+
+use std::ops::Range;
+
+use memchr::memchr2;
+
+use super::shape::Set;
+
+/// As much of a word is judged. A longer one is no ordinary word anyway, and hostile texts are made of long words.
+const LONGEST_WORD: usize = 512;
+
+/// As far as this a closing quote is looked for.
+const LONGEST_QUOTED: usize = 16 * 1024;
+
+/// Spaces between a name and its value.
+const MOST_SPACES: usize = 24;
+
+/// Quote marks that are written in several characters, and how each closes.
+const WRITTEN_QUOTES: [(&str, &str); 9] = [
+    ("&quot;", "&quot;"),
+    ("&#34;", "&#34;"),
+    ("&#39;", "&#39;"),
+    ("&apos;", "&apos;"),
+    ("\\u0022", "\\u0022"),
+    ("\\u0027", "\\u0027"),
+    ("%22", "%22"),
+    ("“", "”"),
+    ("‘", "’"),
+];
+
+/// A quote mark as it was opened. Text in JSON in JSON has each mark behind one backslash more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quote {
+    /// The mark and the backslashes before it.
+    Mark(u8, usize),
+    /// What closes a mark of several characters.
+    Written(&'static str),
+}
+
+/// What stands between quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Quoted {
+    pub(super) range: Range<usize>,
+    /// Whether the closing quote was found; a text that was cut has none.
+    pub(super) closed: bool,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor<'t> {
+    text: &'t str,
+    pub(super) at: usize,
+}
+
+impl<'t> Cursor<'t> {
+    pub(super) fn new(text: &'t str, at: usize) -> Cursor<'t> {
+        Cursor { text, at }
+    }
+
+    pub(super) fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Step over `expected` if it stands here.
+    pub(super) fn eat(&mut self, expected: &str) -> bool {
+        let stands = self.rest().starts_with(expected);
+        if stands {
+            self.at += expected.len();
+        }
+        stands
+    }
+
+    /// Step over `word` in any case if it stands here as a word.
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+        let bytes = self.rest().as_bytes();
+        let stands = bytes.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
+            && bytes.get(word.len()).is_none_or(|byte| !byte.is_ascii_alphanumeric());
+        if stands {
+            self.at += word.len();
+        }
+        stands
+    }
+
+    /// Step over spaces and tabs, and say how many there were.
+    pub(super) fn skip_spaces(&mut self) -> usize {
+        let bytes = self.rest().as_bytes();
+        let spaces = bytes.iter().take(MOST_SPACES).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        self.at += spaces;
+        spaces
+    }
+
+    /// Step over a quote mark.
+    pub(super) fn quote(&mut self) -> Option<Quote> {
+        let rest = self.rest();
+        let escapes = rest.bytes().take(16).take_while(|byte| *byte == b'\\').count();
+        if let Some(mark @ (b'"' | b'\'' | b'`')) = rest.as_bytes().get(escapes) {
+            self.at += escapes + 1;
+            return Some(Quote::Mark(*mark, escapes));
+        }
+        let (open, close) = WRITTEN_QUOTES.iter().find(|(open, _)| rest.starts_with(open))?;
+        self.at += open.len();
+        Some(Quote::Written(close))
+    }
+
+    /// What stands between here and the closing `quote`, on the same line; the cursor steps behind that.
+    pub(super) fn quoted(&mut self, quote: Quote) -> Quoted {
+        let start = self.at;
+        let (length, after) = match quote {
+            Quote::Written(close) => {
+                let line = self.line(LONGEST_WORD);
+                line.find(close).map_or((line.len(), None), |end| (end, Some(close.len())))
+            }
+            Quote::Mark(mark, escapes) => self.closing(mark, escapes),
+        };
+        self.at = start + length + after.unwrap_or(0);
+        Quoted { range: start..start + length, closed: after.is_some() }
+    }
+
+    fn closing(&self, mark: u8, escapes: usize) -> (usize, Option<usize>) {
+        let rest = self.rest();
+        let mut backslashes = 0;
+        for (at, byte) in rest.bytes().take(LONGEST_QUOTED).enumerate() {
+            if byte == b'\n' {
+                return (at, None);
+            }
+            if byte == b'\\' {
+                backslashes += 1;
+                continue;
+            }
+            // A mark inside the value stands behind more backslashes than those around it.
+            if byte == mark && (backslashes <= escapes || (escapes == 0 && backslashes % 2 == 0)) {
+                let own = if escapes == 0 { 0 } else { backslashes };
+                return (at - own, Some(own + 1));
+            }
+            backslashes = 0;
+        }
+        (self.line(LONGEST_QUOTED).len(), None)
+    }
+
+    /// `judged` with the rest of its word, where it was too long to be judged as a whole.
+    pub(super) fn whole(&self, judged: Range<usize>) -> Range<usize> {
+        if judged.len() + 4 < LONGEST_WORD {
+            return judged;
+        }
+        let rest = self.text.as_bytes().get(judged.end..).unwrap_or_default();
+        let more = rest
+            .iter()
+            .take_while(|byte| Set::Base64.has(**byte) || matches!(byte, b'.' | b'~' | b'%'))
+            .count();
+        judged.start..judged.end + more
+    }
+
+    /// The rest of the line, but no more than about `most` bytes of it.
+    pub(super) fn line(&self, most: usize) -> &'t str {
+        let rest = self.rest();
+        let mut end = most.min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let near = &rest[..end];
+        memchr2(b'\n', b'\r', near.as_bytes()).map_or(near, |end| &near[..end])
+    }
+
+    /// The word that begins here: everything up to white space, a quote, or the two characters `\n` that strings
+    /// write for it, and not the punctuation that sentences put behind it.
+    pub(super) fn word(&self, stops: fn(&str, usize) -> bool) -> Range<usize> {
+        let line = self.line(LONGEST_WORD);
+        let bytes = line.as_bytes();
+        let ends = |at: usize| {
+            let Some(c) = line.get(at..).and_then(|rest| rest.chars().next()) else { return false };
+            let is_escape = c == '\\'
+                && matches!(bytes.get(at + 1), Some(b'n' | b'r' | b't' | b'"' | b'\'' | b'\\' | b'`') | None);
+            is_escape
+                || c.is_whitespace()
+                || matches!(c, '"' | '\'' | '`' | '“' | '”' | '。' | '，')
+                || stops(line, at)
+        };
+        // Most characters end nothing; they are not worth decoding.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=_-./+(:@%!$*".contains(&byte);
+        let end = (0..bytes.len()).find(|at| !is_plain(bytes[*at]) && ends(*at)).unwrap_or(bytes.len());
+        let whole = &line[..end];
+        let word = whole.trim_end_matches(['.', ',', ';', ':']);
+        // Three dots belong to the word: they say that it is not all there.
+        let word = if whole[word.len()..].contains("...") { whole } else { unwrap_brackets(word) };
+        self.at..self.at + word.len()
+    }
+}
+
+/// At most `most` bytes of the text before `at`. Whoever looks back looks no further, so that many names on one long
+/// line stay cheap.
+pub(super) fn near_before(text: &str, at: usize, most: usize) -> &str {
+    let mut from = at.saturating_sub(most);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text.get(from..at).unwrap_or_default()
+}
+
+/// `word` without the closing brackets at its end that were opened before it.
+fn unwrap_brackets(word: &str) -> &str {
+    let mut word = word;
+    for (open, close) in [('(', ')'), ('[', ']'), ('{', '}'), ('<', '>')] {
+        while word.ends_with(close) && word.matches(open).count() < word.matches(close).count() {
+            word = word[..word.len() - 1].trim_end_matches(['.', ',', ';', ':']);
+        }
+    }
+    word
+}
+
+/// For [`Cursor::word`]: nothing stops a word but white space and quotes.
+pub(super) fn never(_: &str, _: usize) -> bool {
+    false
+}
+
+/// For [`Cursor::word`]: what ends a value between others, as in `a=1;b=2`, `a=1&b=2`, `f(a=1, b=2)` and `a=1 | cmd`.
+pub(super) fn between_others(line: &str, at: usize) -> bool {
+    let bytes = line.as_bytes();
+    match bytes[at] {
+        b';' => true,
+        b'&' | b',' | b'|' => {
+            let rest = &line[at + 1..];
+            let name = rest.trim_start_matches(['&', '|', '#']);
+            let length = name
+                .bytes()
+                .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+                .count();
+            let is_pair = length > 0 && matches!(name.as_bytes().get(length), Some(b'=' | b':'));
+            is_pair
+                || rest.is_empty()
+                || rest.starts_with([' ', '\t', '&', '|', '"', '\'', '\\'])
+                || name.starts_with("amp;")
+        }
+        b')' | b'}' | b']' => {
+            let open = [(b')', b'('), (b'}', b'{'), (b']', b'[')]
+                .iter()
+                .find(|(close, _)| *close == bytes[at])
+                .map(|(_, open)| *open);
+            !bytes[..at].iter().any(|byte| Some(*byte) == open)
+        }
+        b'<' => bytes.get(at + 1).is_some_and(|byte| *byte == b'/' || byte.is_ascii_alphabetic()),
+        _ => false,
+    }
+}
+
+/// For [`Cursor::word`]: the end of a parameter of a URL.
+pub(super) fn after_parameter(line: &str, at: usize) -> bool {
+    matches!(line.as_bytes()[at], b'&' | b'#' | b';' | b')' | b']' | b'}' | b'<' | b'>' | b',' | b'|')
+}

@@ -1,0 +1,136 @@
+//! Redaction: known shapes of secrets are replaced in every summary before it is stored.
+//!
+//! A summary is the most visible message of a window and lives longest, so it is the worst place for a credential.
+//! This looks for shapes only; it cannot know whether a key is real. Where it errs, it costs a word, at worst a line,
+//! and never a paragraph.
+//!
+//! One pass over the text looks for all beginnings at once: prefixes of [`services()`], words such as `password`, `://`,
+//! armour lines of private keys, programs that take passwords. Only where one stands is looked closer, by code that
+//! reads a bounded stretch of text. So the time grows with the length of the text and with nothing else.
+//!
+//! ```
+//! use plimsoll::redact::redact;
+//! let summary = redact("Deployed with DATABASE_URL=postgres://app:hunter2@db/prod as planned.");
+//! assert_eq!(summary.text, "Deployed with DATABASE_URL=postgres://app:[redacted: URL password]@db/prod as planned.");
+//! assert!(redact("The tokenizer counted max_tokens=4096.").found.is_empty());
+//! ```
+
+mod assign;
+mod command;
+mod cursor;
+mod forms;
+mod header;
+mod judge;
+mod names;
+mod pem;
+mod search;
+mod services;
+mod shape;
+mod tokens;
+mod url;
+mod values;
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+/// A text without secrets of known shapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redacted {
+    /// The text with each secret replaced by `[redacted: …]`.
+    pub text: String,
+    /// What was replaced.
+    pub found: Vec<Found>,
+}
+
+/// A secret that was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its shape.
+    pub kind: SecretKind,
+    /// The service that issues such secrets, where the shape tells.
+    pub service: Option<&'static str>,
+}
+
+/// Shapes of secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SecretKind {
+    /// A private key in PEM or PGP armour.
+    PrivateKey,
+    /// The key of a cloud provider.
+    CloudKey,
+    /// The key of a model provider.
+    ProviderKey,
+    /// A token of a code host, package registry, chat or other service.
+    ServiceToken,
+    /// A JSON web token.
+    Jwt,
+    /// The password in a URL.
+    UrlPassword,
+    /// The value of an authorisation or cookie header.
+    Header,
+    /// The value of something named like a secret.
+    Assignment,
+}
+
+impl fmt::Display for SecretKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SecretKind::PrivateKey => "private key",
+            SecretKind::CloudKey => "cloud key",
+            SecretKind::ProviderKey => "API key",
+            SecretKind::ServiceToken => "service token",
+            SecretKind::Jwt => "JWT",
+            SecretKind::UrlPassword => "URL password",
+            SecretKind::Header => "credential header",
+            SecretKind::Assignment => "secret value",
+        })
+    }
+}
+
+/// What a replaced secret begins with. Nothing that contains this is looked at again.
+const MARK: &str = "[redacted: ";
+
+/// How often the result is searched again. What was replaced no longer stands between what is left, so that can look
+/// like a secret which did not before; it settles in the second round but for texts made to prevent it.
+const ROUNDS: usize = 4;
+
+/// Replace every secret of a known shape. Applied twice it changes nothing more.
+///
+/// A cut can leave half a secret that no longer looks like one, so a text is redacted first and cut afterwards.
+pub fn redact(text: &str) -> Redacted {
+    let mut redacted = Redacted { text: text.to_owned(), found: Vec::new() };
+    for _ in 0..ROUNDS {
+        let spans = search::search(&redacted.text);
+        if spans.is_empty() {
+            break;
+        }
+        redacted.text = replace(&redacted.text, &spans);
+        redacted.found.extend(spans.into_iter().map(|span| span.found));
+    }
+    redacted
+}
+
+/// The services whose tokens are known by their shape, each once, in order.
+pub fn services() -> impl Iterator<Item = &'static str> {
+    let by_prefix = services::SERVICES.iter().chain(tokens::WEBHOOKS).map(|row| row.name);
+    let others =
+        tokens::INFIXES.iter().map(|row| row.name).chain(tokens::UNMARKED.iter().map(|row| row.name));
+    let names: BTreeSet<&str> = by_prefix.chain(others).collect();
+    names.into_iter()
+}
+
+fn replace(text: &str, spans: &[search::Span]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for span in spans {
+        out.push_str(&text[at..span.range.start]);
+        // Writing to a string does not fail.
+        let _ = write!(out, "{MARK}{}]", span.found.kind);
+        at = span.range.end;
+    }
+    out.push_str(&text[at..]);
+    out
+}

@@ -1,0 +1,395 @@
+//! Values that stand where a secret would: is this one?
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use super::names::{has_term, is_among, words};
+
+/// Said of a secret instead of it: types, states, words for "put yours here".
+static STANDING_IN: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    words(
+        "none null nil true false undefined string str bool boolean number int integer bytes optional \
+        required secret token tokens password passwords passwd passphrase pass key value bearer basic \
+        digest env self this todo fixme redacted hidden omitted masked filtered removed missing invalid \
+        empty changeme default await async new return function lambda let const var import from super \
+        typeof void any object array list dict text varchar char credentials credential username user name \
+        email apikey api_key foo bar baz yes no on off enabled disabled auto manual inherit unset unknown \
+        query header cookie body params props args request response data type field column hashed \
+        encrypted plaintext plain raw json yaml base64 hex pwd auth login logout authentication \
+        authorization authenticated unauthorized oauth oidc jwt saml bcrypt scrypt argon2 hmac mysql \
+        postgres_auth password_hash stdin file prompt",
+    )
+});
+
+/// Whatever contains one of these words is a template to fill in.
+static TEMPLATE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    words(
+        "your yours example placeholder dummy replace replaceme changeme insert sample todo fixme redacted \
+        fake mock xxx xxxx xxxxx xxxxxx",
+    )
+});
+
+/// Words that sentences are made of and passphrases are not, and the things that are said about passwords.
+static PROSE: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    words(
+        "a an the this that these those it its is are was were be been being will would shall should can \
+        could may might must do does did done has have had not no nor never only and or but if then else \
+        when while where which who what how why of in on at to for from by with without via using as into \
+        onto over under between before after during again also still already just even both either neither \
+        each every all any some none such than your my our their his her you we they i he she me us them \
+        please see use used uses enter type choose create set get reset change changed confirm forgot \
+        forgotten show hide copy paste send sent save saved store stored log login logout sign password \
+        passwords passphrase passcode passwd pwd token tokens secret secrets key keys user users username \
+        admin email account accounts field fields form input page screen dialog button label string value \
+        values minimum maximum min max length characters chars character policy rule rules requirement \
+        requirements required optional missing invalid valid validation strength empty null plaintext hash \
+        hashed hashing salt salted bcrypt argon2 encrypted encryption encoded encoding masked hidden \
+        protected protection authentication authorization auth check checked checking match matches \
+        mismatch flow manager generator generated expired expires expiry rotation rotated update updated \
+        delete deleted remove removed add added handling support supported works working fixed bug issue \
+        error errors failed fails failure success successful test tests tested file files env environment \
+        variable variables config configuration server client database db api service https http url json \
+        yaml docs flag flags option options argument arguments parameter parameters requires mot passe de \
+        ist nicht das der die und el la les le",
+    )
+});
+
+/// States and sorts of passwords. Passphrases have some of these words too, but are not made of them.
+static STATES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    words(
+        "fine good bad safe secure insecure visible private public known unknown unique identical \
+        different similar equal available unavailable present absent gone ready active inactive locked \
+        unlocked numeric alphanumeric lowercase uppercase mandatory necessary enough sufficient needed \
+        accepted rejected irrelevant simple complex trivial common obvious easy hard nowhere everywhere \
+        somewhere elsewhere nothing something anything everything impossible possible likely unlikely \
+        obsolete deprecated legacy temporary permanent persistent ephemeral static dynamic constant \
+        cleartext verbatim exactly always correct incorrect wrong weak strong long short blank plain \
+        random default defaults broken new old current first last next one two same other another more \
+        most less least very too so here there now today later soon text type letters digits symbols \
+        number numbers",
+    )
+});
+
+/// Nobody writes longer names or words for "put yours here".
+const LONGEST_TEMPLATE: usize = 120;
+
+/// Whether a value is only a place for a secret: a variable, a type, a call, a row of stars.
+pub(super) fn is_placeholder(value: &str) -> bool {
+    if ["...", "…", "****", "••", "xxxxxx", "XXXXXX", "[redacted"].iter().any(|mark| value.contains(mark))
+    {
+        return true;
+    }
+    let value = value.trim_end_matches(['.', ',', ';', ':', ')', ']', '}', '>', '!', '?']);
+    let bytes = value.as_bytes();
+    if bytes.len() < 2 {
+        return true;
+    }
+    if matches!(bytes[0], b'{' | b'<' | b'*' | b'[' | b'(' | b'\\' | b'#') {
+        return true;
+    }
+    if is_variable(value) || is_filler(value) {
+        return true;
+    }
+    let lower = value.to_ascii_lowercase();
+    if STANDING_IN.contains(lower.as_str()) || is_template(&lower) {
+        return true;
+    }
+    let starts = [
+        "process.env",
+        "os.environ",
+        "os.getenv",
+        "env.",
+        "std::env",
+        "import.meta",
+        "secrets.",
+        "vars.",
+        "var.",
+        "data.",
+        "local.",
+        "arn:",
+        "file:",
+    ];
+    starts.iter().any(|start| lower.starts_with(start))
+        || ["${", "$(", "{{", "#{", "<%", "%>"].iter().any(|mark| value.contains(mark))
+        || is_name_of_secret(value)
+        || is_address(value)
+}
+
+/// A name where its value should be: `access_token`, `DB_PASSWORD`, `userPassword`. In one word and small letters it is
+/// what many take as a password.
+pub(super) fn is_name_of_secret(value: &str) -> bool {
+    if value.len() > LONGEST_TEMPLATE {
+        return false;
+    }
+    let bytes = value.as_bytes();
+    let has_parts = value.contains(['_', '-'])
+        || bytes.windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+    let is_shouted = !value.bytes().any(|byte| byte.is_ascii_lowercase());
+    has_parts
+        && (is_shouted || !has_digit(value))
+        && value.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
+        && has_term(value)
+}
+
+/// The address of an account or contract on a chain, which everybody may know.
+fn is_address(value: &str) -> bool {
+    value.len() == 42 && value.starts_with("0x") && value.bytes().skip(2).all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// `$TOKEN`, `%TOKEN%`, `%s`, `:token`, `@token`, `&token`, `!ref`.
+fn is_variable(value: &str) -> bool {
+    let Some((first, rest)) = value.split_at_checked(1) else { return false };
+    let plain = |text: &str| !text.is_empty() && text.bytes().all(is_name_byte);
+    match first {
+        "$" | "&" | ":" => {
+            plain(rest) || rest.starts_with(['{', '(']) || rest.contains('.') || rest.contains("::")
+        }
+        "@" | "!" => plain(rest) && !has_digit(rest),
+        // Two hexadecimal digits make it an escape of a URL.
+        "%" => !rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()) || rest.ends_with('%'),
+        _ => false,
+    }
+}
+
+/// Stars, dots, one character again and again, digits and punctuation only.
+pub(super) fn is_filler(value: &str) -> bool {
+    let mut letters = value.chars().filter(|c| c.is_alphanumeric());
+    let Some(first) = letters.next() else { return true };
+    let first = first.to_ascii_lowercase();
+    let same = letters.all(|c| c.to_ascii_lowercase() == first);
+    same || value.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_punctuation())
+}
+
+/// `your-api-key`, `REPLACE_WITH_32_CHARACTERS`, `change_me_in_production`.
+pub(super) fn is_template(lower: &str) -> bool {
+    if lower.len() > LONGEST_TEMPLATE {
+        return false;
+    }
+    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut previous = "";
+    words.any(|word| {
+        let says = TEMPLATE_WORDS.contains(word)
+            || word.starts_with("xxxxxx")
+            || (previous == "change" && word == "me");
+        previous = word;
+        says
+    })
+}
+
+pub(super) fn has_digit(value: &str) -> bool {
+    value.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+fn has_letter(value: &str) -> bool {
+    value.chars().any(char::is_alphabetic)
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// Letters with digits or with signs that words do not have, as people and generators make passwords; but no path,
+/// address, version, date, size or name of an algorithm.
+pub(super) fn is_mixed(value: &str) -> bool {
+    let signs = value.bytes().any(|byte| {
+        matches!(byte, b'!' | b'@' | b'#' | b'$' | b'%' | b'^' | b'*' | b'+' | b'?' | b'~' | b'&' | b'=')
+    });
+    has_letter(value) && (has_digit(value) || signs) && !is_technical(value) && !is_path(value)
+}
+
+/// What is said of secrets with digits in it: `sha256`, `v1.2.3`, `2024-01-01`, `30s`, `oauth2`.
+fn is_technical(value: &str) -> bool {
+    const STEMS: &str = "sha sha- md aes aes- rsa rsa- hs rs es ps utf utf- base oauth oauth- http http/ \
+        ipv v rfc argon pbkdf scrypt x p ed secp u i f int uint bytes varchar char bits s ec k web gpt- \
+        gpt o p log python node es ecma totp hmac-sha ripemd keccak blake cl";
+    const UNITS: &str = "px em rem ms s sec secs m min mins minutes h hours d day days w k kb mb gb tb kib \
+        mib gib b bit bits byte bytes char chars token tokens x th st nd rd am pm hz fps";
+    let value = value.trim_end_matches(|c: char| !c.is_alphanumeric());
+    let lower = value.to_ascii_lowercase();
+    let letters = lower.bytes().take_while(|byte| !byte.is_ascii_digit()).count();
+    let (stem, rest) = lower.split_at(letters);
+    let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit()).count();
+    let tail = &rest[digits..];
+    if stem.is_empty() || stem.bytes().all(|byte| matches!(byte, b'^' | b'~' | b'<' | b'>' | b'=' | b'v')) {
+        // A number first: a version, a date, a size, a number in another base.
+        let mut tail_bytes = tail.bytes();
+        let is_digit = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_digit());
+        return match tail_bytes.next() {
+            Some(b'.') => is_digit(tail_bytes.next()),
+            Some(b'-') => digits == 4 && is_digit(tail_bytes.next()) && is_digit(tail_bytes.next()),
+            Some(b'x') => digits == 1 && tail.len() <= 17 && tail_bytes.all(|byte| byte.is_ascii_hexdigit()),
+            _ => is_among(tail, UNITS),
+        };
+    }
+    digits > 0
+        && digits <= 5
+        && is_among(stem, STEMS)
+        && (tail.is_empty()
+            || is_among(tail, "id d i k1 mb4 k_base _base -gcm -cbc -ctr bit bits .0")
+            || tail.len() < 2)
+}
+
+/// A path or an address without a password. Base64 has slashes too, but no lower-case words between them.
+pub(super) fn is_path(value: &str) -> bool {
+    if value.contains("://")
+        || value.starts_with(['/', '~'])
+        || value.starts_with("./")
+        || value.starts_with("../")
+    {
+        return true;
+    }
+    if value.as_bytes().get(1) == Some(&b':') && value.as_bytes().get(2) == Some(&b'\\') {
+        return true;
+    }
+    let parts: Vec<&str> = value.split(['/', '\\']).collect();
+    let is_part = |part: &&str| {
+        let lower = part.bytes().filter(u8::is_ascii_lowercase).count();
+        !part.is_empty()
+            && (lower * 2 > part.len() || part.len() < 4 || part.bytes().all(|byte| byte.is_ascii_digit()))
+            && !part.contains(['+', '=', '$', '!', '%'])
+    };
+    let has_extension = parts
+        .last()
+        .and_then(|last| last.split(':').next())
+        .and_then(|last| last.rsplit_once('.'))
+        .is_some_and(|(stem, ext)| {
+            !stem.is_empty()
+                && (1..=5).contains(&ext.len())
+                && ext.bytes().all(|byte| byte.is_ascii_lowercase())
+        });
+    if parts.len() > 1 {
+        return parts.iter().all(is_part) && (has_extension || parts.len() > 2 || !has_digit(value));
+    }
+    // `login2.rs`, also with a line number behind it.
+    has_extension
+}
+
+/// A path of several parts; two parts could be a password with a slash.
+pub(super) fn is_long_path(value: &str) -> bool {
+    is_path(value) && (value.matches('/').count() >= 2 || value.contains('\\'))
+}
+
+/// Letters and digits without the structure of words: what generators write.
+pub(super) fn is_random(value: &str) -> bool {
+    value.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
+        run.len() >= 12 && !is_wordy(run) && {
+            let bytes = run.as_bytes();
+            let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
+            let turns = bytes
+                .windows(2)
+                .filter(|pair| pair[0].is_ascii_uppercase() != pair[1].is_ascii_uppercase())
+                .count();
+            (digits > 0 && digits < run.len()) || turns * 4 >= run.len()
+        }
+    })
+}
+
+/// Made of words: `TestQueueDrainsAfter3Retries`, `login2`, `read-only-v2`.
+pub(super) fn is_wordy(value: &str) -> bool {
+    let (mut words, mut letters, mut digits) = (0_usize, 0_usize, 0_usize);
+    let mut previous = b'_';
+    for byte in value.bytes() {
+        if byte.is_ascii_alphabetic() {
+            letters += 1;
+            let begins = !previous.is_ascii_alphabetic()
+                || (byte.is_ascii_uppercase() && previous.is_ascii_lowercase());
+            words += usize::from(begins);
+        } else if byte.is_ascii_digit() {
+            digits += 1;
+        }
+        previous = byte;
+    }
+    words > 0 && letters >= words * 4 && digits * 6 <= letters + 6 && digits <= 4
+}
+
+/// Code where a literal would be quoted: `res.body.token`, `user->password`, `tokens[0]`, `getToken()`.
+pub(super) fn is_code(value: &str) -> bool {
+    if value.contains(['(', '[', '{', '<', '`', '|'])
+        || value.contains("->")
+        || value.contains("::")
+        || value.contains("?.")
+    {
+        return true;
+    }
+    let mut parts = value.split('.');
+    let is_ident = |part: &str| {
+        part.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'))
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'))
+            && (part.len() < 20 || !is_random(part))
+    };
+    value.contains('.') && parts.all(is_ident)
+}
+
+/// An identifier of more than one word, as programs name their variables.
+pub(super) fn is_identifier(value: &str) -> bool {
+    let camel =
+        value.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+    let bytes_fit = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let constant =
+        value.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+            && value
+                .split('_')
+                .filter(|part| part.len() >= 3 && part.bytes().all(|byte| byte.is_ascii_uppercase()))
+                .count()
+                >= 2;
+    bytes_fit && ((camel || value.contains('_')) && is_wordy(value) || constant)
+}
+
+/// A passphrase has fewer words than this.
+const MOST_WORDS: usize = 12;
+
+/// Several words that are no sentence: `correct horse battery staple`.
+pub(super) fn is_passphrase(value: &str) -> bool {
+    if value.contains([',', ';', ':', '(', '=', '|', '/']) {
+        return false;
+    }
+    let (mut count, mut states) = (0, 0);
+    for word in value.split([' ', '-']) {
+        let plain = word.trim_matches(|c: char| c.is_ascii_punctuation());
+        let lower = plain.to_lowercase();
+        if plain.is_empty() || PROSE.contains(lower.as_str()) || !plain.chars().all(char::is_alphanumeric) {
+            return false;
+        }
+        count += 1;
+        if count > MOST_WORDS {
+            return false;
+        }
+        states += usize::from(STATES.contains(lower.as_str()));
+    }
+    count >= 2 && states * 2 <= count && !is_placeholder(value)
+}
+
+/// A word that people take as a password rather than one that says how a password is.
+pub(super) fn is_chosen_word(value: &str) -> bool {
+    const ENDINGS: [&str; 13] =
+        ["ed", "ing", "able", "ible", "less", "ful", "ous", "ive", "ly", "ally", "ory", "ent", "ical"];
+    let lower = value.to_lowercase();
+    value.len() >= 6
+        && value.chars().all(char::is_alphabetic)
+        && !ENDINGS.iter().any(|end| lower.ends_with(end))
+        && !PROSE.contains(lower.as_str())
+        && !STATES.contains(lower.as_str())
+        && !is_placeholder(value)
+}
+
+/// Words joined by hyphens that are a passphrase; `case-sensitive` and `two-factor` are not.
+pub(super) fn is_joined_passphrase(value: &str) -> bool {
+    let parts: Vec<&str> = value.split('-').collect();
+    let last = parts.last().copied().unwrap_or_default().to_ascii_lowercase();
+    let first = parts.first().copied().unwrap_or_default().to_ascii_lowercase();
+    parts.len() >= 2
+        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && !["ed", "ing", "able", "less"].iter().any(|end| last.ends_with(end))
+        && !is_among(&last, "sensitive only free safe based specific like wide level factor side")
+        && !is_among(
+            &first,
+            "non auto user self pre re un multi two one per read write case server client end",
+        )
+        && is_passphrase(&value.replace('-', " "))
+}
+
+/// A word that is said about secrets.
+pub(super) fn is_prose_word(value: &str) -> bool {
+    let lower = value.to_lowercase();
+    PROSE.contains(lower.as_str()) || STATES.contains(lower.as_str())
+}
