@@ -141,6 +141,7 @@ struct Done {
     keys: usize,
     jwts: usize,
     parameters: usize,
+    webhooks: usize,
     /// By row of the table.
     services: Vec<usize>,
 }
@@ -165,9 +166,11 @@ impl Search<'_> {
         match clue {
             Clue::Prefix(row) => self.token(row, hit),
             Clue::Webhook(row) => {
-                if let Some(row) = WEBHOOKS.get(row)
+                if hit.start >= self.done.webhooks
+                    && let Some(row) = WEBHOOKS.get(row)
                     && let Some(range) = tokens::of_webhook(text, row, hit)
                 {
+                    self.done.webhooks = range.end;
                     self.add_of(row.kind, Some(row.name), range);
                 }
             }
@@ -320,6 +323,25 @@ mod tests {
     #[test]
     fn all_clues_are_looked_for() {
         assert_eq!(CLUES.texts.as_ref().map(AhoCorasick::patterns_len), Some(all_clues().len()));
+    }
+
+    /// A run without a limit that is not the last part can fail after it was read. That is only cheap if the next
+    /// prefix cannot stand inside the same run.
+    #[test]
+    fn no_run_is_read_twice_for_one_row() {
+        for row in SERVICES.iter().chain(WEBHOOKS) {
+            let Some((_, inner)) = row.rest.split_last() else { continue };
+            for part in inner {
+                if let Part::Run(set, _, usize::MAX) = part {
+                    let ends_run = |prefix: &&str| prefix.bytes().any(|byte| !set.has(byte));
+                    assert!(row.prefixes.iter().all(ends_run), "{}: {part:?}", row.name);
+                }
+            }
+        }
+        for row in INFIXES {
+            let is_endless = |part: &Part| matches!(part, Part::Run(_, _, usize::MAX));
+            assert!(!row.after.iter().any(is_endless), "{}", row.name);
+        }
     }
 
     #[test]

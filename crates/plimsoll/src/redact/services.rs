@@ -212,7 +212,7 @@ pub(super) static SERVICES: &[Service] = &[
     row("Razorpay", ServiceToken, Random, &["rzp_live_"], &[run(Alnum, 14)]),
     row("Flutterwave", ServiceToken, Prefix, &["FLWSECK_TEST-", "FLWSECK-"], &[run(Word, 12)]),
     row("Paddle", ServiceToken, Prefix, &["pdl_live_apikey_", "pdl_sdbx_apikey_"], &[run(Word, 40)]),
-    row("Adyen", ServiceToken, Random, &["AQE"], &[run(Standard64, 60), Text("-"), run(Base64, 10)]),
+    row("Adyen", ServiceToken, Random, &["AQE"], &[Run(Standard64, 60, 200), Text("-"), run(Base64, 10)]),
     row("EasyPost", ServiceToken, Random, &["EZAK", "EZTK"], &[run(Alnum, 54)]),
     row("Shippo", ServiceToken, Prefix, &["shippo_live_", "shippo_test_"], &[run(Hex, 40)]),
     row("Duffel", ServiceToken, Prefix, &["duffel_live_", "duffel_test_"], &[run(Word, 40)]),

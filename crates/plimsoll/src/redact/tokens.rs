@@ -27,7 +27,7 @@ pub(super) static INFIXES: &[Infix] = &[
         kind: ServiceToken,
         text: ".atlasv1.",
         before: (Alnum, 14),
-        after: &[run(Dotted, 50)],
+        after: &[Run(Dotted, 50, 120)],
     },
     Infix {
         name: "Mailchimp",
@@ -158,7 +158,7 @@ pub(super) fn around(text: &str, row: &Infix, known: Range<usize>) -> Option<Ran
     let fits = text[known.clone()] == *row.text
         && bytes[start..known.start].iter().all(|byte| set.has(*byte))
         && is_start(bytes, start);
-    let end = match_at(row.after, bytes, known.end).filter(|_| fits)?;
+    let end = if fits { match_at(row.after, bytes, known.end)? } else { return None };
     is_random(&text[start..end]).then_some(start..end)
 }
 
