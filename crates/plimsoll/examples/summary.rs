@@ -1,6 +1,8 @@
 //! Prints the summary that is made without a model for three kinds of made-up session: many short turns, one long turn,
 //! and a user who corrects the agent. `docs/SUMMARY.md` shows its output.
 
+#![allow(clippy::disallowed_methods)] // An example may print; the engine does not.
+
 use std::io::Write;
 
 use plimsoll::compact::extract::extract;
@@ -116,9 +118,11 @@ fn corrected() -> Session {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout().lock();
     let policy = Policy::default();
-    for (name, session) in
-        [("Many short turns", short_turns()), ("One long turn", long_turn()), ("A user who corrects", corrected())]
-    {
+    for (name, session) in [
+        ("Many short turns", short_turns()),
+        ("One long turn", long_turn()),
+        ("A user who corrects", corrected()),
+    ] {
         let history: Vec<&Message> = session.messages.iter().collect();
         let summary = extract(&history, None, Tokens(600), &policy.summary, &policy.count);
         writeln!(out, "### {name}\n\n```text\n{summary}\n```\n")?;

@@ -145,7 +145,7 @@ fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
     match (newer, &facts.todos) {
         (Some(_), _) => {}
         (None, Some(list)) => {
-            items.extend(list.open().map(|todo| item(ContractKind::Todo, &todo.text, &list.source)))
+            items.extend(list.open().map(|todo| item(ContractKind::Todo, &todo.text, &list.source)));
         }
         (None, None) => items.extend(carried(ContractKind::Todo)),
     }

@@ -18,6 +18,7 @@ use crate::count::{Counter, Tokens};
 use crate::limits::Limits;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::Policy;
+use crate::redact::redact;
 use crate::window::{PLACEHOLDER, Window};
 
 /// One call of the summariser.
@@ -273,7 +274,9 @@ impl Instruction {
         let context: Vec<&str> =
             hook.context.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
         let (limit, share) = (compact.hook_chars, compact.request_head_share);
-        let bounded = |text: &str| untrusted("hook", &cut_middle(&Text::from(text), limit, share));
+        // Redacted before it is cut: half a key no longer looks like one.
+        let bounded =
+            |text: &str| untrusted("hook", &cut_middle(&Text::from(redact(text).text), limit, share));
         Instruction {
             template: compact.template,
             hook: hook.prompt.as_deref().filter(|text| !text.trim().is_empty()).map(bounded),
@@ -362,6 +365,7 @@ fn shrink(text: &Text, most: Tokens, head_share: f64, counter: &dyn Counter) -> 
     if counter.count_text(text) <= most {
         return text.clone();
     }
+    let text = &Text::from(redact(text).text);
     let mut shortest = Text::default();
     let (mut low, mut high) = (0, text.chars().0);
     while low + 1 < high {
@@ -429,7 +433,11 @@ fn result(label: &str, part: &Part, text: Option<&Text>, limit: Chars) -> String
     format!("{label}: {text}")
 }
 
+/// The beginning of a text. What has to be cut is redacted first: half a key no longer looks like one, and would come
+/// back in the summary unrecognised.
 fn cut(text: &str, limit: Chars) -> String {
-    let first = head(text, limit);
-    if first.len() == text.len() { text.to_owned() } else { format!("{first}\n[truncated]") }
+    if head(text, limit).len() == text.len() {
+        return text.to_owned();
+    }
+    format!("{}\n[truncated]", head(&redact(text).text, limit))
 }

@@ -337,6 +337,20 @@ mod asking {
         assert!(prompt.contains("[Tool error]: no rule"));
     }
 
+    /// A key at the edge of what is cut must not reach the summariser in half.
+    #[test]
+    fn r126_secrets_are_redacted_before_anything_is_cut() {
+        let key = format!("AIza{}", "Ab1".repeat(12));
+        for pad in [1_960, 1_980, 1_995] {
+            let log = History::new()
+                .user("go")
+                .tool("read", format!("{} {key} {}", "x".repeat(pad), "y".repeat(900)));
+            let hook = HookText { context: vec![format!("{} {key} end", "z ".repeat(12_790))], prompt: None };
+            let prompt = request_for(&log.messages(), &hook, &Policy::default(), None).prompt().to_owned();
+            assert!(!prompt.contains("AIzaAb"), "{pad}");
+        }
+    }
+
     #[test]
     fn r121_hook_context_follows_the_default_prompt_after_a_blank_line() {
         let hook =

@@ -48,6 +48,9 @@ pub fn extract(
     fit(most, counter, |room| material.render(room, policy))
 }
 
+/// Writes a section in a room of some size.
+type Writer<'a> = &'a dyn Fn(Chars) -> Written;
+
 /// How often a rendering is repeated to come close to its budget. Counts of tokens are nearly proportional to length,
 /// so two or three rounds do.
 const ROUNDS: usize = 6;
@@ -148,7 +151,7 @@ impl<'a> Material<'a> {
         let standing = |room: Chars| standing::write(self.facts, room, policy);
         let files = |room: Chars| files::write_files(&self.files, room);
         let commands = |room: Chars| files::write_commands(&self.commands, &self.facts.addresses, room);
-        let sections: [(&str, f64, &dyn Fn(Chars) -> Written); 6] = [
+        let sections: [(&str, f64, Writer<'_>); 6] = [
             (headings::EARLIER, 1.0 - rest, &earlier),
             (headings::SAID, policy.user_share * rest, &said),
             (headings::FOUND, policy.found_share * rest, &found),

@@ -163,7 +163,7 @@ fn is_instruction(sentence: &str) -> bool {
     ORDER.as_ref().is_some_and(|order| {
         order.captures_iter(sentence).any(|found| {
             let verb = found.get(1).map(|verb| verb.as_str().to_lowercase()).unwrap_or_default();
-            !TOLD.contains(&verb.as_str()) && !(verb.ends_with('s') && !verb.ends_with("ss"))
+            !TOLD.contains(&verb.as_str()) && (!verb.ends_with('s') || verb.ends_with("ss"))
         })
     })
 }

@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
                     Some((_, '\n')) | None => {}
                     // Windows paths are full of backslashes, and no shell of that system takes them away.
                     Some((_, next)) if next.is_alphanumeric() => {
-                        self.push_str(&['\\', next].iter().collect::<String>())
+                        self.push_str(&['\\', next].iter().collect::<String>());
                     }
                     Some((_, next)) => self.push(next),
                 },
