@@ -11,7 +11,7 @@ pub fn preamble(stats: &ForkStats, policy: &ForkPolicy) -> String {
         "No compaction detected".to_owned()
     };
     let tiers = &stats.tier_distribution;
-    let results = if policy.tier1_count + policy.tier2_count == 0 {
+    let results = if policy.tier1_count == 0 && policy.tier2_count == 0 {
         // One limit for all: what was short enough is whole.
         let whole = (tiers.tier1 + tiers.tier2 + tiers.tier3).saturating_sub(stats.truncated_results);
         let (cut, limit) = (stats.truncated_results, policy.tier3_limit.0);

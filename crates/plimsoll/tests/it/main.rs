@@ -7,6 +7,7 @@
 mod compact;
 mod corpus;
 mod count;
+mod extremes;
 mod fork;
 mod ladder;
 mod lenient;
