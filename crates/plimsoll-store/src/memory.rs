@@ -82,6 +82,7 @@ impl Held {
                 usage.add(tokens);
             }
             cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
+            cost = cost.clamp(-f64::MAX, f64::MAX);
         }
         let model = messages.iter().rev().find_map(|message| message.info.model_id.clone());
         self.with_log(|log| Ok(messages.into_iter().try_for_each(|message| log.append(message))?))?;
@@ -297,14 +298,7 @@ impl Store for MemoryStore {
             let before = held.messages[place].info.tokens.clone();
             held.with_log(|log| Ok(log.finish(message, finish, usage.clone(), now)?))?;
             if let Some(usage) = usage {
-                let (mut totals, before) = (held.session.usage, before.unwrap_or_default());
-                totals.add(&usage);
-                totals.input = totals.input - before.input;
-                totals.output = totals.output - before.output;
-                totals.reasoning = totals.reasoning - before.reasoning;
-                totals.cache_read = totals.cache_read - before.cache_read;
-                totals.cache_write = totals.cache_write - before.cache_write;
-                held.session.usage = totals;
+                held.session.usage.recount(&before.unwrap_or_default(), &usage);
             }
             Ok(())
         })
@@ -579,7 +573,7 @@ impl Store for MemoryStore {
         live.sort_by_key(|spill| std::cmp::Reverse(spill.created));
         let mut total = 0;
         for spill in live {
-            total += spill.stored;
+            total = spill.stored.saturating_add(total);
             if before.is_some_and(|before| spill.created < before) || most.is_some_and(|most| total > most) {
                 spill.expired = Some(now);
                 expired += 1;
