@@ -64,6 +64,7 @@ const FORK: &str = "\
 Examples:
   plimsoll fork s.jsonl | other-agent       the session as context for another agent
   plimsoll fork --stats s.jsonl > digest.txt
+  plimsoll fork --context 32000 s.jsonl     for an agent with a small window
   plimsoll fork --policy openfork --json s.jsonl";
 
 const PRUNE: &str = "\
@@ -149,6 +150,13 @@ Examples:
 const UNDO: &str = "\
 Examples:
   plimsoll undo rcp_1e0f40599001            the beginning of an id is enough";
+
+const PIN: &str = "\
+Examples:
+  plimsoll pin ses_1e0f \"never touch the migrations\"
+  plimsoll pin ses_1e0f msg_1e0f40599001abc   a whole message
+  plimsoll pins ses_1e0f                      what is pinned, and with which receipts
+  plimsoll unpin rcp_1e0f4059                 let it go again";
 
 const RECALL: &str = "\
 Examples:
@@ -244,7 +252,9 @@ pub(crate) enum Command {
     Compact(CompactArgs),
     /// Write a session's history as context for another agent.
     ///
-    /// The preamble and the digest go to standard output, so that `plimsoll fork FILE | other-agent` works.
+    /// The preamble and the digest go to standard output, so that `plimsoll fork FILE | other-agent` works. They fit
+    /// the context window that is named, with room for that agent's own work; the answer is no, exit code 1, where
+    /// it is too small for any digest.
     #[command(after_help = FORK)]
     Fork(ForkArgs),
     /// Write a transcript in another format.
@@ -264,6 +274,21 @@ pub(crate) enum Command {
     /// Bring back what is out of the window of a stored session, or search it.
     #[command(after_help = RECALL)]
     Recall(RecallArgs),
+    /// Keep text of a stored session in view word for word, whatever is reduced.
+    ///
+    /// Pins have a budget (`pin.maxTokens`, `pin.maxShare`); the answer is no, exit code 1, for a pin beyond it.
+    #[command(after_help = PIN)]
+    Pin(PinArgs),
+    /// List what is pinned in a stored session.
+    Pins {
+        /// The session, by its id or the beginning of it; the newest of this directory if none is given.
+        session: Option<String>,
+    },
+    /// Unpin what a receipt pinned.
+    Unpin {
+        /// The receipt of the pin: its id or the beginning of it.
+        receipt: String,
+    },
     /// Cut a tool's output from standard input as layer 1 would.
     ///
     /// What fits passes byte for byte. The whole of what does not is kept in the spill directory, readable by you
@@ -569,6 +594,21 @@ pub(crate) struct ReceiptsArgs {
     /// none is given.
     #[arg(value_name = "SESSION|RECEIPT")]
     pub(crate) id: Option<String>,
+}
+
+/// For `pin`.
+#[derive(Args)]
+pub(crate) struct PinArgs {
+    /// The stored session, by its id or the beginning of it.
+    pub(crate) session: String,
+
+    /// What to pin: the id of a message or a part, or words. Words are pinned where they were last said, or beside the
+    /// newest message if nobody said them.
+    #[arg(value_name = "TEXT|MESSAGE")]
+    pub(crate) what: String,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }
 
 /// For `recall`.

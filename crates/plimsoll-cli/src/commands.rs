@@ -4,8 +4,11 @@ use std::process::ExitCode;
 
 use plimsoll::compact::extract::extract;
 use plimsoll::compact::ladder::{Situation, Trigger};
+use plimsoll::compact::request::Summariser;
+use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::prune::Pressure;
-use plimsoll::{Fixed, Limits, Load, Message, Millis, Plan, prune};
+use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Message, Millis, Plan, Tokens, prune};
+use plimsoll_tokens::Bpe;
 use serde_json::json;
 
 use crate::args::{CompactArgs, ForkArgs, InputArgs, PruneArgs};
@@ -43,7 +46,24 @@ pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Outp
 pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) -> Done {
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let messages = input::transcript(&args.input, around)?.messages;
-    let digest = Progress::during("forking", || plimsoll::fork::fork(&messages, &policy.fork));
+    let child = Child { limits: Limits::new(context, 0), fixed: Fixed::default(), task: "" };
+    let counter = Larger(policy.count);
+    let digest = Progress::during("forking", || {
+        let digest = plimsoll::fork::fork(&messages, &policy.fork);
+        // No text has more tokens than bytes. Most digests fit by that alone, and unpacking a vocabulary takes
+        // longer than all the rest.
+        let most = digest.message().map(|message| Tokens(message.len() as u64) + counter.message_overhead());
+        match child.room(&policy, &policy.count) {
+            Some(room) if most.is_some_and(|most| most > room) => {
+                fork_for(&messages, &policy, &child, &counter)
+            }
+            _ => Ok(digest),
+        }
+    });
+    let digest = digest.map_err(|no_room| {
+        let hint = format!("a context window of {} is too small; give a larger --context", Tokens(context));
+        CliError::no(no_room.to_string()).hint(hint)
+    })?;
     if output.json {
         output.json(&digest)?;
         return Ok(ExitCode::SUCCESS);
@@ -55,15 +75,26 @@ pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) 
     output.text(&message)?;
     output.flush()?;
     if args.stats {
-        let tokens = policy.count.of_chars(plimsoll::Chars::of(&message));
+        let tokens = counter.count(&message);
         let share = tokens.0.saturating_mul(100) / context.max(1);
         note(&Plan::Fork(digest.stats).detail());
-        note(&format!(
-            "about {tokens} tokens, {share} % of a context window of {}",
-            plimsoll::Tokens(context)
-        ));
+        note(&format!("about {tokens} tokens, {share} % of a context window of {}", Tokens(context)));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Counts by length and by a real vocabulary, and takes the larger. Nobody says which model the digest is for, and
+/// four chars a token are far too many for scripts other than Latin.
+struct Larger(CharCounter);
+
+impl Counter for Larger {
+    fn name(&self) -> &'static str {
+        "larger of chars and o200k"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        self.0.count(text).max(Bpe::O200k.count(text))
+    }
 }
 
 /// Which old tool outputs would be cleared.
@@ -96,7 +127,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     let limits = policy.limits("", Some(Limits::new(context, 0)));
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
-    let situation = Situation { summariser: (!args.offline).then_some(limits), ..situation };
+    let situation = Situation { summariser: (!args.offline).then(|| Summariser::own(limits)), ..situation };
     let Some(plan) = Progress::during("planning", || situation.plan_compaction(&log)) else {
         if output.json {
             output.json(&json!(null))?;

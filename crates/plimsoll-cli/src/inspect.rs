@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll::MessageId;
 use plimsoll::compact::extract::paths;
 use plimsoll::count::{message_tokens, part_tokens, request_tokens, window_message_tokens};
 use plimsoll::log::Note;
@@ -185,6 +186,8 @@ pub(crate) struct Scale<'a> {
     messages: usize,
     tokens: Tokens,
     pivots: usize,
+    /// The newest marker, if its compaction was undone.
+    undone: Option<MessageId>,
     kinds: Ranking,
     tools: Ranking,
     files: Ranking,
@@ -202,6 +205,7 @@ impl<'a> Scale<'a> {
             messages: 0,
             tokens: Tokens::ZERO,
             pivots: 0,
+            undone: None,
             kinds: Ranking::default(),
             tools: Ranking::default(),
             files: Ranking::default(),
@@ -221,7 +225,15 @@ impl<'a> Scale<'a> {
         let tokens = message_tokens(&message, counter);
         self.messages += 1;
         self.tokens += tokens;
-        self.pivots += usize::from(message.is_finished_summary());
+        if let Some(marker) = message.marker() {
+            self.undone = marker.set_aside.is_some().then(|| message.info.id.clone());
+        }
+        let answers_undone = match (&message.info.parent_id, &self.undone) {
+            (Some(parent), Some(undone)) => parent == undone,
+            (None, undone) => undone.is_some(),
+            (Some(_), None) => false,
+        };
+        self.pivots += usize::from(message.is_finished_summary() && !answers_undone);
         self.growth.add(&message, self.tokens);
         self.view.add(message);
     }
@@ -297,14 +309,13 @@ impl<'a> View<'a> {
     /// Drop what no window will show again.
     fn drop_hidden(&mut self) {
         let visible = Visible::of(&self.kept);
-        let Some(pivot) = visible.pivot else { return };
+        if visible.pivot.is_none() {
+            return;
+        }
         // What was weighed came before this pivot.
         self.weighed = self.system;
-        let first = visible.places.first().copied().unwrap_or(self.kept.len());
-        let lead = self.kept[..first].iter().rposition(Message::starts_turn);
         let mut shown = vec![false; self.kept.len()];
-        let pair = [Some(pivot.marker), Some(pivot.summary), lead].into_iter().flatten();
-        pair.chain(visible.system).chain(visible.places).for_each(|place| shown[place] = true);
+        visible.needed(&self.kept).into_iter().for_each(|place| shown[place] = true);
         let mut shown = shown.into_iter();
         self.kept.retain(|_| shown.next().unwrap_or(false));
         self.bytes = self.kept.iter().map(size).sum();

@@ -12,6 +12,7 @@ mod input;
 mod inspect;
 mod manual;
 mod output;
+mod pins;
 mod progress;
 mod recall;
 mod receipts;
@@ -65,6 +66,9 @@ fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Receipts(args) => receipts::list(args, around, output),
         Command::Undo { receipt } => receipts::undo(receipt, around, output),
         Command::Recall(args) => recall::run(args, around, output),
+        Command::Pin(args) => pins::pin(args, around, output),
+        Command::Pins { session } => pins::list(session.as_deref(), around, output),
+        Command::Unpin { receipt } => pins::unpin(receipt, around, output),
         Command::Truncate(args) => truncate::run(args, around, output),
         Command::Config(args) => config::run(args, around, output),
         Command::Completions { shell } => manual::completions(*shell, output),

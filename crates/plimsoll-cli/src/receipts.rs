@@ -129,7 +129,7 @@ pub(crate) fn undo(id: &str, around: &Surroundings, output: &mut Output) -> Done
 }
 
 /// The receipt with this id, or the one that begins with it.
-fn find(opened: &Opened, id: &str) -> Result<(SessionId, Receipt), CliError> {
+pub(crate) fn find(opened: &Opened, id: &str) -> Result<(SessionId, Receipt), CliError> {
     let store = opened.archive.store();
     match store.receipt(&ReceiptId::new(id)) {
         Err(StoreError::Missing { .. }) => {}

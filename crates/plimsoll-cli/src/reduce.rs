@@ -6,8 +6,9 @@ use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger, Verdict};
 use plimsoll::count::request_tokens;
 use plimsoll::prune::Pressure;
 use plimsoll::receipt::Stamp;
-use plimsoll::{Fixed, Limits, Load, Log, Millis, Plan, Receipt, SessionId, Window, prune as pruning};
-use plimsoll_store::Reduced;
+use plimsoll::{
+    Fixed, Limits, Load, Log, Millis, Plan, Receipt, Reduction, SessionId, Window, prune as pruning,
+};
 use serde_json::json;
 
 use crate::args::InputArgs;
@@ -63,7 +64,7 @@ fn pruned(
     let Some(receipt) = Plan::Prune(plan).apply(&mut log, stamp, weigh)? else {
         return Ok(Err("prune nothing: the window would not get smaller".to_owned()));
     };
-    store.reduce(session, Reduced::of(&log, &[], vec![receipt.clone()])?, now)?;
+    store.reduce(session, Reduction { receipts: vec![receipt.clone()], ..Reduction::default() }, now)?;
     Ok(Ok(receipt))
 }
 
@@ -74,27 +75,27 @@ pub(crate) fn compact(args: &InputArgs, around: &Surroundings, output: &mut Outp
     let policy = &config.policy;
     let limits = policy.limits("", Some(Limits::new(config.context, 0)));
     let climb = |now: Millis| {
-        let mut log = opened.archive.store().window(&session)?;
+        let log = opened.archive.store().window(&session)?;
         let mut ids = store::ids();
         let situation = Situation { trigger: Trigger::Manual, ..Situation::new(policy, limits, now) };
-        let step = Ladder::new(&mut log, &mut ids, situation).climb()?;
+        let step = Ladder::new(log, situation).climb(&mut ids)?;
         let Step::Done(outcome) = step else {
             return Err(CliError::failed("the climb asked for a model, and there is none"));
         };
-        if !outcome.receipts.is_empty() {
-            opened.archive.reduce(&session, &log, &outcome, now)?;
+        if !outcome.reduction.is_empty() {
+            opened.archive.store().reduce(&session, outcome.reduction.clone(), now)?;
         }
         Ok(outcome)
     };
     let outcome = Progress::during("compacting", || opened.alone(&session, climb))?;
-    if outcome.receipts.is_empty() {
+    if outcome.reduction.receipts.is_empty() {
         if output.json {
             output.json(&json!({ "session": session, "receipts": [] }))?;
         }
         note("there is too little to summarise");
         return Ok(ExitCode::from(1));
     }
-    let done = tell(&session, &outcome.receipts, output)?;
+    let done = tell(&session, &outcome.reduction.receipts, output)?;
     if outcome.verdict != Verdict::Fits {
         note(&outcome.verdict.to_string());
     }

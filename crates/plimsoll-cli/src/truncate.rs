@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll::Policy;
-use plimsoll::truncate::{Spill, TruncatePlan};
+use plimsoll::truncate::{Address, Spill, TruncatePlan};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -135,7 +135,7 @@ impl Held {
         let path = folder.join(format!("{}.txt", self.hash.finalize().to_hex()));
         let whole = self.whole.take().unwrap_or_else(|| self.written(folder));
         match whole.and_then(|file| files::keep(file, &path, Existing::Replace)) {
-            Ok(()) => Spill::Saved(path.display().to_string()),
+            Ok(()) => Spill::Saved(Address::Path(path.display().to_string())),
             Err(error) => Spill::Failed(reason(&error)),
         }
     }
@@ -153,7 +153,7 @@ impl Held {
 mod tests {
     use super::Held;
     use plimsoll::Policy;
-    use plimsoll::truncate::{Spill, plan};
+    use plimsoll::truncate::{Address, Spill, plan};
 
     #[test]
     fn holding_both_ends_cuts_as_holding_everything() {
@@ -164,7 +164,7 @@ mod tests {
             let mut held = Held::read(&output[..], 100_000, Some(folder.path())).unwrap();
             assert!(held.between.0 > 100_000 && held.tail.len() < 200_000, "something is not held");
             assert_eq!(held.plan("bash", &policy), plan(&output, "bash", &policy), "{preset}");
-            let Spill::Saved(path) = held.spill(folder.path()) else { panic!("not saved") };
+            let Spill::Saved(Address::Path(path)) = held.spill(folder.path()) else { panic!("not saved") };
             assert!(std::fs::read(path).unwrap() == output);
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use plimsoll::count::FILE_TOKENS;
 use plimsoll::{Block, CharCounter, Counter, Text, WindowMessage, WindowRole};
 
 use crate::recording::Recording;
@@ -89,11 +88,15 @@ impl<'a> Pieces<'a> {
                 into.push(self.result(text));
                 for at in 0..files.len() {
                     let name = Text::from(format!("{part}/{at}"));
-                    into.push(self.weighed(Kind::File, &name, FILE_TOKENS.0));
+                    into.push(self.weighed(Kind::File, &name, CharCounter::default().file_tokens().0));
                 }
             }
             Block::File { part, .. } => {
-                into.push(self.weighed(Kind::File, &Text::from(part.as_str()), FILE_TOKENS.0));
+                into.push(self.weighed(
+                    Kind::File,
+                    &Text::from(part.as_str()),
+                    CharCounter::default().file_tokens().0,
+                ));
             }
         }
     }

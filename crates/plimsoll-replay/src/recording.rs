@@ -180,12 +180,7 @@ fn told(message: &Message, text: &Text) -> Message {
 /// The message without the marks that the recorded agent set.
 fn unmarked(mut message: Message) -> Message {
     for part in &mut message.parts {
-        (part.cut, part.lifted) = (None, None);
-        match &mut part.body {
-            PartBody::Tool(tool) => tool.state.time.compacted = None,
-            PartBody::ToolResult(result) => result.compacted = None,
-            _ => {}
-        }
+        *part = part.clone().without_marks();
     }
     message
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plimsoll::truncate::{self, Spill};
+use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{
-    Handle, Ids, Log, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Receipt, Role, SessionId,
-    Text,
+    Handle, Ids, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Receipt, Reduction, Role,
+    SessionId, Text,
 };
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::recall::{Ask, Hit, Recalled};
 use crate::session::{Findings, PageRequest};
 use crate::sqlite::{Durability, SqliteStore, random_ids};
-use crate::store::{Reduced, SpillRecord, Store};
+use crate::store::{SpillRecord, Store};
 
 /// A store, the outputs that were spilled from it, and how long they stay.
 pub struct Archive {
@@ -141,7 +141,8 @@ impl Archive {
             Some(Ok(staged)) => {
                 let blob = staged.blob().clone();
                 let handle = format!("spill_{}", &blob.hash[..32]);
-                let saved = Spill::Saved(handle.clone());
+                // The file is compressed and in a private directory: no tool of an agent can read it.
+                let saved = Spill::Saved(Address::Handle(handle.clone()));
                 let shown: String = plan.render(&saved).as_str().chars().take(SHOWN).collect();
                 let record = SpillRecord {
                     handle,
@@ -165,7 +166,11 @@ impl Archive {
         };
         let shown = plan.render(&spill);
         let receipt = Receipt::of_truncate(plan, &spill, policy, &mut self.ids(), now);
-        self.store.reduce(session, Reduced { receipts: vec![receipt.clone()], ..Reduced::default() }, now)?;
+        self.store.reduce(
+            session,
+            Reduction { receipts: vec![receipt.clone()], ..Reduction::default() },
+            now,
+        )?;
         Ok(Taken { shown, receipt: Some(receipt) })
     }
 
@@ -251,18 +256,6 @@ impl Archive {
             }
         }
         Ok(hits)
-    }
-
-    /// Record what a climb of the ladder did to a window.
-    pub fn reduce(
-        &self,
-        session: &SessionId,
-        log: &Log,
-        outcome: &plimsoll::compact::ladder::Outcome,
-        now: Millis,
-    ) -> Result<(), StoreError> {
-        let reduced = Reduced::of(log, &outcome.appended, outcome.receipts.clone())?;
-        self.store.reduce(session, reduced, now)
     }
 
     /// Remove a session, and the spills that nobody else needs.

@@ -55,7 +55,7 @@ pub use session::{
     Totals,
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version};
-pub use store::{Forgetter, Keeper, Reduced, SpillRecord, Store};
+pub use store::{Forgetter, Keeper, SpillRecord, Store};
 
 /// Says of a call that nobody will answer any more.
 pub(crate) const INTERRUPTED: &str = "Interrupted: the process that ran this tool ended before it answered.";

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use plimsoll::pivot::Visible;
 use plimsoll::{
-    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, Role,
+    Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, Reduction,
     SessionId, Text, ToolStatus, Usage,
 };
 
@@ -16,7 +16,7 @@ use crate::recall::{Ask, Hit, Recalled, part_text};
 use crate::session::{
     Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session,
 };
-use crate::store::{Forgetter, Keeper, Reduced, SpillRecord, Store};
+use crate::store::{Forgetter, Keeper, SpillRecord, Store};
 use crate::{inherited, is_being_written};
 
 /// Sessions in memory.
@@ -75,21 +75,24 @@ impl Held {
     }
 
     fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
-        let added = messages.len() as u64;
-        let (mut usage, mut cost) = (self.session.usage, self.session.cost);
-        for message in &messages {
-            if let Some(tokens) = &message.info.tokens {
-                usage.add(tokens);
-            }
-            cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
-            cost = cost.clamp(-f64::MAX, f64::MAX);
-        }
-        let model = messages.iter().rev().find_map(|message| message.info.model_id.clone());
+        let new = self.messages.len();
         self.with_log(|log| Ok(messages.into_iter().try_for_each(|message| log.append(message))?))?;
-        (self.session.usage, self.session.cost) = (usage, cost);
-        self.session.model = model.or(self.session.model.take());
-        self.session.messages += added;
+        self.count(new);
         Ok(())
+    }
+
+    /// Take the messages from that place on into the session's figures.
+    fn count(&mut self, new: usize) {
+        for message in &self.messages[new..] {
+            if let Some(tokens) = &message.info.tokens {
+                self.session.usage.add(tokens);
+            }
+            let cost = message.info.cost.as_ref().and_then(serde_json::Number::as_f64);
+            let cost = self.session.cost + cost.unwrap_or_default();
+            self.session.cost = cost.clamp(-f64::MAX, f64::MAX);
+            self.session.model = message.info.model_id.clone().or(self.session.model.take());
+            self.session.messages += 1;
+        }
     }
 }
 
@@ -306,21 +309,7 @@ impl Store for MemoryStore {
 
     fn window(&self, session: &SessionId) -> Result<Log, StoreError> {
         let log = self.state().held(session)?.log();
-        let visible = Visible::of(&log);
-        let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
-        let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
-        let lead = if start > 0 { log[..start].iter().rposition(Message::starts_turn) } else { None };
-        // A summary whose marker is not there would pass for an ordinary message.
-        let kept = log.iter().enumerate().skip(start);
-        let summaries = kept.filter(|(_, message)| message.info.summary && message.is_assistant());
-        let markers = summaries.filter_map(|(place, message)| match &message.info.parent_id {
-            Some(parent) => log.place(parent).ok(),
-            None => log[..place].iter().rposition(Message::is_user),
-        });
-        let shown = visible.system.iter().copied().chain(pivot).chain(lead);
-        let mut places: Vec<usize> = shown.chain(markers).chain(start..log.len()).collect();
-        places.sort_unstable();
-        places.dedup();
+        let places = Visible::of(&log).needed(&log);
         Ok(Log::from_messages(places.into_iter().map(|place| log[place].clone())))
     }
 
@@ -359,30 +348,16 @@ impl Store for MemoryStore {
         found.next().cloned().ok_or_else(|| StoreError::missing("part", id))
     }
 
-    fn reduce(&self, session: &SessionId, reduced: Reduced, now: Millis) -> Result<(), StoreError> {
+    fn reduce(&self, session: &SessionId, reduction: Reduction, now: Millis) -> Result<(), StoreError> {
         let mut state = self.state();
-        let (marked, receipts) = (reduced.marked.clone(), reduced.receipts.clone());
         state.update(session, now, |held| {
-            let seen = reduced.seen.as_ref().map(|seen| held.place(seen)).transpose()?;
-            let later = seen.map(|seen| &held.messages[seen + 1..]).unwrap_or_default();
-            let missed = later.iter().find(|message| message.info.role != Some(Role::System));
-            let missed = missed.map(|message| message.info.id.clone());
-            let appended = reduced.appended_after(missed.as_ref());
-            held.append(appended)?;
-            for marked in &marked {
-                let parts = held.messages.iter_mut().flat_map(|message| &mut message.parts);
-                let part = parts.into_iter().find(|part| part.id == marked.id);
-                let part = part.ok_or_else(|| StoreError::missing("part", &marked.id))?;
-                (part.cut, part.lifted) = (marked.cut, marked.lifted);
-                match &mut part.body {
-                    PartBody::Tool(tool) => tool.state.time.compacted = marked.cleared(),
-                    PartBody::ToolResult(result) => result.compacted = marked.cleared(),
-                    _ => {}
-                }
-            }
+            let appended = reduction.appended.len();
+            held.with_log(|log| Ok(reduction.commit(log)?))?;
+            let new = held.messages.len() - appended;
+            held.count(new);
             Ok(())
         })?;
-        state.receipts.extend(receipts.into_iter().map(|receipt| (session.clone(), receipt)));
+        state.receipts.extend(reduction.receipts.into_iter().map(|receipt| (session.clone(), receipt)));
         Ok(())
     }
 
@@ -437,7 +412,7 @@ impl Store for MemoryStore {
                 messages: marker.messages,
                 tokens: marker.tokens,
                 created: time.and_then(|time| time.completed.or(time.created)).unwrap_or_default(),
-                set_aside: marker.set_aside,
+                set_aside: marker.set_aside.as_ref().map(|moment| moment.at),
             });
         }
         Ok(records)
@@ -454,7 +429,7 @@ impl Store for MemoryStore {
         for (place, message) in log.iter().enumerate() {
             for part in &message.parts {
                 let text = part_text(part);
-                let out = place < start || part.cleared().is_some() || part.cut.is_some();
+                let out = place < start || part.is_reduced();
                 let Some(text) = text.filter(|_| out) else { continue };
                 let found = Recalled::of(text, ask)?;
                 if found.matches > 0 {

@@ -1,6 +1,8 @@
 //! What a store can do, whatever it is made of.
 
-use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId, Usage};
+use plimsoll::{
+    Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId, Usage,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -83,7 +85,7 @@ pub trait Store: Send + Sync {
 
     /// Record what a climb of the ladder did to a window: the messages it appended, the marks it set, its
     /// receipts; all or nothing.
-    fn reduce(&self, session: &SessionId, reduced: Reduced, now: Millis) -> Result<(), StoreError>;
+    fn reduce(&self, session: &SessionId, reduction: Reduction, now: Millis) -> Result<(), StoreError>;
 
     /// The receipts of a session, oldest first.
     fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError>;
@@ -150,66 +152,6 @@ pub type Keeper = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 /// Lets go of content by its hash.
 pub type Forgetter = Box<dyn FnMut(&str) -> Result<(), StoreError> + Send>;
-
-/// What a climb of the ladder did.
-#[derive(Clone, Debug, Default)]
-pub struct Reduced {
-    /// Messages it appended.
-    pub appended: Vec<Message>,
-    /// Parts with the marks they have now.
-    pub marked: Vec<Part>,
-    /// What was done.
-    pub receipts: Vec<Receipt>,
-    /// The newest message that was there when the climb began. Whatever came after it is in no summary, and stays
-    /// in the window.
-    pub seen: Option<MessageId>,
-}
-
-impl Reduced {
-    /// What is to be recorded of receipts that were made on this log.
-    pub fn of(log: &Log, appended: &[MessageId], receipts: Vec<Receipt>) -> Result<Reduced, StoreError> {
-        let mut reduced = Reduced::default();
-        for id in appended {
-            reduced.appended.push(log[log.place(id)?].clone());
-        }
-        for receipt in &receipts {
-            for part in marked(receipt) {
-                let part = log.part(part)?;
-                reduced.marked.retain(|earlier| earlier.id != part.id);
-                reduced.marked.push(part.clone());
-            }
-        }
-        reduced.receipts = receipts;
-        let known = log.iter().rev().find(|message| !appended.contains(&message.info.id));
-        reduced.seen = known.map(|message| message.info.id.clone());
-        Ok(reduced)
-    }
-
-    /// What is to be appended if `missed` is the first message that came while the climb was under way: a summary
-    /// of everything becomes one of everything before that message.
-    pub(crate) fn appended_after(self, missed: Option<&MessageId>) -> Vec<Message> {
-        let mut appended = self.appended;
-        let Some(missed) = missed else { return appended };
-        for part in appended.iter_mut().flat_map(|message| &mut message.parts) {
-            if let plimsoll::PartBody::Compaction(marker) = &mut part.body {
-                marker.tail_start.get_or_insert_with(|| missed.clone());
-            }
-        }
-        appended
-    }
-}
-
-/// The parts that a receipt marked.
-pub(crate) fn marked(receipt: &Receipt) -> Vec<&PartId> {
-    match &receipt.plan {
-        plimsoll::Plan::Prune(plan) => plan.items.iter().map(|item| &item.part).collect(),
-        plimsoll::Plan::Shed(plan) => {
-            let cleared = plan.cleared.iter().map(|item| &item.part);
-            cleared.chain(plan.cut.iter().map(|item| &item.part)).collect()
-        }
-        plimsoll::Plan::Compact(_) | plimsoll::Plan::Truncate(_) | plimsoll::Plan::Fork(_) => Vec::new(),
-    }
-}
 
 /// Output that was kept when it was cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

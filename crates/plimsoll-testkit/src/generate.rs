@@ -1,7 +1,8 @@
 //! Generated histories: everything that has broken some agent before.
 //!
 //! Parallel calls, errors, interrupted calls, reasoning, separate calls and results, orphans, several pivots,
-//! unfinished and failed ones, cleared outputs, emoji, giant and empty parts, repeated ids, files, missing roles.
+//! unfinished and failed ones, cleared outputs, emoji, giant and empty parts, repeated ids, files, missing roles,
+//! hundreds of parallel calls or system messages, turns of many steps, signed thoughts.
 
 use plimsoll::count::request_tokens;
 use plimsoll::log::{
@@ -19,8 +20,16 @@ use serde_json::json;
 pub enum Twist {
     /// The user speaks.
     User(String),
-    /// The model thinks, speaks and calls tools: name, output, how it ended, whether it was cleared.
-    Step(Option<String>, String, Vec<(u8, String, u8, bool)>),
+    /// The model thinks (signed or not), speaks and calls tools: name, output, how it ended, whether it was cleared.
+    Step(Option<(String, bool)>, String, Vec<(u8, String, u8, bool)>),
+    /// So many short calls in one answer.
+    Parallel(usize),
+    /// The host lays down so many things.
+    Laws(usize),
+    /// A turn of so many steps with outputs of so many words.
+    LongTurn(usize, usize),
+    /// The user pastes so many words.
+    Giant(usize),
     /// The model calls separately; the results come in the next message, some of them lost, some doubled.
     Separate(Vec<(u8, String, u8)>),
     /// A compaction: how it ended, how many messages back its tail starts, its summary.
@@ -56,10 +65,14 @@ fn twist() -> impl Strategy<Value = Twist> {
     let call = (0u8..6, odd_text(), 0u8..5, prop::bool::weighted(0.1));
     prop_oneof![
         5 => odd_text().prop_map(Twist::User),
-        8 => (prop::option::of(odd_text()), odd_text(), prop::collection::vec(call, 0..4))
+        8 => (prop::option::of((odd_text(), any::<bool>())), odd_text(), prop::collection::vec(call, 0..4))
             .prop_map(|(thought, text, calls)| Twist::Step(thought, text, calls)),
         2 => prop::collection::vec((0u8..3, odd_text(), 0u8..4), 1..4).prop_map(Twist::Separate),
         2 => (0u8..6, 0usize..8, odd_text()).prop_map(|(end, back, text)| Twist::Pivot(end, back, text)),
+        1 => prop_oneof![3 => 5usize..40, 1 => 40usize..300].prop_map(Twist::Parallel),
+        1 => prop_oneof![3 => 2usize..20, 1 => 20usize..200].prop_map(Twist::Laws),
+        1 => (2usize..25, 1usize..2_000).prop_map(|(steps, words)| Twist::LongTurn(steps, words)),
+        1 => (100usize..12_000).prop_map(Twist::Giant),
         1 => Just(Twist::File),
         1 => odd_text().prop_map(Twist::System),
         1 => (odd_text(), any::<bool>()).prop_map(|(text, named)| Twist::Reminded(text, named)),
@@ -72,6 +85,37 @@ fn twist() -> impl Strategy<Value = Twist> {
 pub fn histories(most: usize) -> impl Strategy<Value = Vec<Message>> {
     (prop::collection::vec(twist(), 0..most), prop::bool::weighted(0.1))
         .prop_map(|(twists, repeat_ids)| Builder { messages: Vec::new(), repeat_ids }.build(twists))
+}
+
+/// The same history under other names, so that several can stand in one log.
+pub fn renamed(messages: Vec<Message>, prefix: &str) -> Vec<Message> {
+    let name =
+        |id: &MessageId| if id.is_empty() { id.clone() } else { MessageId::new(format!("{prefix}{id}")) };
+    // Messages without names, or with repeated ones, are named as a log would name them.
+    let mut messages = Log::from_messages(messages).messages().to_vec();
+    for message in &mut messages {
+        message.info.id = name(&message.info.id);
+        message.info.parent_id = message.info.parent_id.as_ref().map(name);
+        // Usage is of the window that the history had alone.
+        message.info.tokens = None;
+        for part in &mut message.parts {
+            part.id = PartId::new(format!("{prefix}{}", part.id));
+            let call_id = match &mut part.body {
+                PartBody::Compaction(marker) => {
+                    marker.tail_start = marker.tail_start.as_ref().map(name);
+                    continue;
+                }
+                PartBody::Tool(tool) => &mut tool.call_id,
+                PartBody::ToolCall(call) => &mut call.call_id,
+                PartBody::ToolResult(result) => &mut result.call_id,
+                _ => continue,
+            };
+            if !call_id.is_empty() {
+                *call_id = format!("{prefix}{call_id}");
+            }
+        }
+    }
+    messages
 }
 
 struct Builder {
@@ -111,14 +155,19 @@ impl Builder {
             }
             Twist::Step(thought, text, calls) => {
                 let mut bodies = Vec::new();
-                if let Some(thought) = thought {
+                let signed = thought.as_ref().is_some_and(|(_, signed)| *signed);
+                if let Some((thought, _)) = thought {
                     bodies.push(PartBody::Reasoning(ReasoningPart { text: thought.into() }));
                 }
                 bodies.push(said(&text));
                 for (index, (tool, output, end, cleared)) in calls.into_iter().enumerate() {
                     bodies.push(called(at, index, tool, output, end, cleared));
                 }
-                self.push(Some(Role::Assistant), bodies);
+                let message = self.push(Some(Role::Assistant), bodies);
+                if signed {
+                    let signature = json!({ "anthropic": { "signature": format!("sig_{at}") } });
+                    message.parts[0].extra.insert("metadata".into(), signature);
+                }
                 if at.is_multiple_of(3) {
                     // A provider that counts a third more than four chars a token.
                     let log = Log::from_messages(self.messages.clone());
@@ -166,6 +215,30 @@ impl Builder {
                     2 => message.info.error = Some(json!({ "name": "UnknownError" })),
                     _ => {}
                 }
+            }
+            Twist::Parallel(calls) => {
+                let made = (0..calls)
+                    .map(|index| called(at, index, index as u8, format!("answer {index}"), 2, false));
+                let made = made.collect();
+                self.push(Some(Role::Assistant), made);
+            }
+            Twist::Laws(laws) => {
+                for law in 0..laws {
+                    self.push(
+                        Some(Role::System),
+                        vec![said(&format!("law {law} {}", "must ".repeat(law % 90)))],
+                    );
+                }
+            }
+            Twist::LongTurn(steps, words) => {
+                self.push(Some(Role::User), vec![said("work on it for long")]);
+                for step in 0..steps {
+                    let output = format!("{step} {}", "word ".repeat(words));
+                    self.push(Some(Role::Assistant), vec![called(at + step, 0, 0, output, 2, false)]);
+                }
+            }
+            Twist::Giant(words) => {
+                self.push(Some(Role::User), vec![said(&format!("START {} END", "word ".repeat(words)))]);
             }
             Twist::File => {
                 let file = FilePart {

@@ -11,5 +11,5 @@
 mod generate;
 mod history;
 
-pub use generate::{Twist, histories, odd_text};
+pub use generate::{Twist, histories, odd_text, renamed};
 pub use history::{History, ids};

@@ -12,7 +12,6 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use plimsoll::count::FILE_TOKENS;
 use plimsoll::{CharCounter, Counter, Tokens};
 use plimsoll_tokens::{Bpe, Calibration, Measure};
 use serde_json::Value;
@@ -61,7 +60,11 @@ impl Replay {
     }
 
     fn image(&mut self) {
-        self.add(Measure::default().with_exact(FILE_TOKENS), FILE_TOKENS, FILE_TOKENS);
+        self.add(
+            Measure::default().with_exact(CharCounter::default().file_tokens),
+            CharCounter::default().file_tokens,
+            CharCounter::default().file_tokens,
+        );
     }
 
     /// Something that the model wrote.

@@ -37,7 +37,7 @@ impl<B> Calibrated<B> {
     }
 }
 
-impl<B: Deref<Target: Counter>> Counter for Calibrated<B> {
+impl<B: Deref<Target: Counter> + Send + Sync> Counter for Calibrated<B> {
     fn name(&self) -> &'static str {
         "calibrated"
     }

@@ -7,7 +7,10 @@
 
 use divan::{Bencher, black_box, counter::BytesCount};
 use plimsoll::fork::fork;
-use plimsoll::{CharCounter, Counter, Message, Part, Policy, ToolState, Window, prune, truncate};
+use plimsoll::{
+    CachePlan, CharCounter, Counter, Log, Message, Millis, Part, PartId, Policy, ToolState, Window, prune,
+    truncate,
+};
 use serde_json::json;
 
 fn main() {
@@ -118,6 +121,29 @@ mod by_length_of_text {
         let policy = Policy::default();
         bencher.bench_local(|| Window::of(black_box(&messages), &policy));
     }
+
+    /// Texts remember their hash, so only the first plan looks at them.
+    #[divan::bench(args = EACH)]
+    fn cache_plan(bencher: Bencher, each: usize) {
+        let messages = same_parts(each);
+        let policy = Policy::default();
+        let window = Window::of(&messages, &policy);
+        let sent = CachePlan::new(&window, &messages, None, 2, &policy.cache).fingerprint;
+        bencher.bench_local(|| CachePlan::new(black_box(&window), &messages, Some(&sent), 2, &policy.cache));
+    }
+
+    #[divan::bench(args = EACH, sample_count = 20)]
+    fn first_cache_plan(bencher: Bencher, each: usize) {
+        let policy = Policy::default();
+        bencher
+            .with_inputs(|| {
+                let messages = same_parts(each);
+                (Window::of(&messages, &policy), messages)
+            })
+            .bench_local_refs(|(window, messages)| {
+                CachePlan::new(black_box(window), messages, None, 2, &policy.cache)
+            });
+    }
 }
 
 /// Ever more parts of one length: linear, and no more.
@@ -144,5 +170,72 @@ mod by_number_of_parts {
         let messages = parts(count);
         let policy = Policy::default();
         bencher.bench_local(|| Window::of(black_box(&messages), &policy));
+    }
+}
+
+/// An answer that streams in, six chars at a time, behind a thousand older messages. Linear means that a row is as
+/// many times its yardstick at 10 MB as at 100 kB.
+mod by_streamed_deltas {
+    use super::*;
+
+    const BYTES: [usize; 4] = [100_000, 400_000, 1_000_000, 10_000_000];
+    const DELTA: &str = "delta ";
+
+    fn begun(parts: &[&str]) -> Log {
+        let mut log = Log::from_messages(history(25, 50_000));
+        let parts = parts.iter().map(|id| Part::text((*id).into(), "")).collect();
+        let begun = Message { parts, ..Message::begun("msg_answer".into(), Millis(1)) };
+        let _ = log.append(begun);
+        log
+    }
+
+    #[divan::bench(args = BYTES)]
+    fn a_yardstick_push_str(bencher: Bencher, bytes: usize) {
+        bencher.bench_local(|| {
+            let mut text = String::new();
+            for _ in 0..bytes / DELTA.len() {
+                text.push_str(black_box(DELTA));
+            }
+            text
+        });
+    }
+
+    #[divan::bench(args = BYTES)]
+    fn extend_the_newest_part(bencher: Bencher, bytes: usize) {
+        let part = PartId::new("prt_1e0f40599001MqRMKGqo0oDpjo");
+        let log = begun(&[part.as_str()]);
+        bencher.with_inputs(|| log.clone()).bench_local_values(|mut log| {
+            for _ in 0..bytes / DELTA.len() {
+                let _ = log.extend(&part, black_box(DELTA));
+            }
+            log
+        });
+    }
+
+    #[divan::bench(args = BYTES)]
+    fn extend_an_older_part(bencher: Bencher, bytes: usize) {
+        let part = PartId::new("prt_1e0f40599001MqRMKGqo0oDpjo");
+        let log = begun(&[part.as_str(), "prt_1e0f40599002MqRMKGqo0oDpjo"]);
+        bencher.with_inputs(|| log.clone()).bench_local_values(|mut log| {
+            for _ in 0..bytes / DELTA.len() {
+                let _ = log.extend(&part, black_box(DELTA));
+            }
+            log
+        });
+    }
+
+    /// The way without `extend`: the whole text is given again with every delta.
+    #[divan::bench(args = [20_000, 40_000, 80_000])]
+    fn advance_with_the_whole_text(bencher: Bencher, bytes: usize) {
+        let part = PartId::new("prt_1e0f40599001MqRMKGqo0oDpjo");
+        let log = begun(&[part.as_str()]);
+        bencher.with_inputs(|| log.clone()).bench_local_values(|mut log| {
+            let mut text = String::new();
+            for _ in 0..bytes / DELTA.len() {
+                text.push_str(black_box(DELTA));
+                let _ = log.advance(Part::text(part.clone(), text.as_str()));
+            }
+            log
+        });
     }
 }

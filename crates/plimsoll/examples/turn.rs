@@ -12,9 +12,10 @@ use std::io::{self, Write};
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step};
+use plimsoll::compact::request::Summariser;
 use plimsoll::count::request_tokens;
 use plimsoll::fork::fork;
-use plimsoll::truncate::{self, Spill};
+use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{Fixed, Ids, Limits, Log, Message, Millis, Part, Policy, Receipt, Tokens, ToolState, Window};
 use serde_json::json;
 
@@ -61,8 +62,11 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         {
             let plan = truncate::plan(output.as_bytes(), tool, &policy);
             // A runtime writes the whole output to disk here; this one only pretends.
-            let spill =
-                if plan.wants_spill() { Spill::Saved(format!("spill/{turn}-{tool}")) } else { Spill::Off };
+            let spill = if plan.wants_spill() {
+                Spill::Saved(Address::Handle(format!("spill_{turn}_{tool}")))
+            } else {
+                Spill::Off
+            };
             let shown = plan.render(&spill);
             if plan.truncated {
                 writeln!(out, "          {}", Receipt::of_truncate(plan, &spill, &policy, &mut ids, now))?;
@@ -72,11 +76,15 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         }
         log.append(Message::assistant(ids.message(now), parts).at(now))?;
 
-        let situation =
-            Situation { summariser: Some(limits), breaker, ..Situation::new(&policy, limits, now) };
-        let mut ladder = Ladder::new(&mut log, &mut ids, situation);
+        let situation = Situation {
+            summariser: Some(Summariser::own(limits)),
+            breaker,
+            ..Situation::new(&policy, limits, now)
+        };
+        // The climb has a copy of its own: the log may grow while the model is asked.
+        let mut ladder = Ladder::new(log.clone(), situation);
         let outcome = loop {
-            match ladder.climb()? {
+            match ladder.climb(&mut ids)? {
                 Step::Ask(request) => {
                     asked += 1;
                     writeln!(
@@ -85,21 +93,20 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
                         request.tokens, request.chunk, request.of
                     )?;
                     let fails = asked == 2 || asked == 3;
-                    ladder.answer(if fails {
-                        Err("the model timed out".into())
-                    } else {
-                        Ok(Reply::finished(SUMMARY))
-                    })?;
+                    let reply =
+                        if fails { Err("the model timed out".into()) } else { Ok(Reply::finished(SUMMARY)) };
+                    ladder.answer(reply, &mut ids)?;
                 }
                 Step::Done(outcome) => break outcome,
             }
         };
+        outcome.reduction.commit(&mut log)?;
         breaker = outcome.breaker;
         bar(out, turn, outcome.before, line)?;
         for rejection in &outcome.rejections {
             writeln!(out, "          {rejection}")?;
         }
-        for receipt in &outcome.receipts {
+        for receipt in &outcome.reduction.receipts {
             writeln!(out, "          {receipt}")?;
         }
     }

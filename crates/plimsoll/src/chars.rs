@@ -4,8 +4,9 @@
 //! basic plane is two. A cut never lands inside a character; where a limit falls into the middle of one, the
 //! cut moves back and keeps one unit less.
 //!
-//! [`Text`] is an immutable, shared string with its length beside it. Planners read lengths, never text, so
-//! planning over a hundred megabytes costs what planning over a hundred bytes costs.
+//! [`Text`] is a shared string with its length beside it. Planners read lengths, never text, so planning over a
+//! hundred megabytes costs what planning over a hundred bytes costs. A text grows only at its end, and nobody who
+//! holds a clone of it sees that.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Deref, Sub};
@@ -15,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::count::Tokens;
+use crate::fnv::Fnv;
 
 /// A number of UTF-16 code units.
 #[derive(
@@ -146,19 +148,37 @@ pub fn tail(text: &str, limit: Chars) -> &str {
 /// Head and tail share what the marker leaves, `head_share` of it to the head. Where not even the marker fits,
 /// the plain beginning is returned: the limit is the promise.
 pub fn cut_middle(text: &Text, limit: Chars, head_share: f64) -> Text {
+    match split_middle(text, limit, head_share) {
+        Split::Whole => text.clone(),
+        Split::Head(first) => Text::from(first),
+        Split::Ends(first, last) => {
+            let hidden = text.chars() - Chars::of(first) - Chars::of(last);
+            Text::from([first, &gap_marker(hidden), last].concat())
+        }
+    }
+}
+
+/// What [`cut_middle`] keeps of a text.
+pub(crate) enum Split<'a> {
+    /// All of it.
+    Whole,
+    /// Its beginning, without a marker.
+    Head(&'a str),
+    /// Its beginning and its end, with a marker between.
+    Ends(&'a str, &'a str),
+}
+
+pub(crate) fn split_middle(text: &Text, limit: Chars, head_share: f64) -> Split<'_> {
     if text.chars() <= limit {
-        return text.clone();
+        return Split::Whole;
     }
     let widest = gap_marker(text.chars());
     let room = limit.saturating_sub(Chars::of(&widest));
     if room == Chars::ZERO {
-        return Text::from(head(text, limit));
+        return Split::Head(head(text, limit));
     }
     let head_chars = room.share(head_share);
-    let first = head(text, head_chars);
-    let last = tail(text, room - head_chars);
-    let hidden = text.chars() - Chars::of(first) - Chars::of(last);
-    Text::from([first, &gap_marker(hidden), last].concat())
+    Split::Ends(head(text, head_chars), tail(text, room - head_chars))
 }
 
 /// The highest level to which texts of those lengths can be lowered so that together they have at most `room`:
@@ -181,7 +201,7 @@ fn gap_marker(hidden: Chars) -> String {
     format!("\n...[truncated {} chars]...\n", hidden.0)
 }
 
-/// An immutable, cheaply cloned string that carries its length in [`Chars`].
+/// A cheaply cloned string that carries its length in [`Chars`]. What a clone says never changes.
 ///
 /// ```
 /// use plimsoll::{Chars, Text};
@@ -195,8 +215,16 @@ pub struct Text(Arc<Counted>);
 struct Counted {
     string: String,
     chars: Chars,
-    /// The first counter's answer, with the counter's name. Content never changes, so it stays true.
+    /// The first counter's answer, with the counter's name. True until the text grows.
     tokens: OnceLock<(&'static str, Tokens)>,
+    /// The hash of the string, once somebody has asked. True until the text grows.
+    hash: OnceLock<u64>,
+}
+
+impl Counted {
+    fn new(string: String, chars: Chars) -> Counted {
+        Counted { string, chars, tokens: OnceLock::new(), hash: OnceLock::new() }
+    }
 }
 
 impl Text {
@@ -215,8 +243,7 @@ impl Text {
             (true, _) => " ",
             (false, _) => "…",
         };
-        let string = string.to_owned();
-        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+        Text(Arc::new(Counted::new(string.to_owned(), chars)))
     }
 
     /// The text as a string slice.
@@ -227,6 +254,50 @@ impl Text {
     /// Its length in UTF-16 code units. Costs nothing.
     pub fn chars(&self) -> Chars {
         self.0.chars
+    }
+
+    /// Add `more` at the end. Costs what `more` costs while nobody else holds this text, and one copy of the
+    /// whole where somebody does; the clones keep what they say.
+    ///
+    /// ```
+    /// use plimsoll::{Chars, Text};
+    /// let mut text = Text::from("né ");
+    /// let seen = text.clone();
+    /// text.push_str("🚢");
+    /// assert_eq!((&*text, text.chars()), ("né 🚢", Chars(5)));
+    /// assert_eq!(&*seen, "né ");
+    /// ```
+    pub fn push_str(&mut self, more: &str) {
+        // Pieces of UTF-8 are whole characters, so the lengths of pieces add up to the length of the whole.
+        let added = Chars::of(more);
+        match Arc::get_mut(&mut self.0) {
+            Some(own) => {
+                own.string.push_str(more);
+                own.chars += added;
+                (own.tokens, own.hash) = (OnceLock::new(), OnceLock::new());
+            }
+            None => {
+                // Room for as much again, as a growing string would have: an exact copy would have to be copied
+                // once more for the very next piece.
+                let length = self.0.string.len() + more.len();
+                let mut string = String::with_capacity(length.saturating_mul(2));
+                string.push_str(&self.0.string);
+                string.push_str(more);
+                self.0 = Arc::new(Counted::new(string, self.0.chars + added));
+            }
+        }
+    }
+
+    /// Give back the room that was kept for growing, if nobody else holds this text.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(own) = Arc::get_mut(&mut self.0) {
+            own.string.shrink_to_fit();
+        }
+    }
+
+    /// A hash of the text, computed once and the same in every build.
+    pub(crate) fn hash(&self) -> u64 {
+        *self.0.hash.get_or_init(|| Fnv::of(self.0.string.as_bytes()))
     }
 
     /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.
@@ -246,7 +317,7 @@ impl Text {
 impl From<String> for Text {
     fn from(string: String) -> Text {
         let chars = Chars::of(&string);
-        Text(Arc::new(Counted { string, chars, tokens: OnceLock::new() }))
+        Text(Arc::new(Counted::new(string, chars)))
     }
 }
 

@@ -70,7 +70,9 @@ impl std::iter::Sum for Tokens {
 }
 
 /// Anything that can say how many tokens a text takes.
-pub trait Counter {
+///
+/// A counter may be asked from several threads, and while a model is asked its owner may have moved to another.
+pub trait Counter: Send + Sync {
     /// The counter's name; two counters of one name must give the same counts.
     fn name(&self) -> &'static str;
 
@@ -86,7 +88,15 @@ pub trait Counter {
     fn message_overhead(&self) -> Tokens {
         Tokens(4)
     }
+
+    /// What an image or document is taken for where nobody knows better.
+    fn file_tokens(&self) -> Tokens {
+        FILE_TOKENS
+    }
 }
+
+/// Providers charge 1,000 to 1,600 for a full-size image.
+const FILE_TOKENS: Tokens = Tokens(1_600);
 
 /// How a fraction of a token is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -114,11 +124,13 @@ pub struct CharCounter {
     pub chars_per_token: u64,
     /// What becomes of the fraction.
     pub rounding: Rounding,
+    /// What an image or document is taken for.
+    pub file_tokens: Tokens,
 }
 
 impl Default for CharCounter {
     fn default() -> CharCounter {
-        CharCounter { chars_per_token: 4, rounding: Rounding::Ceil }
+        CharCounter { chars_per_token: 4, rounding: Rounding::Ceil, file_tokens: FILE_TOKENS }
     }
 }
 
@@ -150,6 +162,10 @@ impl Counter for CharCounter {
 
     fn count_text(&self, text: &Text) -> Tokens {
         self.of_chars(text.chars())
+    }
+
+    fn file_tokens(&self) -> Tokens {
+        self.file_tokens
     }
 }
 
@@ -194,6 +210,10 @@ impl<C: Counter> Counter for Memo<C> {
     fn message_overhead(&self) -> Tokens {
         self.inner.message_overhead()
     }
+
+    fn file_tokens(&self) -> Tokens {
+        self.inner.file_tokens()
+    }
 }
 
 /// Tokens of a part as it stands in the log: text, reasoning, a tool's input and output; others are free.
@@ -229,15 +249,11 @@ pub fn block_tokens(block: &Block, counter: &dyn Counter) -> Tokens {
         Block::Text { text, .. } | Block::Reasoning { text, .. } => counter.count_text(text),
         Block::Call { tool, input, .. } => counter.count(tool) + counter.count_text(input.json()),
         Block::Result { text, files, .. } => {
-            counter.count_text(text) + files.iter().map(|_| FILE_TOKENS).sum()
+            counter.count_text(text) + files.iter().map(|_| counter.file_tokens()).sum()
         }
-        Block::File { .. } => FILE_TOKENS,
+        Block::File { .. } => counter.file_tokens(),
     }
 }
-
-/// What an image or document is taken for where nobody knows better: providers charge 1,000 to 1,600 for a
-/// full-size image.
-pub const FILE_TOKENS: Tokens = Tokens(1_600);
 
 /// Tokens of one message of the window.
 pub fn window_message_tokens(message: &WindowMessage, counter: &dyn Counter) -> Tokens {

@@ -6,6 +6,7 @@
 //! ```
 //! use plimsoll::compact::accept::Reply;
 //! use plimsoll::compact::ladder::{Ladder, Situation, Step};
+//! use plimsoll::compact::request::Summariser;
 //! use plimsoll::{Ids, Limits, Log, Message, Millis, Part, Policy, ToolState, Window};
 //! use serde_json::json;
 //!
@@ -26,22 +27,26 @@
 //!
 //! // Climb the ladder: it prunes, asks for a summary, and if need be goes on without one.
 //! let limits = Limits::new(32_000, 4_000);
-//! let situation = Situation { summariser: Some(limits), ..Situation::new(&policy, limits, now) };
-//! let mut ladder = Ladder::new(&mut log, &mut ids, situation);
+//! let summariser = Some(Summariser::named("a-small-model", Limits::new(200_000, 8_000)));
+//! let situation = Situation { summariser, ..Situation::new(&policy, limits, now) };
+//! let mut ladder = Ladder::new(log.clone(), situation);
 //! let outcome = loop {
-//!     match ladder.climb()? {
+//!     match ladder.climb(&mut ids)? {
 //!         Step::Ask(request) => {
-//!             assert!(request.prompt.contains("never touch the tests")); // send it to a model …
-//!             ladder.answer(Ok(Reply::finished("## Goal\nRead the files and fix them.")))?;
+//!             assert!(request.prompt().contains("never touch the tests")); // send it to a model …
+//!             ladder.answer(Ok(Reply::finished("## Goal\nRead the files and fix them.")), &mut ids)?;
 //!         }
 //!         Step::Done(outcome) => break outcome,
 //!     }
 //! };
 //!
+//! // The climb worked on a copy; whatever the log has become meanwhile, nothing new is hidden.
+//! outcome.reduction.commit(&mut log)?;
+//!
 //! // What the model is given now, and what was done to get there.
 //! let window = Window::of(&log, &policy);
 //! assert!(outcome.after < outcome.before && window.check().is_ok());
-//! let receipt = &outcome.receipts[0]; // compact 36 messages, 45,054 tokens, … : 50,068 → 5,037 tokens
+//! let receipt = &outcome.reduction.receipts[0]; // compact 36 messages, 45,054 tokens, … : 50,068 → 5,037 tokens
 //! receipt.undo(&mut log, &mut ids, now)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -57,33 +62,43 @@
 //! | clear old outputs | [`prune`] |
 //! | put a summary in place of older messages | [`compact`], [`pivot`] |
 //! | see what the model is given | [`window`] |
+//! | hit the provider's cache | [`cache`] |
 //! | give a child session its parent's context | [`mod@fork`] |
-//! | show, store and undo reductions | [`receipt`] |
+//! | keep text in view whatever is reduced | [`pin`] |
+//! | show, store and undo reductions | [`receipt`], [`reduction`] |
+//! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
 
+pub mod cache;
 pub mod chars;
 pub mod compact;
 pub mod count;
+mod fnv;
 pub mod fork;
 pub mod limits;
 pub mod load;
 pub mod log;
+pub mod pin;
 pub mod pivot;
 pub mod policy;
 pub mod prune;
+pub mod recall;
 pub mod receipt;
 pub mod redact;
+pub mod reduction;
 pub mod truncate;
 pub mod window;
 
+pub use cache::CachePlan;
 pub use chars::{Chars, Text};
 pub use count::{CharCounter, Counter, Fixed, Memo, Rounding, Tokens};
 pub use limits::{Limits, Line};
 pub use load::Load;
 pub use log::{
-    Ids, Info, Input, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, ReadError,
-    ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
+    Ids, Info, Input, Log, LogError, Message, MessageId, MessageUpdate, Millis, Part, PartBody, PartId,
+    ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
 pub use policy::{ForkPolicy, Policy, PolicyError, PolicySpec, Preset};
 pub use receipt::{Handle, Plan, Receipt};
+pub use reduction::Reduction;
 pub use window::{Block, Illegal, Window, WindowMessage, WindowRole};

@@ -81,6 +81,7 @@ impl OverflowPolicy {
         let base = usage.input + usage.cache_read + usage.output;
         match (self.usage, usage.total) {
             (UsageSum::InputCacheReadOutput, _) => base,
+            (UsageSum::All, _) => base + usage.cache_write,
             (UsageSum::TotalOrAll, Some(total)) if total > Tokens::ZERO => total,
             (UsageSum::TotalOrAll, _) => base + usage.cache_write,
         }

@@ -4,12 +4,14 @@
 //! only what came since is estimated. They no longer hold once anything was reduced after that response; a tail
 //! behind a newer summary carries figures of a window that is gone.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
-use crate::log::{Message, MessageId};
+use crate::log::{Message, MessageId, Moment};
 use crate::pivot::Visible;
-use crate::policy::Policy;
+use crate::policy::{OverflowPolicy, Policy};
 use crate::window::{Window, WindowRole};
 
 /// How heavy the next request is, and how that is known.
@@ -57,12 +59,18 @@ impl Gauge {
     /// Estimates are right.
     pub(crate) const EXACT: Gauge = Gauge { factor: 1.0, hidden: Tokens::ZERO };
 
-    /// What the difference between usage and estimate says. A factor explains it up to `most`, the rest is
-    /// hidden; but never more than half of `line`, or nothing one could do would help.
-    pub(crate) fn of(load: &Load, line: Tokens, most: f64) -> Gauge {
+    /// What the difference between usage and estimate says. A factor explains it up to a plausible size, the rest
+    /// is hidden; but never more than a share of `line`, or nothing one could do would help.
+    pub(crate) fn of(load: &Load, line: Tokens, policy: &OverflowPolicy) -> Gauge {
         let (real, estimate) = (load.tokens.0 as f64, load.estimate.0.max(1) as f64);
-        let hidden = (real - estimate * most).clamp(0.0, line.0 as f64 / 2.0);
+        let most_hidden = line.0 as f64 * policy.max_hidden_share;
+        let hidden = (real - estimate * policy.max_factor).clamp(0.0, most_hidden);
         Gauge { factor: ((real - hidden) / estimate).max(1.0), hidden: Tokens(hidden as u64) }
+    }
+
+    /// How many real tokens an estimated one is.
+    pub(crate) fn factor(self) -> f64 {
+        self.factor
     }
 
     /// The same, but so that `estimate` is at least `real`.
@@ -97,16 +105,34 @@ fn newest_valid_usage(messages: &[Message], visible: &Visible) -> Option<usize> 
     if after.is_some_and(|summary| place < summary) {
         return None;
     }
-    let time = messages[place].info.time.as_ref();
-    let answered = time.and_then(|time| time.completed.or(time.created));
+    let later: BTreeSet<&MessageId> = messages[place..].iter().map(|message| &message.info.id).collect();
+    let is_stale = |moment: &Moment| is_after(moment, &messages[place], &later);
     let shown = visible.places.iter().chain(&visible.system).copied();
-    let shown = shown.chain(visible.pivot.map(|pivot| pivot.summary));
+    let shown = shown
+        .chain(visible.pivot.into_iter().flat_map(|pivot| [Some(pivot.summary), pivot.prompt]).flatten());
     let parts = shown.flat_map(|place| &messages[place].parts);
-    let on_parts = parts.flat_map(|part| [part.cleared(), part.cut.map(|cut| cut.at), part.lifted]).flatten();
-    let set_aside = messages.iter().filter_map(|message| message.marker()?.set_aside);
-    match on_parts.chain(set_aside).max() {
-        // A mark of the same moment was set in answer to that usage.
-        Some(mark) => answered.is_some_and(|answered| mark < answered).then_some(place),
-        None => Some(place),
+    let marked = parts.filter(|part| part.cleared().is_some() || !part.marks.is_empty()).any(|part| {
+        let ours = part.marks.iter().any(|mark| {
+            is_stale(&mark.set) || mark.lifted.as_ref().is_some_and(|(moment, _)| is_stale(moment))
+        });
+        // A mark of another tool has no place in our order, only a time.
+        let theirs = part.cleared().filter(|_| part.marks.is_empty());
+        ours || theirs.is_some_and(|at| is_stale(&Moment { at, after: None }))
+    });
+    let set_aside = messages.iter().filter_map(|message| message.marker()?.set_aside.as_ref());
+    (!marked && !set_aside.into_iter().any(is_stale)).then_some(place)
+}
+
+/// Whether something was done after `response` had begun: by the order of the log (`later` are the response and
+/// what follows it), or for what other tools did, by their clock. What was done at the same moment was done in
+/// answer to it.
+fn is_after(moment: &Moment, response: &Message, later: &BTreeSet<&MessageId>) -> bool {
+    match &moment.after {
+        Some(id) => later.contains(id),
+        None => {
+            let time = response.info.time.as_ref();
+            let answered = time.and_then(|time| time.completed.or(time.created));
+            answered.is_none_or(|answered| moment.at >= answered)
+        }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::chars::Text;
-use crate::log::{Message, MessageId, PartBody, Role};
+use crate::log::{Message, MessageId, Part, PartBody, Role};
 
 /// The newest completed pair of marker and summary, as places in the list of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Pivot {
     pub summary: usize,
     /// The first message that stays word for word behind the summary, if any.
     pub tail: Option<usize>,
+    /// The user's message that was being worked on, kept in view before a tail that begins after it.
+    pub prompt: Option<usize>,
 }
 
 impl Pivot {
@@ -36,9 +38,17 @@ impl Pivot {
         });
         let (marker, summary) =
             paired.chain(inside).filter(|(marker, _)| !is_set_aside(&messages[*marker])).max()?;
-        let start = messages[marker].marker().and_then(|part| part.tail_start.as_ref());
-        let tail = start.and_then(|id| messages[..marker].iter().rposition(|m| &m.info.id == id));
-        Some(Pivot { marker, summary, tail })
+        let before = |id: &MessageId| messages[..marker].iter().rposition(|m| &m.info.id == id);
+        let part = messages[marker].marker()?;
+        let tail = part.tail_start.as_ref().and_then(before);
+        let start = tail.unwrap_or(marker);
+        let prompt = part.prompt.as_ref().and_then(before).filter(|prompt| *prompt < start);
+        Some(Pivot { marker, summary, tail, prompt })
+    }
+
+    /// The first place that is in view word for word.
+    pub fn start(&self) -> usize {
+        self.tail.unwrap_or(self.marker)
     }
 
     /// What the summary says.
@@ -60,7 +70,7 @@ impl Pivot {
 }
 
 /// For each summary the marker it answers: by parent, or for logs without parents the marker right before it.
-fn answers(messages: &[Message]) -> BTreeMap<usize, usize> {
+pub(crate) fn answers(messages: &[Message]) -> BTreeMap<usize, usize> {
     let mut markers: BTreeMap<&MessageId, usize> = BTreeMap::new();
     let mut last_user = None;
     let mut answers = BTreeMap::new();
@@ -98,18 +108,55 @@ pub struct Visible {
 }
 
 impl Visible {
+    /// The places of all messages that the window is made of, in order: whoever holds these, and no others, builds the
+    /// same window. Besides what is shown there are the words that lead a tail inside a turn, pinned messages, and
+    /// the markers without which older summaries would pass for ordinary messages.
+    pub fn needed(&self, messages: &[Message]) -> Vec<usize> {
+        let start = self.pivot.map_or(0, |pivot| pivot.start());
+        let pivot =
+            self.pivot.into_iter().flat_map(|pivot| [Some(pivot.marker), Some(pivot.summary), pivot.prompt]);
+        let lead = messages[..start].iter().rposition(Message::is_prompt);
+        let is_pinned = |message: &Message| message.parts.iter().any(|part| part.pins().next().is_some());
+        let pinned = (0..start).filter(|place| is_pinned(&messages[*place]));
+        let later = answers(messages).into_iter().filter(|(summary, _)| *summary >= start);
+        let markers = later.map(|(_, marker)| marker);
+        let shown =
+            self.system.iter().copied().chain(pivot.flatten()).chain(lead).chain(pinned).chain(markers);
+        let mut needed: Vec<usize> = shown.chain(start..messages.len()).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    /// The user's newest message in view that is no word to go on: what the model is working on.
+    pub fn newest_prompt(&self, messages: &[Message]) -> Option<usize> {
+        let newest = self.places.iter().copied().rev().find(|place| messages[*place].is_prompt());
+        newest.or_else(|| self.pivot.and_then(|pivot| pivot.prompt))
+    }
+}
+
+impl Visible {
     /// What of `messages` is in the window.
     pub fn of(messages: &[Message]) -> Visible {
         let answers = answers(messages);
         let pivot = Pivot::among(messages, &answers);
-        let start = match pivot {
-            Some(pivot) => pivot.tail.unwrap_or(pivot.marker),
-            None => 0,
-        };
+        let start = pivot.map_or(0, |pivot| pivot.start());
         let shown = |at: &usize| !is_scaffolding(&messages[*at], answers.contains_key(at));
         let system = (0..start).filter(|at| messages[*at].info.role == Some(Role::System)).collect();
         Visible { pivot, system, places: (start..messages.len()).filter(shown).collect() }
     }
+}
+
+/// How many messages of a conversation stand before a place; those that only carry a compaction are none.
+pub(crate) fn messages_before(messages: &[Message], place: usize) -> usize {
+    let answers = answers(messages);
+    let is_told =
+        |at: &usize| !is_scaffolding(&messages[*at], answers.contains_key(at)) && !is_out(&messages[*at]);
+    (0..place).filter(is_told).count()
+}
+
+fn is_out(message: &Message) -> bool {
+    !message.parts.is_empty() && message.parts.iter().all(Part::is_hidden)
 }
 
 /// Whether a message only carries a compaction, completed or not: the model sees such a message as the pivot

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::chars::{Chars, thousands};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
-use crate::log::{Cut, Ids, Log, LogError, MessageId, Millis, PartId, ReceiptId};
+use crate::log::{Effect, Ids, Log, LogError, Mark, MessageId, Millis, PartId, ReceiptId};
+use crate::pin::PinPlan;
 use crate::policy::Policy;
 use crate::prune::{PruneItem, PrunePlan};
 use crate::truncate::{Spill, TruncatePlan, format_bytes};
@@ -29,6 +30,8 @@ pub enum Plan {
     Shed(ShedPlan),
     /// A digest for a child session.
     Fork(ForkStats),
+    /// Text that is to stay in view.
+    Pin(PinPlan),
 }
 
 /// Which messages a summary stands for.
@@ -55,8 +58,17 @@ pub struct CompactPlan {
     pub made: Made,
     /// How many calls of the summariser it takes.
     pub calls: u64,
+    /// The user's message being worked on, kept in view before a tail that begins after it.
+    #[serde(default)]
+    pub prompt: Option<MessageId>,
+    /// Parts of the newest step or the prompt that are cut, because they are longer than what may stay.
+    #[serde(default)]
+    pub cut: Vec<CutItem>,
     /// The marker of the pivot, once it is there.
     pub marker: Option<MessageId>,
+    /// The word to go on that was appended with it.
+    #[serde(default)]
+    pub go_on: Option<PartId>,
 }
 
 /// How a summary is made.
@@ -69,7 +81,7 @@ pub enum Made {
     WithoutModel,
 }
 
-/// What is cleared or cut in the window when nothing else helps.
+/// What is cleared, cut or left out in the window when nothing else helps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShedPlan {
@@ -77,6 +89,31 @@ pub struct ShedPlan {
     pub cleared: Vec<PruneItem>,
     /// Parts to cut.
     pub cut: Vec<CutItem>,
+    /// Parts to leave out.
+    #[serde(default)]
+    pub hidden: Vec<HideItem>,
+    /// Parts whose pins have to give way.
+    #[serde(default)]
+    pub unpinned: Vec<PartId>,
+}
+
+impl ShedPlan {
+    /// Whether the plan does nothing.
+    pub fn is_empty(&self) -> bool {
+        self.cleared.is_empty() && self.cut.is_empty() && self.hidden.is_empty() && self.unpinned.is_empty()
+    }
+}
+
+/// One part to leave out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HideItem {
+    /// The part; also the handle by which its content is recalled.
+    pub part: PartId,
+    /// The message it belongs to.
+    pub message: MessageId,
+    /// What leaving it out frees.
+    pub tokens: Tokens,
 }
 
 /// One part to cut.
@@ -89,8 +126,6 @@ pub struct CutItem {
     pub chars: Chars,
     /// How much of it stays; nothing of images and thoughts.
     pub keep: Chars,
-    /// The cut it had before, which an undo brings back.
-    pub before: Option<Chars>,
 }
 
 /// A reduction done.
@@ -140,31 +175,32 @@ impl fmt::Display for Handle {
 }
 
 impl Plan {
-    /// Set the plan's marks in a log. Plans that live outside the log (truncate, fork) and plans whose content
-    /// is appended by the ladder (compact) have none.
-    pub fn mark(&self, log: &mut Log, now: Millis) -> Result<(), LogError> {
+    /// The marks that the plan sets. Plans that live outside the log (truncate, fork) have none.
+    pub fn effects(&self) -> Vec<(&PartId, Effect)> {
+        let cut = |item: &'_ CutItem| Effect::Cut(item.keep);
         match self {
-            Plan::Prune(plan) => plan.items.iter().try_for_each(|item| log.clear(&item.part, now)),
+            Plan::Prune(plan) => plan.items.iter().map(|item| (&item.part, Effect::Clear)).collect(),
+            Plan::Compact(plan) => plan.cut.iter().map(|item| (&item.part, cut(item))).collect(),
             Plan::Shed(plan) => {
-                plan.cleared.iter().try_for_each(|item| log.clear(&item.part, now))?;
-                plan.cut.iter().try_for_each(|item| log.cut(&item.part, item.keep, now))
+                let cleared = plan.cleared.iter().map(|item| (&item.part, Effect::Clear));
+                let cut = plan.cut.iter().map(|item| (&item.part, cut(item)));
+                let hidden = plan.hidden.iter().map(|item| (&item.part, Effect::Hide));
+                let unpinned = plan.unpinned.iter().map(|part| (part, Effect::Unpin));
+                cleared.chain(cut).chain(hidden).chain(unpinned).collect()
             }
-            Plan::Truncate(_) | Plan::Compact(_) | Plan::Fork(_) => Ok(()),
+            Plan::Pin(plan) => {
+                plan.items.iter().map(|item| (&item.part, Effect::Pin(item.text.clone()))).collect()
+            }
+            Plan::Truncate(_) | Plan::Fork(_) => Vec::new(),
         }
     }
 
-    /// Take the plan's marks back, to what they were before it.
-    fn unmark(&self, log: &mut Log, now: Millis) -> Result<(), LogError> {
-        match self {
-            Plan::Prune(plan) => plan.items.iter().try_for_each(|item| log.set_cleared(&item.part, None)),
-            Plan::Shed(plan) => {
-                plan.cleared.iter().try_for_each(|item| log.set_cleared(&item.part, None))?;
-                plan.cut.iter().try_for_each(|item| {
-                    log.set_cut(&item.part, item.before.map(|keep| Cut { keep, at: now }))
-                })
-            }
-            Plan::Truncate(_) | Plan::Compact(_) | Plan::Fork(_) => Ok(()),
-        }
+    /// Set the plan's marks in a log, on account of a receipt; all or none. What a compaction appends is not its
+    /// business: see [`crate::Reduction`].
+    pub fn mark(&self, log: &mut Log, receipt: &ReceiptId, now: Millis) -> Result<(), LogError> {
+        let effects = self.effects();
+        effects.iter().try_for_each(|(part, _)| log.part(part).map(|_| ()))?;
+        effects.into_iter().try_for_each(|(part, effect)| log.mark(part, effect, receipt, now))
     }
 
     /// Apply a plan that only sets marks (prune, shed) and give its receipt; `weigh` says what the next request
@@ -176,36 +212,29 @@ impl Plan {
         weigh: impl Fn(&Log) -> Tokens,
     ) -> Result<Option<Receipt>, LogError> {
         let before = weigh(log);
-        let marks = |id: &PartId| log.part(id).map(|part| (id.clone(), part.cleared(), part.cut));
-        let marks = self.parts().map(marks).collect::<Result<Vec<_>, _>>()?;
-        self.mark(log, stamp.now)?;
-        let after = weigh(log);
-        if after >= before {
-            for (id, cleared, cut) in marks {
-                log.part_mut(&id)?.set_cleared(cleared);
-                log.set_cut(&id, cut)?;
+        let mut receipt = stamp.receipt(self, before, before);
+        receipt.plan.mark(log, &receipt.id, receipt.at)?;
+        receipt.after = weigh(log);
+        if receipt.after >= before {
+            for (part, _) in receipt.plan.effects() {
+                log.forget_marks(part, &receipt.id)?;
             }
             return Ok(None);
         }
-        Ok(Some(stamp.receipt(self, before, after)))
+        Ok(Some(receipt))
     }
 
     /// Where to find what the plan takes out of the window.
     pub fn handles(&self) -> Vec<Handle> {
         match self {
-            Plan::Compact(plan) => vec![Handle::Messages(plan.first.clone(), plan.last.clone())],
-            _ => self.parts().cloned().map(Handle::Part).collect(),
+            Plan::Compact(plan) => {
+                let summarised = Handle::Messages(plan.first.clone(), plan.last.clone());
+                let cut = plan.cut.iter().map(|item| Handle::Part(item.part.clone()));
+                std::iter::once(summarised).chain(cut).collect()
+            }
+            Plan::Pin(_) => Vec::new(),
+            _ => self.effects().into_iter().map(|(part, _)| Handle::Part(part.clone())).collect(),
         }
-    }
-
-    /// The parts that the plan marks.
-    fn parts(&self) -> impl Iterator<Item = &PartId> {
-        let (cleared, cut) = match self {
-            Plan::Prune(plan) => (plan.items.as_slice(), [].as_slice()),
-            Plan::Shed(plan) => (plan.cleared.as_slice(), plan.cut.as_slice()),
-            Plan::Truncate(_) | Plan::Compact(_) | Plan::Fork(_) => Default::default(),
-        };
-        cleared.iter().map(|item| &item.part).chain(cut.iter().map(|item| &item.part))
     }
 
     /// What the plan does, item by item.
@@ -236,9 +265,13 @@ impl Plan {
                     }
                     None => row(&"stays", "nothing before the summary".into()),
                 }
+                if let Some(prompt) = &plan.prompt {
+                    row(&"prompt", format!("{prompt} stays in view"));
+                }
                 if plan.merges_summary {
                     row(&"merges", "the summary before".into());
                 }
+                plan.cut.iter().for_each(|item| row(&item.part, item.detail()));
             }
             Plan::Shed(plan) => {
                 for item in &plan.cleared {
@@ -247,13 +280,17 @@ impl Plan {
                         format!("{:<12} {:>9} tokens, cleared", item.tool, item.tokens.to_string()),
                     );
                 }
-                for item in &plan.cut {
-                    let how = match item.keep {
-                        Chars::ZERO => "left out".to_owned(),
-                        keep => format!("{} chars cut to {keep}", item.chars),
-                    };
-                    row(&item.part, how);
+                plan.cut.iter().for_each(|item| row(&item.part, item.detail()));
+                plan.unpinned.iter().for_each(|part| row(part, "unpinned".to_owned()));
+                for item in &plan.hidden {
+                    row(&item.part, format!("{:<12} {:>9} tokens, left out", "", item.tokens.to_string()));
                 }
+            }
+            Plan::Pin(plan) => {
+                for item in &plan.items {
+                    row(&item.part, format!("{:>9} tokens, pinned", item.tokens.to_string()));
+                }
+                row(&"pins", format!("{} of {} tokens", plan.total, plan.budget));
             }
             Plan::Truncate(plan) => {
                 row(&"lines", format!("{} of {}", plan.kept_lines, plan.original_lines));
@@ -276,6 +313,15 @@ impl Plan {
             }
         }
         text
+    }
+}
+
+impl CutItem {
+    fn detail(&self) -> String {
+        match self.keep {
+            Chars::ZERO => "left out".to_owned(),
+            keep => format!("{} chars cut to {keep}", self.chars),
+        }
     }
 }
 
@@ -308,12 +354,19 @@ impl fmt::Display for Plan {
                 write!(f, "compact {messages}, {} tokens, behind {how}", plan.tokens)
             }
             Plan::Shed(plan) => {
-                let (cleared, cut) = (some(plan.cleared.len(), "tool output"), some(plan.cut.len(), "part"));
-                match (plan.cleared.is_empty(), plan.cut.is_empty()) {
-                    (false, true) => write!(f, "shed: clear {cleared}"),
-                    (true, false) => write!(f, "shed: cut {cut}"),
-                    _ => write!(f, "shed: clear {cleared}, cut {cut}"),
-                }
+                let steps = [
+                    ("clear", plan.cleared.len(), "tool output"),
+                    ("cut", plan.cut.len(), "part"),
+                    ("leave out", plan.hidden.len(), "part"),
+                    ("unpin", plan.unpinned.len(), "part"),
+                ];
+                let steps = steps.into_iter().filter(|(_, count, _)| *count > 0);
+                let steps: Vec<String> =
+                    steps.map(|(verb, count, thing)| format!("{verb} {}", some(count, thing))).collect();
+                write!(f, "shed: {}", if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") })
+            }
+            Plan::Pin(plan) => {
+                write!(f, "pin {}, {} tokens", some(plan.items.len(), "text"), plan.tokens())
             }
             Plan::Fork(stats) => {
                 write!(f, "fork {} of {} messages", stats.final_count, stats.original_count)?;
@@ -366,7 +419,7 @@ impl Receipt {
             Spill::Failed(why) => format!("the output was over a limit; the rest is lost: {why}"),
         };
         let handles = match spill {
-            Spill::Saved(place) => vec![Handle::Spill(place.clone())],
+            Spill::Saved(address) => vec![Handle::Spill(address.as_str().to_owned())],
             Spill::Off | Spill::Failed(_) => Vec::new(),
         };
         let tokens = |bytes| policy.count.of_chars(Chars(bytes));
@@ -378,25 +431,57 @@ impl Receipt {
 
     /// Whether [`undo`](Receipt::undo) can bring back what this receipt took.
     pub fn can_undo(&self) -> bool {
-        self.undoes.is_none() && matches!(self.plan, Plan::Prune(_) | Plan::Compact(_) | Plan::Shed(_))
+        self.undoes.is_none()
+            && matches!(self.plan, Plan::Prune(_) | Plan::Compact(_) | Plan::Shed(_) | Plan::Pin(_))
     }
 
-    /// Lift the marks this receipt set: a prune or a cut is lifted, a pivot is set aside. The log stays.
-    /// Gives the receipt of the undoing; its sizes are those of this receipt, the other way round.
+    /// Lift the marks this receipt set, and no others: a prune or a cut is lifted, a pivot is set aside, a pin goes.
+    /// The log stays. Receipts can be undone in any order, each once. Gives the receipt of the undoing; its sizes
+    /// are those of this receipt, the other way round.
     pub fn undo(&self, log: &mut Log, ids: &mut Ids, now: Millis) -> Result<Receipt, UndoError> {
         if !self.can_undo() {
             return Err(UndoError::Final(self.id.clone()));
         }
-        if let Plan::Compact(plan) = &self.plan {
-            let marker = plan.marker.as_ref().ok_or_else(|| UndoError::Final(self.id.clone()))?;
-            log.set_aside(marker, Some(now))?;
+        let effects = self.plan.effects();
+        let marked = effects.iter().map(|(part, _)| log.part(part)).collect::<Result<Vec<_>, _>>()?;
+        // Marks from before marks knew their receipt are known by their time.
+        let belongs = |mark: &Mark| match &mark.receipt {
+            Some(receipt) => *receipt == self.id,
+            None => mark.set.at == self.at,
+        };
+        let compact = match &self.plan {
+            Plan::Compact(plan) => Some(plan),
+            _ => None,
+        };
+        let in_force = match compact {
+            Some(plan) => {
+                let marker = plan.marker.as_ref().ok_or_else(|| UndoError::Final(self.id.clone()))?;
+                let part = log[log.place(marker)?].marker();
+                part.is_some_and(|part| part.set_aside.is_none())
+            }
+            None => marked.iter().any(|part| {
+                let is_clear = |mark: &Mark| mark.effect == Effect::Clear;
+                let bare = part.cleared() == Some(self.at) && !part.marks.iter().any(is_clear);
+                bare || part.active_marks().any(&belongs)
+            }),
+        };
+        if !in_force {
+            return Err(UndoError::Undone(self.id.clone()));
         }
-        self.plan.unmark(log, now)?;
-        for part in self.plan.parts() {
-            log.part_mut(part)?.lifted = Some(now);
+        let id = ids.receipt(now);
+        if let Some(plan) = compact {
+            if let Some(go_on) = &plan.go_on {
+                log.mark(go_on, Effect::Hide, &id, now)?;
+            }
+            if let Some(marker) = &plan.marker {
+                log.set_aside(marker, now)?;
+            }
+        }
+        for (part, _) in effects {
+            log.lift(part, belongs, &id, now)?;
         }
         Ok(Receipt {
-            id: ids.receipt(now),
+            id,
             at: now,
             reason: format!("undo of {}", self.id),
             before: self.after,
@@ -434,6 +519,9 @@ pub enum UndoError {
     /// There is nothing to lift.
     #[error("receipt `{0}` is of something that cannot be undone")]
     Final(ReceiptId),
+    /// It was done before.
+    #[error("receipt `{0}` was undone before")]
+    Undone(ReceiptId),
     /// The log does not have what the receipt names.
     #[error(transparent)]
     Log(#[from] LogError),

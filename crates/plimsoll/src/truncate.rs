@@ -6,22 +6,25 @@
 //! newlines, so a line of a hundred megabytes is as harmless as a hundred thousand short ones.
 //!
 //! ```
-//! use plimsoll::truncate::{self, Spill};
+//! use plimsoll::truncate::{self, Address, Spill};
 //! use plimsoll::Policy;
 //! let output = "line\n".repeat(5_000);
 //! let plan = truncate::plan(output.as_bytes(), "read", &Policy::default());
 //! assert!(plan.truncated && plan.wants_spill());
 //! // … write `output` somewhere safe, then:
-//! let shown = plan.render(&Spill::Saved("spill/ab12".into()));
+//! let shown = plan.render(&Spill::Saved(Address::Handle("spill_9c2f".into())));
 //! assert!(shown.contains("[Output truncated: 5001 → 2000 lines, 24.4KB → 9.8KB]"));
+//! assert!(shown.ends_with("[Full output kept: recall spill_9c2f]\n"));
 //! ```
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::chars::{Chars, Text, head, tail, thousands};
 use crate::policy::{Keep, Notice, Policy, TruncatePolicy};
+use crate::recall;
 
 const LINE_CUT: &str = "... (line truncated)";
 const LINE_CUT_BEFORE: &str = "(line truncated) ...";
@@ -67,12 +70,42 @@ pub struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Spill {
-    /// It is kept under this path or handle.
-    Saved(String),
+    /// It is kept here.
+    Saved(Address),
     /// It was not kept, because spilling is off or nothing was lost.
     Off,
     /// It could not be kept, for this reason; what was cut is lost.
     Failed(String),
+}
+
+/// Where the whole of an output is, as whoever reads the notice can use it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Address {
+    /// A file that the reader's own tools can open.
+    Path(String),
+    /// A handle for the recall tool. There may be a file behind it, but not one that the reader can open: it is
+    /// compressed, and no tool of an agent reaches the directory of a store.
+    Handle(String),
+}
+
+impl Address {
+    /// The path or handle alone.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Address::Path(address) | Address::Handle(address) => address,
+        }
+    }
+}
+
+/// How a notice says where the whole is.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Path(path) => write!(f, "Full output saved to: {path}"),
+            Address::Handle(handle) => write!(f, "Full output kept: {} {handle}", recall::NAME),
+        }
+    }
 }
 
 /// Plan what stays of an output.
@@ -123,8 +156,8 @@ impl TruncatePlan {
         if !self.truncated {
             return match spill {
                 // Something is missing all the same, and the model should know where it is.
-                Spill::Saved(path) if self.loses() => Text::from(format!(
-                    "{}\n\n---\n[Long lines were shortened or bytes replaced]\n[Full output saved to: {path}]\n",
+                Spill::Saved(address) if self.loses() => Text::from(format!(
+                    "{}\n\n---\n[Long lines were shortened or bytes replaced]\n[{address}]\n",
                     self.kept.head
                 )),
                 _ => Text::from(self.kept.head.as_str()),
@@ -142,9 +175,11 @@ impl TruncatePlan {
         let (lines, kept) = (self.original_lines, self.kept_lines);
         let mut notice = format!("---\n[Output truncated: {lines} → {kept} lines, {was} → {is}]\n");
         match spill {
-            Spill::Saved(path) => {
-                notice.push_str(&format!("[Full output saved to: {path}]\n"));
-                notice.push_str("[Use 'read' tool with the path above to see full content]\n");
+            Spill::Saved(address) => {
+                notice.push_str(&format!("[{address}]\n"));
+                if matches!(address, Address::Path(_)) {
+                    notice.push_str("[Use 'read' tool with the path above to see full content]\n");
+                }
             }
             Spill::Failed(why) => {
                 notice.push_str(&format!("[The rest could not be saved and is lost: {why}]\n"));
@@ -171,7 +206,7 @@ impl TruncatePlan {
 
     fn opencode(&self, spill: &Spill) -> Text {
         let saved = match spill {
-            Spill::Saved(path) => format!("Full output saved to: {path}"),
+            Spill::Saved(address) => address.to_string(),
             Spill::Failed(why) => format!("The rest could not be saved and is lost: {why}"),
             Spill::Off => "The rest was not saved.".to_owned(),
         };

@@ -16,11 +16,18 @@ use crate::chars::{Chars, Text, cut_middle, head};
 use crate::log::{
     FilePart, Input, Message, MessageId, Part, PartBody, PartId, Role, ToolPart, ToolResultPart, ToolStatus,
 };
-use crate::pivot::{Pivot, Visible};
+use crate::pin::pins;
+use crate::pivot::{Pivot, Visible, messages_before};
 use crate::policy::{ClearedView, Policy, SummaryAs};
 
 /// Stands in the window for a tool result that was cleared.
 pub const PLACEHOLDER: &str = "[Old tool result content cleared]";
+/// The same for a result whose part has a handle: what stands before the handle.
+const PLACEHOLDER_WITH_HANDLE: &str = "[Old tool result content cleared; recall ";
+/// Stands before texts that are pinned and whose messages are out of view.
+pub const PINNED: &str = "Pinned earlier in this conversation, to be kept to word for word:";
+/// Stands before a pinned text whose part is cut or cleared.
+const PINNED_HERE: &str = "[Pinned, word for word]";
 /// How a compaction marker reads to the model.
 pub const MARKER_QUESTION: &str = "What did we do so far?";
 /// The result of a call that never got one.
@@ -54,6 +61,10 @@ pub struct WindowMessage {
     pub place: Option<usize>,
     /// What is said. Never empty.
     pub blocks: Vec<Block>,
+    /// How many signed thoughts the provider gave with this answer. As long as any of its calls is shown, all of
+    /// them must be.
+    #[serde(skip)]
+    pub signed: usize,
 }
 
 /// Who speaks in the window.
@@ -170,12 +181,17 @@ impl Window {
         if let Some(pivot) = visible.pivot {
             view.pivot(pivot);
         }
-        if let Some(&first) = visible.places.first() {
-            view.reopen(first);
+        let after_pivot = view.done.len();
+        match (visible.pivot.and_then(|pivot| pivot.prompt), visible.places.first()) {
+            (Some(prompt), _) => view.message(prompt),
+            (None, Some(&first)) => view.reopen(first),
+            (None, None) => {}
         }
         for &place in &visible.places {
             view.message(place);
         }
+        let pins = view.pins_out_of_view();
+        view.done.splice(after_pivot..after_pivot, pins);
         let pivot = visible.pivot.map(|pivot| messages[pivot.marker].info.id.clone());
         Window { messages: view.done, pivot }
     }
@@ -224,9 +240,18 @@ impl Window {
             if results != open {
                 return illegal(at, "results must be those of the calls right before, each once");
             }
-            let only_thoughts = message.blocks.iter().all(|b| matches!(b, Block::Reasoning { .. }));
-            if only_thoughts {
+            let is_thought = |block: &&Block| matches!(block, Block::Reasoning { .. });
+            if message.blocks.iter().all(|block| is_thought(&block)) {
                 return illegal(at, "a message needs more than reasoning");
+            }
+            if !calls.is_empty() && message.signed > 0 {
+                let is_signed = |block: &&Block| matches!(block, Block::Reasoning { metadata: Some(_), .. });
+                if message.blocks.iter().filter(is_signed).count() != message.signed {
+                    return illegal(at, "signed reasoning must be given back with the calls it led to");
+                }
+                if !message.blocks.first().is_some_and(|block| is_thought(&block)) {
+                    return illegal(at, "the reasoning of a message that calls tools must come first");
+                }
             }
             open = calls;
         }
@@ -267,7 +292,34 @@ impl<'a> View<'a> {
             self.done.push(said(WindowRole::User, OPENING));
         }
         let message = place.map(|place| self.messages[place].info.id.clone());
-        self.done.push(WindowMessage { role, message, place, blocks });
+        self.done.push(WindowMessage { role, message, place, blocks, signed: 0 });
+    }
+
+    /// Pinned texts that are not shown where they stand: their messages are behind a summary, or never shown.
+    fn pins_out_of_view(&self) -> Option<WindowMessage> {
+        let mut pins: Vec<(&PartId, &Text)> =
+            pins(self.messages).map(|(_, part, pin)| (&part.id, pin)).collect();
+        if pins.is_empty() {
+            return None;
+        }
+        let pinned: BTreeSet<&PartId> = pins.iter().map(|(part, _)| *part).collect();
+        let mut shown: BTreeSet<(&PartId, &str)> = BTreeSet::new();
+        for block in self.done.iter().flat_map(|message| &message.blocks) {
+            let (Block::Text { text, part: Some(part) } | Block::Result { text, part, .. }) = block else {
+                continue;
+            };
+            if let Some(part) = pinned.get(part) {
+                let here = pins.iter().filter(|(of, pin)| of == part && text.contains(pin.as_str()));
+                shown.extend(here.map(|(of, pin)| (*of, pin.as_str())));
+            }
+        }
+        let mut told = BTreeSet::new();
+        pins.retain(|(part, pin)| !shown.contains(&(*part, pin.as_str())) && told.insert(pin.as_str()));
+        let text = |text: Text| Block::Text { text, part: None };
+        let texts = std::iter::once(Text::from(PINNED)).chain(pins.iter().map(|(_, pin)| (*pin).clone()));
+        let blocks = texts.map(text).collect();
+        let message = WindowMessage { role: WindowRole::User, message: None, place: None, blocks, signed: 0 };
+        (!pins.is_empty()).then_some(message)
     }
 
     fn pivot(&mut self, pivot: Pivot) {
@@ -286,7 +338,7 @@ impl<'a> View<'a> {
             }
             SummaryAs::System => {
                 let count = marker.marker().and_then(|part| part.messages);
-                let count = count.unwrap_or_else(|| pivot.tail.unwrap_or(pivot.marker) as u64);
+                let count = count.unwrap_or_else(|| messages_before(self.messages, pivot.start()) as u64);
                 let tokens = marker.marker().and_then(|part| part.tokens);
                 let tokens = tokens.map(|tokens| format!(", {tokens} tokens")).unwrap_or_default();
                 let text = format!(
@@ -299,7 +351,7 @@ impl<'a> View<'a> {
     }
 
     fn reopen(&mut self, first: usize) {
-        if let Some((turn, text)) = lead(self.messages, first, self.policy) {
+        if let Some((turn, text)) = lead_of(self.messages, first, self.policy) {
             self.push(WindowRole::User, Some(turn), vec![Block::Text { text, part: None }]);
         }
     }
@@ -314,7 +366,8 @@ impl<'a> View<'a> {
     }
 
     fn plain(&mut self, role: WindowRole, place: usize) {
-        let parts = self.messages[place].parts.iter().enumerate();
+        let message = &self.messages[place];
+        let parts = message.parts.iter().enumerate().filter(|(_, part)| !is_out(part));
         let blocks = parts.filter_map(|(index, part)| match &part.body {
             PartBody::Text(_) => self.text(part),
             PartBody::ToolResult(result) => self.orphan((place, index), part, result),
@@ -324,12 +377,16 @@ impl<'a> View<'a> {
             }
             _ => None,
         });
-        let blocks = blocks.collect();
+        let mut blocks: Vec<Block> = blocks.collect();
+        if !blocks.is_empty() {
+            blocks.extend(left_out(message, message.parts.iter().filter(|part| is_out(part)).count()));
+        }
         self.push(role, Some(place), blocks);
     }
 
-    /// An assistant's message may hold several steps: what follows a call is a message of its own after the
-    /// call's results.
+    /// An assistant's message is one answer of the model, or several where the source marks where a step begins.
+    /// What the model says between two calls of one answer stays between them: the answer is given back as it
+    /// came, its results after it.
     fn assistant(&mut self, place: usize) {
         let message = &self.messages[place];
         if is_lost(message) {
@@ -337,28 +394,35 @@ impl<'a> View<'a> {
         }
         let mut step = Step::default();
         for (index, part) in message.parts.iter().enumerate() {
+            if is_out(part) && !matches!(part.body, PartBody::Reasoning(_)) {
+                step.hidden += 1;
+                continue;
+            }
             match &part.body {
-                PartBody::Text(_) => {
-                    let block = self.text(part);
-                    self.speak(&mut step, place, block);
-                }
+                PartBody::Text(_) => step.blocks.extend(self.text(part).map(|block| (block, true))),
                 PartBody::Reasoning(reasoning) => {
                     let metadata = part.extra.get("metadata").cloned();
-                    // Signed thoughts cannot be shortened, only left out.
-                    let shown = part.cut.is_none() && (!reasoning.text.is_empty() || metadata.is_some());
+                    if reasoning.text.is_empty() && metadata.is_none() {
+                        continue;
+                    }
+                    step.signed += usize::from(metadata.is_some());
+                    let is_kept = part.cut().is_none() && !part.is_hidden();
+                    let with_calls = metadata.is_some();
                     let text = reasoning.text.clone();
                     let block = Block::Reasoning { text, metadata, part: part.id.clone() };
-                    self.speak(&mut step, place, shown.then_some(block));
+                    if is_kept || with_calls {
+                        step.blocks.push((block, is_kept));
+                    }
                 }
                 PartBody::Tool(tool) => {
                     let id = self.unique(&tool.call_id);
                     let input = tool.state.input.clone();
-                    step.calls.push(self.call(&id, &tool.tool, input, part));
+                    step.call(self.call(&id, &tool.tool, input, part));
                     step.results.push(self.result_of_tool(&id, part, tool));
                 }
                 PartBody::ToolCall(call) => {
                     let id = self.unique(&call.call_id);
-                    step.calls.push(self.call(&id, &call.tool, call.input.clone(), part));
+                    step.call(self.call(&id, &call.tool, call.input.clone(), part));
                     step.results.push(self.result_of_call((place, index), &id, &call.tool, part));
                 }
                 PartBody::ToolResult(result) => {
@@ -374,18 +438,30 @@ impl<'a> View<'a> {
         self.flush(&mut step, place);
     }
 
-    fn speak(&mut self, step: &mut Step, place: usize, block: Option<Block>) {
-        let Some(block) = block else { return };
-        if !step.calls.is_empty() {
-            self.flush(step, place);
-        }
-        step.said.push(block);
-    }
-
     fn flush(&mut self, step: &mut Step, place: usize) {
-        let Step { mut said, calls, results } = std::mem::take(step);
-        said.extend(calls);
-        self.push(WindowRole::Assistant, Some(place), said);
+        let Step { blocks, results, signed, hidden } = std::mem::take(step);
+        // A thought that was to be left out stays as long as a call does that it led to: providers refuse the
+        // call without it.
+        let calls = !results.is_empty();
+        let kept = blocks.into_iter().filter(|(_, is_kept)| *is_kept || calls).map(|(block, _)| block);
+        let (mut thoughts, mut said): (Vec<Block>, Vec<Block>) = (Vec::new(), kept.collect());
+        let is_thought = |block: &Block| matches!(block, Block::Reasoning { .. });
+        // Providers want an answer that calls tools to begin with its reasoning.
+        if calls && signed > 0 && !said.first().is_some_and(is_thought) {
+            let first = said.iter().position(is_thought);
+            thoughts.extend(first.map(|first| said.remove(first)));
+        }
+        let after_thoughts = said.iter().position(|block| !is_thought(block)).unwrap_or(said.len());
+        if !said.is_empty() {
+            let notice = left_out(&self.messages[place], hidden);
+            said.splice(after_thoughts..after_thoughts, notice);
+        }
+        thoughts.extend(said);
+        let before = self.done.len();
+        self.push(WindowRole::Assistant, Some(place), thoughts);
+        if let Some(message) = self.done.get_mut(before..).and_then(<[_]>::last_mut) {
+            message.signed = if calls { signed } else { 0 };
+        }
         self.push(WindowRole::Tool, Some(place), results);
     }
 
@@ -394,12 +470,14 @@ impl<'a> View<'a> {
         if said.ignored == Some(true) || said.text.trim().is_empty() {
             return None;
         }
-        Some(Block::Text { text: self.cut(part, &said.text), part: Some(part.id.clone()) })
+        let text =
+            if part.is_hidden() { with_pins(part, Text::default()) } else { self.cut(part, &said.text) };
+        Some(Block::Text { text, part: Some(part.id.clone()) })
     }
 
     fn call(&self, id: &str, tool: &str, input: Option<Input>, part: &Part) -> Block {
         let input = input.unwrap_or_else(|| json!({}).into());
-        let input = match part.cut {
+        let input = match part.cut() {
             Some(cut) if input.json().chars() > cut.keep() => {
                 cut_input(&input, cut.keep(), self.policy.shed.head_share)
             }
@@ -442,16 +520,23 @@ impl<'a> View<'a> {
         is_error: bool,
         files: Arc<Vec<Value>>,
     ) -> Block {
-        let cleared = part.cleared().is_some();
+        let cleared = part.cleared().is_some() || part.is_hidden();
         let (text, files) = match (cleared, self.policy.prune.view) {
-            (false, _) => (text, files),
-            (true, ClearedView::Clear) => (Text::from(PLACEHOLDER), Arc::default()),
-            (true, ClearedView::Retain) => (self.retained(text), files),
+            (false, _) => (self.cut(part, &text), files),
+            (true, ClearedView::Clear) => (with_pins(part, self.placeholder(part)), Arc::default()),
+            (true, ClearedView::Retain) => (self.cut(part, &self.retained(text)), files),
         };
-        let text = self.cut(part, &text);
         let text = if text.is_empty() { Text::from(NO_OUTPUT) } else { text };
         let (id, tool) = (id.to_owned(), tool.to_owned());
         Block::Result { id, tool, text, is_error, files, cleared, part: part.id.clone() }
+    }
+
+    fn placeholder(&self, part: &Part) -> Text {
+        if self.policy.prune.name_handle {
+            Text::from(format!("{PLACEHOLDER_WITH_HANDLE}{}]", part.id))
+        } else {
+            Text::from(PLACEHOLDER)
+        }
     }
 
     fn retained(&self, text: Text) -> Text {
@@ -467,16 +552,17 @@ impl<'a> View<'a> {
         if self.answered.contains(&place) || result.text.trim().is_empty() {
             return None;
         }
+        let cleared = part.cleared().is_some() || part.is_hidden();
         let text =
-            if part.cleared().is_some() { Text::from(PLACEHOLDER) } else { self.cut(part, &result.text) };
+            if cleared { with_pins(part, self.placeholder(part)) } else { self.cut(part, &result.text) };
         let name = result.tool.as_deref().map(|tool| format!(" of {tool}")).unwrap_or_default();
         let text = Text::from(format!("[Tool result{name}]\n{text}"));
         Some(Block::Text { text, part: Some(part.id.clone()) })
     }
 
     fn cut(&self, part: &Part, text: &Text) -> Text {
-        match part.cut {
-            Some(cut) => cut_middle(text, cut.keep(), self.policy.shed.head_share),
+        match part.cut() {
+            Some(cut) => with_pins(part, cut_middle(text, cut.keep(), self.policy.shed.head_share)),
             None => text.clone(),
         }
     }
@@ -496,11 +582,11 @@ impl<'a> View<'a> {
 
 /// A tail that begins in the middle of a turn is led by the words of the user that the turn answers, so that no
 /// answer stands without its question. Gives the place of that turn and the words, cut to what a lead may take.
-pub(crate) fn lead(messages: &[Message], first: usize, policy: &Policy) -> Option<(usize, Text)> {
+pub(crate) fn lead_of(messages: &[Message], first: usize, policy: &Policy) -> Option<(usize, Text)> {
     if !messages[first].is_assistant() {
         return None;
     }
-    let turn = messages[..first].iter().rposition(Message::starts_turn)?;
+    let turn = messages[..first].iter().rposition(Message::is_prompt)?;
     let words = messages[turn].text();
     if words.trim().is_empty() {
         return None;
@@ -508,17 +594,62 @@ pub(crate) fn lead(messages: &[Message], first: usize, policy: &Policy) -> Optio
     Some((turn, cut_middle(&Text::from(words), policy.compact.result_chars, policy.shed.head_share)))
 }
 
-/// One step of an assistant: what it says, what it calls, what comes back.
+/// One answer of an assistant: what it thinks, says and calls, in order, and what comes back.
 #[derive(Default)]
 struct Step {
-    said: Vec<Block>,
-    calls: Vec<Block>,
+    /// Each with whether it stays when no call does.
+    blocks: Vec<(Block, bool)>,
     results: Vec<Block>,
+    signed: usize,
+    /// Parts that are left out.
+    hidden: usize,
+}
+
+impl Step {
+    fn call(&mut self, block: Block) {
+        self.blocks.push((block, true));
+    }
+}
+
+/// Whether a part is left out of the window. What is pinned stays, in as few words as can be.
+fn is_out(part: &Part) -> bool {
+    part.is_hidden() && part.pins().next().is_none()
+}
+
+/// What is shown of a part, completed by what is pinned of it.
+fn with_pins(part: &Part, shown: Text) -> Text {
+    let mut missing = part.pins().filter(|pin| !shown.contains(pin.as_str())).peekable();
+    if missing.peek().is_none() {
+        return shown;
+    }
+    let mut text = shown.as_str().to_owned();
+    for pin in missing {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(PINNED_HERE);
+        text.push('\n');
+        text.push_str(pin);
+    }
+    Text::from(text)
+}
+
+/// Says that parts of a message are not shown, and how to bring them back.
+fn left_out(message: &Message, parts: usize) -> Option<Block> {
+    let plural = if parts == 1 { "part" } else { "parts" };
+    let text = format!("[{parts} {plural} of this message left out to fit; recall {}]", message.info.id);
+    (parts > 0).then(|| Block::Text { text: Text::from(text), part: None })
+}
+
+/// Whether a text is what the window shows instead of a cleared result.
+pub fn is_placeholder(text: &str) -> bool {
+    text == PLACEHOLDER
+        || (text.starts_with(PLACEHOLDER_WITH_HANDLE) && text.ends_with(']') && !text.contains('\n'))
 }
 
 fn said(role: WindowRole, text: &str) -> WindowMessage {
     let blocks = vec![Block::Text { text: Text::from(text), part: None }];
-    WindowMessage { role, message: None, place: None, blocks }
+    WindowMessage { role, message: None, place: None, blocks, signed: 0 }
 }
 
 /// An answer that failed is not shown, unless it was broken off after it had said or done something.
@@ -539,7 +670,7 @@ fn shown_file(part: &Part, file: &FilePart) -> Option<Block> {
         return None;
     }
     let FilePart { mime, filename, url } = file.clone();
-    if part.cut.is_some() {
+    if part.cut().is_some() {
         let (mime, name) = (mime.unwrap_or("file".into()), filename.unwrap_or("unnamed".into()));
         let text = Text::from(format!("[Attached {mime}: {name}, left out to fit the window]"));
         return Some(Block::Text { text, part: Some(part.id.clone()) });
@@ -583,6 +714,7 @@ pub(crate) fn separate_pairs(messages: &[Message], places: &[usize]) -> BTreeMap
         let shows_calls = message.is_assistant() && !is_lost(message);
         for (index, part) in message.parts.iter().enumerate() {
             match &part.body {
+                // A call that is left out takes its result along, so it is paired all the same.
                 PartBody::ToolCall(call) if shows_calls => {
                     open.insert((place, index));
                     by_id.entry(&call.call_id).or_default().push_back((place, index));

@@ -1,6 +1,8 @@
 //! What the engine makes of a session: inspect, window, prune, compact, fork, convert, truncate.
 
 use insta::assert_snapshot;
+use plimsoll::Counter;
+use plimsoll_tokens::Bpe;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -14,6 +16,22 @@ fn fork_writes_preamble_and_digest_for_another_agent() {
     let json = parsed(&["fork", "--json"], &chat(2));
     assert_eq!(json["stats"]["tierDistribution"], json!({ "tier1": 2, "tier2": 0, "tier3": 0 }));
     assert!(json["context"].as_str().unwrap().starts_with("<inherited_context>"));
+}
+
+/// The digest and its preamble fit the window that is named, by a real vocabulary, and leave half of the line.
+#[test]
+fn fork_fits_the_context_it_is_given() {
+    let ships = chat(8).replace("word word ", "海の船は");
+    for (session, context) in [(chat(8), 2_000), (chat(8), 16_000), (chat(8), 64_000), (ships, 32_000)] {
+        let text = ok(&["fork", "--context", &context.to_string()], &session);
+        let tokens = Bpe::O200k.count(&text).0;
+        assert!(tokens <= context / 4, "{tokens} of {context}");
+        assert!(text.contains("Never touch the tests."), "the user's words stay");
+        assert!(text.trim_end().ends_with("</inherited_context>"));
+    }
+    let (code, told) = refused(&["fork", "--context", "1000"], &chat(8));
+    assert_eq!(code, 1);
+    assert!(told.contains("the smallest digest takes") && told.contains("--context"), "{told}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn sample() -> String {
 fn the_sample_session_makes_every_layer_fire() {
     let replay = parsed(&["replay", "--json", "--policy", "plimsoll", SAMPLE], "");
     let report = &replay["total"][0];
-    for kind in ["truncate", "prune", "compact", "shed"] {
+    for kind in ["truncate", "prune", "compact"] {
         assert!(report["fired"][kind].as_u64().unwrap() > 0, "{kind}: {}", report["fired"]);
     }
     assert_eq!((report["deaths"].as_u64(), replay["context"].as_u64()), (Some(0), Some(200_000)));

@@ -120,7 +120,37 @@ fn a_summary_without_a_model_is_applied_recalled_and_undone() {
         assert!(told.contains("undone: "), "{told}");
     }
     assert_eq!(home.json(&["window", "ses_5c", "--json"]), before);
+    assert!(!home.run(&["inspect", "ses_5c"]).contains("compacted once before"));
     assert!(home.run(&["sessions", "show"]).contains("compactions 1, 1 of them undone\n"));
+}
+
+#[test]
+fn a_pin_stays_in_view_through_a_compaction_and_can_be_unpinned() {
+    let home = stored();
+    assert_page!(home.page(&[
+        "pin ses_5c Never_touch_the_tests",
+        "pins ses_5c",
+        "pin ses_5c Never_touch_the_tests",
+        "unpin rcp_1e0f40599001",
+    ]));
+    let pinned = home.json(&["pin", "ses_5c", "Never touch the tests.", "--json"]);
+    let receipt = pinned["receipt"]["id"].as_str().unwrap().to_owned();
+    assert!(
+        home.run(&["compact", "--offline", "--apply", "ses_5c", "--context", "100000"])
+            .starts_with("exit: 0")
+    );
+    let window = home.run(&["window", "ses_5c"]);
+    assert!(window.contains("to be kept to word for word"), "{window}");
+    assert!(
+        window.contains("\nNever touch the tests.\n") || window.contains(" Never touch the tests."),
+        "{window}"
+    );
+    assert_eq!(home.json(&["pins", "ses_5c", "--json"])["pins"].as_array().unwrap().len(), 2);
+    assert!(home.run(&["unpin", &receipt]).starts_with("exit: 0"));
+    assert_eq!(home.json(&["pins", "ses_5c", "--json"])["pins"].as_array().unwrap().len(), 1);
+    let giant = "x ".repeat(40_000);
+    let told = home.run(&["pin", "ses_5c", &giant]);
+    assert!(told.starts_with("exit: 1") && told.contains("over the budget of 4,000 tokens"), "{told}");
 }
 
 #[test]

@@ -8,7 +8,8 @@ mod opencode;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use plimsoll::{Message, Millis, PartBody, Policy, Text, Window};
+use plimsoll::log::Moment;
+use plimsoll::{Message, PartBody, Policy, Text, Window};
 use serde_json::{Value, json};
 
 use crate::detect::Format;
@@ -45,12 +46,9 @@ pub fn write_window(format: Format, info: &SessionInfo, window: &Window) -> Resu
 /// The message without the marks of reductions, and with its compaction set aside.
 fn unmarked(mut message: Message) -> Message {
     for part in &mut message.parts {
-        part.cut = None;
-        match &mut part.body {
-            PartBody::Tool(tool) => tool.state.time.compacted = None,
-            PartBody::ToolResult(result) => result.compacted = None,
-            PartBody::Compaction(marker) => marker.set_aside = Some(marker.set_aside.unwrap_or(Millis(0))),
-            _ => {}
+        *part = part.clone().without_marks();
+        if let PartBody::Compaction(marker) = &mut part.body {
+            marker.set_aside = Some(Moment::default());
         }
     }
     message

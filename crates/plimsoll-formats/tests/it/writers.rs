@@ -164,3 +164,35 @@ fn formats_without_a_writer_say_so() {
         "codex can be read but not written; write opencode-export, openai-chat or anthropic-messages"
     );
 }
+
+/// A child that inherits its parent's history begins its first request with the bytes of the parent's last one.
+#[test]
+fn the_request_of_a_forked_child_begins_with_its_parents() {
+    use plimsoll::fork::child::Child;
+    use plimsoll::fork::history::{Identity, InheritedHistory, Parent, Point};
+    use plimsoll::{Fixed, Ids, Limits, Millis, PartId};
+
+    let policy = Policy::default();
+    let mut messages = conversation();
+    messages.push(Message::user("m8".into(), "p12".into(), "Now the tests"));
+    let last_request = Window::of(&messages, &policy);
+    let call =
+        Part::tool("launch".into(), "call_9", "task", ToolState::pending(json!({ "prompt": "count" })));
+    messages.push(Message::assistant("m9".into(), vec![Part::text("p13".into(), "I delegate."), call]));
+    let launch = PartId::new("launch");
+    let identity = Identity { model: "m".into(), system: "s".into(), tools: "t".into() };
+    let parent =
+        Parent { messages: &messages, policy: &policy, point: Point::Call(&launch), identity: &identity };
+    let child = Child { limits: Limits::new(200_000, 8_000), fixed: Fixed::default(), task: "Count." };
+    let mut ids = Ids::new(|| 7);
+    let forked = InheritedHistory::of(&parent, &child, &mut ids, Millis(5), &policy.count).unwrap();
+    for format in [Format::AnthropicMessages, Format::OpenaiChat] {
+        let sent = |window: &Window| {
+            let request = write_window(format, &SessionInfo::default(), window).unwrap();
+            request["messages"].to_string()
+        };
+        let (parents, childs) = (sent(&last_request), sent(&forked.window));
+        assert!(childs.starts_with(parents.strip_suffix(']').unwrap()), "{format}:\n{parents}\n{childs}");
+        assert!(childs.len() > parents.len() + 500);
+    }
+}

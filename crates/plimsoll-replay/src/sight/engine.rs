@@ -2,10 +2,11 @@
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step as Next, Trigger};
+use plimsoll::compact::request::Summariser;
 use plimsoll::count::request_tokens;
 use plimsoll::pivot::Visible;
 use plimsoll::prune::{self, Pressure};
-use plimsoll::truncate::{self, Spill};
+use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{
     CharCounter, Counter, Fixed, Ids, Limits, Log, LogError, Message, Millis, PartBody, Plan, Policy, Text,
     Tokens, Usage, Window,
@@ -89,8 +90,11 @@ impl<'a> Engine<'a> {
             if !plan.loses() {
                 continue;
             }
-            let spill =
-                if plan.wants_spill() { Spill::Saved(format!("spill/{}", part.id)) } else { Spill::Off };
+            let spill = if plan.wants_spill() {
+                Spill::Saved(Address::Handle(format!("spill_{}", part.id)))
+            } else {
+                Spill::Off
+            };
             let shown = plan.render(&spill);
             let (before, after) = (tokens(output), tokens(&shown));
             if after < before {
@@ -110,7 +114,8 @@ impl<'a> Engine<'a> {
             return Ok(());
         }
         let before = self.weigh();
-        Plan::Prune(plan).mark(&mut self.log, now)?;
+        let receipt = self.ids.receipt(now);
+        Plan::Prune(plan).mark(&mut self.log, &receipt, now)?;
         let after = self.weigh();
         self.fired.push(Reduction { kind: "prune".into(), before, after, ..Reduction::default() });
         Ok(())
@@ -124,38 +129,41 @@ impl<'a> Engine<'a> {
         let now = self.now();
         let (policy, limits) = (self.policy, self.limits);
         let situation = Situation {
-            summariser: Some(limits),
+            summariser: Some(Summariser::named("summariser", limits)),
             fixed: self.fixed,
             breaker: self.breaker,
             trigger,
             ..Situation::new(policy, limits, now)
         };
-        let mut ladder = Ladder::new(&mut self.log, &mut self.ids, situation);
+        let mut ladder = Ladder::new(self.log.clone(), situation);
         let (mut asked, mut answered) = (0u64, 0u64);
         let outcome = loop {
-            match ladder.climb()? {
+            match ladder.climb(&mut self.ids)? {
                 Next::Ask(request) => {
                     asked = asked.saturating_add(request.tokens.0);
                     let recorded = call.summary.clone().filter(|_| request.chunk == request.of);
                     let reply = recorded.or_else(|| ladder.offline());
                     answered = answered.saturating_add(reply.as_ref().map(tokens).unwrap_or_default());
-                    ladder.answer(match reply {
+                    let reply = match reply {
                         Some(text) => Ok(Reply::finished(text.as_str())),
                         None => Err("there is too little to summarise".into()),
-                    })?;
+                    };
+                    ladder.answer(reply, &mut self.ids)?;
                 }
                 Next::Done(outcome) => break outcome,
             }
         };
+        outcome.reduction.commit(&mut self.log)?;
         self.breaker = outcome.breaker;
         let mut pivoted = false;
-        for receipt in &outcome.receipts {
+        for receipt in &outcome.reduction.receipts {
             let kind = match receipt.plan {
                 Plan::Truncate(_) => "truncate",
                 Plan::Prune(_) => "prune",
                 Plan::Compact(_) => "compact",
                 Plan::Shed(_) => "shed",
                 Plan::Fork(_) => "fork",
+                Plan::Pin(_) => "pin",
             };
             let compacts = kind == "compact";
             pivoted |= compacts;
@@ -182,12 +190,7 @@ impl<'a> Engine<'a> {
 
     /// Hold only what is in view: everything before a pivot is found in the recording.
     fn forget(&mut self) {
-        let visible = Visible::of(&self.log);
-        let pivot = visible.pivot.into_iter().flat_map(|pivot| [pivot.marker, pivot.summary]);
-        let mut places: Vec<usize> =
-            visible.system.iter().chain(&visible.places).copied().chain(pivot).collect();
-        places.sort_unstable();
-        places.dedup();
+        let places = Visible::of(&self.log).needed(&self.log);
         self.log = Log::from_messages(places.into_iter().map(|place| self.log[place].clone()));
     }
 }

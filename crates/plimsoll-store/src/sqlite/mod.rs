@@ -5,6 +5,7 @@
 
 mod chain;
 mod check;
+mod marks;
 mod read;
 mod rows;
 mod schema;
@@ -18,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use plimsoll::{Ids, Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, SessionId, Usage};
+use plimsoll::{
+    Ids, Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId, Usage,
+};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::StoreError;
@@ -26,7 +29,7 @@ use crate::recall::{Ask, Hit};
 use crate::session::{
     Change, CompactionRecord, Filter, Findings, Lease, NewSession, Page, PageRequest, Session,
 };
-use crate::store::{Forgetter, Keeper, Reduced, SpillRecord, Store};
+use crate::store::{Forgetter, Keeper, SpillRecord, Store};
 use read::Detail;
 use writer::Writer;
 
@@ -275,9 +278,9 @@ impl Store for SqliteStore {
         self.read(|connection| read::part(connection, session, id))
     }
 
-    fn reduce(&self, session: &SessionId, reduced: Reduced, now: Millis) -> Result<(), StoreError> {
+    fn reduce(&self, session: &SessionId, reduction: Reduction, now: Millis) -> Result<(), StoreError> {
         let session = session.clone();
-        self.write(move |connection| write::reduce(connection, &session, &reduced, now))
+        self.write(move |connection| write::reduce(connection, &session, &reduction, now))
     }
 
     fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {

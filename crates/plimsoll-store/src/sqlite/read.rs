@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use plimsoll::log::Cut;
+use plimsoll::log::Moment;
 use plimsoll::{
-    Chars, Log, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Tokens,
+    Log, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Tokens,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::chain::{At, Chain, Segment, key};
-use super::rows::{self, Marks, Placed};
+use super::marks;
+use super::rows::{self, Placed};
 use crate::error::StoreError;
 use crate::session::{CompactionRecord, Filter, ForkPoint, Page, PageRequest, Session, Totals};
 
@@ -40,8 +41,11 @@ pub(crate) fn window(
                     places.push(place.clone());
                 }
             }
-            // A tail in the middle of a turn is led by the words that the turn answers.
+            // A tail in the middle of a turn is led by the words that the turn answers, or by the prompt that the
+            // pivot keeps; and what is pinned is told wherever it stands.
             places.extend(turn_before(connection, &chain, &start)?);
+            places.extend(prompt_of(connection, &chain, &pivot)?.filter(|place| *place < start));
+            places.extend(marks::pinned_before(connection, &chain, &start)?);
             Some(start)
         }
     };
@@ -58,6 +62,16 @@ pub(crate) fn window(
     }
     messages.extend(kept);
     Ok(Log::from_messages(messages))
+}
+
+/// The user's message that a pivot keeps in view.
+fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Option<At>, StoreError> {
+    let marker = one(connection, chain, &pivot.marker.1, Detail::Outline)?;
+    let prompt = marker.as_ref().and_then(|message| message.marker()?.prompt.clone());
+    match prompt {
+        Some(prompt) => Ok(chain.find(connection, prompt.as_str())?.map(|(_, place)| place)),
+        None => Ok(None),
+    }
 }
 
 /// The markers before a place that summaries after it answer: without them these would pass for ordinary messages.
@@ -134,7 +148,7 @@ fn system_before(connection: &Connection, segment: &Segment, start: &At) -> Resu
 
 /// The newest message before a place in which the user takes the turn.
 fn turn_before(connection: &Connection, chain: &Chain, start: &At) -> Result<Option<At>, StoreError> {
-    user_before(connection, chain, start, Message::starts_turn)
+    user_before(connection, chain, start, Message::is_prompt)
 }
 
 /// The newest message of the user before a place that is of a kind.
@@ -214,18 +228,18 @@ pub(crate) fn range(
             });
         }
     }
-    let marks = marks(connection, chain, from.0, to.map(|to| to.0))?;
+    let mut marks = marks::of_range(connection, chain, from.0, to.map(|to| to.0))?;
     let aside = set_aside(connection, chain, from, to)?;
     for Placed { message, mut part, .. } in parts {
-        if let Some(marks) = marks.get(part.id.as_str()) {
+        if let Some(marks) = marks.remove(part.id.as_str()) {
             // What the window shows of a marked part depends on its text.
-            if detail == Detail::Outline && (marks.cut.is_some() || marks.cleared.is_some()) {
+            if detail == Detail::Outline {
                 part = whole(connection, chain, &part.id)?;
             }
-            marks.set(&mut part);
+            part = part.with_marks(marks);
         }
         if let PartBody::Compaction(marker) = &mut part.body {
-            marker.set_aside = aside.get(&message).copied().flatten();
+            marker.set_aside = aside.get(&message).cloned().flatten();
         }
         if let Some(place) = places.get(&message) {
             messages[*place].parts.push(part);
@@ -243,52 +257,25 @@ fn end_of(segment: &Segment, to: Option<&At>) -> Option<At> {
     }
 }
 
-/// The marks on parts of messages in a range of times: the newest that the end of the chain sees.
-pub(crate) fn marks(
-    connection: &Connection,
-    chain: &Chain,
-    from: i64,
-    to: Option<i64>,
-) -> Result<HashMap<String, Marks>, StoreError> {
-    let mut marks = HashMap::new();
-    for segment in &chain.0 {
-        let mut statement = connection.prepare_cached(
-            "SELECT part, cleared, cut_keep, cut_at, lifted FROM mark
-             WHERE session = ?1 AND at >= ?2 AND at <= ?3 AND seq <= ?4 ORDER BY seq",
-        )?;
-        let bounds = params![segment.key, from, to.unwrap_or(i64::MAX), segment.marks];
-        let mut rows = statement.query(bounds)?;
-        while let Some(row) = rows.next()? {
-            marks.insert(row.get::<_, String>(0)?, mark_of(row)?);
-        }
-    }
-    Ok(marks)
-}
-
-fn mark_of(row: &Row<'_>) -> Result<Marks, StoreError> {
-    let time = |column: usize| row.get::<_, Option<u64>>(column).map(|at| at.map(Millis));
-    let keep: Option<u64> = row.get(2)?;
-    let cut = keep.zip(time(3)?).map(|(keep, at)| Cut { keep: Chars(keep), at });
-    Ok(Marks { cleared: time(1)?, cut, lifted: time(4)? })
-}
-
 /// Which markers in a range were set aside, and when.
 fn set_aside(
     connection: &Connection,
     chain: &Chain,
     from: &At,
     to: Option<&At>,
-) -> Result<HashMap<String, Option<Millis>>, StoreError> {
+) -> Result<HashMap<String, Option<Moment>>, StoreError> {
     let mut aside = HashMap::new();
     for segment in &chain.0 {
         let mut statement = connection.prepare_cached(
-            "SELECT marker, set_aside FROM compaction
+            "SELECT marker, set_aside, set_aside_after FROM compaction
              WHERE session = ?1 AND marker_at >= ?2 AND marker_at <= ?3 AND seq <= ?4 ORDER BY seq",
         )?;
         let bounds = params![segment.key, from.0, to.map_or(i64::MAX, |to| to.0), segment.compactions];
         let mut rows = statement.query(bounds)?;
         while let Some(row) = rows.next()? {
-            aside.insert(row.get(0)?, row.get::<_, Option<u64>>(1)?.map(Millis));
+            let after = row.get::<_, Option<String>>(2)?.map(MessageId::new);
+            let at = row.get::<_, Option<u64>>(1)?.map(Millis);
+            aside.insert(row.get(0)?, at.map(|at| Moment { at, after }));
         }
     }
     Ok(aside)
@@ -377,9 +364,9 @@ pub(crate) fn part(connection: &Connection, session: &SessionId, id: &PartId) ->
     let chain = Chain::of(connection, session)?;
     let mut part = whole(connection, &chain, id)?;
     if let Some((_, (at, _))) = chain.find_part(connection, id.as_str())?
-        && let Some(marks) = marks(connection, &chain, at, Some(at))?.get(id.as_str())
+        && let Some(marks) = marks::of_range(connection, &chain, at, Some(at))?.remove(id.as_str())
     {
-        marks.set(&mut part);
+        part = part.with_marks(marks);
     }
     Ok(part)
 }

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use plimsoll::count::part_tokens;
-use plimsoll::log::{Cut, ReasoningPart, ToolCallPart, ToolPart};
+use plimsoll::log::{ReasoningPart, ToolCallPart, ToolPart};
 use plimsoll::{
-    CharCounter, Chars, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, Text, ToolState,
-    ToolStatus,
+    CharCounter, Chars, Input, Message, MessageId, Part, PartBody, PartId, Role, Text, ToolState, ToolStatus,
 };
 use rusqlite::Row;
 use serde_json::Value;
@@ -49,33 +48,9 @@ pub(crate) struct PartRow {
     pub(crate) text: Option<Text>,
 }
 
-/// The marks on a part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
-    pub(crate) cleared: Option<Millis>,
-    pub(crate) cut: Option<Cut>,
-    pub(crate) lifted: Option<Millis>,
-}
-
-impl Marks {
-    pub(crate) fn of(part: &Part) -> Marks {
-        Marks { cleared: part.cleared(), cut: part.cut, lifted: part.lifted }
-    }
-
-    pub(crate) fn set(self, part: &mut Part) {
-        (part.cut, part.lifted) = (self.cut, self.lifted);
-        match &mut part.body {
-            PartBody::Tool(tool) => tool.state.time.compacted = self.cleared,
-            PartBody::ToolResult(result) => result.compacted = self.cleared,
-            _ => {}
-        }
-    }
-}
-
 impl PartRow {
     pub(crate) fn of(part: &Part) -> Result<PartRow, StoreError> {
-        let mut rest = part.clone();
-        Marks::default().set(&mut rest);
+        let mut rest = part.clone().without_marks();
         let (place, text) = take_text(&mut rest.body);
         let (tool, status, call) = match &part.body {
             PartBody::Tool(tool) => {

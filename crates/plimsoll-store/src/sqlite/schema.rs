@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -141,6 +141,13 @@ const MIGRATIONS: [&str; 3] = [
         text, content = '', contentless_delete = 1, detail = none, tokenize = 'trigram'
     );
     CREATE TABLE searched (session INTEGER PRIMARY KEY REFERENCES session (key), upto INTEGER NOT NULL) STRICT;",
+    // 4: a mark belongs to its receipt. Each row sets one mark or lifts those of one receipt; rows from before have no
+    // effect and hold the whole state of their part. Pinned messages are found by index.
+    "ALTER TABLE mark ADD COLUMN effect TEXT;
+    ALTER TABLE mark ADD COLUMN receipt TEXT;
+    ALTER TABLE mark ADD COLUMN data TEXT;
+    CREATE INDEX mark_pin ON mark (session, at) WHERE effect = 'pin';
+    ALTER TABLE compaction ADD COLUMN set_aside_after TEXT;",
 ];
 
 /// The version this code writes.

@@ -3,11 +3,12 @@
 //! Texts are scanned as they lie. An index of all runs of three characters, brought up to date on the side, saves
 //! most of the scan for plain words; it never decides, it only says where to look.
 
+use plimsoll::log::{Effect, Mark};
 use plimsoll::{MessageId, SessionId};
 use rusqlite::{Connection, params};
 
 use super::chain::{At, Chain, Segment};
-use super::read;
+use super::{marks, read};
 use crate::error::StoreError;
 use crate::recall::{Ask, Hit, Recalled, Search, part_text};
 
@@ -32,10 +33,11 @@ pub(super) fn search(
             })?;
         }
     }
-    let marks = read::marks(connection, &chain, start.as_ref().map_or(i64::MIN, |start| start.0), None)?;
+    let marks = marks::of_range(connection, &chain, start.as_ref().map_or(i64::MIN, |start| start.0), None)?;
     let mut marked: Vec<(At, String)> = Vec::new();
     for (part, marks) in marks {
-        if marks.cleared.is_some() || marks.cut.is_some() {
+        let reduces = |mark: &Mark| matches!(mark.effect, Effect::Clear | Effect::Cut(_) | Effect::Hide);
+        if marks.iter().any(|mark| mark.is_active() && reduces(mark)) {
             let place = chain.find_part(connection, &part)?.map(|(_, place)| place);
             marked.extend(
                 place.filter(|place| start.as_ref().is_none_or(|start| place >= start)).map(|at| (at, part)),

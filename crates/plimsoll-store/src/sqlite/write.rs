@@ -1,17 +1,18 @@
 //! Writing: everything here runs on the writing thread, within a transaction.
 
+use plimsoll::log::{Effect, Mark, Moment};
 use plimsoll::{
     Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Receipt, ReceiptId,
-    SessionId, Text, Usage,
+    Reduction, SessionId, Text, Usage,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain};
+use super::marks::Marked;
 use super::read::{self, Detail};
-use super::rows::{self, Marks, PartRow, integer};
+use super::rows::{self, PartRow, integer};
 use crate::error::StoreError;
 use crate::session::Totals;
-use crate::store::{Reduced, marked};
 
 /// Add messages at the end.
 pub(crate) fn append(
@@ -143,11 +144,8 @@ fn insert_part(
             row.text.as_ref().map(Text::as_str)
         ])
         .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
-    let marks = Marks::of(part);
-    if marks != Marks::default() {
-        insert_marks(connection, chain.own(), place.0, part.id.as_str(), marks)?;
-    }
-    Ok(())
+    let marked = Marked { session: chain.own(), at: place.0, part: part.id.as_str() };
+    part.all_marks().iter().try_for_each(|mark| marked.set(connection, mark))
 }
 
 /// Whether a row was refused because its name is taken.
@@ -156,30 +154,6 @@ fn is_taken(error: &rusqlite::Error) -> bool {
         error.sqlite_error().map(|error| error.extended_code),
         Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
     )
-}
-
-fn insert_marks(
-    connection: &Connection,
-    session: i64,
-    at: i64,
-    part: &str,
-    marks: Marks,
-) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO mark (session, at, part, cleared, cut_keep, cut_at, lifted)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        )?
-        .execute(params![
-            session,
-            at,
-            part,
-            marks.cleared.map(|at| integer(at.0)),
-            marks.cut.map(|cut| integer(cut.keep.0)),
-            marks.cut.map(|cut| integer(cut.at.0)),
-            marks.lifted.map(|at| integer(at.0))
-        ])?;
-    Ok(())
 }
 
 /// Record a compaction once its summary is finished and says something.
@@ -219,7 +193,7 @@ fn note_pivot(
     connection
         .prepare_cached(
             "INSERT INTO compaction (session, marker, marker_at, summary, summary_at, tail, tail_at, messages, tokens,
-             created, set_aside) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+             created, set_aside, set_aside_after) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             chain.own(),
@@ -232,7 +206,8 @@ fn note_pivot(
             part.messages.map(integer),
             part.tokens.map(integer),
             integer(created.0),
-            part.set_aside.map(|at| integer(at.0))
+            part.set_aside.as_ref().map(|moment| integer(moment.at.0)),
+            part.set_aside.as_ref().and_then(|moment| moment.after.as_ref()).map(MessageId::as_str)
         ])?;
     if part.set_aside.is_some() {
         return Ok(());
@@ -293,6 +268,13 @@ pub(crate) fn append_part(
 ) -> Result<(), StoreError> {
     let chain = Chain::of(connection, session)?;
     let place = own_message(connection, &chain, message)?;
+    // The log knows what a message takes; it is asked about this one, without the parts it has already, because
+    // reading those would make a long answer cost more with every part.
+    let info: String = connection
+        .prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?
+        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
+    let mut log = Log::from_messages([rows::message_of(&info, &place.1)?]);
+    log.append_part(message, part.clone())?;
     let ord: usize = connection
         .prepare_cached("SELECT count(*) FROM part WHERE session = ?1 AND at = ?2 AND message = ?3")?
         .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
@@ -461,40 +443,66 @@ pub(crate) fn finish(
 pub(crate) fn reduce(
     connection: &Connection,
     session: &SessionId,
-    reduced: &Reduced,
+    reduction: &Reduction,
     now: Millis,
 ) -> Result<(), StoreError> {
     let chain = Chain::of(connection, session)?;
-    let missed = match &reduced.seen {
-        Some(seen) => first_after(connection, &chain, seen)?,
-        None => None,
-    };
-    append(connection, session, &reduced.clone().appended_after(missed.as_ref()), now)?;
-    for part in &reduced.marked {
-        let found = chain.find_part(connection, part.id.as_str())?;
-        let (_, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
-        insert_marks(connection, chain.own(), place.0, part.id.as_str(), Marks::of(part))?;
+    if !reduction.appended.is_empty() {
+        let missed = missed(connection, &chain, reduction)?;
+        let place =
+            |id: &MessageId| chain.find(connection, id.as_str()).ok().flatten().map(|(_, place)| place);
+        let appended =
+            reduction.appended_before(missed.as_ref().map(|place| MessageId::new(&*place.1)).as_ref(), place);
+        append(connection, session, &appended, now)?;
     }
-    reduced.receipts.iter().try_for_each(|receipt| insert_receipt(connection, chain.own(), receipt))
+    for receipt in &reduction.receipts {
+        let moment = moment(connection, session, receipt.at)?;
+        for (part, effect) in receipt.plan.effects() {
+            let found = chain.find_part(connection, part.as_str())?;
+            let (_, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
+            let mark = Mark { receipt: Some(receipt.id.clone()), effect, set: moment.clone(), lifted: None };
+            Marked { session: chain.own(), at: place.0, part: part.as_str() }.set(connection, &mark)?;
+        }
+        insert_receipt(connection, chain.own(), receipt)?;
+    }
+    touch(connection, chain.own(), now)
 }
 
-/// The first message after another that is not the host's.
-fn first_after(
-    connection: &Connection,
-    chain: &Chain,
-    seen: &MessageId,
-) -> Result<Option<MessageId>, StoreError> {
-    let found = chain.find(connection, seen.as_str())?;
-    let (_, place) = found.ok_or_else(|| StoreError::missing("message", seen))?;
+/// Now, in the order of the session's log.
+fn moment(connection: &Connection, session: &SessionId, now: Millis) -> Result<Moment, StoreError> {
+    let (_, (_, newest)) = Chain::with_end(connection, session)?;
+    Ok(Moment { at: now, after: Some(newest).filter(|id| !id.is_empty()).map(MessageId::new) })
+}
+
+/// The first message that the snapshot of a reduction did not have, or had not whole.
+fn missed(connection: &Connection, chain: &Chain, reduction: &Reduction) -> Result<Option<At>, StoreError> {
+    let seen = match &reduction.seen {
+        Some(seen) => {
+            let found = chain.find(connection, seen.as_str())?;
+            found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", seen))?
+        }
+        // Without a word about the snapshot, it is taken to be the log itself.
+        None => return Ok(None),
+    };
     // Others append only to the session's own stretch.
-    let first: Option<String> = connection
+    let new: Option<At> = connection
         .prepare_cached(
-            "SELECT id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND role <> 'system'
+            "SELECT at, id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND role <> 'system'
              ORDER BY at, id LIMIT 1",
         )?
-        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))
+        .query_row(params![chain.own(), seen.0, seen.1], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    Ok(first.map(MessageId::new))
+    let mut missed = new;
+    for open in &reduction.open {
+        let id = open.info.id.as_str();
+        let now = read::one(connection, chain, id, Detail::Whole)?;
+        let now = now.ok_or_else(|| StoreError::missing("message", id))?;
+        if !plimsoll::reduction::same_content(open, &now) {
+            let place = chain.find(connection, id)?.map(|(_, place)| place);
+            missed = missed.into_iter().chain(place).min();
+        }
+    }
+    Ok(missed)
 }
 
 fn insert_receipt(connection: &Connection, session: i64, receipt: &Receipt) -> Result<(), StoreError> {
@@ -526,13 +534,14 @@ pub(crate) fn undo(
         return Err(StoreError::Refused(format!("receipt `{id}` was undone before, by `{done}`")));
     }
     let chain = Chain::of(connection, &session)?;
-    let parts: Vec<PartId> = marked(&receipt).into_iter().cloned().collect();
-    let marker = match &receipt.plan {
-        Plan::Compact(plan) => plan.marker.clone(),
+    let parts: Vec<PartId> = receipt.plan.effects().into_iter().map(|(part, _)| part.clone()).collect();
+    let compact = match &receipt.plan {
+        Plan::Compact(plan) => Some(plan.clone()),
         _ => None,
     };
+    let (marker, go_on) = compact.map(|plan| (plan.marker, plan.go_on)).unwrap_or_default();
     let mut messages: Vec<At> = Vec::new();
-    for part in &parts {
+    for part in parts.iter().chain(&go_on) {
         let found = chain.find_part(connection, part.as_str())?;
         messages.push(found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("part", part))?);
     }
@@ -546,14 +555,24 @@ pub(crate) fn undo(
     for (_, message) in &messages {
         touched.extend(read::one(connection, &chain, message, Detail::Outline)?);
     }
-    let mut log = Log::from_messages(touched);
-    let undone = receipt.undo(&mut log, ids, now)?;
+    // The engine knows what can be undone; it is asked about the messages concerned.
+    let undone = receipt.undo(&mut Log::from_messages(touched), ids, now)?;
+    let moment = moment(connection, &session, now)?;
+    let at = |part: &PartId| {
+        let found = chain.find_part(connection, part.as_str())?;
+        found.map(|(_, place)| place.0).ok_or_else(|| StoreError::missing("part", part))
+    };
     for part in &parts {
-        let at = chain.find_part(connection, part.as_str())?.map(|(_, place)| place.0).unwrap_or_default();
-        insert_marks(connection, chain.own(), at, part.as_str(), Marks::of(log.part(part)?))?;
+        let marked = Marked { session: chain.own(), at: at(part)?, part: part.as_str() };
+        marked.lift(connection, (&receipt.id, receipt.at), &undone.id, &moment)?;
+    }
+    if let Some(go_on) = &go_on {
+        let (receipt, set) = (Some(undone.id.clone()), moment.clone());
+        let mark = Mark { receipt, effect: Effect::Hide, set, lifted: None };
+        Marked { session: chain.own(), at: at(go_on)?, part: go_on.as_str() }.set(connection, &mark)?;
     }
     if let Some(marker) = &marker {
-        set_aside(connection, &chain, marker, now)?;
+        set_aside(connection, &chain, marker, &moment)?;
     }
     insert_receipt(connection, chain.own(), &undone)?;
     touch(connection, chain.own(), now)?;
@@ -565,17 +584,23 @@ fn set_aside(
     connection: &Connection,
     chain: &Chain,
     marker: &MessageId,
-    now: Millis,
+    moment: &Moment,
 ) -> Result<(), StoreError> {
     for segment in chain.0.iter().rev() {
         let copied = connection
             .prepare_cached(
                 "INSERT INTO compaction (session, marker, marker_at, summary, summary_at, tail, tail_at, messages,
-                 tokens, created, set_aside)
-                 SELECT ?1, marker, marker_at, summary, summary_at, tail, tail_at, messages, tokens, created, ?4
+                 tokens, created, set_aside, set_aside_after)
+                 SELECT ?1, marker, marker_at, summary, summary_at, tail, tail_at, messages, tokens, created, ?4, ?5
                  FROM compaction WHERE session = ?2 AND marker = ?3 ORDER BY seq DESC LIMIT 1",
             )?
-            .execute(params![chain.own(), segment.key, marker.as_str(), now.0])?;
+            .execute(params![
+                chain.own(),
+                segment.key,
+                marker.as_str(),
+                moment.at.0,
+                moment.after.as_ref().map(MessageId::as_str)
+            ])?;
         if copied > 0 {
             break;
         }

@@ -1,10 +1,8 @@
 //! Numbers at their extremes: usage, times, lengths and limits of 64 bits are stored without an overflow. The database
 //! has one bit less, so what is larger than that counts as the largest it has.
 
-use plimsoll::{Message, Millis, Tokens, Usage};
-use plimsoll_store::{
-    Ask, Filter, MemoryStore, PageRequest, Recalled, Reduced, Search, Session, Store, Totals,
-};
+use plimsoll::{Message, Millis, Usage};
+use plimsoll_store::{Ask, Filter, MemoryStore, PageRequest, Recalled, Search, Session, Store, Totals};
 use serde_json::json;
 
 use super::{answer, fresh, session, user};
@@ -45,7 +43,6 @@ fn exercise(store: &dyn Store) -> Session {
     store.append(&id, vec![user("msg_6", "next"), answer("msg_7", "open")], now).unwrap();
     store.finish(&id, &"msg_7".into(), "stop", Some(all()), now).unwrap();
     assert_eq!(store.session(&id).unwrap().usage.cache_write, Totals::MOST);
-    store.finish(&id, &"msg_7".into(), "stop", Some(Usage::new(Tokens(1), Tokens(1))), now).unwrap();
     let known = store.session(&id).unwrap();
     assert!(known.messages == 7 && known.cost > 0.0);
     assert_eq!(store.sessions(&Filter::default()).unwrap().len(), 1);
@@ -56,9 +53,6 @@ fn exercise(store: &dyn Store) -> Session {
     assert!(!store.outline(&id).unwrap().is_empty());
     assert!(!store.compactions(&id).unwrap().is_empty());
 
-    let mark = json!({ "id": "msg_6.1", "type": "text", "text": "next", "plimsoll": { "cut": { "keep": MOST, "at": MOST } } });
-    let marked = vec![serde_json::from_value(mark).unwrap()];
-    store.reduce(&id, Reduced { marked, ..Reduced::default() }, now).unwrap();
     store.lease(&id, "host", now, Millis(0)).unwrap();
     store.release(&id, "host").unwrap();
     assert_eq!(store.expire_spills(Some(now), Some(MOST), now).unwrap(), 0);

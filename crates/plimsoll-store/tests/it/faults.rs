@@ -13,7 +13,7 @@ use rstest::rstest;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{NOW, answer, fresh, ids, read, session, user};
+use super::{NOW, answer, begun, fresh, ids, read, session, user};
 
 fn open(database: &Path, policy: &Policy) -> Archive {
     Archive::open(database, policy, Durability::Process).unwrap()
@@ -263,7 +263,7 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
     let id = session(&store, "ses_1");
     let other = session(&store, "ses_2");
-    store.append(&other, vec![answer("msg_1", "I ")], NOW).unwrap();
+    store.append(&other, vec![begun("msg_1", "I ")], NOW).unwrap();
     let filler = fill(&disk, 400_000);
     let (mut done, error) = append_until_full(&store, &id, "msg");
     assert!(matches!(error, StoreError::Database(_)), "{error}");

@@ -1,18 +1,30 @@
 //! A fork sees nothing of what its parent does later.
 
 use plimsoll::log::CompactionPart;
+use plimsoll::prune::{PruneItem, PrunePlan};
 use plimsoll::receipt::{CompactPlan, Made};
-use plimsoll::{Message, Millis, Part, PartBody, Plan, Receipt, ReceiptId, Role, SessionId, Tokens};
-use plimsoll_store::{NewSession, Reduced, Store};
+use plimsoll::{
+    Message, Millis, Part, PartBody, Plan, Receipt, ReceiptId, Reduction, Role, SessionId, Tokens,
+};
+use plimsoll_store::{NewSession, Store};
 
 use super::{Fresh, NOW, answer, fresh, read, session, user};
 
 fn clear(store: &Fresh, session: &SessionId, part: &str) {
-    let mut part = store.part(session, &part.into()).unwrap();
-    if let PartBody::Tool(tool) = &mut part.body {
-        tool.state.time.compacted = Some(NOW);
-    }
-    store.reduce(session, Reduced { marked: vec![part], ..Reduced::default() }, NOW).unwrap();
+    let item = PruneItem { part: part.into(), message: "".into(), tool: "read".into(), tokens: Tokens(1) };
+    let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
+    let receipts = vec![Receipt {
+        id: ReceiptId::new(format!("rcp_{session}_{part}")),
+        at: NOW,
+        policy: "test".into(),
+        reason: "a test".into(),
+        before: Tokens(2),
+        after: Tokens(1),
+        plan,
+        handles: Vec::new(),
+        undoes: None,
+    }];
+    store.reduce(session, Reduction { receipts, ..Reduction::default() }, NOW).unwrap();
 }
 
 /// Numbers of rows that are removed are given anew; a fork must not take a new mark for one it knew.
@@ -50,6 +62,9 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
         merges_summary: false,
         made: Made::ByModel,
         calls: 1,
+        prompt: None,
+        cut: Vec::new(),
+        go_on: None,
         marker: Some("marker".into()),
     };
     let receipt = Receipt {
@@ -65,7 +80,7 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
     };
     let receipts = vec![receipt.clone()];
     store
-        .reduce(session, Reduced { appended: vec![marker, summary], receipts, ..Reduced::default() }, NOW)
+        .reduce(session, Reduction { appended: vec![marker, summary], receipts, ..Reduction::default() }, NOW)
         .unwrap();
     receipt
 }

@@ -61,6 +61,12 @@ fn answer(id: &str, text: &str) -> Message {
     Message::assistant(id.into(), vec![Part::text(format!("{id}.1").as_str().into(), text)])
 }
 
+/// An answer that is still being written.
+fn begun(id: &str, text: &str) -> Message {
+    let parts = vec![Part::text(format!("{id}.1").as_str().into(), text)];
+    Message { parts, ..Message::begun(id.into(), NOW) }
+}
+
 fn read(id: &str, output: impl Into<Text>) -> Message {
     let state = ToolState::completed(json!({ "path": "src/lib.rs" }), output);
     let part = Part::tool(format!("{id}.1").as_str().into(), format!("call_{id}"), "read", state);

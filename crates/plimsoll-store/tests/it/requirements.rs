@@ -5,16 +5,17 @@ use std::path::Path;
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger};
+use plimsoll::compact::request::Summariser;
 use plimsoll::count::request_tokens;
 use plimsoll::log::{CompactionPart, ToolTime};
 use plimsoll::receipt::Stamp;
 use plimsoll::window::{Block, WindowRole};
 use plimsoll::{
     Fixed, Info, Limits, Log, Message, MessageId, Millis, Part, PartBody, Plan, Policy, Preset, Receipt,
-    Role, SessionId, Tokens, ToolState, Window, prune,
+    Reduction, Role, SessionId, Tokens, ToolState, Window, prune,
 };
 use plimsoll_store::{
-    Archive, Ask, Durability, MemoryStore, NewSession, PageRequest, Reduced, Retention, SqliteStore, Store,
+    Archive, Ask, Durability, MemoryStore, NewSession, PageRequest, Retention, SqliteStore, Store,
     StoreError, database_of_version,
 };
 use plimsoll_testkit::ids as numbered;
@@ -23,7 +24,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{NOW, answer, commits, ids, json_of, user};
+use super::{NOW, answer, begun, commits, ids, json_of, user};
 
 /// An archive in a directory of its own.
 struct Home {
@@ -59,20 +60,20 @@ impl Home {
 
     /// Climb the ladder on the window as it is, and record what came of it.
     fn climb(&self, policy: &Policy, context: u64, now: Millis) -> Outcome {
-        let mut log = self.store().window(&self.session).unwrap();
+        let log = self.store().window(&self.session).unwrap();
         let mut names = numbered();
         let limits = Limits::new(context, 64);
-        let summariser = Some(Limits::new(128_000, 4_000));
+        let summariser = Some(Summariser::named("summariser", Limits::new(128_000, 4_000)));
         let trigger = Trigger::Manual;
         let situation = Situation { trigger, summariser, ..Situation::new(policy, limits, now) };
-        let mut ladder = Ladder::new(&mut log, &mut names, situation);
+        let mut ladder = Ladder::new(log, situation);
         let outcome = loop {
-            match ladder.climb().unwrap() {
+            match ladder.climb(&mut names).unwrap() {
                 Step::Done(outcome) => break outcome,
-                Step::Ask(_) => ladder.answer(Ok(Reply::finished("the summary"))).unwrap(),
+                Step::Ask(_) => ladder.answer(Ok(Reply::finished("the summary")), &mut names).unwrap(),
             }
         };
-        self.archive.reduce(&self.session, &log, &outcome, now).unwrap();
+        self.store().reduce(&self.session, outcome.reduction.clone(), now).unwrap();
         outcome
     }
 
@@ -87,7 +88,7 @@ impl Home {
         let weigh = |log: &Log| request_tokens(&Window::of(log, &policy), Fixed::default(), &policy.count);
         let receipt = Plan::Prune(prune::plan(&log, &policy, None)).apply(&mut log, stamp, weigh).unwrap();
         let receipts = receipt.clone().into_iter().collect();
-        self.store().reduce(&self.session, Reduced::of(&log, &[], receipts).unwrap(), now).unwrap();
+        self.store().reduce(&self.session, Reduction { receipts, ..Reduction::default() }, now).unwrap();
         receipt
     }
 
@@ -315,7 +316,8 @@ fn compacted() -> (Home, Vec<String>, Outcome) {
 #[test]
 fn r147_a_compaction_is_recorded_and_old_messages_are_flagged_not_deleted() {
     let (home, before, outcome) = compacted();
-    let Plan::Compact(plan) = &outcome.receipts[0].plan else { panic!("{:?}", outcome.receipts) };
+    let receipts = &outcome.reduction.receipts;
+    let Plan::Compact(plan) = &receipts[0].plan else { panic!("{receipts:?}") };
     let records = home.store().compactions(&home.session).unwrap();
     let [record] = &records[..] else { panic!("{records:?}") };
     assert_eq!((record.messages, record.tokens), (Some(plan.messages), Some(plan.tokens.0)));
@@ -336,7 +338,8 @@ fn r147_a_compaction_is_recorded_and_old_messages_are_flagged_not_deleted() {
 #[test]
 fn r148_loading_gives_the_summary_and_then_every_message_that_was_kept() {
     let (home, before, outcome) = compacted();
-    let Plan::Compact(plan) = &outcome.receipts[0].plan else { panic!("{:?}", outcome.receipts) };
+    let receipts = &outcome.reduction.receipts;
+    let Plan::Compact(plan) = &receipts[0].plan else { panic!("{receipts:?}") };
     let policy = Preset::Openfork.policy();
     let window = Window::of(&home.store().window(&home.session).unwrap(), &policy);
     let first = &window.messages[0];
@@ -440,7 +443,7 @@ fn r154_a_new_database_is_made_by_many_at_once() {
 }
 
 #[rstest]
-#[case::newer(&["PRAGMA user_version = 99"], "is of version 99, this Plimsoll knows versions up to 3; use a newer one")]
+#[case::newer(&["PRAGMA user_version = 99"], "is of version 99, this Plimsoll knows versions up to 4; use a newer one")]
 #[case::foreign(&["PRAGMA application_id = 7"], "it belongs to another program")]
 #[case::other(&["PRAGMA user_version = 0"], "it belongs to another program")]
 fn r154_what_is_newer_or_not_ours_is_left_as_it_is(#[case] changes: &[&str], #[case] told: &str) {
@@ -542,22 +545,22 @@ fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[valu
         store.append(&id, vec![asked, said], NOW).unwrap();
     }
     let policy = Preset::Opencode.policy();
-    let mut log = store.window(&id).unwrap();
+    let log = store.window(&id).unwrap();
     let mut names = numbered();
     let situation = Situation {
         trigger: Trigger::Manual,
-        summariser: Some(Limits::new(128_000, 4_000)),
+        summariser: Some(Summariser::named("summariser", Limits::new(128_000, 4_000))),
         ..Situation::new(&policy, Limits::new(4_000, 64), NOW)
     };
-    let mut ladder = Ladder::new(&mut log, &mut names, situation);
-    let Step::Ask(_) = ladder.climb().unwrap() else { panic!("nothing was asked") };
+    let mut ladder = Ladder::new(log, situation);
+    let Step::Ask(_) = ladder.climb(&mut names).unwrap() else { panic!("nothing was asked") };
     store.append(&id, vec![user("msg_meanwhile", "wait, not like that")], NOW).unwrap();
-    ladder.answer(Ok(Reply::finished("the summary"))).unwrap();
-    let Step::Done(outcome) = ladder.climb().unwrap() else { panic!("something more was asked") };
-    let Plan::Compact(plan) = &outcome.receipts[0].plan else { panic!("{:?}", outcome.receipts) };
+    ladder.answer(Ok(Reply::finished("the summary")), &mut names).unwrap();
+    let Step::Done(outcome) = ladder.climb(&mut names).unwrap() else { panic!("something more was asked") };
+    let receipts = &outcome.reduction.receipts;
+    let Plan::Compact(plan) = &receipts[0].plan else { panic!("{receipts:?}") };
     assert_eq!(plan.tail_start, None, "everything was summarised");
-    let reduced = Reduced::of(&log, &outcome.appended, outcome.receipts.clone()).unwrap();
-    store.reduce(&id, reduced, NOW).unwrap();
+    store.reduce(&id, outcome.reduction.clone(), NOW).unwrap();
     let window = Window::of(&store.window(&id).unwrap(), &policy);
     let shown: Vec<MessageId> = window.messages.into_iter().filter_map(|message| message.message).collect();
     assert!(shown.contains(&"msg_meanwhile".into()), "{shown:?}");
@@ -597,16 +600,21 @@ fn r160_an_earlier_summary_does_not_come_back_as_a_message(#[case] parent: Optio
     assert_eq!(told(&home.store().outline(&home.session).unwrap()), whole);
 }
 
-/// A summary that is marked as finished before it says anything counts from when it does.
+/// A summary that streams in counts from when it is finished; one without times (imported ones have none) from when
+/// it says something.
 #[rstest]
-fn r147_a_summary_that_speaks_late_is_recorded_once(#[values(false, true)] grows: bool) {
+fn r147_a_summary_that_speaks_late_is_recorded_once(
+    #[values(false, true)] grows: bool,
+    #[values(false, true)] timed: bool,
+) {
     let home = home();
     home.append(vec![user("msg_1", "old")]);
     let part = Part::new("prt_m".into(), PartBody::Compaction(CompactionPart::default()));
     let mut marker = Message { parts: vec![part], ..Message::default() };
     (marker.info.id, marker.info.role) = ("msg_2".into(), Some(Role::User));
-    let mut summary = answer("msg_3", "");
+    let mut summary = begun("msg_3", "");
     (summary.info.summary, summary.info.parent_id) = (true, Some("msg_2".into()));
+    summary.info.time = summary.info.time.filter(|_| timed);
     home.append(vec![marker, summary]);
     assert_eq!(home.store().compactions(&home.session).unwrap().len(), 0);
     if grows {
@@ -615,11 +623,25 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(#[values(false, true)] grows
         let part = Part::text("msg_3.2".into(), "in short");
         home.store().append_part(&home.session, &"msg_3".into(), part, NOW).unwrap();
     }
+    assert_eq!(count(&home.database(), "compaction"), if timed { 0 } else { 1 });
     home.store().finish(&home.session, &"msg_3".into(), "stop", None, NOW).unwrap();
     assert_eq!(count(&home.database(), "compaction"), 1);
     let window = home.store().window(&home.session).unwrap();
     assert_eq!(ids(&window), ["msg_1", "msg_2", "msg_3"], "with the words that the turn answers");
     assert!(Window::of(&window, &Policy::default()).pivot.is_some());
+}
+
+/// The notice names what an agent can use. It cannot read the file behind a spill, whatever the preset.
+#[rstest]
+fn what_a_cut_output_names_can_be_recalled(#[values(0, 1, 2, 3)] preset: usize) {
+    let home = home();
+    let output = "line\n".repeat(20_000);
+    let taken = home.take("prt_1", &output, &Preset::ALL[preset].policy(), NOW);
+    let (_, named) = taken.shown.split_once("Full output kept: recall ").expect("a handle is named");
+    let handle = named.split([']', '\n']).next().unwrap();
+    assert!(!taken.shown.contains("'read'") && !taken.shown.contains("saved to"), "{}", taken.shown);
+    assert_eq!(plimsoll_store::handles(&taken.receipt.unwrap()), [handle]);
+    assert_eq!(home.archive.recall(handle, &Ask::default()).unwrap().all_lines, 20_000);
 }
 
 #[test]

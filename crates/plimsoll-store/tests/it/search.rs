@@ -4,7 +4,7 @@ use plimsoll::log::CompactionPart;
 use plimsoll::{Message, Part, PartBody, Role, SessionId};
 use plimsoll_store::{Ask, Search, Store};
 
-use super::{NOW, answer, fresh, session, user};
+use super::{NOW, answer, begun, fresh, session, user};
 
 fn found(store: &dyn Store, session: &SessionId, pattern: &str) -> Vec<String> {
     let search = Search { pattern: pattern.into(), literal: true, ..Search::default() };
@@ -31,7 +31,7 @@ fn a_text_that_grew_after_it_was_indexed_is_found() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store
-        .append(&id, vec![user("msg_0", "go"), answer("msg_1", "first"), answer("msg_2", "grows")], NOW)
+        .append(&id, vec![user("msg_0", "go"), begun("msg_1", "first"), begun("msg_2", "grows")], NOW)
         .unwrap();
     store.append_part(&id, &"msg_1".into(), Part::text("late".into(), "a late part"), NOW).unwrap();
     compact(&*store, &id, 1, Some("msg_2"));

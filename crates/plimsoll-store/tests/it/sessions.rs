@@ -2,10 +2,11 @@
 
 use plimsoll::log::ToolTime;
 use plimsoll::{Millis, Part, PartBody, SessionId, Text, Tokens, ToolState, ToolStatus, Usage};
-use plimsoll_store::{Change, Filter, NewSession, PageRequest, Store, StoreError};
+use plimsoll_store::{Change, Filter, MemoryStore, NewSession, PageRequest, Store, StoreError};
+use rstest::rstest;
 use serde_json::json;
 
-use super::{NOW, answer, fresh, ids, json_of, read, session, user};
+use super::{NOW, answer, begun, fresh, ids, json_of, read, session, user};
 
 #[test]
 fn what_was_appended_is_read_back() {
@@ -66,7 +67,7 @@ fn a_clock_that_jumps_back_does_not_change_the_order() {
 fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
     let store = fresh();
     let id = session(&*store, "ses_1");
-    store.append(&id, vec![user("msg_1", "go"), answer("msg_2", "I ")], NOW).unwrap();
+    store.append(&id, vec![user("msg_1", "go"), begun("msg_2", "I ")], NOW).unwrap();
     store.advance(&id, Part::text("msg_2.1".into(), "I will"), NOW).unwrap();
     let error = store.advance(&id, Part::text("msg_2.1".into(), "I did"), NOW).unwrap_err();
     assert!(error.to_string().contains("text may only grow"), "{error}");
@@ -89,6 +90,30 @@ fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
     assert_eq!(message.parts[1].as_tool().unwrap().state.output.as_deref(), Some("README.md"));
     assert_eq!(store.part(&id, &"prt_call".into()).unwrap(), message.parts[1]);
     assert!(matches!(store.part(&id, &"prt_none".into()), Err(StoreError::Missing { .. })));
+}
+
+/// What ended takes nothing more, but for the answers to its calls.
+#[rstest]
+fn a_finished_message_takes_no_more_parts(#[values(false, true)] real: bool) {
+    let (fresh, memory) = (fresh(), MemoryStore::new());
+    let store: &dyn Store = if real { &*fresh } else { &memory };
+    let id = session(store, "ses_1");
+    let call = |state| Part::tool("prt_call".into(), "call_1", "bash", state);
+    let mut asking = begun("msg_1", "let me see");
+    asking.parts.push(call(ToolState::pending(json!({}))));
+    store.append(&id, vec![asking], NOW).unwrap();
+    store.finish(&id, &"msg_1".into(), "tool-calls", None, NOW).unwrap();
+    let before = store.message(&id, &"msg_1".into()).unwrap();
+    let error = store.append_part(&id, &"msg_1".into(), Part::text("late".into(), "x"), NOW).unwrap_err();
+    assert_eq!(error.to_string(), "message `msg_1` is finished: it takes no more parts");
+    let error = store.advance(&id, Part::text("msg_1.1".into(), "let me see it"), NOW).unwrap_err();
+    assert_eq!(error.to_string(), "message `msg_1` is finished: its parts grow no more");
+    let error = store.finish(&id, &"msg_1".into(), "stop", None, NOW).unwrap_err();
+    assert!(error.to_string().contains("finish reason recorded already"), "{error}");
+    assert_eq!(store.message(&id, &"msg_1".into()).unwrap(), before);
+    store.advance(&id, call(ToolState::completed(json!({}), "README.md")), NOW).unwrap();
+    let part = store.part(&id, &"prt_call".into()).unwrap();
+    assert_eq!(part.as_tool().unwrap().state.output.as_deref(), Some("README.md"));
 }
 
 #[test]
@@ -194,7 +219,9 @@ fn two_may_not_run_a_session_at_once() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({})));
-    store.append(&id, vec![plimsoll::Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
+    let mut asking = begun("msg_1", "let me see");
+    asking.parts.push(call);
+    store.append(&id, vec![asking], NOW).unwrap();
     assert_eq!(store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap().interrupted, 1);
     let error = store.lease(&id, "two", Millis(NOW.0 + 100), Millis(NOW.0 + 99)).unwrap_err();
     assert!(error.to_string().starts_with("session `ses_1` is being run by `one` until"), "{error}");

@@ -5,10 +5,11 @@ use thiserror::Error;
 
 use crate::chars::Text;
 use crate::count::{Counter, Tokens};
+use crate::log::Usage;
 use crate::redact::redact;
 
 /// What came back from the summariser.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
     /// The text of the answer.
     pub text: String,
@@ -16,12 +17,14 @@ pub struct Reply {
     pub finish: Option<String>,
     /// Names of tools the model tried to call.
     pub tool_calls: Vec<String>,
+    /// What the provider counted for the call.
+    pub usage: Option<Usage>,
 }
 
 impl Reply {
     /// A finished answer.
     pub fn finished(text: impl Into<String>) -> Reply {
-        Reply { text: text.into(), finish: Some("stop".into()), tool_calls: Vec::new() }
+        Reply { text: text.into(), finish: Some("stop".into()), ..Reply::default() }
     }
 }
 

@@ -1,158 +1,44 @@
 //! The ladder: from an overfull window to one under the line, whatever the model does.
 //!
 //! A state machine without I/O. The caller drives it: [`Ladder::climb`] applies every rung it can and comes back
-//! either with a request for the summariser, whose answer goes into [`Ladder::answer`], or with the outcome.
+//! either with a request for the summariser, whose answer goes into [`Ladder::answer`], or with the outcome. It works
+//! on a snapshot that it owns, so a host may go on appending to the log while a model is asked;
+//! [`Reduction::commit`](crate::Reduction::commit) does to the log what the climb did to the snapshot.
 //!
 //! It terminates because every step makes a pair of numbers smaller, rung by rung: the rungs left, and the work
-//! left on the rung (chunks and tries of a summary, halvings of the tail, rounds of cutting), each of which is
+//! left on the rung (chunks and tries of a summary, halvings of the tail, rounds of leaving out), each of which is
 //! bounded when the rung is reached. A rung that would not shrink the window is skipped, so no step undoes
 //! another.
+//!
+//! It ends under the line because the last rungs can take away everything but what is promised: a legal
+//! conversation, the pins, the newest prompt. Where those collide with the line, the line wins, in this order: the
+//! prompt is cut to its share, then further; then pins are set aside, with a receipt that says so.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::accept::{Rejection, Reply, accept};
 use super::extract::extract;
-use super::request::{HookText, SummaryJob, SummaryRequest};
-use super::select::{Room, Selection, select};
-use super::shed;
+pub use super::outcome::{Burden, Outcome, Verdict};
+use super::request::{SummaryJob, SummaryRequest, TooSmall, appended_request};
+use super::select::Selection;
+use super::shed::{self, Goal, Newest, Reach};
+pub use super::situation::{Breaker, Situation, Trigger};
 use crate::chars::Text;
-use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
-use crate::limits::{Limits, Line};
+use crate::count::{Counter, Fixed, Tokens, window_message_tokens};
+use crate::limits::Line;
 use crate::load::{Gauge, Load};
 use crate::log::{
-    CompactionPart, Ids, Info, Log, LogError, Message, MessageId, Millis, Part, PartBody, Role, Time,
+    CompactionPart, Cut, Ids, Info, Log, LogError, Message, MessageId, Part, PartBody, Role, Time, Usage,
 };
-use crate::policy::{Detector, Policy};
+use crate::pivot::Visible;
+use crate::policy::{Detector, RequestForm};
 use crate::prune::{self, Pressure};
-use crate::receipt::{CompactPlan, Made, Plan, Receipt, Stamp};
-use crate::window::{MARKER_QUESTION, Window};
-
-/// Everything the ladder has to know.
-pub struct Situation<'a> {
-    /// The numbers and choices.
-    pub policy: &'a Policy,
-    /// Limits of the session's model.
-    pub limits: Limits,
-    /// Limits of the model that summarises; none if there is none to ask.
-    pub summariser: Option<Limits>,
-    /// What every request carries besides the window.
-    pub fixed: Fixed,
-    /// Who counts.
-    pub counter: &'a dyn Counter,
-    /// Why the ladder is climbed.
-    pub trigger: Trigger,
-    /// What hooks add to the summary request.
-    pub hook: HookText,
-    /// How the summariser has done so far in this session.
-    pub breaker: Breaker,
-    /// The time.
-    pub now: Millis,
-}
-
-impl<'a> Situation<'a> {
-    /// The ordinary case: see whether a session is over the line of its model. There is no summariser, and
-    /// characters over four are counted, unless the caller says otherwise.
-    pub fn new(policy: &'a Policy, limits: Limits, now: Millis) -> Situation<'a> {
-        Situation {
-            policy,
-            limits,
-            now,
-            counter: &policy.count,
-            summariser: None,
-            fixed: Fixed::default(),
-            trigger: Trigger::Auto,
-            hook: HookText::default(),
-            breaker: Breaker::default(),
-        }
-    }
-
-    /// What a compaction would do now, without doing it; nothing if there is too little to summarise.
-    pub fn plan_compaction(&self, messages: &[Message]) -> Option<CompactPlan> {
-        let load = Load::of(messages, self.policy, self.fixed, self.counter);
-        let selection = self.select(messages, load.estimate, self.gauge(&load), None)?;
-        let head = selection.head.iter().map(|place| &messages[*place]);
-        let job = self.summariser.map(|s| SummaryJob::new(head, &self.hook, self.policy, s, self.counter));
-        let (made, calls) = match job {
-            Some(Ok(job)) => (Made::ByModel, job.chunks() as u64),
-            Some(Err(_)) | None if self.policy.compact.extractive => (Made::WithoutModel, 0),
-            Some(Err(_)) | None => return None,
-        };
-        selection.plan(messages, made, calls)
-    }
-
-    /// Whether the policy's detector sees the window over the line.
-    fn calls_for_help(&self, messages: &[Message], load: &Load) -> bool {
-        let overflow = &self.policy.overflow;
-        let line = overflow.line(self.limits);
-        match (self.trigger, overflow.detector) {
-            (Trigger::Refused, _) => true,
-            (_, Detector::Estimate) => line.is_some_and(|line| line.is_over(load.estimate)),
-            (_, Detector::Both) => line.is_some_and(|line| line.is_over(load.tokens)),
-            (_, Detector::Usage) => {
-                let used = load.usage_of.as_ref();
-                let used = used.and_then(|id| messages.iter().rfind(|message| &message.info.id == id));
-                let usage = used.and_then(|message| message.info.tokens.as_ref());
-                usage.is_some_and(|usage| overflow.is_overflow(usage, self.limits))
-            }
-        }
-    }
-
-    /// The estimate of the next request.
-    fn estimate(&self, messages: &[Message]) -> Tokens {
-        request_tokens(&Window::of(messages, self.policy), self.fixed, self.counter)
-    }
-
-    /// What estimates are worth in this session.
-    fn gauge(&self, load: &Load) -> Gauge {
-        let overflow = &self.policy.overflow;
-        let line = overflow.line(self.limits).map(|line| line.at).unwrap_or(self.limits.context);
-        let gauge = match overflow.detector {
-            Detector::Estimate => Gauge::EXACT,
-            Detector::Usage | Detector::Both => Gauge::of(load, line, overflow.max_factor),
-        };
-        match self.trigger {
-            // The provider is right: whatever was estimated must have been more than the line.
-            Trigger::Refused => gauge.at_least(load.estimate, line + Tokens(line.0 / 20 + 1)),
-            Trigger::Auto | Trigger::Manual => gauge,
-        }
-    }
-
-    /// Divide a window whose estimate is `load`; all figures are brought to the scale of estimates.
-    fn select(
-        &self,
-        messages: &[Message],
-        load: Tokens,
-        gauge: Gauge,
-        tail_cap: Option<Tokens>,
-    ) -> Option<Selection> {
-        let line = self.policy.overflow.line(self.limits).map(Line::room).unwrap_or(self.limits.context);
-        let (line, context) = (gauge.estimate(line), gauge.estimate(self.limits.context));
-        let asked = self.trigger == Trigger::Manual;
-        select(messages, self.policy, Room { load, line, context, tail_cap, asked }, self.counter)
-    }
-}
-
-/// Why the ladder is climbed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Trigger {
-    /// To see whether the window is over the line.
-    #[default]
-    Auto,
-    /// A person asked for a compaction.
-    Manual,
-    /// The provider refused the request as too long, whatever the figures say.
-    Refused,
-}
-
-/// Stops asking a summariser that keeps failing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Breaker {
-    /// Failures since the last success.
-    pub failures: u32,
-}
+use crate::receipt::{CompactPlan, CutItem, Made, Plan, Receipt, ShedPlan, Stamp};
+use crate::redact::redact;
+use crate::reduction::Reduction;
+use crate::window::{Block, MARKER_QUESTION, PINNED, Window, WindowMessage, WindowRole};
 
 /// What the caller has to do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,76 +49,15 @@ pub enum Step {
     Done(Outcome),
 }
 
-/// Where the climb ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Outcome {
-    /// How it ended.
-    pub verdict: Verdict,
-    /// What was done, in order.
-    pub receipts: Vec<Receipt>,
-    /// Messages that were appended to the log: markers, summaries, the word to go on.
-    pub appended: Vec<MessageId>,
-    /// Summaries that were not taken, and why.
-    pub rejections: Vec<Rejection>,
-    /// Tokens of the next request before.
-    pub before: Tokens,
-    /// The same after.
-    pub after: Tokens,
-    /// The line, if the model has one.
-    pub line: Option<Line>,
-    /// To be handed to the next climb of the session.
-    pub breaker: Breaker,
-}
-
-/// How a climb ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase", tag = "verdict")]
-pub enum Verdict {
-    /// The next request fits.
-    Fits,
-    /// It does not, and the policy allows nothing more.
-    StillOver,
-    /// It cannot be made to fit: this is what takes the room.
-    TooHeavy {
-        /// The system prompt.
-        system: Tokens,
-        /// The schemas of the tools.
-        tools: Tokens,
-        /// What is left of the conversation.
-        conversation: Tokens,
-        /// What the provider counts beyond these estimates.
-        unknown: Tokens,
-    },
-}
-
-impl std::fmt::Display for Verdict {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Verdict::Fits => f.write_str("the next request fits"),
-            Verdict::StillOver => {
-                f.write_str("the next request does not fit, and the policy allows nothing more")
-            }
-            Verdict::TooHeavy { system, tools, conversation, unknown } => {
-                write!(
-                    f,
-                    "the next request cannot be made to fit: the system prompt takes {system} tokens, the tools \
-                     {tools}, the conversation {conversation}"
-                )?;
-                if *unknown > Tokens::ZERO {
-                    write!(f, ", and the provider counts {unknown} more")?;
-                }
-                f.write_str("; shorten the first two or use a larger model")
-            }
-        }
-    }
-}
-
-/// The climb itself. Reductions are applied to the log as it goes.
-pub struct Ladder<'a> {
-    log: &'a mut Log,
-    ids: &'a mut Ids,
-    is: Situation<'a>,
+/// The climb itself, on a snapshot of the log.
+pub struct Ladder {
+    log: Log,
+    /// How many messages the snapshot had; those after were appended by the climb.
+    known: usize,
+    open: Vec<Message>,
+    /// The window as it was before the climb: what was last sent, and what came since.
+    sent: Window,
+    is: Situation,
     line: Option<Line>,
     gauge: Gauge,
     /// Whether the policy's detector saw the window over the line when the climb began.
@@ -240,8 +65,8 @@ pub struct Ladder<'a> {
     rung: Rung,
     before: Tokens,
     receipts: Vec<Receipt>,
-    appended: Vec<MessageId>,
     rejections: Vec<Rejection>,
+    usage: Vec<Usage>,
 }
 
 enum Rung {
@@ -253,78 +78,93 @@ enum Rung {
     ClearTail,
     /// Halvings of the tail that are left, and the cap to try next.
     ShortenTail(u32, Tokens),
+    CutStep,
+    CutParts,
     /// Rounds that are left.
-    CutParts(u32),
+    HideParts(u32),
+    CutPrompt,
+    /// Rounds that are left.
+    Unpin(u32),
     End,
 }
 
 struct Asking {
     selection: Selection,
-    job: SummaryJob,
+    /// The request appended to the session's own, to be tried first.
+    appended: Option<SummaryRequest>,
+    job: Result<SummaryJob, TooSmall>,
     chunk: usize,
     /// The summary of the chunks before, or of an earlier compaction.
     prior: Option<Text>,
     tries_left: u32,
+    calls: u64,
 }
 
-impl<'a> Ladder<'a> {
-    /// Stand before the ladder.
-    pub fn new(log: &'a mut Log, ids: &'a mut Ids, mut situation: Situation<'a>) -> Ladder<'a> {
-        let Situation { policy, limits, fixed, counter, .. } = situation;
-        let load = Load::of(log, policy, fixed, counter);
-        if situation.trigger == Trigger::Refused && limits.context == Tokens::ZERO {
+impl Asking {
+    /// Whether the answer to what is asked now is the whole summary.
+    fn is_last(&self) -> bool {
+        self.appended.is_some() || self.job.as_ref().is_ok_and(|job| self.chunk + 1 == job.chunks())
+    }
+}
+
+impl Ladder {
+    /// Stand before the ladder with a snapshot of the log.
+    pub fn new(log: Log, mut situation: Situation) -> Ladder {
+        let load = Load::of(&log, &situation.policy, situation.fixed, situation.counter());
+        if situation.trigger == Trigger::Refused && situation.limits.context == Tokens::ZERO {
             // Nobody knows the window, but the provider has just said that it is smaller than this.
             situation.limits.context = load.estimate;
         }
-        let line = policy.overflow.line(situation.limits);
+        let line = situation.policy.overflow.line(situation.limits);
         let gauge = situation.gauge(&load);
-        let called = situation.calls_for_help(log, &load);
+        let called = situation.calls_for_help(&log, &load);
         let before = gauge.real(load.estimate);
-        let (receipts, appended, rejections) = Default::default();
-        let is = situation;
         Ladder {
+            known: log.len(),
+            open: log.iter().filter(|message| message.is_open()).cloned().collect(),
+            sent: Window::of(&log, &situation.policy),
             log,
-            ids,
-            is,
+            is: situation,
             line,
             gauge,
             called,
             rung: Rung::Start,
             before,
-            receipts,
-            appended,
-            rejections,
+            receipts: Vec::new(),
+            rejections: Vec::new(),
+            usage: Vec::new(),
         }
     }
 
     /// Go on until a summary is needed or there is nothing more to do.
-    pub fn climb(&mut self) -> Result<Step, LogError> {
+    pub fn climb(&mut self, ids: &mut Ids) -> Result<Step, LogError> {
         loop {
             self.rung = match std::mem::replace(&mut self.rung, Rung::End) {
                 Rung::Start => self.start(),
-                Rung::Prune => self.prune()?,
+                Rung::Prune => self.prune(ids)?,
                 Rung::Select => self.select(),
-                Rung::Ask(asking) => {
-                    let request = asking.job.request(asking.chunk, asking.prior.as_ref(), self.is.counter);
-                    match request {
-                        Some(request) => {
-                            self.rung = Rung::Ask(asking);
-                            return Ok(Step::Ask(request));
-                        }
-                        None => Rung::Extract,
+                Rung::Ask(asking) => match self.request(&asking) {
+                    Some(request) => {
+                        self.rung = Rung::Ask(asking);
+                        return Ok(Step::Ask(request));
                     }
-                }
-                Rung::Extract => self.extract()?,
-                Rung::ClearTail => self.clear_tail()?,
-                Rung::ShortenTail(left, cap) => self.shorten_tail(left, cap)?,
-                Rung::CutParts(left) => self.cut_parts(left)?,
+                    None => Rung::Extract,
+                },
+                Rung::Extract => self.extract(ids)?,
+                Rung::ClearTail => self.clear_tail(ids)?,
+                Rung::ShortenTail(left, cap) => self.shorten_tail(left, cap, ids)?,
+                Rung::CutStep => self.cut_step(ids)?,
+                Rung::CutParts => self.cut_parts(ids)?,
+                Rung::HideParts(left) => self.hide_parts(left, ids)?,
+                Rung::CutPrompt => self.cut_prompt(ids)?,
+                Rung::Unpin(left) => self.unpin(left, ids)?,
                 Rung::End => return Ok(Step::Done(self.outcome())),
             };
         }
     }
 
     /// Hand in what the summariser said, or why it said nothing.
-    pub fn answer(&mut self, reply: Result<Reply, String>) -> Result<(), LogError> {
+    pub fn answer(&mut self, reply: Result<Reply, String>, ids: &mut Ids) -> Result<(), LogError> {
         let mut asking = match std::mem::replace(&mut self.rung, Rung::End) {
             Rung::Ask(asking) => asking,
             other => {
@@ -333,43 +173,54 @@ impl<'a> Ladder<'a> {
                 return Ok(());
             }
         };
-        let last = asking.chunk + 1 == asking.job.chunks();
-        let counter = self.is.counter;
-        let replaced = if last {
+        asking.calls += 1;
+        if let Ok(Reply { usage: Some(usage), .. }) = &reply {
+            self.usage.push(usage.clone());
+        }
+        let counter = self.is.counter();
+        let replaced = if asking.is_last() {
             self.replaced(&asking.selection)
         } else {
             let prior = asking.prior.as_ref().map(|prior| counter.count_text(prior));
-            asking.job.chunk_tokens(asking.chunk, counter) + prior.unwrap_or_default()
+            let chunk = asking.job.as_ref().map(|job| job.chunk_tokens(asking.chunk, counter));
+            chunk.unwrap_or_default() + prior.unwrap_or_default()
         };
         let taken = match reply {
             Ok(reply) => accept(&reply, replaced, counter),
-            Err(why) => Err(Rejection::Failed(crate::redact::redact(&why).text)),
+            Err(why) => Err(Rejection::Failed(redact(&why).text)),
         };
-        match taken {
-            Ok(summary) if last => {
-                self.is.breaker.failures = 0;
-                let calls = asking.job.chunks() as u64;
+        let rejection = match taken {
+            Ok(summary) if asking.is_last() => {
                 let reason = match self.is.trigger {
                     Trigger::Auto => "the window was over the line",
                     Trigger::Manual => "a person asked for it",
                     Trigger::Refused => "the provider refused the request as too long",
                 };
-                self.pivot(&asking.selection, summary, Made::ByModel, calls, reason)?;
-                self.rung = if self.is_over() { Rung::ClearTail } else { Rung::End };
+                let size = counter.count_text(&summary);
+                let made = Making { made: Made::ByModel, calls: asking.calls, reason };
+                if self.pivot(&asking.selection, summary, made, ids)? {
+                    self.is.breaker.failures = 0;
+                    self.rung = if self.is_over() { Rung::ClearTail } else { Rung::End };
+                    return Ok(());
+                }
+                // It was paid for, and the window would not have become smaller by it.
+                Rejection::NotSmaller { summary: size, replaced }
             }
             Ok(summary) => {
                 asking.chunk += 1;
                 asking.prior = Some(summary);
                 self.rung = Rung::Ask(asking);
+                return Ok(());
             }
-            Err(rejection) => {
-                let again = rejection.is_worth_a_retry() && asking.tries_left > 0;
-                self.rejections.push(rejection);
-                self.is.breaker.failures += 1;
-                asking.tries_left = asking.tries_left.saturating_sub(1);
-                self.rung = if again { Rung::Ask(asking) } else { Rung::Extract };
-            }
-        }
+            Err(rejection) => rejection,
+        };
+        let again = rejection.is_worth_a_retry() && asking.tries_left > 0;
+        self.rejections.push(rejection);
+        self.is.breaker.failures += 1;
+        asking.tries_left = asking.tries_left.saturating_sub(1);
+        // A model that did not keep to the appended form is asked in a form in which it has no tools.
+        asking.appended = None;
+        self.rung = if again { Rung::Ask(asking) } else { Rung::Extract };
         Ok(())
     }
 
@@ -382,7 +233,7 @@ impl<'a> Ladder<'a> {
     }
 
     fn start(&mut self) -> Rung {
-        let policy = self.is.policy;
+        let policy = &self.is.policy;
         match (self.line, self.is.trigger) {
             (_, Trigger::Manual) => return Rung::Select,
             (None, _) => return Rung::End,
@@ -396,12 +247,12 @@ impl<'a> Ladder<'a> {
         if self.called || gated { Rung::Prune } else { Rung::End }
     }
 
-    fn prune(&mut self) -> Result<Rung, LogError> {
+    fn prune(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
         let pressure = Pressure { load: self.weigh(), limits: self.is.limits };
-        let plan = prune::plan(self.log, self.is.policy, Some(pressure));
+        let plan = prune::plan(&self.log, &self.is.policy, Some(pressure));
         if !plan.items.is_empty() {
             let reason = plan.reason.to_string();
-            self.apply(Plan::Prune(plan), &reason)?;
+            self.apply(Plan::Prune(plan), &reason, ids)?;
         }
         Ok(if self.called && self.is_over() { Rung::Select } else { Rung::End })
     }
@@ -409,83 +260,153 @@ impl<'a> Ladder<'a> {
     fn select(&mut self) -> Rung {
         let asked = self.is.trigger == Trigger::Manual;
         let broken = self.is.breaker.failures >= self.is.policy.compact.breaker && !asked;
-        let (Some(summariser), false) = (self.is.summariser, broken) else { return Rung::Extract };
+        let (Some(summariser), false) = (&self.is.summariser, broken) else { return Rung::Extract };
         let Some(selection) = self.selection(None) else { return Rung::ClearTail };
+        // A summary that could replace nothing is not asked for.
+        if self.replaced(&selection) == Tokens::ZERO {
+            return Rung::Extract;
+        }
+        let (policy, measured) = (&self.is.policy, self.is.measured(summariser, self.gauge));
         let head = selection.head.iter().map(|place| &self.log[*place]);
-        let job = SummaryJob::new(head, &self.is.hook, self.is.policy, summariser, self.is.counter);
-        let prior = selection.prior.map(|pivot| pivot.text(self.log));
-        match job {
-            Ok(job) => {
-                let tries_left = self.is.policy.compact.retries;
-                Rung::Ask(Box::new(Asking { selection, job, chunk: 0, prior, tries_left }))
-            }
-            Err(too_small) => {
+        let job = SummaryJob::new(head, &self.is.hook, policy, measured);
+        let job = job.map(|job| job.for_model(summariser.model.clone()));
+        let prior = selection.prior.map(|pivot| pivot.text(&self.log));
+        let own = summariser.model.is_none() && policy.compact.request == RequestForm::Appended;
+        let appended =
+            own.then(|| appended_request(&self.sent, self.before, &self.is.hook, policy, measured));
+        let appended = appended.flatten().filter(|_| self.is.trigger != Trigger::Refused);
+        match (&job, &appended) {
+            (Err(too_small), None) => {
                 self.rejections.push(Rejection::Failed(too_small.to_string()));
                 Rung::Extract
+            }
+            _ => {
+                let tries_left = policy.compact.retries;
+                Rung::Ask(Box::new(Asking {
+                    selection,
+                    appended,
+                    job,
+                    chunk: 0,
+                    prior,
+                    tries_left,
+                    calls: 0,
+                }))
             }
         }
     }
 
-    fn extract(&mut self) -> Result<Rung, LogError> {
+    fn request(&self, asking: &Asking) -> Option<SummaryRequest> {
+        if let Some(request) = &asking.appended {
+            return Some(request.clone());
+        }
+        let measured = self.is.measured(self.is.summariser.as_ref()?, self.gauge);
+        asking.job.as_ref().ok()?.request(asking.chunk, asking.prior.as_ref(), measured)
+    }
+
+    fn extract(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
         if self.is.policy.compact.extractive
             && let Some(selection) = self.selection(None)
         {
-            self.pivot_without_model(&selection, "no model could summarise")?;
+            self.pivot_without_model(&selection, "no model could summarise", ids)?;
         }
         Ok(if self.is_over() { Rung::ClearTail } else { Rung::End })
     }
 
-    fn clear_tail(&mut self) -> Result<Rung, LogError> {
+    fn clear_tail(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
         if !self.is.policy.shed.enabled || !self.must_shed() {
             return Ok(Rung::End);
         }
-        let plan = shed::clear(self.log, self.is.policy, self.excess());
-        if !plan.cleared.is_empty() {
-            self.apply(
-                Plan::Shed(plan),
-                "tool outputs in the tail, because the window is still over the line",
-            )?;
-        }
+        let cleared = shed::clear(&self.log, &self.is.policy, self.excess());
+        let reason = "tool outputs in the tail, because the window is still over the line";
+        self.shed(ShedPlan { cleared, ..ShedPlan::default() }, reason, ids)?;
         // Halve what the tail weighs now, again and again, down to nothing.
         let tail = self.selection(Some(Tokens(u64::MAX))).map(|s| s.head_tokens + s.tail_tokens);
         let cap = Tokens(tail.unwrap_or_else(|| self.weigh()).0 / 2);
-        Ok(if self.is_over() {
-            Rung::ShortenTail(u64::BITS - cap.0.leading_zeros() + 1, cap)
-        } else {
-            Rung::End
-        })
+        Ok(self.unless_it_fits(Rung::ShortenTail(u64::BITS - cap.0.leading_zeros() + 1, cap)))
     }
 
-    fn shorten_tail(&mut self, left: u32, cap: Tokens) -> Result<Rung, LogError> {
+    fn shorten_tail(&mut self, left: u32, cap: Tokens, ids: &mut Ids) -> Result<Rung, LogError> {
         if self.is.policy.compact.extractive
             && let Some(selection) = self.selection(Some(cap))
         {
-            self.pivot_without_model(
-                &selection,
-                "a shorter tail, because the window is still over the line",
-            )?;
+            let reason = "a shorter tail, because the window is still over the line";
+            self.pivot_without_model(&selection, reason, ids)?;
         }
-        Ok(match (self.is_over(), left) {
-            (false, _) => Rung::End,
-            (true, 0) => Rung::CutParts(shed::ROUNDS),
-            (true, left) => Rung::ShortenTail(left - 1, Tokens(cap.0 / 2)),
-        })
+        let next = match left {
+            0 => Rung::CutStep,
+            left => Rung::ShortenTail(left - 1, Tokens(cap.0 / 2)),
+        };
+        Ok(self.unless_it_fits(next))
     }
 
-    fn cut_parts(&mut self, left: u32) -> Result<Rung, LogError> {
-        let Some(line) = self.line else { return Ok(Rung::End) };
-        let room = self.gauge.estimate(line.room());
-        let goal = shed::Goal { room, only: None, rounds_left: left };
-        let plan = shed::cut(self.log, self.is.policy, self.is.fixed, &goal, self.is.counter);
-        if !plan.cut.is_empty() {
-            self.apply(Plan::Shed(plan), "the largest parts, because nothing else was left to reduce")?;
+    /// The newest step's results share the room that there is.
+    fn cut_step(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
+        let least = self.is.policy.shed.min_part_chars;
+        let reason = "what was just read shares the room that is left";
+        self.cut(&Goal { room: self.room(), reach: Reach::NewestResults, least }, reason, ids)?;
+        Ok(self.unless_it_fits(Rung::CutParts))
+    }
+
+    fn cut_parts(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
+        // A prompt beyond its share gives first, but no more than is needed.
+        if let Some(prompt) = Newest::of(&self.log).prompt {
+            let share = self.room().share(self.is.policy.compact.prompt_share);
+            let stays = self.weight_of(prompt) - self.excess();
+            self.cut_message(
+                prompt,
+                share.max(stays),
+                "the prompt is longer than its share of the window",
+                ids,
+            )?;
         }
-        Ok(if self.is_over() && left > 0 { Rung::CutParts(left - 1) } else { Rung::End })
+        let least = self.is.policy.shed.min_part_chars;
+        let reason = "the largest parts, because the window is still over the line";
+        self.cut(&Goal { room: self.room(), reach: Reach::AllButPrompt, least }, reason, ids)?;
+        Ok(self.unless_it_fits(Rung::HideParts(self.is.policy.shed.rounds)))
+    }
+
+    fn hide_parts(&mut self, left: u32, ids: &mut Ids) -> Result<Rung, LogError> {
+        // A notice stands where something is left out, so leaving out a little may save nothing: each round takes
+        // twice as much, and the last everything.
+        let round = self.is.policy.shed.rounds.saturating_sub(left).min(63);
+        let excess =
+            if left == 0 { Tokens(u64::MAX) } else { Tokens(self.excess().0.saturating_mul(1 << round)) };
+        let hidden = shed::hide(&self.log, &self.is.policy, excess, self.is.counter());
+        let done = hidden.is_empty();
+        let reason = "parts that can be spared, because cutting was not enough";
+        self.shed(ShedPlan { hidden, ..ShedPlan::default() }, reason, ids)?;
+        let next = if done || left == 0 { Rung::CutPrompt } else { Rung::HideParts(left - 1) };
+        Ok(self.unless_it_fits(next))
+    }
+
+    /// Nothing is left but what is promised: the prompt is cut as far as it must be, and the summary with it.
+    fn cut_prompt(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
+        let visible = Visible::of(&self.log);
+        let summary = visible.pivot.map(|pivot| pivot.summary);
+        for place in summary.into_iter().chain(Newest::of(&self.log).prompt) {
+            let goal = Goal { room: self.room(), reach: Reach::Message(place), least: Cut::LEAST };
+            self.cut(&goal, "the window is too small even for what should stay whole", ids)?;
+        }
+        Ok(self.unless_it_fits(Rung::Unpin(self.is.policy.shed.rounds)))
+    }
+
+    fn unpin(&mut self, left: u32, ids: &mut Ids) -> Result<Rung, LogError> {
+        let unpinned = shed::unpin(&self.log, self.excess(), self.is.counter());
+        let done = unpinned.is_empty();
+        let reason = "the window is too small for its pins";
+        self.shed(ShedPlan { unpinned, ..ShedPlan::default() }, reason, ids)?;
+        let next = if done || left == 0 { Rung::End } else { Rung::Unpin(left - 1) };
+        Ok(self.unless_it_fits(next))
+    }
+
+    /// The next rung, or the end of the climb.
+    fn unless_it_fits(&self, next: Rung) -> Rung {
+        if self.is_over() { next } else { Rung::End }
     }
 
     /// The estimate of the next request as it stands.
     fn estimate(&self) -> Tokens {
-        self.is.estimate(self.log)
+        self.is.estimate(&self.log)
     }
 
     /// What it weighs.
@@ -502,80 +423,108 @@ impl<'a> Ladder<'a> {
         self.is_over() && (self.is.policy.overflow.auto || self.is.trigger != Trigger::Auto)
     }
 
+    /// What a request may weigh, by estimate.
+    fn room(&self) -> Tokens {
+        self.gauge.estimate(self.line.map(Line::room).unwrap_or(self.is.limits.context))
+    }
+
+    /// What a message of the log weighs in the window, by estimate.
+    fn weight_of(&self, place: usize) -> Tokens {
+        let window = Window::of(&self.log, &self.is.policy);
+        let messages = window.messages.iter().filter(|message| message.place == Some(place));
+        messages.map(|message| window_message_tokens(message, self.is.counter())).sum()
+    }
+
     /// How much must go, by estimate.
     fn excess(&self) -> Tokens {
-        let line = self.line.map(Line::room).unwrap_or_default();
-        self.estimate() - self.gauge.estimate(line)
+        self.estimate() - self.room()
     }
 
     fn selection(&self, tail_cap: Option<Tokens>) -> Option<Selection> {
-        self.is.select(self.log, self.estimate(), self.gauge, tail_cap)
+        self.is.select(&self.log, self.estimate(), self.gauge, tail_cap)
     }
 
     /// What a summary of that selection may weigh at most and still make the window smaller.
     fn replaced(&self, selection: &Selection) -> Tokens {
-        let counter = self.is.counter;
+        let counter = self.is.counter();
         let overhead = counter.message_overhead() + counter.message_overhead();
         let question = counter.count(MARKER_QUESTION);
         let go_on = counter.message_overhead() + counter.count(&self.is.policy.compact.continue_text);
         let gone = match selection.prior {
             // Marker and question are there already.
-            Some(pivot) => selection.head_tokens + counter.count_text(&pivot.text(self.log)),
+            Some(pivot) => selection.head_tokens + counter.count_text(&pivot.text(&self.log)),
             None => selection.head_tokens - overhead - question,
         };
         gone - go_on - selection.lead_tokens
     }
 
-    fn pivot_without_model(&mut self, selection: &Selection, reason: &str) -> Result<(), LogError> {
-        match self.extractive(selection) {
-            Some(summary) => self.pivot(selection, summary, Made::WithoutModel, 0, reason),
-            None => Ok(()),
+    fn pivot_without_model(
+        &mut self,
+        selection: &Selection,
+        reason: &str,
+        ids: &mut Ids,
+    ) -> Result<(), LogError> {
+        if let Some(summary) = self.extractive(selection) {
+            let made = Making { made: Made::WithoutModel, calls: 0, reason };
+            self.pivot(selection, summary, made, ids)?;
         }
+        Ok(())
     }
 
     /// A summary made without a model, unless it would have to be too short to be worth anything.
     fn extractive(&self, selection: &Selection) -> Option<Text> {
-        let policy = self.is.policy;
-        let replaced = self.replaced(selection);
+        let compact = &self.is.policy.compact;
+        let gain = self.replaced(selection).share(compact.extractive_gain_share);
         let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
-        // A quarter of the line is room enough for a summary, and half of what it replaces is a gain.
-        let most = policy.compact.extractive_tokens.min(Tokens(replaced.0 / 2)).min(Tokens(line.0 / 4));
+        let most = compact.extractive_tokens.min(gain).min(line.share(compact.extractive_line_share));
         let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
-        let prior = selection.prior.map(|pivot| pivot.text(self.log));
-        (most >= policy.compact.extractive_least)
-            .then(|| extract(&head, prior.as_ref(), most, self.is.counter))
+        let prior = selection.prior.map(|pivot| pivot.text(&self.log));
+        (most >= compact.extractive_least).then(|| extract(&head, prior.as_ref(), most, self.is.counter()))
     }
 
     /// Append marker and summary, and the word to go on where nobody else has the word; but only if the window
-    /// gets smaller by it.
+    /// gets smaller by it. Says whether it did.
     fn pivot(
         &mut self,
         selection: &Selection,
         summary: Text,
-        made: Made,
-        calls: u64,
-        reason: &str,
-    ) -> Result<(), LogError> {
-        let Some(mut plan) = selection.plan(self.log, made, calls) else { return Ok(()) };
-        let messages = self.pivot_messages(selection, summary, &plan);
+        making: Making<'_>,
+        ids: &mut Ids,
+    ) -> Result<bool, LogError> {
+        let Making { made, calls, reason } = making;
+        let Some(mut plan) = selection.plan(&self.log, made, calls) else { return Ok(false) };
         let before = self.weigh();
-        let trial: Vec<Message> = self.log.iter().chain(&messages).cloned().collect();
-        let after = self.gauge.real(self.is.estimate(&trial));
-        if after >= before {
-            return Ok(());
-        }
+        let (known, now) = (self.log.len(), self.is.now);
+        let messages = self.pivot_messages(selection, summary, &plan, ids);
         plan.marker = messages.first().map(|marker| marker.info.id.clone());
-        for message in messages {
-            self.appended.push(message.info.id.clone());
-            self.log.append(message)?;
+        plan.go_on = messages.get(2).and_then(|message| message.parts.first()).map(|part| part.id.clone());
+        messages.into_iter().try_for_each(|message| self.log.append(message))?;
+        // A newest step and a prompt that are too long for what stays are cut; the compaction's receipt has their
+        // marks, so that undoing it brings them back.
+        plan.cut = self.trim(selection)?;
+        let policy = Arc::clone(&self.is.policy);
+        let stamp = Stamp { ids, now, policy: &policy, reason };
+        let mut receipt = stamp.receipt(Plan::Compact(plan), before, before);
+        receipt.plan.mark(&mut self.log, &receipt.id, now)?;
+        receipt.after = self.weigh();
+        if receipt.after >= before {
+            for (part, _) in receipt.plan.effects() {
+                self.log.forget_marks(part, &receipt.id)?;
+            }
+            self.log.retract(known);
+            return Ok(false);
         }
-        let Situation { now, policy, .. } = self.is;
-        let stamp = Stamp { ids: self.ids, now, policy, reason };
-        self.receipts.push(stamp.receipt(Plan::Compact(plan), before, after));
-        self.trim(selection)
+        self.receipts.push(receipt);
+        Ok(true)
     }
 
-    fn pivot_messages(&mut self, selection: &Selection, summary: Text, plan: &CompactPlan) -> Vec<Message> {
+    fn pivot_messages(
+        &mut self,
+        selection: &Selection,
+        summary: Text,
+        plan: &CompactPlan,
+        ids: &mut Ids,
+    ) -> Vec<Message> {
         let now = self.is.now;
         let auto = self.is.trigger != Trigger::Manual;
         let waiting = selection.tail.last().is_some_and(|place| self.log[*place].starts_turn());
@@ -593,15 +542,17 @@ impl<'a> Ladder<'a> {
         let marker = CompactionPart {
             auto: Some(auto),
             tail_start: plan.tail_start.clone(),
+            prompt: plan.prompt.clone(),
             messages: Some(plan.messages),
             tokens: Some(plan.tokens.0),
             extractive: (plan.made == Made::WithoutModel).then_some(true),
             ..CompactionPart::default()
         };
-        let marker = Part::new(self.ids.part(now), PartBody::Compaction(marker));
-        let marker = user(self.ids.message(now), marker);
+        let marker = Part::new(ids.part(now), PartBody::Compaction(marker));
+        let marker = user(ids.message(now), marker);
+        let by_model = plan.made == Made::ByModel;
         let answer = Info {
-            id: self.ids.message(now),
+            id: ids.message(now),
             role: Some(Role::Assistant),
             parent_id: Some(marker.info.id.clone()),
             agent: Some("compaction".into()),
@@ -609,43 +560,78 @@ impl<'a> Ladder<'a> {
             session_id: marker.info.session_id.clone(),
             summary: true,
             finish: Some("stop".into()),
+            model_id: self.is.summariser.as_ref().and_then(|s| s.model.clone()).filter(|_| by_model),
+            tokens: self.usage.last().cloned().filter(|_| by_model),
             time: Some(Time { created: Some(now), completed: Some(now), ..Time::default() }),
             ..Info::default()
         };
-        let parts = vec![Part::text(self.ids.part(now), summary)];
+        let parts = vec![Part::text(ids.part(now), summary)];
         let mut messages = vec![marker, Message { info: answer, parts, ..Message::default() }];
         let compacted = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
         if auto && !waiting && !self.receipts.iter().any(compacted) {
-            let mut part = Part::text(self.ids.part(now), self.is.policy.compact.continue_text.as_str());
+            let mut part = Part::text(ids.part(now), self.is.policy.compact.continue_text.as_str());
             if let PartBody::Text(text) = &mut part.body {
                 text.synthetic = Some(true);
             }
             part.extra.insert("metadata".into(), json!({ "compaction_continue": true }));
-            messages.push(user(self.ids.message(now), part));
+            messages.push(user(ids.message(now), part));
         }
         messages
     }
 
-    /// Cut a newest step that is too long for the tail.
-    fn trim(&mut self, selection: &Selection) -> Result<(), LogError> {
-        let (Some(budget), Some(&step)) = (selection.trim, selection.tail.first()) else { return Ok(()) };
-        let window = Window::of(self.log, self.is.policy);
-        let load = request_tokens(&window, self.is.fixed, self.is.counter);
-        let step_messages = window.messages.iter().filter(|message| message.place == Some(step));
-        let weight: Tokens = step_messages.map(|m| window_message_tokens(m, self.is.counter)).sum();
-        let goal = shed::Goal { room: load - (weight - budget), only: Some(step), rounds_left: shed::ROUNDS };
-        let plan = shed::cut(self.log, self.is.policy, self.is.fixed, &goal, self.is.counter);
-        if plan.cut.is_empty() {
-            return Ok(());
+    /// What is cut of a newest step and a prompt that are too long for what stays.
+    fn trim(&mut self, selection: &Selection) -> Result<Vec<CutItem>, LogError> {
+        let mut cut = Vec::new();
+        let step = selection.trim.zip(selection.tail.first().copied());
+        let prompt = selection.prompt_trim.zip(selection.prompt);
+        for (budget, place) in step.into_iter().chain(prompt) {
+            cut.extend(self.cut_of_message(place, budget)?);
         }
-        self.apply(Plan::Shed(plan), "the newest step, because it is longer than the tail may be")
+        Ok(cut)
+    }
+
+    /// What must be cut of a message so that it weighs no more than `budget`.
+    fn cut_of_message(&mut self, place: usize, budget: Tokens) -> Result<Vec<CutItem>, LogError> {
+        let (policy, counter) = (Arc::clone(&self.is.policy), Arc::clone(&self.is.counter));
+        let counter: &dyn Counter = match policy.overflow.detector {
+            Detector::Both => &*counter,
+            Detector::Usage | Detector::Estimate => &policy.count,
+        };
+        let room = self.estimate() - (self.weight_of(place) - budget);
+        let goal = Goal { room, reach: Reach::Message(place), least: policy.shed.min_part_chars };
+        shed::cut(&mut self.log, &policy, self.is.fixed, &goal, counter)
+    }
+
+    fn cut_message(
+        &mut self,
+        place: usize,
+        budget: Tokens,
+        reason: &str,
+        ids: &mut Ids,
+    ) -> Result<(), LogError> {
+        let cut = self.cut_of_message(place, budget)?;
+        self.shed(ShedPlan { cut, ..ShedPlan::default() }, reason, ids)
+    }
+
+    fn cut(&mut self, goal: &Goal, reason: &str, ids: &mut Ids) -> Result<(), LogError> {
+        let (policy, counter) = (Arc::clone(&self.is.policy), Arc::clone(&self.is.counter));
+        let counter: &dyn Counter = match policy.overflow.detector {
+            Detector::Both => &*counter,
+            Detector::Usage | Detector::Estimate => &policy.count,
+        };
+        let cut = shed::cut(&mut self.log, &policy, self.is.fixed, goal, counter)?;
+        self.shed(ShedPlan { cut, ..ShedPlan::default() }, reason, ids)
+    }
+
+    fn shed(&mut self, plan: ShedPlan, reason: &str, ids: &mut Ids) -> Result<(), LogError> {
+        if plan.is_empty() { Ok(()) } else { self.apply(Plan::Shed(plan), reason, ids) }
     }
 
     /// Set a plan's marks, unless the window would not get smaller by them.
-    fn apply(&mut self, plan: Plan, reason: &str) -> Result<(), LogError> {
-        let Situation { now, policy, .. } = self.is;
-        let stamp = Stamp { ids: self.ids, now, policy, reason };
-        let receipt = plan.apply(self.log, stamp, |log| self.gauge.real(self.is.estimate(log)))?;
+    fn apply(&mut self, plan: Plan, reason: &str, ids: &mut Ids) -> Result<(), LogError> {
+        let (is, gauge) = (&self.is, self.gauge);
+        let stamp = Stamp { ids, now: is.now, policy: &is.policy, reason };
+        let receipt = plan.apply(&mut self.log, stamp, |log| gauge.real(is.estimate(log)))?;
         self.receipts.extend(receipt);
         Ok(())
     }
@@ -655,26 +641,70 @@ impl<'a> Ladder<'a> {
         let asked = self.is.trigger != Trigger::Auto || self.is.policy.overflow.auto;
         let over = self.line.is_some_and(|line| line.is_over(after)) && asked;
         let uncalled = self.receipts.is_empty() && !self.called;
-        let Fixed { system, tools } = self.is.fixed;
-        let alone = self.line.is_some_and(|line| line.is_over(self.gauge.real(system + tools)));
+        let alone = self.line.is_some_and(|line| line.is_over(self.gauge.real(self.is.fixed.total())));
         let verdict = if !over || (uncalled && !alone) {
             Verdict::Fits
         } else if alone || self.is.policy.shed.enabled {
-            let conversation = self.estimate() - system - tools;
-            let unknown = after - system - tools - conversation;
-            Verdict::TooHeavy { system, tools, conversation, unknown }
+            Verdict::TooHeavy(self.burden(after))
         } else {
             Verdict::StillOver
         };
+        let appended = self.log[self.known..].iter().map(|message| {
+            let parts = message.parts.iter().map(|part| Part { marks: Vec::new(), ..part.clone() }).collect();
+            Message { parts, ..message.clone() }
+        });
+        let seen = self.known.checked_sub(1).map(|last| self.log[last].info.id.clone());
         Outcome {
             verdict,
-            receipts: std::mem::take(&mut self.receipts),
-            appended: std::mem::take(&mut self.appended),
+            reduction: Reduction {
+                appended: appended.collect(),
+                receipts: std::mem::take(&mut self.receipts),
+                seen,
+                open: std::mem::take(&mut self.open),
+            },
             rejections: std::mem::take(&mut self.rejections),
+            usage: std::mem::take(&mut self.usage),
             before: self.before,
             after,
             line: self.line,
             breaker: self.is.breaker,
         }
     }
+
+    /// What takes the room.
+    fn burden(&self, after: Tokens) -> Burden {
+        let (counter, newest) = (self.is.counter(), Newest::of(&self.log));
+        let window = Window::of(&self.log, &self.is.policy);
+        let Fixed { system, tools } = self.is.fixed;
+        let mut burden = Burden {
+            system,
+            tools,
+            line: self.line.map(|line| line.at).unwrap_or_default(),
+            ..Burden::default()
+        };
+        for message in &window.messages {
+            let tokens = window_message_tokens(message, counter);
+            match message.place {
+                _ if message.role == WindowRole::System => burden.laid_down += tokens,
+                Some(place) if Some(place) == newest.prompt => burden.prompt += tokens,
+                None if is_pins(message) => burden.pins += tokens,
+                _ => burden.conversation += tokens,
+            }
+        }
+        burden.unknown = after - self.estimate();
+        burden
+    }
+}
+
+/// How a summary came about.
+#[derive(Clone, Copy)]
+struct Making<'a> {
+    made: Made,
+    calls: u64,
+    reason: &'a str,
+}
+
+/// Whether a message of the window holds pins whose places are out of view.
+fn is_pins(message: &WindowMessage) -> bool {
+    matches!(message.blocks.first(), Some(Block::Text { text, .. }) if text.as_str() == PINNED)
 }

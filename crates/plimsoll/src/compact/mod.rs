@@ -9,7 +9,9 @@
 pub mod accept;
 pub mod extract;
 pub mod ladder;
+mod outcome;
 mod prompt;
 pub mod request;
 pub mod select;
 mod shed;
+mod situation;

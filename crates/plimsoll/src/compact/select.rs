@@ -3,13 +3,12 @@
 //! The cut falls on the start of a turn where one fits, never between a call and its result, and never behind
 //! a prompt that still waits for its answer.
 
-use crate::chars::Chars;
 use crate::count::{Counter, Tokens, window_message_tokens};
 use crate::log::{Message, Role};
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{Policy, Scope, SplitTurns};
 use crate::receipt::{CompactPlan, Made};
-use crate::window::{Window, lead, separate_pairs};
+use crate::window::{Window, lead_of, separate_pairs};
 
 /// A division of the window into what is summarised and what stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +27,10 @@ pub struct Selection {
     pub prior: Option<Pivot>,
     /// The newest step is in the tail though it is too long for it, and is to be cut to this.
     pub trim: Option<Tokens>,
+    /// The user's message being worked on, if the tail begins after it; it stays in view.
+    pub prompt: Option<usize>,
+    /// What that message is to be cut to, if it is too long.
+    pub prompt_trim: Option<Tokens>,
 }
 
 impl Selection {
@@ -45,7 +48,10 @@ impl Selection {
             merges_summary: self.prior.is_some(),
             made,
             calls,
+            prompt: self.prompt.as_ref().map(id),
+            cut: Vec::new(),
             marker: None,
+            go_on: None,
         })
     }
 }
@@ -68,68 +74,90 @@ pub struct Room {
 /// Decide what a compaction of `messages` would summarise; nothing if there is not enough to be worth it.
 pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn Counter) -> Option<Selection> {
     let visible = Visible::of(messages);
-    let places = &visible.places;
-    let sizes = sizes(messages, &visible, policy, counter);
-    // A prompt nobody has answered yet stays, however large it is.
+    let (places, compact) = (&visible.places, &policy.compact);
+    let weights = weights(messages, &visible, policy, counter);
+    let sizes: Vec<Tokens> = places.iter().map(|place| weights[*place]).collect();
+    // A prompt nobody has answered yet stays, however large it is. Where room is short, only the newest does.
     let waiting = places.iter().rev().take_while(|place| messages[**place].starts_turn()).count();
+    let waiting = if room.tail_cap.is_some() { waiting.min(1) } else { waiting };
     let legal = legal_cuts(messages, places);
     let end = (0..=places.len() - waiting).rev().find(|cut| legal[*cut]).unwrap_or(0);
-    let division = Division { messages, places, sizes: &sizes, legal: &legal, end };
+    // A tail that begins inside a turn is led by the user's words; those that stay whole have room of their own.
+    let lead = match compact.prompt_share {
+        0.0 => policy.count.of_chars(compact.result_chars) + counter.message_overhead(),
+        _ => Tokens::ZERO,
+    };
+    let division = Division { messages, places, sizes: &sizes, legal: &legal, end, lead };
+    let is_system = |at: usize| messages[places[at]].info.role == Some(Role::System);
     let mut trim = None;
-    let cut = match (policy.compact.scope, room.tail_cap) {
-        (_, Some(cap)) => division.tail(cap, SplitTurns::WhenNeeded, policy),
+    // What was just done is worth more than anything older: rather a step cut short than none.
+    let newest_step = division.newest_step().filter(|_| policy.shed.enabled);
+    let cut = match (compact.scope, room.tail_cap) {
+        (_, Some(cap)) => match (division.tail(cap, SplitTurns::WhenNeeded), newest_step) {
+            (cut, Some(step)) if cut == end => step,
+            (cut, _) => cut,
+        },
         (Scope::All, None) => end,
         (Scope::Tail, None) => {
-            let compact = &policy.compact;
             let budget = room.line.share(compact.tail_share).clamp(compact.tail_min, compact.tail_max);
-            let cut = division.tail(budget, compact.split_turns, policy);
-            // What was just done is worth more than anything older: rather a step cut short than none.
-            match division.newest_step() {
-                Some(step) if cut == end && policy.shed.enabled && sizes[step] > budget => {
-                    trim = Some(budget);
+            match (division.tail(budget, compact.split_turns), newest_step) {
+                (cut, Some(step)) if cut == end && sizes[step] > budget => {
+                    let most = room.line.share(compact.step_share).max(budget);
+                    trim = Some(most).filter(|most| sizes[step] > *most);
                     step
                 }
-                _ => cut,
+                (cut, _) => cut,
             }
         }
         (Scope::Target, None) => {
-            let target = Tokens(room.context.0.saturating_mul(policy.compact.target_percent) / 100);
+            let target = Tokens(room.context.0.saturating_mul(compact.target_percent) / 100);
             // Somebody who asks for a compaction below the target still wants one.
             let remove =
                 (room.load - target).max(if room.asked { Tokens(room.load.0 / 2) } else { Tokens::ZERO });
-            division.target(remove, policy.compact.min_messages as usize)
+            // A cut at a turn's start must still bring the window under the line.
+            let enough = remove.share(compact.turn_share).max(room.load - room.line);
+            let freed = |at: usize| if is_system(at) { Tokens::ZERO } else { sizes[at] };
+            division.target(Target { remove, enough }, compact.min_messages as usize, freed)
         }
     };
     // What a host laid down is not summarised; it stays in view.
-    let is_system = |at: &usize| messages[places[*at]].info.role == Some(Role::System);
-    let head: Vec<usize> = (0..cut).filter(|at| !is_system(at)).collect();
-    if head.len() < policy.compact.min_messages as usize {
+    let head: Vec<usize> = (0..cut).filter(|at| !is_system(*at)).collect();
+    let prompt = visible
+        .newest_prompt(messages)
+        .filter(|prompt| compact.prompt_share > 0.0 && places.get(cut).is_none_or(|first| prompt < first));
+    let gone = head.iter().filter(|at| Some(places[**at]) != prompt).count();
+    if head.len() < compact.min_messages as usize || gone == 0 {
         return None;
     }
+    let most = room.line.share(compact.prompt_share);
+    let lead_tokens = match (prompt, places.get(cut).and_then(|first| lead_of(messages, *first, policy))) {
+        (Some(prompt), _) => weights[prompt].min(most),
+        (None, Some((_, words))) => counter.count_text(&words) + counter.message_overhead(),
+        (None, None) => Tokens::ZERO,
+    };
     Some(Selection {
         head_tokens: head.iter().map(|at| sizes[*at]).sum(),
         head: head.into_iter().map(|at| places[at]).collect(),
         tail: places[cut..].to_vec(),
         tail_tokens: sizes[cut..].iter().copied().sum(),
-        lead_tokens: places
-            .get(cut)
-            .and_then(|first| lead(messages, *first, policy))
-            .map_or(Tokens::ZERO, |lead| counter.count_text(&lead.1) + counter.message_overhead()),
+        lead_tokens,
         prior: visible.pivot,
         trim,
+        prompt,
+        prompt_trim: prompt.filter(|prompt| weights[*prompt] > most).map(|_| most),
     })
 }
 
-/// What each visible message weighs in the window as it is now.
-fn sizes(messages: &[Message], visible: &Visible, policy: &Policy, counter: &dyn Counter) -> Vec<Tokens> {
+/// What each message of the log weighs in the window as it is now; nothing if it is not in view.
+fn weights(messages: &[Message], visible: &Visible, policy: &Policy, counter: &dyn Counter) -> Vec<Tokens> {
     let window = Window::of_visible(messages, visible, policy);
-    let mut by_place = vec![Tokens::ZERO; messages.len()];
+    let mut weights = vec![Tokens::ZERO; messages.len()];
     for message in &window.messages {
         if let Some(place) = message.place {
-            by_place[place] += window_message_tokens(message, counter);
+            weights[place] += window_message_tokens(message, counter);
         }
     }
-    visible.places.iter().map(|place| by_place[*place]).collect()
+    weights
 }
 
 /// For each position whether a cut before it keeps every separate call together with its result.
@@ -155,6 +183,8 @@ struct Division<'a> {
     legal: &'a [bool],
     /// The last position a cut may have.
     end: usize,
+    /// What the words weigh that lead a tail which begins inside a turn.
+    lead: Tokens,
 }
 
 impl Division<'_> {
@@ -169,12 +199,10 @@ impl Division<'_> {
     }
 
     /// The cut that leaves a tail of at most `budget`.
-    fn tail(&self, budget: Tokens, split: SplitTurns, policy: &Policy) -> usize {
+    fn tail(&self, budget: Tokens, split: SplitTurns) -> usize {
         let mut size: Tokens = self.sizes[self.end..].iter().copied().sum();
         let mut at_turn = self.end;
         let mut anywhere = self.end;
-        // A tail that begins inside a turn is led by the user's words, cut to this.
-        let lead = policy.count.of_chars(policy.compact.result_chars + Chars(64));
         for cut in (0..self.end).rev() {
             size += self.sizes[cut];
             if size > budget {
@@ -182,7 +210,7 @@ impl Division<'_> {
             }
             if self.starts_turn(cut) {
                 (at_turn, anywhere) = (cut, cut);
-            } else if self.legal[cut] && size + lead <= budget {
+            } else if self.legal[cut] && size + self.lead <= budget {
                 anywhere = cut;
             }
         }
@@ -195,21 +223,44 @@ impl Division<'_> {
         if chosen == 0 { self.end } else { chosen }
     }
 
-    /// The cut that takes about `remove` from the oldest messages, moved to the start of a turn.
-    fn target(&self, remove: Tokens, least: usize) -> usize {
-        let mut size = Tokens::ZERO;
+    /// The cut that takes the oldest messages as long as they free no more than the target, of which each frees
+    /// what `freed` says.
+    ///
+    /// It moves back to the start of a turn, but only where that still frees enough. A short turn before a long
+    /// one is the case to think of: at the long turn's start there is nothing worth a summary, and the guide
+    /// itself knows no turns.
+    fn target(&self, target: Target, least: usize, freed: impl Fn(usize) -> Tokens) -> usize {
+        let Target { remove, enough } = target;
+        let mut sum = Tokens::ZERO;
         let mut cut = 0;
-        while cut < self.end && size + self.sizes[cut] <= remove {
-            size += self.sizes[cut];
+        let mut turn = None;
+        loop {
+            let starts_turn = cut == self.end || self.starts_turn(cut);
+            if cut >= least && sum >= enough && starts_turn {
+                turn = Some(cut);
+            }
+            if cut == self.end || sum + freed(cut) > remove {
+                break;
+            }
+            sum += freed(cut);
             cut += 1;
         }
-        let back = (least..=cut.min(self.end)).rev().find(|at| *at == self.end || self.starts_turn(*at));
-        let ahead = || (cut.max(least)..self.end).find(|at| self.starts_turn(*at));
-        let inside = || (least..=cut).rev().find(|at| self.legal[*at]);
         // Too little for the guide's own rule: it gives up below two messages.
         if cut < least {
             return 0;
         }
-        back.or_else(inside).or_else(ahead).unwrap_or(0)
+        let inside = || (least..=cut).rev().find(|at| self.legal[*at]);
+        // Only where calls and results that belong together reach over all of it.
+        let ahead = || (cut..self.end).find(|at| self.starts_turn(*at));
+        turn.or_else(inside).or_else(ahead).unwrap_or(0)
     }
+}
+
+/// What a cut by the guide's rule aims at.
+#[derive(Clone, Copy)]
+struct Target {
+    /// Most that may go.
+    remove: Tokens,
+    /// The least that must go for a cut at the start of a turn.
+    enough: Tokens,
 }

@@ -1,33 +1,56 @@
-//! The last rungs: clear tool outputs wherever they are, then cut the largest parts.
+//! The last rungs: clear tool outputs, cut what is long, leave out what can be spared.
+//!
+//! Nothing here summarises, so nothing here can fail. Each function plans on a log as it stands and gives items for
+//! one [`ShedPlan`](crate::receipt::ShedPlan) or [`CompactPlan`](crate::receipt::CompactPlan).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chars::{Chars, level};
-use crate::count::{Counter, FILE_TOKENS, Fixed, Tokens, block_tokens, request_tokens};
-use crate::log::{Log, Message, PartBody, PartId};
+use crate::count::{Counter, Fixed, Tokens, block_tokens, request_tokens};
+use crate::log::{Effect, Log, LogError, Message, MessageId, Part, PartBody, PartId, ReceiptId};
+use crate::pin;
 use crate::pivot::Visible;
 use crate::policy::{ClearedView, Policy};
 use crate::prune::{self, PruneItem};
-use crate::receipt::{CutItem, ShedPlan};
-use crate::window::{Block, PLACEHOLDER, Window};
+use crate::receipt::{CutItem, HideItem};
+use crate::window::{Block, PLACEHOLDER, Window, WindowRole};
 
-/// How often cutting is tried anew: markers and estimates make the first level a little too high.
-pub(super) const ROUNDS: u32 = 6;
+/// What is spared longest: the user's newest message and the newest answer of the model, as places in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    pub(super) prompt: Option<usize>,
+    pub(super) step: Option<usize>,
+}
 
-/// Clear tool outputs, oldest first, until `excess` is freed.
-pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> ShedPlan {
-    let mut plan = ShedPlan::default();
+impl Newest {
+    pub(super) fn of(messages: &[Message]) -> Newest {
+        let visible = Visible::of(messages);
+        let step = visible.places.iter().copied().rev().find(|place| messages[*place].is_assistant());
+        Newest { prompt: visible.newest_prompt(messages), step }
+    }
+
+    /// Whether a message belongs to the newest step: the answer itself, or results that came after it.
+    fn is_step(&self, place: usize) -> bool {
+        self.step.is_some_and(|step| place >= step)
+    }
+}
+
+/// Clear tool outputs before the newest step, oldest first, until `excess` is freed.
+pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> Vec<PruneItem> {
+    let mut items = Vec::new();
     let mut freed = Tokens::ZERO;
     let is_protected = |tool: &str| policy.prune.protected_tools.iter().any(|p| p.eq_ignore_ascii_case(tool));
-    for place in Visible::of(log).places {
+    let newest = Newest::of(log);
+    for place in Visible::of(log).places.into_iter().filter(|place| !newest.is_step(*place)) {
         let message = &log[place];
         for part in &message.parts {
             if freed >= excess {
-                return plan;
+                return items;
             }
-            let Some((tool, chars)) = result_chars(part, message) else { continue };
+            let Some((tool, chars)) = result_chars(part, message, policy) else { continue };
+            let stays = Chars::of(PLACEHOLDER) + Chars(part.id.as_str().len() as u64);
             let gain = match policy.prune.view {
-                ClearedView::Clear => prune::freed(chars - Chars::of(PLACEHOLDER), policy),
+                ClearedView::Clear => prune::freed(chars - stays - pinned_chars(part), policy),
                 ClearedView::Retain => prune::freed(chars, policy),
             };
             if gain == Tokens::ZERO || part.cleared().is_some() || is_protected(&tool) {
@@ -35,16 +58,17 @@ pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> ShedPlan {
             }
             freed += gain;
             let (part, message) = (part.id.clone(), message.info.id.clone());
-            plan.cleared.push(PruneItem { part, message, tool, tokens: gain });
+            items.push(PruneItem { part, message, tool, tokens: gain });
         }
     }
-    plan
+    items
 }
 
-fn result_chars(part: &crate::log::Part, message: &Message) -> Option<(String, Chars)> {
+fn result_chars(part: &Part, message: &Message, policy: &Policy) -> Option<(String, Chars)> {
     match &part.body {
         PartBody::Tool(tool) => {
-            let files = Chars(tool.state.attachments.len() as u64 * FILE_TOKENS.0 * 4);
+            let per_file = policy.count.file_tokens.0.saturating_mul(policy.count.chars_per_token);
+            let files = Chars((tool.state.attachments.len() as u64).saturating_mul(per_file));
             Some((tool.tool.clone(), tool.state.result()?.chars() + files))
         }
         PartBody::ToolResult(result) if !message.info.summary => {
@@ -52,6 +76,31 @@ fn result_chars(part: &crate::log::Part, message: &Message) -> Option<(String, C
         }
         _ => None,
     }
+}
+
+fn pinned_chars(part: &Part) -> Chars {
+    part.pins().map(|pin| pin.chars()).sum()
+}
+
+/// What is to be cut, and to what.
+pub(super) struct Goal {
+    /// What the whole request may weigh.
+    pub(super) room: Tokens,
+    /// What may be cut.
+    pub(super) reach: Reach,
+    /// Nothing is cut below this.
+    pub(super) least: Chars,
+}
+
+/// Which parts may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The results of the newest step.
+    NewestResults,
+    /// Everything of the message at this place.
+    Message(usize),
+    /// Everything but the user's newest message.
+    AllButPrompt,
 }
 
 /// One thing in the window that can be made shorter.
@@ -63,75 +112,215 @@ struct Piece {
     whole: bool,
 }
 
-/// What is to be cut, and to what.
-pub(super) struct Goal {
-    /// What the whole request may weigh.
-    pub(super) room: Tokens,
-    /// Only parts of the message at this place are cut; all parts if none is named.
-    pub(super) only: Option<usize>,
-    /// How often it may be tried again.
-    pub(super) rounds_left: u32,
-}
-
-/// Lower all parts to one level, the highest at which the request fits.
-pub(super) fn cut(log: &Log, policy: &Policy, fixed: Fixed, goal: &Goal, counter: &dyn Counter) -> ShedPlan {
-    let Goal { room, only, rounds_left } = *goal;
+/// Lower all parts in reach to one level, the highest at which the request fits. What is tried is tried on the log
+/// itself and taken back.
+pub(super) fn cut(
+    log: &mut Log,
+    policy: &Policy,
+    fixed: Fixed,
+    goal: &Goal,
+    counter: &dyn Counter,
+) -> Result<Vec<CutItem>, LogError> {
     let window = Window::of(log, policy);
     let load = request_tokens(&window, fixed, counter);
-    let pieces = pieces(&window, only, counter);
+    if load <= goal.room {
+        return Ok(Vec::new());
+    }
+    let pieces = pieces(&window, log, goal.reach, counter);
+    // More than is over must go: markers take room, and estimates err.
+    let mut goes = load - goal.room;
+    let mut items = Vec::new();
+    let trial = ReceiptId::new("trial");
+    for _ in 0..policy.shed.rounds {
+        let next = lower(log, &pieces, goes, goal.least);
+        if next.is_empty() || next == items {
+            break;
+        }
+        items = next;
+        for item in &items {
+            log.mark(&item.part, Effect::Cut(item.keep), &trial, Default::default())?;
+        }
+        let after = request_tokens(&Window::of(log, policy), fixed, counter);
+        for item in &items {
+            log.forget_marks(&item.part, &trial)?;
+        }
+        if after <= goal.room {
+            break;
+        }
+        goes += after - goal.room;
+    }
+    Ok(items)
+}
+
+/// Lower pieces to one level so that about `goes` tokens go.
+fn lower(log: &Log, pieces: &[Piece], goes: Tokens, least: Chars) -> Vec<CutItem> {
     let texts = || pieces.iter().filter(|piece| !piece.whole);
-    let longest: Tokens = texts().map(|piece| piece.tokens).sum();
-    let least = policy.shed.min_part_chars;
     let spare =
         |piece: &Piece| piece.tokens.share((piece.chars - least).0 as f64 / piece.chars.0.max(1) as f64);
     let spare: Tokens = texts().map(spare).sum();
-    // Images and thoughts go whole, the oldest first, and only as many as must go; then the rest is lowered.
-    let mut goes = load - room;
-    let mut plan = ShedPlan::default();
+    let mut items = Vec::new();
+    let mut goes = goes;
     let mut known = BTreeSet::new();
+    // Images and thoughts go whole, so they go only if texts alone cannot give what must go; the oldest first.
     for piece in pieces.iter().filter(|piece| piece.whole) {
-        if goes <= spare.share(0.5) || !known.insert(&piece.part) {
+        if goes <= spare {
             break;
         }
-        goes = goes - piece.tokens;
-        plan.cut.push(CutItem {
-            part: piece.part.clone(),
-            chars: piece.chars,
-            keep: Chars::ZERO,
-            before: None,
-        });
-    }
-    let chars: Chars = texts().map(|piece| piece.chars).sum();
-    // What cannot be cut stays; the rest shares what is left, less with each round.
-    let caution = f64::from(rounds_left + 2) / f64::from(ROUNDS + 3);
-    let tokens = (longest - goes).share(caution);
-    let per_token = chars.0 as f64 / longest.0.max(1) as f64;
-    let goal = Chars((tokens.0 as f64 * per_token) as u64);
-    let level = level(texts().map(|piece| piece.chars), goal).max(least);
-    for piece in texts().filter(|piece| piece.chars > level && goes > Tokens::ZERO) {
-        let before = log.part(&piece.part).ok().and_then(|part| part.cut).map(|cut| cut.keep);
-        if before.is_none_or(|before| level < before) && known.insert(&piece.part) {
-            let (part, chars) = (piece.part.clone(), piece.chars);
-            plan.cut.push(CutItem { part, chars, keep: level, before });
+        if known.insert(&piece.part) {
+            goes = goes - piece.tokens;
+            items.push(CutItem { part: piece.part.clone(), chars: piece.chars, keep: Chars::ZERO });
         }
     }
-    plan
+    if goes == Tokens::ZERO {
+        return items;
+    }
+    let (chars, tokens): (Chars, Tokens) =
+        (texts().map(|piece| piece.chars).sum(), texts().map(|piece| piece.tokens).sum());
+    let per_token = chars.0 as f64 / tokens.0.max(1) as f64;
+    let stays = Chars(((tokens - goes).0 as f64 * per_token) as u64);
+    let level = level(texts().map(|piece| piece.chars), stays).max(least);
+    for piece in texts().filter(|piece| piece.chars > level) {
+        let before = log.part(&piece.part).ok().and_then(Part::cut).map(|cut| cut.keep);
+        if before.is_none_or(|before| level < before) && known.insert(&piece.part) {
+            items.push(CutItem { part: piece.part.clone(), chars: piece.chars, keep: level });
+        }
+    }
+    items
 }
 
-fn pieces(window: &Window, only: Option<usize>, counter: &dyn Counter) -> Vec<Piece> {
-    let messages = window.messages.iter().filter(|message| only.is_none() || message.place == only);
-    let blocks = messages.flat_map(|message| &message.blocks);
-    blocks
-        .filter_map(|block| {
+fn pieces(window: &Window, log: &Log, reach: Reach, counter: &dyn Counter) -> Vec<Piece> {
+    let newest = Newest::of(log);
+    let mut pieces = Vec::new();
+    for message in &window.messages {
+        let Some(place) = message.place else { continue };
+        let reached = match reach {
+            Reach::NewestResults => newest.is_step(place) && message.role == WindowRole::Tool,
+            Reach::Message(only) => place == only,
+            Reach::AllButPrompt => Some(place) != newest.prompt,
+        };
+        if !reached {
+            continue;
+        }
+        let calls = message.blocks.iter().any(|block| matches!(block, Block::Call { .. }));
+        for block in &message.blocks {
             let (part, chars, whole) = match block {
                 Block::Text { text, part: Some(part) } => (part, text.chars(), false),
                 Block::Result { text, part, .. } => (part, text.chars(), false),
                 Block::Call { input, part, .. } => (part, input.json().chars(), false),
+                // Signed thoughts stay with the calls they led to.
+                Block::Reasoning { metadata: Some(_), .. } if calls => continue,
                 Block::Reasoning { text, part, .. } => (part, text.chars(), true),
                 Block::File { part, .. } => (part, Chars::ZERO, true),
-                Block::Text { part: None, .. } => return None,
+                Block::Text { part: None, .. } => continue,
             };
-            Some(Piece { part: part.clone(), chars, tokens: block_tokens(block, counter), whole })
-        })
-        .collect()
+            // What is pinned would come back behind the cut.
+            let pinned = log.part(part).map(pinned_chars).unwrap_or_default();
+            if pinned + pinned >= chars && pinned > Chars::ZERO {
+                continue;
+            }
+            pieces.push(Piece { part: part.clone(), chars, tokens: block_tokens(block, counter), whole });
+        }
+    }
+    pieces
+}
+
+/// One thing in the window that can be left out.
+struct Spare {
+    part: PartId,
+    message: MessageId,
+    tokens: Tokens,
+}
+
+/// Leave parts out until `excess` is freed: what is older than the newest step first; then, the heavier group first,
+/// the newest step's own calls but for the last, and what the host laid down but for its first word; then the rest.
+/// The user's newest message and pinned texts stay.
+pub(super) fn hide(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Counter) -> Vec<HideItem> {
+    let newest = Newest::of(log);
+    let (mut older, mut step, mut system) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, spare) in spares(log, policy, counter) {
+        if Some(place) == newest.prompt {
+            continue;
+        }
+        let group = match log[place].info.role {
+            Some(crate::Role::System) => &mut system,
+            _ if newest.is_step(place) => &mut step,
+            _ => &mut older,
+        };
+        group.push(spare);
+    }
+    let last_call = step.pop();
+    let first_word = if system.is_empty() { None } else { Some(system.remove(0)) };
+    let weight = |group: &[Spare]| group.iter().map(|spare| spare.tokens).sum::<Tokens>();
+    if weight(&system) > weight(&step) {
+        std::mem::swap(&mut system, &mut step);
+    }
+    let order = older.into_iter().chain(step).chain(system).chain(last_call).chain(first_word);
+    let mut freed = Tokens::ZERO;
+    let mut items = Vec::new();
+    for Spare { part, message, tokens } in order {
+        if freed >= excess {
+            break;
+        }
+        freed += tokens;
+        items.push(HideItem { part, message, tokens });
+    }
+    items
+}
+
+/// What can be left out, in the order of the window, with its place. A call goes with its result.
+fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spare)> {
+    let window = Window::of(log, policy);
+    let summary = Visible::of(log).pivot.map(|pivot| pivot.summary);
+    let mut spares: Vec<(usize, Spare)> = Vec::new();
+    let mut by_call: BTreeMap<&str, usize> = BTreeMap::new();
+    for message in &window.messages {
+        let Some(place) = message.place.filter(|place| Some(*place) != summary) else { continue };
+        let calls = message.blocks.iter().any(|block| matches!(block, Block::Call { .. }));
+        for block in &message.blocks {
+            let tokens = block_tokens(block, counter);
+            let part = match block {
+                Block::Result { id, .. } => {
+                    if let Some(call) = by_call.get(id.as_str()) {
+                        spares[*call].1.tokens += tokens;
+                    }
+                    continue;
+                }
+                Block::Reasoning { metadata: Some(_), .. } if calls => continue,
+                Block::Text { part: None, .. } => continue,
+                Block::Text { part: Some(part), .. }
+                | Block::Reasoning { part, .. }
+                | Block::File { part, .. }
+                | Block::Call { part, .. } => part,
+            };
+            if log.part(part).is_ok_and(|part| part.pins().next().is_some()) {
+                continue;
+            }
+            if let Block::Call { id, .. } = block {
+                by_call.insert(id, spares.len());
+            }
+            let message = log[place].info.id.clone();
+            spares.push((place, Spare { part: part.clone(), message, tokens }));
+        }
+    }
+    spares
+}
+
+/// Parts whose pins have to give way for the request to fit, newest first, until `excess` is freed.
+pub(super) fn unpin(log: &Log, excess: Tokens, counter: &dyn Counter) -> Vec<PartId> {
+    let mut pinned: Vec<(PartId, Tokens)> = Vec::new();
+    for (_, part, text) in pin::pins(log) {
+        pinned.push((part.id.clone(), counter.count_text(text)));
+    }
+    let mut freed = Tokens::ZERO;
+    let mut parts: Vec<PartId> = Vec::new();
+    for (part, tokens) in pinned.into_iter().rev() {
+        if freed >= excess {
+            break;
+        }
+        freed += tokens;
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts
 }

@@ -1,7 +1,9 @@
 //! Stage 1: what a summary already speaks for is left out.
 
+use std::collections::BTreeSet;
+
 use crate::log::Message;
-use crate::pivot::Visible;
+use crate::pivot::{Visible, answers};
 
 /// The messages that go on to the next stage.
 #[derive(Clone, Debug)]
@@ -19,14 +21,25 @@ impl Slice<'_> {
     }
 }
 
-/// Cut the history at its newest completed pivot. Without one, everything passes.
+/// Cut the history at its newest completed pivot. Without one, everything passes that was said.
 pub fn slice(messages: &[Message]) -> Slice<'_> {
     let visible = Visible::of(messages);
     match visible.pivot {
-        None => Slice { messages: messages.iter().collect(), summary: None },
+        None => {
+            // A summary that failed, is unfinished or was undone is no part of what was said, and neither is the
+            // marker it answers. A marker that nothing answers stays: no summary was tried.
+            let tried: BTreeSet<usize> = answers(messages).into_values().collect();
+            let said: BTreeSet<usize> = visible.places.into_iter().collect();
+            let waits = |at: usize| messages[at].marker().is_some() && !tried.contains(&at);
+            let passes = |at: &usize| said.contains(at) || waits(*at);
+            let messages = (0..messages.len()).filter(passes).map(|at| &messages[at]).collect();
+            Slice { messages, summary: None }
+        }
         Some(pivot) => {
             let first = std::iter::once(pivot.summary);
-            let messages = first.chain(visible.places).map(|place| &messages[place]).collect();
+            // A marker that holds its summary and words besides would otherwise be there twice.
+            let others = visible.places.into_iter().filter(|place| *place != pivot.summary);
+            let messages = first.chain(others).map(|place| &messages[place]).collect();
             Slice { messages, summary: Some(pivot.summary) }
         }
     }

@@ -1,14 +1,15 @@
 //! Stage 3: the digest stays within its budget.
 //!
-//! The oldest messages go first, but not a summary while anything else can go, and never the newest message.
-//! If what must stay is still too long, it is cut in its middle: the budget is a hard cap.
+//! The oldest messages go first, but not a summary while anything else can go, and never the newest message. A
+//! policy may keep some of the user's own words among those that go. If what must stay is still too long, it is
+//! cut in its middle: the budget is a hard cap.
 
-use super::format::{CLOSE, Lines, OPEN, format};
-use crate::chars::{Chars, Text, cut_middle, level};
+use super::format::{CLOSE, Lines, OPEN, Results};
+use crate::chars::{Chars, Split, Text, cut_middle, level, split_middle};
 use crate::policy::ForkPolicy;
 
 /// A digest within its budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
     /// The text with its tags; empty for an empty history.
     pub text: String,
@@ -18,48 +19,148 @@ pub struct Fitted {
     pub count: usize,
     /// Messages removed.
     pub removed: usize,
+    /// Messages of the user that stay though they are older than some that were removed.
+    pub words: usize,
+    /// Messages whose text was cut to fit.
+    pub shortened: usize,
+    /// What became of the tool results of the messages in it.
+    pub results: Results,
 }
 
 /// Remove the oldest messages until the rest fits. The first `pinned` go last.
 pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted {
+    let pinned = pinned.min(messages.len());
     let tags = Chars((OPEN.len() + 1 + CLOSE.len()) as u64);
-    let sizes: Vec<Chars> = messages.iter().map(Lines::chars).collect();
-    let mut total: Chars = tags + sizes.iter().copied().sum::<Chars>();
-    let mut start = pinned;
-    if total > policy.no_removal {
-        // The newest message stays whatever it weighs.
-        while total > policy.char_budget && start + 1 < messages.len() {
-            total = total - sizes[start];
-            start += 1;
-        }
+    let room = policy.char_budget - tags;
+    let history = History { messages, pinned, policy };
+    let all: Chars = messages.iter().map(Lines::chars).sum();
+    let (start, words) =
+        if tags + all > policy.no_removal { history.choose(room) } else { (pinned, OlderWords::default()) };
+    let whole = |message| (message, Chars(u64::MAX));
+    let first = messages[..pinned].iter().map(whole);
+    let older = words.places.iter().map(|place| (&messages[*place], words.limit));
+    let kept: Vec<(&Lines<'_>, Chars)> =
+        first.chain(older).chain(messages[start..].iter().map(whole)).collect();
+    if kept.is_empty() {
+        return Fitted::default();
     }
-    let kept: Vec<&Lines<'_>> = messages[..pinned.min(messages.len())]
-        .iter()
-        .chain(messages.get(start..).unwrap_or_default())
-        .collect();
-    let (count, removed) = (kept.len(), start.saturating_sub(pinned).min(messages.len()));
-    let (text, chars) = if kept.is_empty() {
-        (String::new(), Chars::ZERO)
-    } else if total > policy.char_budget {
-        let text = squeeze(&kept, policy.char_budget - tags, policy);
-        let chars = Chars::of(&text);
-        (text, chars)
-    } else {
-        (format(&kept), total)
-    };
-    Fitted { text, chars, count, removed }
+    let lengths = || kept.iter().map(|(message, limit)| message.chars().min(*limit));
+    let total = tags + lengths().sum();
+    // All are cut to one length, so that short ones stay whole.
+    let level = level(lengths(), room);
+    let mut writer = Writer::new(policy, total.min(policy.char_budget));
+    for (message, limit) in &kept {
+        writer.message(message, level.min(*limit));
+    }
+    let Writer { mut text, shortened, results, .. } = writer;
+    text.push('\n');
+    text.push_str(CLOSE);
+    let chars = if shortened == 0 { total } else { Chars::of(&text) };
+    let (count, words) = (kept.len(), words.places.len());
+    Fitted { text, chars, count, removed: messages.len() - count, words, shortened, results }
 }
 
-/// Cut messages so that together they fit `room`: all of them to one length, so that short ones stay whole.
-fn squeeze(messages: &[&Lines<'_>], room: Chars, policy: &ForkPolicy) -> String {
-    let level = level(messages.iter().map(|message| message.chars()), room);
-    let mut out = OPEN.to_owned();
-    for message in messages {
+/// What has to be divided into what stays and what goes.
+struct History<'h, 'a> {
+    messages: &'h [Lines<'a>],
+    pinned: usize,
+    policy: &'h ForkPolicy,
+}
+
+/// Words of the user from before the first message that stays.
+#[derive(Default)]
+struct OlderWords {
+    places: Vec<usize>,
+    /// What longer ones are cut to.
+    limit: Chars,
+    chars: Chars,
+}
+
+impl History<'_, '_> {
+    /// The first message that stays, and which older words stay with it.
+    fn choose(&self, room: Chars) -> (usize, OlderWords) {
+        let start = self.start(room);
+        let Some(words_room) = self.policy.words_room.filter(|_| start > self.pinned) else {
+            return (start, OlderWords::default());
+        };
+        let reserved = self.start(room - words_room);
+        let words = self.words(reserved, words_room);
+        // What the words leave of their room goes back to the messages.
+        let start = self.start(room - words.chars);
+        let fewer = self.words(start, words_room);
+        if self.chars_from(start) + fewer.chars <= room { (start, fewer) } else { (reserved, words) }
+    }
+
+    /// The first message that stays when only so much does. The newest stays whatever it weighs.
+    fn start(&self, room: Chars) -> usize {
+        let mut chars = self.chars_from(self.pinned);
+        let mut start = self.pinned;
+        while chars > room && start + 1 < self.messages.len() {
+            chars = chars - self.messages[start].chars();
+            start += 1;
+        }
+        start
+    }
+
+    /// What is pinned and everything from `start` on.
+    fn chars_from(&self, start: usize) -> Chars {
+        self.messages[..self.pinned].iter().chain(&self.messages[start..]).map(Lines::chars).sum()
+    }
+
+    /// The user's words before `start`, as many of the newest as fit `room` with something left of each.
+    fn words(&self, start: usize, room: Chars) -> OlderWords {
+        let least = self.policy.least_result;
+        let mut places = Vec::new();
+        let mut left = room;
+        for place in (self.pinned..start).rev().filter(|place| self.messages[*place].are_words()) {
+            let chars = self.messages[place].chars().min(least);
+            if chars > left {
+                break;
+            }
+            left = left - chars;
+            places.push(place);
+        }
+        places.reverse();
+        let lengths = || places.iter().map(|place| self.messages[*place].chars());
+        let limit = level(lengths(), room);
+        let chars = lengths().map(|chars| chars.min(limit)).sum();
+        OlderWords { places, limit, chars }
+    }
+}
+
+/// Writes messages and keeps account of what is lost on the way.
+struct Writer<'p> {
+    policy: &'p ForkPolicy,
+    text: String,
+    shortened: usize,
+    results: Results,
+}
+
+impl<'p> Writer<'p> {
+    fn new(policy: &'p ForkPolicy, chars: Chars) -> Writer<'p> {
+        let mut text = String::with_capacity(chars.0 as usize);
+        text.push_str(OPEN);
+        Writer { policy, text, shortened: 0, results: Results::default() }
+    }
+
+    /// Write a message, cut in its middle where it is longer than `limit`.
+    fn message(&mut self, message: &Lines<'_>, limit: Chars) {
+        if message.chars() <= limit {
+            message.write(&mut self.text);
+            message.count(&mut self.results);
+            return;
+        }
         let mut text = String::new();
         message.write(&mut text);
-        out.push_str(&cut_middle(&Text::from(text), level, policy.head_ratio));
+        let text = Text::from(text);
+        let head_ratio = self.policy.head_ratio;
+        let hidden = match split_middle(&text, limit, head_ratio) {
+            Split::Whole => 0..0,
+            Split::Head(head) => head.len()..text.len(),
+            Split::Ends(head, tail) => head.len()..text.len() - tail.len(),
+        };
+        message.count_without(&hidden, &mut self.results);
+        self.text.push_str(&cut_middle(&text, limit, head_ratio));
+        self.shortened += 1;
     }
-    out.push('\n');
-    out.push_str(CLOSE);
-    out
 }

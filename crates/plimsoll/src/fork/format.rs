@@ -2,21 +2,32 @@
 //!
 //! What a message will look like is kept as borrowed pieces with known lengths, so that the budget can be
 //! settled by adding numbers, and only what stays is ever copied.
+//!
+//! The digest stands between two tags. Content that names them (a file about this very format, a page written to
+//! mislead) must not end the block early, so a backslash is put behind the `<` of every such tag in content.
 
+use std::ops::Range;
+
+use super::TierDistribution;
 use crate::chars::{Chars, Text, head};
-use crate::log::{Message, Role};
+use crate::log::{Message, Part, PartBody, Role};
 use crate::window::PLACEHOLDER;
 
 /// The opening tag.
 pub const OPEN: &str = "<inherited_context>";
 /// The closing tag.
 pub const CLOSE: &str = "</inherited_context>";
+/// The name in both tags.
+const TAG: &[u8] = b"inherited_context";
 
 /// What one message shows.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     label: String,
     lines: Vec<Line<'a>>,
+    chars: Chars,
+    /// Whether a person said it.
+    are_words: bool,
 }
 
 /// One piece of a message.
@@ -33,11 +44,34 @@ pub enum Line<'a> {
         /// How much of that is shown.
         limit: Chars,
     },
-    /// A whole result.
-    Result(&'a Text),
+    /// A result.
+    Result {
+        /// Its age.
+        tier: Tier,
+        /// What is left of it.
+        shown: Shown<'a>,
+    },
     /// A result that was cleared before.
     Cleared,
-    /// A result with a gap in it.
+}
+
+/// The age of a tool result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Among the newest.
+    First,
+    /// Among the next.
+    Second,
+    /// Older.
+    Third,
+}
+
+/// How much of a tool result a digest shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'a> {
+    /// All of it.
+    Whole(&'a Text),
+    /// A part, with a gap.
     Cut {
         /// Its beginning.
         head: &'a str,
@@ -46,7 +80,7 @@ pub enum Line<'a> {
         /// Its end, where that is kept.
         tail: Option<&'a str>,
     },
-    /// The beginning of a result behind a note.
+    /// Its beginning behind a note.
     Prefixed {
         /// Its beginning.
         text: &'a str,
@@ -55,41 +89,128 @@ pub enum Line<'a> {
     },
 }
 
+/// What became of the tool results in a digest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Results {
+    /// Results by age, cut or not.
+    pub distribution: TierDistribution,
+    /// Those that were cut for their age.
+    pub cut: TierDistribution,
+    /// Those that were cut, or cut further, because a message did not fit the budget.
+    pub squeezed: usize,
+    /// Cut results that keep their end as well.
+    pub head_tail: usize,
+}
+
+impl Results {
+    /// All results that were cut, each counted once.
+    pub fn truncated(&self) -> usize {
+        self.cut.total() + self.squeezed
+    }
+
+    fn add(&mut self, tier: Tier, shown: &Shown<'_>, squeezed: Option<Squeezed>) {
+        *self.distribution.of(tier) += 1;
+        let (is_cut, keeps_end) = match shown {
+            Shown::Whole(_) => (false, true),
+            Shown::Cut { tail, .. } => (true, tail.is_some()),
+            Shown::Prefixed { .. } => (true, false),
+        };
+        let head_tail = match squeezed {
+            Some(squeezed) => {
+                self.squeezed += 1;
+                squeezed.keeps_both_ends && keeps_end
+            }
+            None => {
+                *self.cut.of(tier) += usize::from(is_cut);
+                is_cut && keeps_end
+            }
+        };
+        self.head_tail += usize::from(head_tail);
+    }
+}
+
+/// A result that lost something when its message was cut.
+struct Squeezed {
+    keeps_both_ends: bool,
+}
+
 impl<'a> Lines<'a> {
     pub(super) fn new(message: &'a Message) -> Lines<'a> {
         let label = match &message.info.role {
             Some(Role::User) => "User".to_owned(),
             Some(Role::Assistant) => "Agent".to_owned(),
             None => "Unknown".to_owned(),
-            Some(other) => capitalised(other.name()),
+            Some(other) => {
+                let mut label = String::new();
+                push_harmless(&mut label, &capitalised(other.name()));
+                label
+            }
         };
-        Lines { label, lines: Vec::with_capacity(message.parts.len()) }
+        // Newline, label, colon.
+        let chars = Chars(2) + Chars::of(&label);
+        // Hosts speak as the user too; such texts are marked.
+        let typed = |part: &Part| match &part.body {
+            PartBody::Text(text) => {
+                text.synthetic != Some(true) && text.ignored != Some(true) && !text.text.trim().is_empty()
+            }
+            _ => false,
+        };
+        let are_words = message.starts_turn() && message.parts.iter().any(typed);
+        Lines { label, lines: Vec::with_capacity(message.parts.len()), chars, are_words }
     }
 
     pub(super) fn push(&mut self, line: Line<'a>) {
+        // A newline stands before each piece.
+        self.chars += Chars(1) + line.chars();
         self.lines.push(line);
-    }
-
-    pub(super) fn extend(&mut self, lines: impl IntoIterator<Item = Line<'a>>) {
-        self.lines.extend(lines);
     }
 
     /// The message's length in the digest, the newline before it included.
     pub fn chars(&self) -> Chars {
-        // Newline, label, colon; then a newline before each piece.
-        let pieces: Chars = self.lines.iter().map(|line| Chars(1) + line.chars()).sum();
-        Chars(2) + Chars::of(&self.label) + pieces
+        self.chars
+    }
+
+    /// Whether a person said this.
+    pub(super) fn are_words(&self) -> bool {
+        self.are_words
     }
 
     /// Write the message behind what is there.
     pub fn write(&self, out: &mut String) {
+        self.write_each(out, |_, _| {});
+    }
+
+    fn write_each(&self, out: &mut String, mut wrote: impl FnMut(&Line<'a>, Range<usize>)) {
         out.push('\n');
         out.push_str(&self.label);
         out.push(':');
         for line in &self.lines {
             out.push('\n');
+            let start = out.len();
             line.write(out);
+            wrote(line, start..out.len());
         }
+    }
+
+    /// Count the results of the message as it is.
+    pub(super) fn count(&self, results: &mut Results) {
+        for line in &self.lines {
+            if let Line::Result { tier, shown } = line {
+                results.add(*tier, shown, None);
+            }
+        }
+    }
+
+    /// Count the results of the message with those bytes of its text missing.
+    pub(super) fn count_without(&self, missing: &Range<usize>, results: &mut Results) {
+        let mut text = String::new();
+        self.write_each(&mut text, |line, range| {
+            let Line::Result { tier, shown } = line else { return };
+            let body = range.start + RESULT.len()..range.end;
+            let hit = missing.start < body.end && body.start < missing.end;
+            let keeps_both_ends = body.start < missing.start && missing.end < body.end;
+            results.add(*tier, shown, hit.then_some(Squeezed { keeps_both_ends }));
+        });
     }
 }
 
@@ -107,11 +228,11 @@ impl Line<'_> {
     fn chars(&self) -> Chars {
         let result = Chars(RESULT.len() as u64);
         match self {
-            Line::Text(text) => text.chars(),
-            Line::Result(text) => result + text.chars(),
+            Line::Text(text) => harmless_chars(text),
+            Line::Result { shown: Shown::Whole(text), .. } => result + harmless_chars(text),
             Line::Cleared => result + Chars(PLACEHOLDER.len() as u64),
             // Short by construction; writing them is cheaper than a second set of rules.
-            Line::Call { .. } | Line::Cut { .. } | Line::Prefixed { .. } => {
+            Line::Call { .. } | Line::Result { .. } => {
                 let mut text = String::new();
                 self.write(&mut text);
                 Chars::of(&text)
@@ -121,55 +242,76 @@ impl Line<'_> {
 
     fn write(&self, out: &mut String) {
         match self {
-            Line::Text(text) => out.push_str(text),
+            Line::Text(text) => push_harmless(out, text),
             Line::Call { tool, input, limit } => {
-                out.push_str(&format!("[Tool: {tool}]"));
+                out.push_str("[Tool: ");
+                push_harmless(out, tool);
+                out.push(']');
                 if let Some(input) = input {
                     let shown = head(input, *limit);
                     out.push(' ');
-                    out.push_str(shown);
+                    push_harmless(out, shown);
                     if shown.len() < input.len() {
                         out.push_str("...");
                     }
                 }
             }
-            Line::Result(text) => {
-                out.push_str(RESULT);
-                out.push_str(text);
-            }
             Line::Cleared => {
                 out.push_str(RESULT);
                 out.push_str(PLACEHOLDER);
             }
-            Line::Cut { head, missing, tail } => {
+            Line::Result { shown, .. } => {
                 out.push_str(RESULT);
-                out.push_str(head);
-                out.push_str(&format!("\n...[truncated {} chars]...", missing.0));
-                if let Some(tail) = tail {
-                    out.push('\n');
-                    out.push_str(tail);
-                }
-            }
-            Line::Prefixed { text, original } => {
-                out.push_str(RESULT);
-                out.push_str(&format!("[Tool result truncated - original {} chars]\n{text}...", original.0));
+                shown.write(out);
             }
         }
     }
 }
 
-/// All messages between the tags; nothing for no messages.
-pub fn format(messages: &[&Lines<'_>]) -> String {
-    if messages.is_empty() {
-        return String::new();
+impl Shown<'_> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Shown::Whole(text) => push_harmless(out, text),
+            Shown::Cut { head, missing, tail } => {
+                push_harmless(out, head);
+                out.push_str(&format!("\n...[truncated {} chars]...", missing.0));
+                if let Some(tail) = tail {
+                    out.push('\n');
+                    push_harmless(out, tail);
+                }
+            }
+            Shown::Prefixed { text, original } => {
+                out.push_str(&format!("[Tool result truncated - original {} chars]\n", original.0));
+                push_harmless(out, text);
+                out.push_str("...");
+            }
+        }
     }
-    let chars: Chars = messages.iter().map(|message| message.chars()).sum();
-    let mut out = String::with_capacity(chars.0 as usize + OPEN.len() + CLOSE.len() + 1);
-    out.push_str(OPEN);
-    for message in messages {
-        message.write(&mut out);
+}
+
+/// Where the names of the digest's tags begin in a text, behind their `<`.
+///
+/// A model is less strict than a parser, so case and blanks do not matter, and neither does how the tag ends.
+fn tags(text: &str) -> impl Iterator<Item = usize> + '_ {
+    let bytes = text.as_bytes();
+    memchr::memchr_iter(b'<', bytes).map(|at| at + 1).filter(|at| {
+        let rest = bytes[*at..].trim_ascii_start();
+        let name = rest.strip_prefix(b"/").map_or(rest, <[u8]>::trim_ascii_start);
+        name.get(..TAG.len()).is_some_and(|name| name.eq_ignore_ascii_case(TAG))
+    })
+}
+
+fn harmless_chars(text: &Text) -> Chars {
+    text.chars() + Chars(tags(text).count() as u64)
+}
+
+/// Write content so that it does not close the block it stands in.
+fn push_harmless(out: &mut String, text: &str) {
+    let mut done = 0;
+    for at in tags(text) {
+        out.push_str(&text[done..at]);
+        out.push('\\');
+        done = at;
     }
-    out.push('\n');
-    out.push_str(CLOSE);
-    out
+    out.push_str(&text[done..]);
 }

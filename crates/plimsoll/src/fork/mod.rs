@@ -3,7 +3,8 @@
 //! Three pure stages, each callable alone, and [`fork`] for all of them: find the [`boundary`] behind which a
 //! summary already speaks, cut old tool results by [`tiers`], keep the whole within a [`budget`]; [`mod@format`]
 //! writes the text and [`preamble`] tells the child what was done to it. No model is asked and nothing is
-//! changed.
+//! changed. [`child`] sizes a digest to the window of the one who reads it, and [`history`] gives a child of the same
+//! agent the parent's window itself, so that its first request is read from the cache.
 //!
 //! ```
 //! use plimsoll::fork::fork;
@@ -19,12 +20,15 @@
 
 pub mod boundary;
 pub mod budget;
+pub mod child;
 pub mod format;
+pub mod history;
 pub mod preamble;
 pub mod tiers;
 
 use serde::{Deserialize, Serialize};
 
+use self::format::{Results, Tier};
 use crate::chars::Chars;
 use crate::log::Message;
 use crate::policy::ForkPolicy;
@@ -48,11 +52,11 @@ impl Digest {
     }
 }
 
-/// What the pipeline did.
+/// What the pipeline did. The figures hold for the text that is delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForkStats {
-    /// Messages of the parent.
+    /// Messages of the parent: those in the digest, those removed and those left out.
     pub original_count: usize,
     /// Messages in the digest.
     pub final_count: usize,
@@ -60,12 +64,24 @@ pub struct ForkStats {
     pub total_chars: Chars,
     /// Messages removed to fit the budget; those before the boundary are not counted.
     pub removed_messages: usize,
+    /// Older messages of the user that are in the digest though others of their age were removed.
+    #[serde(default)]
+    pub kept_words: usize,
+    /// Messages the boundary left out: those a summary stands for, markers, failed tries at a summary.
+    #[serde(default)]
+    pub left_out_messages: usize,
+    /// Messages in the digest whose text was cut to fit the budget.
+    #[serde(default)]
+    pub shortened_messages: usize,
     /// Whether a summary stands for older messages.
     pub compaction_detected: bool,
     /// Where that summary stands in the parent's list; -1 if there is none.
     pub compaction_slice_index: i64,
-    /// Tool results that were cut.
+    /// Tool results that were cut, for whatever reason.
     pub truncated_results: usize,
+    /// The same by reason.
+    #[serde(default)]
+    pub truncated_by: TruncatedBy,
     /// Tool results by age, cut or not.
     pub tier_distribution: TierDistribution,
     /// Cut results that keep their end as well.
@@ -84,21 +100,56 @@ pub struct TierDistribution {
     pub tier3: usize,
 }
 
+impl TierDistribution {
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.tier1 + self.tier2 + self.tier3
+    }
+
+    fn of(&mut self, tier: Tier) -> &mut usize {
+        match tier {
+            Tier::First => &mut self.tier1,
+            Tier::Second => &mut self.tier2,
+            Tier::Third => &mut self.tier3,
+        }
+    }
+}
+
+/// Tool results that were cut, each counted once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TruncatedBy {
+    /// Those cut so that all of the first tier fit their room.
+    pub tier1: usize,
+    /// Those cut to the second tier's limit.
+    pub tier2: usize,
+    /// Those cut to the third tier's limit.
+    pub tier3: usize,
+    /// Those cut, or cut further, with a message that was too long for the budget.
+    pub budget: usize,
+}
+
 /// Boundary, tiers, budget, format, preamble.
 pub fn fork(messages: &[Message], policy: &ForkPolicy) -> Digest {
     let slice = boundary::slice(messages);
     let tiered = tiers::apply(&slice.messages, policy);
     let fitted = budget::fit(&tiered.messages, slice.pinned(), policy);
+    let Results { distribution, cut, squeezed, head_tail } = &fitted.results;
+    let TierDistribution { tier1, tier2, tier3 } = *cut;
     let stats = ForkStats {
         original_count: messages.len(),
         final_count: fitted.count,
         total_chars: fitted.chars,
         removed_messages: fitted.removed,
+        kept_words: fitted.words,
+        left_out_messages: messages.len() - slice.messages.len(),
+        shortened_messages: fitted.shortened,
         compaction_detected: slice.summary.is_some(),
         compaction_slice_index: slice.summary.map(|at| at as i64).unwrap_or(-1),
-        truncated_results: tiered.truncated,
-        tier_distribution: tiered.distribution,
-        head_tail_applied: tiered.head_tail,
+        truncated_results: fitted.results.truncated(),
+        truncated_by: TruncatedBy { tier1, tier2, tier3, budget: *squeezed },
+        tier_distribution: distribution.clone(),
+        head_tail_applied: *head_tail,
     };
     Digest { preamble: preamble::preamble(&stats, policy), context: fitted.text, stats }
 }

@@ -1,4 +1,7 @@
 //! What the child is told about its digest.
+//!
+//! Every figure is true of the text that follows: results that were removed with their messages are not counted,
+//! and a result that was short enough for its tier is a full one.
 
 use super::ForkStats;
 use crate::policy::ForkPolicy;
@@ -6,38 +9,58 @@ use crate::policy::ForkPolicy;
 /// The preamble for a digest with those figures.
 pub fn preamble(stats: &ForkStats, policy: &ForkPolicy) -> String {
     let compaction = if stats.compaction_detected {
-        "Compaction summary included (messages before compaction removed)".to_owned()
+        "Compaction summary included (messages before compaction removed)"
     } else {
-        "No compaction detected".to_owned()
-    };
-    let tiers = &stats.tier_distribution;
-    let results = if policy.tier1_count == 0 && policy.tier2_count == 0 {
-        // One limit for all: what was short enough is whole.
-        let whole = (tiers.tier1 + tiers.tier2 + tiers.tier3).saturating_sub(stats.truncated_results);
-        let (cut, limit) = (stats.truncated_results, policy.tier3_limit.0);
-        format!("Tool results: {whole} full, {cut} truncated to {limit} chars")
-    } else {
-        let (second, third) = (policy.tier2_limit.0, policy.tier3_limit.0);
-        format!(
-            "Tool results: {} full, {} truncated to {second} chars, {} truncated to {third} chars",
-            tiers.tier1, tiers.tier2, tiers.tier3
-        )
-    };
-    let removed = if stats.removed_messages > 0 {
-        format!(
-            "{} oldest messages removed to fit {} char budget",
-            stats.removed_messages, policy.char_budget.0
-        )
-    } else {
-        "All messages preserved".to_owned()
+        "No compaction detected"
     };
     [
         "You are working with forked context from a parent agent session.",
         "Context processing applied:",
         &format!("- {compaction}"),
-        &format!("- {results}"),
-        &format!("- {removed}"),
+        &format!("- {}", results(stats, policy)),
+        &format!("- {}", messages(stats, policy)),
         "If you need complete file contents or detailed results, re-read the files directly.",
     ]
     .join("\n")
+}
+
+fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {
+    let cut = &stats.truncated_by;
+    let full = stats.tier_distribution.total().saturating_sub(stats.truncated_results);
+    let (second, third) = (policy.tier2_limit.0, policy.tier3_limit.0);
+    let mut text = if policy.tier1_count == 0 && policy.tier2_count == 0 {
+        // One limit for all.
+        format!("Tool results: {full} full, {} truncated to {third} chars", cut.tier3)
+    } else {
+        let newest = match cut.tier1 {
+            0 => String::new(),
+            cut => format!("{cut} newest truncated, "),
+        };
+        format!(
+            "Tool results: {full} full, {newest}{} truncated to {second} chars, {} truncated to {third} chars",
+            cut.tier2, cut.tier3
+        )
+    };
+    if cut.budget > 0 {
+        text.push_str(&format!(", {} cut to fit {} char budget", cut.budget, policy.char_budget.0));
+    }
+    text
+}
+
+fn messages(stats: &ForkStats, policy: &ForkPolicy) -> String {
+    let budget = policy.char_budget.0;
+    let removed = stats.removed_messages;
+    let mut text = match (removed, stats.kept_words) {
+        (0, _) if !stats.compaction_detected => "All messages preserved".to_owned(),
+        // Those before it are gone, as the first point says.
+        (0, _) => "All messages after the compaction preserved".to_owned(),
+        (_, 0) => format!("{removed} oldest messages removed to fit {budget} char budget"),
+        (_, words) => format!(
+            "{removed} older messages removed to fit {budget} char budget, {words} older messages of the user kept"
+        ),
+    };
+    if stats.shortened_messages > 0 {
+        text.push_str(&format!(", {} shortened to fit {budget} char budget", stats.shortened_messages));
+    }
+    text
 }

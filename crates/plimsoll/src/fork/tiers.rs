@@ -4,31 +4,26 @@ use std::collections::BTreeMap;
 
 use aho_corasick::{AhoCorasick, packed};
 
-use super::TierDistribution;
-use super::format::{Line, Lines};
-use crate::chars::{Chars, Text, head, tail};
+use super::format::{Line, Lines, Results, Shown, Tier};
+use crate::chars::{Chars, Text, head, level, tail};
 use crate::log::{Message, Part, PartBody};
 use crate::policy::{CutMarker, ForkPolicy};
-use crate::window::PLACEHOLDER;
+use crate::window::is_placeholder;
 
 /// History with its tool results cut by age.
 #[derive(Clone, Debug)]
 pub struct Tiered<'a> {
     /// What each message shows.
     pub messages: Vec<Lines<'a>>,
-    /// Results that were cut.
-    pub truncated: usize,
-    /// Those of them that keep their end.
-    pub head_tail: usize,
-    /// Results by tier, cut or not.
-    pub distribution: TierDistribution,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Tier {
-    First,
-    Second,
-    Third,
+impl Tiered<'_> {
+    /// What became of the results.
+    pub fn results(&self) -> Results {
+        let mut results = Results::default();
+        self.messages.iter().for_each(|message| message.count(&mut results));
+        results
+    }
 }
 
 /// Number the results from the newest and cut each to its tier's limit.
@@ -36,16 +31,22 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
     let names = tool_names(messages);
     let results = messages.iter().flat_map(|message| &message.parts).filter(|part| has_result(part)).count();
     let calls = call_tiers(messages, policy, results);
-    let mut cutter = Cutter::new(policy);
+    let cutter = Cutter::new(policy, first_limit(messages, &names, policy));
     let mut index = results;
     let mut shown = Vec::with_capacity(messages.len());
     for message in messages {
         let mut lines = Lines::new(message);
         for part in &message.parts {
             match &part.body {
+                // What only a person is shown is no part of what the model knew.
+                PartBody::Text(text) if text.ignored == Some(true) => {}
                 PartBody::Text(text) => lines.push(Line::Text(&text.text)),
                 // Imported logs may keep a summary inside its marker.
-                PartBody::Compaction(marker) => lines.extend(marker.summary.as_ref().map(Line::Text)),
+                PartBody::Compaction(marker) => {
+                    if let Some(summary) = &marker.summary {
+                        lines.push(Line::Text(summary));
+                    }
+                }
                 PartBody::Tool(tool) => {
                     let tier = if has_result(part) {
                         index -= 1;
@@ -66,28 +67,33 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
                 }
                 PartBody::ToolResult(result) if has_result(part) => {
                     index -= 1;
-                    let named =
-                        result.tool.as_deref().or_else(|| names.get(result.call_id.as_str()).copied());
-                    let tier = tier(index, policy);
-                    lines.push(cutter.result(part, named.unwrap_or_default(), &result.text, tier));
+                    let tool = tool_of(part, &names);
+                    lines.push(cutter.result(part, tool, &result.text, tier(index, policy)));
                 }
                 _ => {}
             }
         }
         shown.push(lines);
     }
-    let Cutter { truncated, head_tail, distribution, .. } = cutter;
-    Tiered { messages: shown, truncated, head_tail, distribution }
+    Tiered { messages: shown }
 }
 
-/// Whether a part takes a place in the numbering: a result with something in it.
-fn has_result(part: &Part) -> bool {
+/// The result in a part, if there is something in it. Only such parts take a place in the numbering.
+fn result_of(part: &Part) -> Option<&Text> {
     let text = match &part.body {
         PartBody::Tool(tool) => tool.state.result(),
         PartBody::ToolResult(result) => Some(&result.text),
         _ => None,
     };
-    text.is_some_and(|text| !text.is_empty())
+    text.filter(|text| !text.is_empty())
+}
+
+fn has_result(part: &Part) -> bool {
+    result_of(part).is_some()
+}
+
+fn is_cleared(part: &Part, result: &Text) -> bool {
+    part.cleared().is_some() || is_placeholder(result)
 }
 
 fn tier(index: usize, policy: &ForkPolicy) -> Tier {
@@ -119,6 +125,22 @@ fn tool_names<'a>(messages: &[&'a Message]) -> BTreeMap<&'a str, &'a str> {
     calls.collect()
 }
 
+/// The tool whose result a part holds; empty where nobody says.
+fn tool_of<'a>(part: &'a Part, names: &BTreeMap<&str, &'a str>) -> &'a str {
+    match &part.body {
+        PartBody::Tool(tool) => &tool.tool,
+        PartBody::ToolResult(result) => {
+            let named = result.tool.as_deref();
+            named.or_else(|| names.get(result.call_id.as_str()).copied()).unwrap_or_default()
+        }
+        _ => "",
+    }
+}
+
+fn is_uncut(tool: &str, policy: &ForkPolicy) -> bool {
+    policy.uncut_tools.iter().any(|name| tool.contains(name.as_str()))
+}
+
 /// The tier of a separate call is that of its result.
 fn call_tiers<'a>(messages: &[&'a Message], policy: &ForkPolicy, results: usize) -> BTreeMap<&'a str, Tier> {
     let parts = messages.iter().flat_map(|message| &message.parts).filter(|part| has_result(part));
@@ -128,6 +150,18 @@ fn call_tiers<'a>(messages: &[&'a Message], policy: &ForkPolicy, results: usize)
         _ => None,
     });
     separate.collect()
+}
+
+/// What the first tier's results are cut to so that together they fit the room there is for them; nothing if the
+/// policy sets no such room. It is never less than the second tier's limit: newer results are worth more.
+fn first_limit(messages: &[&Message], names: &BTreeMap<&str, &str>, policy: &ForkPolicy) -> Option<Chars> {
+    let room = policy.newest_room?;
+    let newest = messages.iter().rev().flat_map(|message| message.parts.iter().rev());
+    let newest = newest.filter_map(|part| Some((part, result_of(part)?))).take(policy.tier1_count as usize);
+    let can_be_cut =
+        |part: &Part, result: &Text| !is_cleared(part, result) && !is_uncut(tool_of(part, names), policy);
+    let lengths = newest.filter(|(part, result)| can_be_cut(part, result)).map(|(_, result)| result.chars());
+    Some(level(lengths, room).max(policy.tier2_limit))
 }
 
 /// Looks for any of a few words. The vectorised search is some twenty times as fast as the automaton, but takes
@@ -155,54 +189,45 @@ impl Words {
     }
 }
 
+/// Cuts results to the limits of their tiers.
 struct Cutter<'p> {
     policy: &'p ForkPolicy,
     errors: Words,
-    truncated: usize,
-    head_tail: usize,
-    distribution: TierDistribution,
+    first_limit: Option<Chars>,
 }
 
 impl<'p> Cutter<'p> {
-    fn new(policy: &'p ForkPolicy) -> Cutter<'p> {
-        let errors = Words::new(&policy.error_patterns);
-        let (truncated, head_tail, distribution) = Default::default();
-        Cutter { policy, errors, truncated, head_tail, distribution }
+    fn new(policy: &'p ForkPolicy, first_limit: Option<Chars>) -> Cutter<'p> {
+        Cutter { policy, errors: Words::new(&policy.error_patterns), first_limit }
     }
 
-    fn result<'a>(&mut self, part: &Part, tool: &str, text: &'a Text, tier: Tier) -> Line<'a> {
+    fn result<'a>(&self, part: &Part, tool: &str, text: &'a Text, tier: Tier) -> Line<'a> {
         // What was cleared keeps its place in the numbering, so that age stays honest, but is not counted.
-        if part.cleared().is_some() || text.as_str() == PLACEHOLDER {
+        if is_cleared(part, text) {
             return Line::Cleared;
         }
-        let counted = match tier {
-            Tier::First => &mut self.distribution.tier1,
-            Tier::Second => &mut self.distribution.tier2,
-            Tier::Third => &mut self.distribution.tier3,
-        };
-        *counted += 1;
         let limit = match tier {
-            Tier::First => return Line::Result(text),
-            Tier::Second => self.policy.tier2_limit,
-            Tier::Third => self.policy.tier3_limit,
+            Tier::First => self.first_limit,
+            Tier::Second => Some(self.policy.tier2_limit),
+            Tier::Third => Some(self.policy.tier3_limit),
         };
-        let uncut = self.policy.uncut_tools.iter().any(|name| tool.contains(name.as_str()));
-        if text.chars() <= limit || uncut {
-            return Line::Result(text);
-        }
-        self.truncated += 1;
+        let limit = limit.filter(|limit| text.chars() > *limit && !is_uncut(tool, self.policy));
+        let shown = limit.map_or(Shown::Whole(text), |limit| self.cut(tool, text, limit));
+        Line::Result { tier, shown }
+    }
+
+    fn cut<'a>(&self, tool: &str, text: &'a Text, limit: Chars) -> Shown<'a> {
         if self.policy.cut_marker == CutMarker::Prefix {
-            return Line::Prefixed { text: head(text, limit), original: text.chars() };
+            return Shown::Prefixed { text: head(text, limit), original: text.chars() };
         }
         if self.keeps_end(tool, text) {
-            self.head_tail += 1;
             let first = head(text, limit.share(self.policy.head_ratio));
             let last = tail(text, limit.share(self.policy.tail_ratio));
             let missing = text.chars() - Chars::of(first) - Chars::of(last);
-            return Line::Cut { head: first, missing, tail: Some(last) };
+            return Shown::Cut { head: first, missing, tail: Some(last) };
         }
         let first = head(text, limit);
-        Line::Cut { head: first, missing: text.chars() - Chars::of(first), tail: None }
+        Shown::Cut { head: first, missing: text.chars() - Chars::of(first), tail: None }
     }
 
     /// Terminals and anything that speaks of an error say the important thing at the end.

@@ -118,6 +118,13 @@ impl Message {
         Message { info, parts, extra: Map::new() }
     }
 
+    /// An answer of the model that begins `now`, to be filled by [`Log::append_part`](super::Log::append_part) and
+    /// [`Log::extend`](super::Log::extend) and ended by [`Log::record`](super::Log::record).
+    pub fn begun(id: MessageId, now: Millis) -> Message {
+        let info = Info { id, role: Some(Role::Assistant), ..Info::default() };
+        Message { info, ..Message::default() }.at(now)
+    }
+
     /// The same message, begun at `created`.
     pub fn at(mut self, created: Millis) -> Message {
         self.info.time.get_or_insert_default().created = Some(created);
@@ -134,6 +141,12 @@ impl Message {
         self.info.role == Some(Role::Assistant)
     }
 
+    /// Whether it has come to its end, well or not: no more parts are added, and no text grows. Calls that are
+    /// still open may be answered, because tools work after the model has stopped.
+    pub fn is_finished(&self) -> bool {
+        self.info.finish.is_some() || self.info.error.is_some()
+    }
+
     /// The compaction marker, if this message carries one.
     pub fn marker(&self) -> Option<&CompactionPart> {
         self.parts.iter().find_map(Part::as_compaction)
@@ -143,7 +156,33 @@ impl Message {
     /// those, so a text beside a result makes no turn.
     pub fn is_turn(&self) -> bool {
         let is_result = |part: &Part| matches!(part.body, PartBody::ToolResult(_));
-        self.is_user() && !self.parts.iter().any(is_result)
+        self.is_user() && !self.parts.iter().any(is_result) && !self.is_left_out()
+    }
+
+    /// Whether reductions or their undoing took the whole message out of view: all its parts are hidden, or it is
+    /// the marker of a compaction that was undone.
+    fn is_left_out(&self) -> bool {
+        let hidden = !self.parts.is_empty() && self.parts.iter().all(Part::is_hidden);
+        hidden || self.marker().is_some_and(|marker| marker.set_aside.is_some())
+    }
+
+    /// Whether a person asks for something here: a turn starts, and not by a host's word to go on.
+    pub fn is_prompt(&self) -> bool {
+        self.starts_turn() && !self.is_continue()
+    }
+
+    /// Whether more may still come: the answer is being written, or a call waits for its result.
+    pub fn is_open(&self) -> bool {
+        let waits = |part: &Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
+        let info = &self.info;
+        let unfinished = info.finish.is_none() && info.error.is_none() && info.time.is_some();
+        self.is_assistant() && (unfinished || self.parts.iter().any(waits))
+    }
+
+    /// Whether this is the word to go on that a host adds after an automatic compaction.
+    pub fn is_continue(&self) -> bool {
+        let is_flagged = |part: &Part| part.extra.get("metadata")?.get("compaction_continue")?.as_bool();
+        self.is_user() && self.parts.iter().any(|part| is_flagged(part) == Some(true))
     }
 
     /// Whether a person's turn starts here: the user speaks, and it is no compaction marker.
@@ -186,10 +225,12 @@ impl Message {
     /// The names of other messages in this one.
     pub(super) fn references(&mut self) -> impl Iterator<Item = &mut MessageId> {
         let markers = self.parts.iter_mut().filter_map(|part| match &mut part.body {
-            PartBody::Compaction(marker) => marker.tail_start.as_mut(),
+            PartBody::Compaction(marker) => {
+                Some(marker.tail_start.as_mut().into_iter().chain(&mut marker.prompt))
+            }
             _ => None,
         });
-        self.info.parent_id.as_mut().into_iter().chain(markers)
+        self.info.parent_id.as_mut().into_iter().chain(markers.flatten())
     }
 
     /// Read messages from a JSON array, or from an object that has one under `messages` (an export).

@@ -6,21 +6,23 @@
 
 mod fields;
 mod ids;
+mod marks;
 mod message;
 mod part;
+mod streaming;
 mod tool;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use thiserror::Error;
 
-use crate::chars::Chars;
-
 pub use fields::{At, Note, Notes, ShapeError, whole_part};
 pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
+pub use marks::{Cut, Effect, Mark, Moment};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};
-pub use part::{CompactionPart, Cut, FilePart, Part, PartBody, ReasoningPart, TextPart};
+pub use part::{CompactionPart, FilePart, Part, PartBody, ReasoningPart, TextPart};
+pub use streaming::MessageUpdate;
 pub use tool::{Input, ToolCallPart, ToolPart, ToolResultPart, ToolState, ToolStatus, ToolTime};
 
 /// A session's messages. Content is only ever added; reductions are marks.
@@ -71,6 +73,22 @@ pub enum LogError {
         id: PartId,
         /// What would be lost.
         why: &'static str,
+    },
+    /// The message has come to its end.
+    #[error("message `{message}` is finished: {why}")]
+    Finished {
+        /// The message.
+        message: MessageId,
+        /// What can no longer be done.
+        why: &'static str,
+    },
+    /// Something else was recorded before.
+    #[error("message `{message}` has its {what} recorded already, and not as this one")]
+    Recorded {
+        /// The message.
+        message: MessageId,
+        /// What was to be recorded anew.
+        what: &'static str,
     },
     /// The mark does not fit this kind of part.
     #[error("part `{id}` holds no tool result that could be cleared")]
@@ -124,6 +142,17 @@ impl Log {
 
     /// Add a message at the end.
     pub fn append(&mut self, message: Message) -> Result<(), LogError> {
+        self.check_new(&message)?;
+        let at = self.messages.len();
+        let parts = message.parts.iter().enumerate().map(|(index, part)| (part.id.clone(), (at, index)));
+        self.parts.extend(parts);
+        self.places.insert(message.info.id.clone(), at);
+        self.messages.push(message);
+        Ok(())
+    }
+
+    /// Whether a message could be appended.
+    pub(crate) fn check_new(&self, message: &Message) -> Result<(), LogError> {
         let id = &message.info.id;
         if id.is_empty() {
             return Err(LogError::Nameless { kind: "message" });
@@ -131,25 +160,24 @@ impl Log {
         if self.places.contains_key(id) {
             return Err(LogError::Duplicate { kind: "message", id: id.to_string() });
         }
-        let at = self.messages.len();
-        let mut parts = BTreeMap::new();
-        for (index, part) in message.parts.iter().enumerate() {
+        let mut own = BTreeSet::new();
+        for part in &message.parts {
             if part.id.is_empty() {
                 return Err(LogError::Nameless { kind: "part" });
             }
-            if self.parts.contains_key(&part.id) || parts.insert(part.id.clone(), (at, index)).is_some() {
+            if self.parts.contains_key(&part.id) || !own.insert(&part.id) {
                 return Err(LogError::Duplicate { kind: "part", id: part.id.to_string() });
             }
         }
-        self.parts.extend(parts);
-        self.places.insert(message.info.id.clone(), at);
-        self.messages.push(message);
         Ok(())
     }
 
     /// Add a part to a message that is still being written.
     pub fn append_part(&mut self, message: &MessageId, part: Part) -> Result<(), LogError> {
         let at = self.place(message)?;
+        if self.messages[at].is_finished() {
+            return Err(LogError::Finished { message: message.clone(), why: "it takes no more parts" });
+        }
         if part.id.is_empty() {
             return Err(LogError::Nameless { kind: "part" });
         }
@@ -162,9 +190,17 @@ impl Log {
     }
 
     /// Let a part go forward: text grows, a tool call starts, answers or fails. Nothing else is allowed.
+    ///
+    /// The whole text is compared with what was there. Text that comes in pieces is better given to
+    /// [`extend`](Log::extend), which costs what the piece costs.
     pub fn advance(&mut self, part: Part) -> Result<(), LogError> {
         let old = self.part(&part.id)?;
         let rewrite = |why| Err(LogError::Rewrite { id: part.id.clone(), why });
+        let grows = match (&old.body, &part.body) {
+            (PartBody::Text(old), PartBody::Text(new)) => old.text != new.text,
+            (PartBody::Reasoning(old), PartBody::Reasoning(new)) => old.text != new.text,
+            _ => false,
+        };
         match (&old.body, &part.body) {
             (PartBody::Text(old), PartBody::Text(new)) if !new.text.starts_with(&*old.text) => {
                 return rewrite("text may only grow");
@@ -191,27 +227,19 @@ impl Log {
             (PartBody::Text(_), PartBody::Text(_)) | (PartBody::Reasoning(_), PartBody::Reasoning(_)) => {}
             _ => return rewrite("only text, reasoning and tool calls change after they were appended"),
         }
-        let (cut, lifted, cleared) = (old.cut, old.lifted, old.cleared());
+        let (marks, cleared) = (old.marks.clone(), old.cleared());
         let (message, index) = self.parts[&part.id];
-        let mut part = Part { cut, lifted, ..part };
-        part.set_cleared(cleared);
+        if grows {
+            self.require_growing(message)?;
+        }
+        let mut part = part;
+        match &mut part.body {
+            PartBody::Tool(tool) => tool.state.time.compacted = cleared,
+            PartBody::ToolResult(result) => result.compacted = cleared,
+            _ => {}
+        }
+        let part = part.with_marks(marks);
         self.messages[message].parts[index] = part;
-        Ok(())
-    }
-
-    /// Say that a message is finished, and what its provider reported.
-    pub fn finish(
-        &mut self,
-        message: &MessageId,
-        finish: impl Into<String>,
-        usage: Option<Usage>,
-        now: Millis,
-    ) -> Result<(), LogError> {
-        let at = self.place(message)?;
-        let info = &mut self.messages[at].info;
-        info.finish = Some(finish.into());
-        info.tokens = usage.or(info.tokens.take());
-        info.time.get_or_insert_default().completed = Some(now);
         Ok(())
     }
 
@@ -234,38 +262,54 @@ impl Log {
         self.places.get(id).copied().ok_or_else(missing)
     }
 
-    /// Mark a tool result as cleared from the window.
-    pub fn clear(&mut self, id: &PartId, now: Millis) -> Result<(), LogError> {
-        self.set_cleared(id, Some(now))
-    }
-
-    /// Mark a part as cut in the window.
-    pub fn cut(&mut self, id: &PartId, keep: Chars, now: Millis) -> Result<(), LogError> {
-        self.part_mut(id)?.cut = Some(Cut { keep, at: now });
-        Ok(())
-    }
-
-    /// Show a part in full again: lift what [`clear`](Log::clear) and [`cut`](Log::cut) marked.
-    pub fn lift(&mut self, id: &PartId, now: Millis) -> Result<(), LogError> {
+    /// Mark a part for a receipt.
+    pub fn mark(
+        &mut self,
+        id: &PartId,
+        effect: Effect,
+        receipt: &ReceiptId,
+        now: Millis,
+    ) -> Result<(), LogError> {
+        let set = self.moment(now);
         let part = self.part_mut(id)?;
-        part.set_cleared(None);
-        part.cut = None;
-        part.lifted = Some(now);
+        if effect == Effect::Clear && !part.is_clearable() {
+            return Err(LogError::NotClearable { id: id.clone() });
+        }
+        part.set_mark(Mark { receipt: Some(receipt.clone()), effect, set, lifted: None });
         Ok(())
     }
 
-    pub(crate) fn set_cleared(&mut self, id: &PartId, mark: Option<Millis>) -> Result<(), LogError> {
-        let part = self.part_mut(id)?;
-        if part.set_cleared(mark) { Ok(()) } else { Err(LogError::NotClearable { id: id.clone() }) }
+    /// Take back messages that were appended for a trial: the log is as it was with `known` messages.
+    pub(crate) fn retract(&mut self, known: usize) {
+        for message in self.messages.drain(known..) {
+            self.places.remove(&message.info.id);
+            message.parts.iter().for_each(|part| {
+                self.parts.remove(&part.id);
+            });
+        }
     }
 
-    pub(crate) fn set_cut(&mut self, id: &PartId, mark: Option<Cut>) -> Result<(), LogError> {
-        self.part_mut(id)?.cut = mark;
+    /// Take back the marks of a receipt that was never handed out.
+    pub(crate) fn forget_marks(&mut self, id: &PartId, receipt: &ReceiptId) -> Result<(), LogError> {
+        self.part_mut(id)?.forget_marks(receipt);
         Ok(())
     }
 
-    /// Set a pivot aside by its marker message, or bring it back.
-    pub fn set_aside(&mut self, marker: &MessageId, mark: Option<Millis>) -> Result<(), LogError> {
+    /// Lift the marks that `belongs` picks from a part, on account of the receipt `by`; says how many there were.
+    pub(crate) fn lift(
+        &mut self,
+        id: &PartId,
+        belongs: impl Fn(&Mark) -> bool,
+        by: &ReceiptId,
+        now: Millis,
+    ) -> Result<usize, LogError> {
+        let moment = self.moment(now);
+        Ok(self.part_mut(id)?.lift_marks(belongs, &moment, by))
+    }
+
+    /// Set a pivot aside by its marker message.
+    pub fn set_aside(&mut self, marker: &MessageId, now: Millis) -> Result<(), LogError> {
+        let moment = self.moment(now);
         let at = self.place(marker)?;
         let markers = self.messages[at].parts.iter_mut().filter_map(|part| match &mut part.body {
             PartBody::Compaction(marker) => Some(marker),
@@ -273,11 +317,16 @@ impl Log {
         });
         let mut found = false;
         for marker in markers {
-            marker.set_aside = mark;
+            marker.set_aside = Some(moment.clone());
             found = true;
         }
         let missing = || LogError::Missing { kind: "compaction marker in message", id: marker.to_string() };
         found.then_some(()).ok_or_else(missing)
+    }
+
+    /// Now, in the order of this log.
+    fn moment(&self, now: Millis) -> Moment {
+        Moment { at: now, after: self.messages.last().map(|message| message.info.id.clone()) }
     }
 
     pub(crate) fn part_mut(&mut self, id: &PartId) -> Result<&mut Part, LogError> {

@@ -6,10 +6,11 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::fields::{At, Notes, Reader, ShapeError, keep, put};
+use super::fields::{At, Notes, Reader, keep, put};
 use super::ids::{MessageId, Millis, PartId};
+use super::marks::{Mark, Moment};
 use super::tool::{ToolCallPart, ToolPart, ToolResultPart, ToolState};
-use crate::chars::{Chars, Text};
+use crate::chars::Text;
 
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,10 +19,8 @@ pub struct Part {
     pub id: PartId,
     /// What it is.
     pub body: PartBody,
-    /// Mark of the last rung of the ladder: the window shows only this much of the part.
-    pub cut: Option<Cut>,
-    /// When a mark was last lifted from the part; figures of windows from before no longer hold.
-    pub lifted: Option<Millis>,
+    /// What reductions left beside it, oldest first.
+    pub marks: Vec<Mark>,
     /// Everything else the source wrote.
     pub extra: Map<String, Value>,
 }
@@ -91,35 +90,18 @@ pub struct CompactionPart {
     pub tokens: Option<u64>,
     /// The summary was made without a model.
     pub extractive: Option<bool>,
+    /// The user's message being worked on when the compaction was made, kept in view between summary and tail.
+    pub prompt: Option<MessageId>,
     /// The mark of an undo: since when this pivot no longer counts.
-    pub set_aside: Option<Millis>,
+    pub set_aside: Option<Moment>,
     /// Summary text inside the marker itself, as some imported logs have it.
     pub summary: Option<Text>,
-}
-
-/// The mark that cuts a part in the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// How many chars the window shows of each long text in the part.
-    pub keep: Chars,
-    /// When it was decided.
-    pub at: Millis,
-}
-
-impl Cut {
-    /// Less than this leaves no room for the marker that tells of the cut.
-    pub const LEAST: Chars = Chars(100);
-
-    /// What is shown, also where a mark from outside asks for less than can be.
-    pub(crate) fn keep(self) -> Chars {
-        self.keep.max(Cut::LEAST)
-    }
 }
 
 impl Part {
     /// A part with nothing but an identifier and a body.
     pub fn new(id: PartId, body: PartBody) -> Part {
-        Part { id, body, cut: None, lifted: None, extra: Map::new() }
+        Part { id, body, marks: Vec::new(), extra: Map::new() }
     }
 
     /// A piece of text.
@@ -147,25 +129,6 @@ impl Part {
             PartBody::Compaction(marker) => Some(marker),
             _ => None,
         }
-    }
-
-    /// Since when the window shows a placeholder instead of this part's result.
-    pub fn cleared(&self) -> Option<Millis> {
-        match &self.body {
-            PartBody::Tool(tool) => tool.state.time.compacted,
-            PartBody::ToolResult(result) => result.compacted,
-            _ => None,
-        }
-    }
-
-    /// Set or lift the mark of a prune. Only tool results can be cleared; for others it says no.
-    pub(crate) fn set_cleared(&mut self, mark: Option<Millis>) -> bool {
-        match &mut self.body {
-            PartBody::Tool(tool) => tool.state.time.compacted = mark,
-            PartBody::ToolResult(result) => result.compacted = mark,
-            _ => return false,
-        }
-        true
     }
 
     /// Read a part from a value that stands at `at`; what is not as it should be is kept and noted.
@@ -214,15 +177,12 @@ impl Part {
         // Of a `tool_use` it names the call.
         let id = if kind_is_use { None } else { reader.name("id") };
         let id = PartId::new(id.unwrap_or_default());
-        let (cut, lifted) = reader.marks().unwrap_or_else(|wrong| {
-            reader.notes.wrong(wrong);
-            Default::default()
-        });
+        let marks = reader.marks();
         // An unknown kind keeps its `type` among the other fields: it may be missing altogether.
         if !matches!(body, PartBody::Other(_)) {
             map.shift_remove("type");
         }
-        Part { id, body, cut, lifted, extra: map }
+        Part { id, body, marks, extra: map }
     }
 
     pub(crate) fn write(&self) -> Value {
@@ -260,12 +220,7 @@ impl Part {
             PartBody::Other(_) => {}
             PartBody::Bare(value) => return value.clone(),
         }
-        let mut marks = Map::new();
-        put(&mut marks, "cut", self.cut.map(|cut| json!({ "keep": cut.keep.0, "at": cut.at.0 })));
-        put(&mut marks, "lifted", self.lifted.map(|at| at.0.into()));
-        if !marks.is_empty() {
-            map.insert("plimsoll".into(), Value::Object(marks));
-        }
+        put(&mut map, "plimsoll", self.write_marks());
         let marks: &[&str] = if self.as_compaction().is_some() { &["setAside"] } else { &[] };
         keep(&mut map, &self.extra, marks);
         Value::Object(map)
@@ -280,7 +235,10 @@ impl CompactionPart {
         put(map, "compactedMessages", self.messages.map(Value::from));
         put(map, "compactedTokens", self.tokens.map(Value::from));
         put(map, "extractive", self.extractive.map(Value::from));
-        put(map, "setAside", self.set_aside.map(|at| at.0.into()));
+        put(map, "promptID", self.prompt.as_ref().map(|id| id.as_str().into()));
+        put(map, "setAside", self.set_aside.as_ref().map(|moment| moment.at.0.into()));
+        let after = self.set_aside.as_ref().and_then(|moment| moment.after.as_ref());
+        put(map, "setAsideAfter", after.map(|id| id.as_str().into()));
         put(map, "summary", self.summary.as_ref().map(|text| text.as_str().into()));
     }
 }
@@ -293,31 +251,13 @@ impl Reader<'_> {
             messages: self.whole("compactedMessages"),
             tokens: self.whole("compactedTokens"),
             extractive: self.boolean("extractive"),
-            set_aside: self.whole("setAside").map(Millis),
+            prompt: self.string("promptID").map(MessageId::new),
+            set_aside: self.whole("setAside").map(|at| {
+                let after = self.string("setAsideAfter").map(MessageId::new);
+                Moment { at: Millis(at), after }
+            }),
             summary: self.text("summary"),
         }
-    }
-
-    /// Our own marks. A field of that name in which there is none of them is somebody else's and stays.
-    fn marks(&mut self) -> Result<(Option<Cut>, Option<Millis>), ShapeError> {
-        let ours = self.map.get("plimsoll").cloned().unwrap_or_default();
-        let at = &At::Key(self.at, "plimsoll");
-        let cut = match ours.get("cut") {
-            Some(cut) => {
-                let at = &At::Key(at, "cut");
-                let number = |key: &str| At::Key(at, key).whole(cut.get(key).unwrap_or(&Value::Null));
-                Some(Cut { keep: Chars(number("keep")?), at: Millis(number("at")?) })
-            }
-            None => None,
-        };
-        let lifted = match ours.get("lifted") {
-            Some(lifted) => Some(Millis(At::Key(at, "lifted").whole(lifted)?)),
-            None => None,
-        };
-        if cut.is_some() || lifted.is_some() {
-            self.map.shift_remove("plimsoll");
-        }
-        Ok((cut, lifted))
     }
 }
 

@@ -56,6 +56,12 @@ pub struct PolicySpec {
     pub compact: CompactPolicy,
     /// The last rungs of the ladder.
     pub shed: ShedPolicy,
+    /// Text that stays in view word for word.
+    pub pin: PinPolicy,
+    /// What the provider's cache looks at.
+    pub cache: CachePolicy,
+    /// What the recall tool answers.
+    pub recall: RecallPolicy,
     /// A child session's digest of its parent.
     pub fork: ForkPolicy,
 }
@@ -146,6 +152,8 @@ pub struct PrunePolicy {
     pub view: ClearedView,
     /// With `retain`, how many chars are shown.
     pub retain_chars: Chars,
+    /// With `clear`, let the placeholder name the handle by which the output is recalled.
+    pub name_handle: bool,
     /// Only try above this share of the context window.
     pub gate_share: Option<f64>,
     /// Only try when less than this is left of the context window.
@@ -210,6 +218,10 @@ pub struct OverflowPolicy {
     pub detector: Detector,
     /// Usage beyond so many times the estimate is taken for a prompt or tools that nobody told of.
     pub max_factor: f64,
+    /// No more than this share of the line is taken for such hidden text, or nothing one could do would help.
+    pub max_hidden_share: f64,
+    /// A request that the provider refused as too long is taken to be this share of the line over it.
+    pub refused_margin: f64,
     /// Most that is set aside for the answer.
     pub output_cap: Tokens,
     /// Set aside even where the model has an input limit of its own.
@@ -240,6 +252,8 @@ pub enum LineRule {
 pub enum UsageSum {
     /// Input, cache reads and output.
     InputCacheReadOutput,
+    /// Input, cache reads, cache writes and output: everything that was sent and came back.
+    All,
     /// The total if there is one, else input, output, cache reads and cache writes.
     TotalOrAll,
 }
@@ -252,7 +266,8 @@ pub enum Detector {
     Usage,
     /// An estimate of the next request, before it goes.
     Estimate,
-    /// The last usage plus an estimate of what came since, before the next request goes.
+    /// The last usage plus an estimate of what came since, before the next request goes. The only detector that uses
+    /// a calibrated counter: the others follow documents that fix how tokens are counted.
     Both,
 }
 
@@ -270,20 +285,34 @@ pub struct CompactPolicy {
     pub tail_min: Tokens,
     /// and at most this.
     pub tail_max: Tokens,
+    /// A newest step that is longer than the tail may be stays all the same, cut to this share of the line.
+    pub step_share: f64,
+    /// The user's newest message stays in view whole while it takes no more than this share of the line, and cut to
+    /// it beyond. With 0 only a lead of `resultChars` is shown before a tail that begins inside a turn.
+    pub prompt_share: f64,
     /// With `target`, the oldest messages go until this percentage of the context window is left.
     pub target_percent: u64,
+    /// With `target`, the cut moves back to the start of a turn where at least this share of what should go still
+    /// goes.
+    pub turn_share: f64,
     /// Fewer messages than this are not worth a summary.
     pub min_messages: u64,
     /// How the window shows a summary.
     pub summary_as: SummaryAs,
     /// What the summary is asked to look like.
     pub template: Template,
+    /// In which form the summary is asked for.
+    pub request: RequestForm,
     /// Longest summary; by default the model's own output limit.
     pub max_summary_tokens: Option<Tokens>,
     /// The summariser's input is planned to fill this share of its room, because estimates err.
     pub input_share: f64,
     /// Tool inputs, tool results and reasoning are each cut to this in what the summariser reads.
     pub result_chars: Chars,
+    /// The head's share where something is cut to fit the summary request.
+    pub request_head_share: f64,
+    /// Less room than this in the summariser's window is too little to ask at all.
+    pub request_least: Tokens,
     /// Most chars that hooks may add.
     pub hook_chars: Chars,
     /// What the model is told after an automatic compaction.
@@ -296,8 +325,23 @@ pub struct CompactPolicy {
     pub extractive: bool,
     /// Longest summary made without a model.
     pub extractive_tokens: Tokens,
+    /// The same, as a share of the line.
+    pub extractive_line_share: f64,
+    /// The same, as a share of what it replaces.
+    pub extractive_gain_share: f64,
     /// A summary made without a model that would have to be shorter than this is not made.
     pub extractive_least: Tokens,
+}
+
+/// In which form a summary is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum RequestForm {
+    /// A request of its own: own system prompt, the history as text, no tools.
+    Separate,
+    /// The instruction appended to the window as it was last sent, so that the provider's cache is hit. Used where
+    /// the summariser is the session's own model and everything fits its context window; separate otherwise.
+    Appended,
 }
 
 /// How much is summarised.
@@ -354,6 +398,44 @@ pub struct ShedPolicy {
     pub min_part_chars: Chars,
     /// The head's share of a cut part.
     pub head_share: f64,
+    /// How often cutting is tried anew: markers and estimates make the first level a little too high.
+    pub rounds: u32,
+}
+
+/// Text that stays in view word for word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PinPolicy {
+    /// Most tokens of all pins together; a pin beyond it is refused.
+    pub max_tokens: Tokens,
+    /// The same as a share of the line, where the model is known.
+    pub max_share: f64,
+}
+
+/// Where the beginning of a request is kept by the provider, and found again; Anthropic's rules by default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CachePolicy {
+    /// Most breakpoints a request may have; 0 where the provider knows none.
+    pub max_breakpoints: u64,
+    /// From each breakpoint the provider looks back over so many blocks, the marked one included.
+    pub look_back: u64,
+    /// System messages are sent before all others, wherever they stand in the window.
+    pub system_first: bool,
+}
+
+/// How much the recall tool brings back at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RecallPolicy {
+    /// Most chars of an answer, all in all.
+    pub max_chars: Chars,
+    /// Most matches of a search in one answer.
+    pub max_matches: u64,
+    /// Lines that are shown before and after a match.
+    pub context_lines: u64,
+    /// A longer line is shown only in part by a search.
+    pub max_line_chars: Chars,
 }
 
 /// How a parent's history becomes a child's digest.
@@ -390,6 +472,29 @@ pub struct ForkPolicy {
     pub uncut_tools: Vec<String>,
     /// How a cut is marked.
     pub cut_marker: CutMarker,
+    /// Most that the first tier's results may take together; longer ones are cut to one length. Without it they
+    /// stay whole.
+    pub newest_room: Option<Chars>,
+    /// Where messages must be removed, so much of the user's own words among them stays. Without it they go too.
+    pub words_room: Option<Chars>,
+    /// No limit on a result falls below this when a digest is made smaller for its child, and no words of the user
+    /// are cut below it.
+    pub least_result: Chars,
+    /// A digest for a child takes at most this share of what the child's line leaves beside its system prompt, its
+    /// tools and its task; the rest is for its work.
+    pub child_share: f64,
+    /// In a digest made smaller for its child, the first tier's results take at most this share together,
+    pub newest_share: f64,
+    /// and words of the user that would be removed this share.
+    pub words_share: f64,
+    /// A child that inherits the history itself starts at most at this share of its line; above it, a digest is
+    /// used.
+    pub history_share: f64,
+}
+
+impl ForkPolicy {
+    /// The smallest digest that can hold its own tags, labels and markers.
+    pub const LEAST_BUDGET: Chars = Chars(1_000);
 }
 
 /// How the digest marks a cut result.

@@ -5,9 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure, Notice, OnMeeting,
-    OverflowPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy, Scope, ShedPolicy, SplitTurns,
-    SummaryAs, Template, TruncatePolicy, UsageSum,
+    CachePolicy, ClearedView, CompactPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule, Measure,
+    Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder, PrunePolicy,
+    RecallPolicy, RequestForm, Scope, ShedPolicy, SplitTurns, SummaryAs, Template, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -52,8 +52,14 @@ impl Preset {
                 name: "plimsoll".into(),
                 count: CharCounter::default(),
                 truncate: TruncatePolicy { terminal_keep: Keep::HeadTail, ..truncate() },
-                prune: PrunePolicy { after_turn: false, min_output_chars: Chars(100), ..opencode.prune },
+                prune: PrunePolicy {
+                    after_turn: false,
+                    min_output_chars: Chars(100),
+                    name_handle: true,
+                    ..opencode.prune
+                },
                 overflow: OverflowPolicy {
+                    usage: UsageSum::All,
                     detector: Detector::Both,
                     max_reserve_share: 0.5,
                     default_context: Tokens(128_000),
@@ -61,7 +67,9 @@ impl Preset {
                 },
                 compact: CompactPolicy {
                     scope: Scope::Tail,
+                    prompt_share: 0.4,
                     template: Template::Anchored,
+                    request: RequestForm::Appended,
                     max_summary_tokens: Some(Tokens(4_000)),
                     extractive: true,
                     ..opencode.compact
@@ -188,6 +196,7 @@ fn opencode() -> PolicySpec {
             at_summary: OnMeeting::Stop,
             view: ClearedView::Clear,
             retain_chars: Chars(2_000),
+            name_handle: false,
             gate_share: None,
             gate_headroom: None,
         },
@@ -199,6 +208,8 @@ fn opencode() -> PolicySpec {
             usage: UsageSum::InputCacheReadOutput,
             detector: Detector::Usage,
             max_factor: 4.0,
+            max_hidden_share: 0.5,
+            refused_margin: 0.05,
             output_cap: Tokens(32_000),
             input_reserve: Tokens::ZERO,
             max_reserve_share: 1.0,
@@ -212,22 +223,38 @@ fn opencode() -> PolicySpec {
             tail_share: 0.25,
             tail_min: Tokens(2_000),
             tail_max: Tokens(15_000),
+            step_share: 0.5,
+            prompt_share: 0.0,
             target_percent: 50,
+            turn_share: 0.5,
             min_messages: 2,
             summary_as: SummaryAs::Marker,
             template: Template::Continuing,
+            request: RequestForm::Separate,
             max_summary_tokens: None,
             input_share: 0.8,
             result_chars: Chars(2_000),
+            request_head_share: 0.8,
+            request_least: Tokens(256),
             hook_chars: Chars(16_000),
             continue_text: CONTINUE.into(),
             retries: 1,
             breaker: 3,
             extractive: false,
             extractive_tokens: Tokens(2_000),
+            extractive_line_share: 0.25,
+            extractive_gain_share: 0.5,
             extractive_least: Tokens(150),
         },
-        shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5 },
+        shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5, rounds: 6 },
+        pin: PinPolicy { max_tokens: Tokens(4_000), max_share: 0.25 },
+        cache: CachePolicy { max_breakpoints: 4, look_back: 20, system_first: true },
+        recall: RecallPolicy {
+            max_chars: Chars(20_000),
+            max_matches: 50,
+            context_lines: 2,
+            max_line_chars: Chars(500),
+        },
         fork: ForkPolicy::tiered(),
     }
 }
@@ -251,6 +278,13 @@ impl ForkPolicy {
             head_tail_keywords: words(&["bash", "pty", "exec"]),
             uncut_tools: words(&["ask_user_questions"]),
             cut_marker: CutMarker::Gap,
+            newest_room: None,
+            words_room: None,
+            least_result: Chars(200),
+            child_share: 0.5,
+            newest_share: 0.5,
+            words_share: 0.25,
+            history_share: 0.8,
         }
     }
 
@@ -269,6 +303,8 @@ impl ForkPolicy {
             error_patterns: Vec::new(),
             head_tail_keywords: Vec::new(),
             cut_marker: CutMarker::Prefix,
+            // So that its 100,000 tokens are not made smaller for a child with the usual window of 200,000.
+            child_share: 0.6,
             ..ForkPolicy::tiered()
         }
     }

@@ -1,16 +1,16 @@
 //! What makes a policy consistent.
 
-use super::{ClearedView, LineRule, PolicyError, PolicySpec, Scope};
+use super::{ClearedView, ForkPolicy, LineRule, PolicyError, PolicySpec, Scope};
 use crate::chars::Chars;
 use crate::count::Tokens;
 use crate::log::Cut;
 
-/// The smallest digest that can hold its own tags, labels and markers.
-const SMALLEST_DIGEST: Chars = Chars(1_000);
+/// The smallest answer of the recall tool in which there is room for content beside what is said about it.
+const SMALLEST_ANSWER: Chars = Chars(2_000);
 
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
-    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, fork } = spec;
+    let PolicySpec { name, count, truncate, prune, overflow, compact, shed, pin, cache, recall, fork } = spec;
     rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
     above_zero("count.charsPerToken", count.chars_per_token)?;
 
@@ -44,6 +44,10 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("overflow.share", overflow.share)?;
     share("overflow.maxReserveShare", overflow.max_reserve_share)?;
     rule(overflow.max_factor >= 1.0, "overflow.maxFactor", || format!("{} is below 1", overflow.max_factor))?;
+    share("overflow.maxHiddenShare", overflow.max_hidden_share)?;
+    rule((0.0..1.0).contains(&overflow.refused_margin), "overflow.refusedMargin", || {
+        format!("{} is not a share from 0 to below 1", overflow.refused_margin)
+    })?;
     above_zero("overflow.outputCap", overflow.output_cap.0)?;
     for (model, limits) in &overflow.models {
         if let Some(input) = limits.input.filter(|_| limits.context > Tokens::ZERO) {
@@ -54,6 +58,10 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
 
     share("compact.tailShare", compact.tail_share)?;
+    share("compact.stepShare", compact.step_share)?;
+    rule((0.0..1.0).contains(&compact.prompt_share), "compact.promptShare", || {
+        format!("{} is not a share from 0 to below 1", compact.prompt_share)
+    })?;
     rule(compact.tail_min <= compact.tail_max, "compact.tailMin", || {
         format!("{} is more than `compact.tailMax`, which is {}", compact.tail_min, compact.tail_max)
     })?;
@@ -65,9 +73,13 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     rule(!by_share || (compact.target_percent as f64) < line_percent, "compact.targetPercent", || {
         format!("{} is not below the line at {line_percent} percent", compact.target_percent)
     })?;
+    share("compact.turnShare", compact.turn_share)?;
     above_zero("compact.minMessages", compact.min_messages)?;
     share("compact.inputShare", compact.input_share)?;
     above_zero("compact.resultChars", compact.result_chars.0)?;
+    share("compact.requestHeadShare", compact.request_head_share)?;
+    share("compact.extractiveLineShare", compact.extractive_line_share)?;
+    share("compact.extractiveGainShare", compact.extractive_gain_share)?;
     above_zero("compact.extractiveTokens", compact.extractive_tokens.0)?;
     if let Some(most) = compact.max_summary_tokens {
         above_zero("compact.maxSummaryTokens", most.0)?;
@@ -78,9 +90,29 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         format!("{} leaves no room for the marker; {} is the least", shed.min_part_chars, Cut::LEAST)
     })?;
     share("shed.headShare", shed.head_share)?;
+    rule((1..=100).contains(&shed.rounds), "shed.rounds", || {
+        format!("{} is not between 1 and 100", shed.rounds)
+    })?;
 
-    rule(fork.char_budget >= SMALLEST_DIGEST, "fork.charBudget", || {
-        format!("{} is too little for a digest; {SMALLEST_DIGEST} is the least", fork.char_budget)
+    above_zero("cache.lookBack", cache.look_back)?;
+
+    rule(recall.max_chars >= SMALLEST_ANSWER, "recall.maxChars", || {
+        format!("{} leaves no room for content; {SMALLEST_ANSWER} is the least", recall.max_chars)
+    })?;
+    above_zero("recall.maxMatches", recall.max_matches)?;
+    above_zero("recall.maxLineChars", recall.max_line_chars.0)?;
+    rule(recall.max_line_chars <= Chars(recall.max_chars.0 / 2), "recall.maxLineChars", || {
+        format!(
+            "{} is more than half of `recall.maxChars`, which is {}",
+            recall.max_line_chars, recall.max_chars
+        )
+    })?;
+
+    share("pin.maxShare", pin.max_share)?;
+
+    let least = ForkPolicy::LEAST_BUDGET;
+    rule(fork.char_budget >= least, "fork.charBudget", || {
+        format!("{} is too little for a digest; {least} is the least", fork.char_budget)
     })?;
     rule(fork.no_removal <= fork.char_budget, "fork.noRemoval", || {
         format!("{} is more than `fork.charBudget`, which is {}", fork.no_removal, fork.char_budget)
@@ -92,6 +124,19 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("fork.tailRatio", fork.tail_ratio)?;
     rule(fork.head_ratio + fork.tail_ratio <= 1.0 + 1e-9, "fork.tailRatio", || {
         format!("{} and `fork.headRatio`, {}, are more than 1 together", fork.tail_ratio, fork.head_ratio)
+    })?;
+    rule(fork.least_result >= Cut::LEAST, "fork.leastResult", || {
+        format!("{} leaves no room for the marker; {} is the least", fork.least_result, Cut::LEAST)
+    })?;
+    share("fork.childShare", fork.child_share)?;
+    share("fork.newestShare", fork.newest_share)?;
+    share("fork.wordsShare", fork.words_share)?;
+    share("fork.historyShare", fork.history_share)?;
+    rule(fork.newest_share + fork.words_share <= 1.0 + 1e-9, "fork.wordsShare", || {
+        format!(
+            "{} and `fork.newestShare`, {}, are more than 1 together",
+            fork.words_share, fork.newest_share
+        )
     })?;
     rule(fork.error_patterns.iter().all(|pattern| !pattern.is_empty()), "fork.errorPatterns", || {
         "an empty pattern is in every text".into()

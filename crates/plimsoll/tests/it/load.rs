@@ -1,10 +1,17 @@
 //! How heavy the next request is.
 
-use plimsoll::{CharCounter, Fixed, Load, Message, Policy, Tokens, Usage};
-use plimsoll_testkit::History;
+use plimsoll::log::Effect;
+use plimsoll::prune::{PruneItem, PrunePlan};
+use plimsoll::receipt::Stamp;
+use plimsoll::{CharCounter, Fixed, Load, Log, Message, Millis, Plan, Policy, Tokens, Usage};
+use plimsoll_testkit::{History, ids};
 
 fn load(messages: &[Message]) -> Load {
     Load::of(messages, &Policy::default(), Fixed::default(), &CharCounter::default())
+}
+
+fn clear(log: &mut Log, now: Millis) {
+    log.mark(&"m1.0".into(), Effect::Clear, &"rcp_1".into(), now).unwrap();
 }
 
 fn used(input: u64) -> Usage {
@@ -45,7 +52,7 @@ fn figures_from_before_a_prune_do_not_count() {
     let history = History::new().user("u").tool("read", "x").say("a").usage(used(90_000)).user("b");
     let mut log = history.log();
     assert_eq!(load(&log).usage_of, Some("m2".into()));
-    log.clear(&"m1.0".into(), plimsoll::Millis(1_000_000)).unwrap();
+    clear(&mut log, plimsoll::Millis(1_000_000));
     assert_eq!(load(&log).usage_of, None);
 }
 
@@ -62,23 +69,29 @@ fn zero_usage_and_failed_answers_are_passed_over() {
 fn a_mark_of_the_same_moment_came_after_the_usage() {
     let mut log = History::new().user("u").tool("read", "x").say("a").usage(used(90_000)).log();
     let answered = log[2].info.time.as_ref().unwrap().completed.unwrap();
-    log.clear(&"m1.0".into(), answered).unwrap();
+    clear(&mut log, answered);
     assert_eq!(load(&log).usage_of, None);
 }
 
 #[test]
 fn figures_from_before_an_undo_do_not_count() {
-    let mut log =
-        History::new().user("u").tool("read", "x".repeat(40_000)).cleared().say("a").usage(used(700)).log();
+    let (policy, now, mut ids) = (Policy::default(), Millis(9), ids());
+    let mut log = History::new().user("u").tool("read", "x".repeat(40_000)).log();
+    let item =
+        PruneItem { part: "m1.0".into(), message: "m1".into(), tool: "read".into(), tokens: Tokens(1) };
+    let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
+    let stamp = Stamp { ids: &mut ids, now, policy: &policy, reason: "test" };
+    let receipt = plan.apply(&mut log, stamp, |log| load(log).estimate).unwrap().unwrap();
+    log.append(History::new().user("u").user("v").say("a").usage(used(700)).messages().remove(2)).unwrap();
     assert_eq!(load(&log).usage_of, Some("m2".into()));
-    log.lift(&"m1.0".into(), plimsoll::Millis(1_000_000)).unwrap();
+    receipt.undo(&mut log, &mut ids, now).unwrap();
     assert_eq!(load(&log).usage_of, None);
     assert!(load(&log).tokens > Tokens(10_000));
 
     let history = History::new().user("u").say("x".repeat(40_000)).marker().summary("s").user("b").say("c");
     let mut log = history.usage(used(700)).log();
     assert_eq!(load(&log).usage_of, Some("m5".into()));
-    log.set_aside(&"m2".into(), Some(plimsoll::Millis(1_000_000))).unwrap();
+    log.set_aside(&"m2".into(), plimsoll::Millis(1_000_000)).unwrap();
     assert_eq!(load(&log).usage_of, None);
 }
 

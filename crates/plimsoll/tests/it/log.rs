@@ -1,6 +1,6 @@
 //! The log's types, their JSON and what the log allows.
 
-use plimsoll::log::ShapeError;
+use plimsoll::log::{Effect, ShapeError};
 use plimsoll::{Ids, Log, LogError, Message, Millis, Part, PartBody, ReadError, ToolState};
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
@@ -62,10 +62,12 @@ fn a_users_summary_object_is_not_a_summary_flag() {
 #[test]
 fn marks_survive_a_round_trip() {
     let mut log = History::new().user("u").tool("read", "x").marker().summary("s").log();
-    let cut = plimsoll::log::Cut { keep: plimsoll::Chars(300), at: Millis(4) };
-    log.cut(&"m0.0".into(), cut.keep, cut.at).unwrap();
-    log.clear(&"m1.0".into(), Millis(5)).unwrap();
-    log.set_aside(&"m2".into(), Some(Millis(6))).unwrap();
+    let receipt = "rcp_1".into();
+    log.mark(&"m0.0".into(), Effect::Cut(plimsoll::Chars(300)), &receipt, Millis(4)).unwrap();
+    log.mark(&"m0.0".into(), Effect::Pin("u".into()), &receipt, Millis(4)).unwrap();
+    log.mark(&"m1.0".into(), Effect::Clear, &receipt, Millis(5)).unwrap();
+    log.mark(&"m3.0".into(), Effect::Hide, &receipt, Millis(5)).unwrap();
+    log.set_aside(&"m2".into(), Millis(6)).unwrap();
     let json = serde_json::to_string(log.messages()).unwrap();
     assert_eq!(Message::read_all(&json).unwrap(), log.messages());
 }
@@ -185,7 +187,7 @@ fn parts_only_go_forward() {
     let mut log = Log::new();
     let tool = |state| Part::tool("t".into(), "c", "bash", state);
     let parts = vec![Part::text("p".into(), "hel"), tool(ToolState::pending(json!({})))];
-    log.append(Message::assistant("m".into(), parts)).unwrap();
+    log.append(Message { parts, ..Message::begun("m".into(), Millis(1)) }).unwrap();
     log.advance(Part::text("p".into(), "hello")).unwrap();
     assert!(log.advance(Part::text("p".into(), "help")).is_err());
     log.advance(tool(ToolState::completed(json!({}), "out"))).unwrap();
@@ -201,7 +203,7 @@ fn parts_only_go_forward() {
 fn a_finished_call_keeps_its_input_error_and_marks() {
     let mut log =
         History::new().user("u").tool_state("bash", ToolState::failed(json!({ "a": 1 }), "boom")).log();
-    log.clear(&"m1.0".into(), Millis(5)).unwrap();
+    log.mark(&"m1.0".into(), Effect::Clear, &"rcp_1".into(), Millis(5)).unwrap();
     for wrong in [ToolState::failed(json!({ "a": 2 }), "boom"), ToolState::failed(json!({ "a": 1 }), "other")]
     {
         assert!(log.advance(Part::tool("m1.0".into(), "call_1", "bash", wrong)).is_err());

@@ -4,20 +4,25 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![allow(clippy::needless_pass_by_value)]
 
+mod cache;
 mod compact;
 mod corpus;
 mod count;
 mod extremes;
 mod fork;
+mod fork_history;
 mod ladder;
 mod lenient;
 mod limits;
+mod live;
 mod load;
 mod log;
 mod policy;
 mod properties;
 mod prune;
+mod recall;
 mod receipt;
 mod redact;
+mod streaming;
 mod truncate;
 mod window;

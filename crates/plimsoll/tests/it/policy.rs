@@ -38,6 +38,9 @@ fn presets_as_a_table() {
 #[case(json!({ "overflow": { "models": { "m": { "context": 10, "input": 20 } } } }), "`overflow.models.m.input`: 20 is more than the context window, which is 10")]
 #[case(json!({ "shed": { "minPartChars": 5 } }), "`shed.minPartChars`: 5 leaves no room for the marker; 100 is the least")]
 #[case(json!({ "count": { "charsPerToken": 0 } }), "`count.charsPerToken`: must be above 0")]
+#[case(json!({ "cache": { "lookBack": 0 } }), "`cache.lookBack`: must be above 0")]
+#[case(json!({ "recall": { "maxChars": 500 } }), "`recall.maxChars`: 500 leaves no room for content; 2,000 is the least")]
+#[case(json!({ "recall": { "maxLineChars": 15_000 } }), "`recall.maxLineChars`: 15,000 is more than half of `recall.maxChars`, which is 20,000")]
 fn a_policy_that_contradicts_itself_is_an_error_that_names_the_field(
     #[case] overrides: Value,
     #[case] message: &str,
@@ -203,17 +206,17 @@ fn absurd_numbers_are_survived() {
     .unwrap();
     let limits = policy.limits("m", None);
     for trigger in [plimsoll::compact::ladder::Trigger::Refused, plimsoll::compact::ladder::Trigger::Manual] {
-        let mut log = plimsoll_testkit::History::new().user("a").say("b").user("c").log();
+        let log = plimsoll_testkit::History::new().user("a").say("b").user("c").log();
         let mut ids = plimsoll_testkit::ids();
         let now = plimsoll::Millis(u64::MAX);
         let _ = (ids.message(now), ids.message(now));
         let situation = plimsoll::compact::ladder::Situation {
             trigger,
-            summariser: Some(limits),
+            summariser: Some(plimsoll::compact::request::Summariser::own(limits)),
             ..plimsoll::compact::ladder::Situation::new(&policy, limits, plimsoll::Millis(5))
         };
         let mut ids = plimsoll_testkit::ids();
-        let _ = plimsoll::compact::ladder::Ladder::new(&mut log, &mut ids, situation).climb().unwrap();
+        let _ = plimsoll::compact::ladder::Ladder::new(log, situation).climb(&mut ids).unwrap();
     }
 }
 

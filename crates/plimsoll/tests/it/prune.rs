@@ -30,7 +30,7 @@ fn parts(plan: &PrunePlan) -> Vec<&str> {
 fn apply(messages: Vec<Message>, now: u64) -> Log {
     let mut log = Log::from_messages(messages);
     let plan = plan(&log);
-    Plan::Prune(plan).mark(&mut log, Millis(now)).unwrap();
+    Plan::Prune(plan).mark(&mut log, &"rcp_1".into(), Millis(now)).unwrap();
     log
 }
 
@@ -156,6 +156,8 @@ fn r95_r96_a_prune_sets_a_time_and_nothing_else() {
     let mut after = serde_json::to_value(log.messages()).unwrap();
     let time = after[1]["parts"][0]["state"]["time"].as_object_mut().unwrap();
     assert_eq!(time.shift_remove("compacted"), Some(json!(1_705_512_345_678u64)));
+    let marks = after[1]["parts"][0].as_object_mut().unwrap().shift_remove("plimsoll").unwrap();
+    assert_eq!(marks["marks"][0]["receipt"], "rcp_1", "the mark knows its receipt");
     assert_eq!(after, before, "output, start and end are as they were");
 }
 
@@ -164,12 +166,15 @@ fn r97_r98_r99_the_window_shows_the_call_and_the_placeholder() {
     let mut state = ToolState::completed(json!({ "path": "a.rs" }), tokens(90_000));
     state.attachments = vec![json!({ "mime": "image/png" })].into();
     let log = apply(later(History::new().user("u").tool_state("read", state)), 5);
-    let window = serde_json::to_value(Window::of(&log, &Policy::default())).unwrap();
+    let window = serde_json::to_value(Window::of(&log, &Preset::Opencode.policy())).unwrap();
     let call = &window["messages"][1]["blocks"][0];
     assert_eq!((&call["tool"], &call["input"]), (&json!("read"), &json!({ "path": "a.rs" })));
     let result = &window["messages"][2]["blocks"][0];
     assert_eq!(result["text"], "[Old tool result content cleared]");
     assert_eq!(result.get("files"), None);
+    let window = serde_json::to_value(Window::of(&log, &Policy::default())).unwrap();
+    let named = "[Old tool result content cleared; recall m1.0]";
+    assert_eq!(window["messages"][2]["blocks"][0]["text"], named, "plimsoll names the handle");
 }
 
 #[rstest]
@@ -263,7 +268,7 @@ mod openfork {
         let mut log = Log::from_messages(full());
         let before = Window::of(&log, &policy());
         let plan = prune::plan(&log, &policy(), pressure(120_000));
-        Plan::Prune(plan).mark(&mut log, Millis(7)).unwrap();
+        Plan::Prune(plan).mark(&mut log, &"rcp_1".into(), Millis(7)).unwrap();
         let after = Window::of(&log, &policy());
         let size = |window: &Window| serde_json::to_string(window).unwrap().len();
         assert!(size(&after) + 100_000 < size(&before));
@@ -323,7 +328,7 @@ fn after_an_undone_compaction_old_outputs_can_be_pruned() {
     let history = History::new().user("u").tool("read", tokens(90_000)).marker().summary("s");
     let mut log = Log::from_messages(later(history));
     assert!(plan(&log).items.is_empty());
-    log.set_aside(&"m2".into(), Some(Millis(9))).unwrap();
+    log.set_aside(&"m2".into(), Millis(9)).unwrap();
     assert_eq!(parts(&plan(&log)), ["m1.0"]);
 }
 
@@ -339,7 +344,7 @@ fn a_prune_can_be_applied_by_itself_and_gives_its_receipt() {
     let plan = Plan::Prune(prune::plan(&log, &policy, None));
     let stamp = Stamp { ids: &mut ids, now: Millis(7), policy: &policy, reason };
     let receipt = plan.clone().apply(&mut log, stamp, weigh).unwrap().unwrap();
-    assert_eq!((receipt.before, receipt.after), (Tokens(90_000) + weigh(&log) - Tokens(9), weigh(&log)));
+    assert_eq!((receipt.before, receipt.after), (Tokens(90_000) + weigh(&log) - Tokens(12), weigh(&log)));
     let stamp = Stamp { ids: &mut ids, now: Millis(8), policy: &policy, reason };
     assert_eq!(plan.apply(&mut log, stamp, weigh).unwrap(), None, "it would not shrink a second time");
     assert_eq!(log[1].parts[0].cleared(), Some(Millis(7)), "and what was marked before stays marked");

@@ -1,6 +1,6 @@
 //! Layer 1.
 
-use plimsoll::truncate::{self, Spill, TruncatePlan, format_bytes};
+use plimsoll::truncate::{self, Address, Spill, TruncatePlan, format_bytes};
 use plimsoll::{Chars, Policy, Preset};
 use proptest::prelude::*;
 use rstest::rstest;
@@ -12,6 +12,10 @@ fn plan(output: &str, tool: &str) -> TruncatePlan {
 
 fn ours(output: &[u8], tool: &str) -> TruncatePlan {
     truncate::plan(output, tool, &Policy::default())
+}
+
+fn saved(path: &str) -> Spill {
+    Spill::Saved(Address::Path(path.into()))
 }
 
 fn lines(count: usize) -> String {
@@ -112,7 +116,30 @@ fn r136_golden_notice_with_and_without_a_file() {
     let with = format!(
         "{without}[Full output saved to: data/spill/ab.txt]\n[Use 'read' tool with the path above to see full content]\n"
     );
-    assert_eq!(plan.render(&Spill::Saved("data/spill/ab.txt".into())).as_str(), with);
+    assert_eq!(plan.render(&saved("data/spill/ab.txt")).as_str(), with);
+}
+
+/// A handle is no path: whoever is told to read it reads nothing.
+#[test]
+fn the_notice_of_a_recall_handle_does_not_speak_of_paths() {
+    let spill = Spill::Saved(Address::Handle("spill_9c2f".into()));
+    let cut = plan(&lines(3_000), "read").render(&spill);
+    let notice = "\n\n---\n[Output truncated: 3000 → 2000 lines, 14.6KB → 9.8KB]\n[Full output kept: recall spill_9c2f]\n";
+    assert!(cut.ends_with(notice), "{cut}");
+    let shortened = ours(b"ok \xff", "bash").render(&spill);
+    assert!(shortened.ends_with("bytes replaced]\n[Full output kept: recall spill_9c2f]\n"), "{shortened}");
+    let policy = Preset::Opencode118.policy();
+    let theirs = truncate::plan(lines(3_000).as_bytes(), "x", &policy).render(&spill);
+    assert!(
+        theirs.ends_with("...1000 lines truncated...\n\nFull output kept: recall spill_9c2f"),
+        "{theirs}"
+    );
+    for shown in [cut, shortened, theirs] {
+        assert!(
+            !shown.contains("'read'") && !shown.contains("saved to") && !shown.contains("path"),
+            "{shown}"
+        );
+    }
 }
 
 #[test]
@@ -139,7 +166,7 @@ fn r138_the_plan_reports_what_was_and_what_stays() {
     assert_eq!(json["keptLines"], 2_000);
     assert_eq!(json["originalBytes"], 14_999);
     assert_eq!(json["keptBytes"], 10_000);
-    assert!(plan.message(&Spill::Saved("p".into())).contains("saved to: p"));
+    assert!(plan.message(&saved("p")).contains("saved to: p"));
 }
 
 #[test]
@@ -153,7 +180,7 @@ fn terminal_outputs_keep_their_end_because_the_error_is_there() {
     let output = format!("first line\n{}\nerror: the build failed", lines(30_000));
     for tool in ["bash", "mcp_exec", "Shell", "terminal"] {
         let plan = ours(output.as_bytes(), tool);
-        let shown = plan.render(&Spill::Saved("spill/1".into()));
+        let shown = plan.render(&saved("spill/1"));
         assert!(shown.starts_with("first line\n"), "{tool}");
         assert!(shown.contains("\nerror: the build failed\n\n---\n"), "{tool}");
         let gap = shown.lines().find(|line| line.starts_with("...[")).unwrap();
@@ -180,7 +207,7 @@ fn a_single_line_of_100_megabytes_is_handled() {
 fn bytes_that_are_not_utf8_are_shown_and_spilled() {
     let plan = ours(b"ok \xff\xfe end", "bash");
     assert!(plan.lossy && plan.wants_spill() && !plan.truncated);
-    let shown = plan.render(&Spill::Saved("spill/7".into()));
+    let shown = plan.render(&saved("spill/7"));
     assert!(shown.starts_with("ok \u{fffd}\u{fffd} end\n\n---\n"), "{shown}");
     assert!(shown.contains("[Full output saved to: spill/7]"), "the model is told where the original is");
     assert!(!ours("né 🚢".as_bytes(), "bash").lossy);
@@ -227,10 +254,10 @@ fn c28_the_strictest_limit_wins_unless_the_tool_overrides() {
 fn opencode_1_18_keeps_the_end_of_a_shell_and_counts_for_others() {
     let policy = Preset::Opencode118.policy();
     let output: String = (1..=3_000).map(|n| format!("{n}\n")).collect();
-    let bash = truncate::plan(output.as_bytes(), "bash", &policy).render(&Spill::Saved("/d/tool_1".into()));
+    let bash = truncate::plan(output.as_bytes(), "bash", &policy).render(&saved("/d/tool_1"));
     assert!(bash.starts_with("...output truncated...\n\nFull output saved to: /d/tool_1\n\n1002\n"));
     assert!(bash.ends_with("3000\n"));
-    let read = truncate::plan(output.as_bytes(), "x", &policy).render(&Spill::Saved("/d/tool_1".into()));
+    let read = truncate::plan(output.as_bytes(), "x", &policy).render(&saved("/d/tool_1"));
     assert!(read.ends_with("\n2000\n\n...1001 lines truncated...\n\nFull output saved to: /d/tool_1"));
 }
 

@@ -1,10 +1,16 @@
 //! What the model is given.
 
+use plimsoll::log::Effect;
 use plimsoll::window::{INTERRUPTED, OPENING};
 use plimsoll::{Block, Log, Message, Millis, Policy, Preset, ToolState, Window, WindowRole};
 use plimsoll_testkit::History;
 use rstest::rstest;
 use serde_json::json;
+
+fn cut(log: &mut Log, part: &str, keep: u64) {
+    let effect = Effect::Cut(plimsoll::Chars(keep));
+    log.mark(&part.into(), effect, &"rcp_1".into(), Millis(1)).unwrap();
+}
 
 fn window(messages: &[Message]) -> Window {
     let window = Window::of(messages, &Policy::default());
@@ -77,10 +83,8 @@ fn r128_a_failed_or_empty_summary_leaves_everything_as_it_was(#[case] spoil: fn(
 #[test]
 fn a_pivot_set_aside_shows_the_history_again() {
     let mut log = History::new().user("a").say("b").marker().summary("SUM").user("c").log();
-    log.set_aside(&"m2".into(), Some(Millis(1))).unwrap();
+    log.set_aside(&"m2".into(), Millis(1)).unwrap();
     assert_eq!(shape(&window(&log)), ["U a", "A b", "U c"]);
-    log.set_aside(&"m2".into(), None).unwrap();
-    assert_eq!(shape(&window(&log)), ["U What did we do so far?", "A SUM", "U c"]);
 }
 
 #[test]
@@ -155,12 +159,12 @@ fn parallel_calls_have_their_results_right_after_them() {
 }
 
 #[test]
-fn several_steps_in_one_message_become_several_messages() {
+fn an_answer_stays_one_message_and_a_marked_step_begins_another() {
     let tool = |id: &str| json!({ "type": "tool", "callID": id, "tool": "t", "state": { "status": "completed", "output": "o" } });
     let parts = json!([{ "type": "text", "text": "one" }, tool("c1"), { "type": "text", "text": "two" }, tool("c2"),
         { "type": "step-start" }, tool("c3")]);
     let history = History::new().user("u").raw(json!({ "info": { "role": "assistant" }, "parts": parts }));
-    let expected = ["U u", "A one | t#c1", "T c1=o", "A two | t#c2", "T c2=o", "A t#c3", "T c3=o"];
+    let expected = ["U u", "A one | t#c1 | two | t#c2", "T c1=o | c2=o", "A t#c3", "T c3=o"];
     assert_eq!(seen(history), expected);
 }
 
@@ -242,9 +246,8 @@ fn files_show_and_inlined_ones_do_not() {
 fn a_cut_part_shows_both_ends_and_a_cut_input_stays_json() {
     let input = json!({ "path": "a.rs", "content": "c".repeat(5_000) });
     let mut log = History::new().user("u".repeat(5_000)).tool_with("write", input, "o".repeat(5_000)).log();
-    let cut = plimsoll::log::Cut { keep: plimsoll::Chars(400), at: Millis(1) };
-    log.cut(&"m0.0".into(), cut.keep, cut.at).unwrap();
-    log.cut(&"m1.0".into(), cut.keep, cut.at).unwrap();
+    cut(&mut log, "m0.0", 400);
+    cut(&mut log, "m1.0", 400);
     let window = window(&log);
     let json = serde_json::to_value(&window).unwrap();
     assert!(json["messages"][0]["blocks"][0]["text"].as_str().unwrap().contains("...[truncated 46"));
@@ -258,8 +261,7 @@ fn a_cut_part_shows_both_ends_and_a_cut_input_stays_json() {
 fn an_input_of_many_small_strings_is_cut_as_text() {
     let input = json!({ "list": vec!["abc"; 5_000] });
     let mut log = History::new().user("u").tool_with("write", input, "o").log();
-    let cut = plimsoll::log::Cut { keep: plimsoll::Chars(400), at: Millis(1) };
-    log.cut(&"m1.0".into(), cut.keep, cut.at).unwrap();
+    cut(&mut log, "m1.0", 400);
     let json = serde_json::to_value(window(&log)).unwrap();
     assert!(json["messages"][1]["blocks"][0]["input"]["cut"].as_str().unwrap().len() <= 400);
 }
@@ -309,8 +311,7 @@ fn windows_are_views_and_leave_the_log_alone() {
 fn a_cut_to_nothing_still_shows_something() {
     let mut log = History::new().user("word ".repeat(100)).marker().summary("s".repeat(500)).log();
     for part in ["m0.0", "m2.0"] {
-        let cut = plimsoll::log::Cut { keep: plimsoll::Chars(0), at: Millis(1) };
-        log.cut(&part.into(), cut.keep, cut.at).unwrap();
+        cut(&mut log, part, 0);
     }
     window(&log);
     window(&log[..1]);

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Ladder, Situation, Step as Rung, Trigger};
+use plimsoll::compact::request::Summariser;
 use plimsoll::log::ToolTime;
 use plimsoll::{
     Ids, Limits, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, SessionId, Tokens,
     ToolState, ToolStatus, Usage,
 };
-use plimsoll_store::{Archive, Filter, NewSession, Reduced, StoreError};
+use plimsoll_store::{Archive, Filter, NewSession, StoreError};
 use serde_json::json;
 
 use super::journal::{Journal, Line, Step, Told};
@@ -230,26 +231,30 @@ impl<'a> Host<'a> {
         let context = 400 + self.dice.below(3_000);
         let mut log = self.archive.store().window(session).unwrap();
         let limits = Limits::new(context, 64);
-        let summariser = (self.dice.below(2) == 0).then_some(Limits::new(128_000, 4_000));
+        let large = Summariser::named("summariser", Limits::new(128_000, 4_000));
+        let summariser = (self.dice.below(2) == 0).then_some(large);
         let situation =
             Situation { trigger: Trigger::Refused, summariser, ..Situation::new(&policy, limits, now) };
-        let mut ladder = Ladder::new(&mut log, &mut self.ids, situation);
+        let mut ladder = Ladder::new(log.clone(), situation);
         let outcome = loop {
-            match ladder.climb().unwrap() {
+            match ladder.climb(&mut self.ids).unwrap() {
                 Rung::Done(outcome) => break outcome,
                 Rung::Ask(_) => {
                     let reply = Reply::finished("## Goal\nbuild it\n## Progress\nhalf of it is done");
-                    ladder.answer(Ok(reply)).unwrap();
+                    ladder.answer(Ok(reply), &mut self.ids).unwrap();
                 }
             }
         };
-        if outcome.receipts.is_empty() {
+        let reduction = outcome.reduction;
+        if reduction.receipts.is_empty() {
             return;
         }
-        let Reduced { appended, marked, receipts, .. } =
-            Reduced::of(&log, &outcome.appended, outcome.receipts.clone()).unwrap();
+        reduction.commit(&mut log).unwrap();
+        let effects = reduction.receipts.iter().flat_map(|receipt| receipt.plan.effects());
+        let marked = effects.map(|(part, _)| log.part(part).unwrap().clone()).collect();
+        let (appended, receipts) = (reduction.appended.clone(), reduction.receipts.clone());
         let step = Step::Reduce { session: session.clone(), appended, marked, receipts };
-        self.step(step, |archive| archive.reduce(session, &log, &outcome, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.store().reduce(session, reduction, now).map(|()| Told::default()));
     }
 
     /// One that prunes early, so that there is something to do in small sessions.
@@ -265,15 +270,13 @@ impl<'a> Host<'a> {
         let receipts = self.archive.store().receipts(session).unwrap();
         let can: Vec<_> = receipts.iter().filter(|receipt| receipt.can_undo()).collect();
         let Some(receipt) = self.dice.pick(&can).map(|receipt| (*receipt).clone()) else { return };
-        let (parts, marker): (Vec<PartId>, _) = match &receipt.plan {
-            Plan::Prune(plan) => (plan.items.iter().map(|item| item.part.clone()).collect(), None),
-            Plan::Shed(plan) => {
-                let cleared = plan.cleared.iter().map(|item| item.part.clone());
-                (cleared.chain(plan.cut.iter().map(|item| item.part.clone())).collect(), None)
-            }
-            Plan::Compact(plan) => (Vec::new(), plan.marker.clone()),
-            _ => return,
-        };
+        let mut parts: Vec<PartId> =
+            receipt.plan.effects().into_iter().map(|(part, _)| part.clone()).collect();
+        let mut marker = None;
+        if let Plan::Compact(plan) = &receipt.plan {
+            parts.extend(plan.go_on.clone());
+            marker = plan.marker.clone();
+        }
         let at = self.tick();
         let (id, touched) = (receipt.id, parts.clone());
         let step = Step::Undo { session: session.clone(), receipt: id.clone(), parts, marker };

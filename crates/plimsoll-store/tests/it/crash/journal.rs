@@ -57,11 +57,12 @@ pub(super) struct Told {
     pub(super) marks: Vec<(PartId, Marks)>,
 }
 
-/// The marks on a part: cleared, cut, lifted.
-pub(super) type Marks = (Option<Millis>, Option<(u64, Millis)>, Option<Millis>);
+/// The marks on a part: cleared, cut, last lifted, left out.
+pub(super) type Marks = (Option<Millis>, Option<u64>, Option<Millis>, bool);
 
 pub(super) fn marks_of(part: &Part) -> Marks {
-    (part.cleared(), part.cut.map(|cut| (cut.keep.0, cut.at)), part.lifted)
+    let lifted = part.marks.iter().filter_map(|mark| mark.lifted.as_ref()).map(|(moment, _)| moment.at).max();
+    (part.cleared(), part.cut().map(|cut| cut.keep.0), lifted, part.is_hidden())
 }
 
 impl Told {

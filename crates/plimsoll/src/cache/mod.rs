@@ -1,0 +1,263 @@
+//! Provider caches: how much of a window is as it was when it was last sent, and where cache breakpoints belong.
+//!
+//! A request that begins like an earlier one costs a tenth of it for that beginning. Some providers find the common
+//! beginning by themselves; Anthropic is told where to keep one (a breakpoint, at most four in a request) and, from
+//! each breakpoint of a later request, walks back over at most twenty blocks, its own included, to find a place
+//! that was kept by an earlier one. So breakpoints have to lie where the next request will look:
+//!
+//! - the last one on the newest message that will be the same next time,
+//! - older ones no further apart than a provider looks back, so that together they look over one stretch without a
+//!   gap, and on places that stay the same from request to request,
+//! - and where one step added more than that stretch, the oldest on a place that the last request kept, because
+//!   everything up to there is found exactly.
+//!
+//! A host asks for a [`CachePlan`] before it sends a window, sets the breakpoints, and keeps the plan's
+//! [`Fingerprint`] for the next time:
+//!
+//! ```
+//! use plimsoll::cache::{Breakpoint, CachePlan};
+//! use plimsoll::{Message, Policy, Window};
+//! let policy = Policy::default();
+//! let mut log = vec![Message::user("msg_1".into(), "prt_1".into(), "hello")];
+//! // Two of the four breakpoints are on the system prompt and the tools.
+//! let first = CachePlan::new(&Window::of(&log, &policy), &log, None, 2, &policy.cache);
+//! assert_eq!(first.breakpoints, [Breakpoint { message: 0, block: 0 }]);
+//!
+//! log.push(Message::user("msg_2".into(), "prt_2".into(), "are you there?"));
+//! let window = Window::of(&log, &policy);
+//! let second = CachePlan::new(&window, &log, Some(&first.fingerprint), 2, &policy.cache);
+//! assert_eq!((second.unchanged.messages, second.unchanged.blocks), (1, 1));
+//! ```
+
+mod fingerprint;
+
+use serde::{Deserialize, Serialize};
+
+use crate::count::{Counter, Tokens, block_tokens};
+use crate::log::{Message, Part, PartBody};
+use crate::policy::CachePolicy;
+use crate::window::{Block, INTERRUPTED, Window, WindowMessage, WindowRole};
+
+pub use fingerprint::Fingerprint;
+
+/// The beginning of a window, in the order in which it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Prefix {
+    /// How many whole messages it has.
+    pub messages: usize,
+    /// How many blocks, those of a message that is in it only in part included.
+    pub blocks: usize,
+}
+
+/// A block of a window behind which the provider is told to keep what came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Breakpoint {
+    /// The place of the message in the window.
+    pub message: usize,
+    /// The place of the block in the message.
+    pub block: usize,
+}
+
+/// What there is to know about a window and a provider's cache before the window is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CachePlan {
+    /// As it was when it was last sent.
+    pub unchanged: Prefix,
+    /// Expected to be the same in the next request: everything but an answer that is still being written and calls
+    /// that wait for their results.
+    pub stable: Prefix,
+    /// Where to keep what came before, in the order in which the window is sent.
+    pub breakpoints: Vec<Breakpoint>,
+    /// To be kept once the request was sent, and given to the next plan.
+    pub fingerprint: Fingerprint,
+}
+
+impl CachePlan {
+    /// Plan the cache of a window over `log`. `sent` is the fingerprint of the window that was last sent to the same
+    /// model with the same system prompt and tools; `reserved` says how many breakpoints the caller sets elsewhere,
+    /// such as on these.
+    pub fn new(
+        window: &Window,
+        log: &[Message],
+        sent: Option<&Fingerprint>,
+        reserved: u64,
+        policy: &CachePolicy,
+    ) -> CachePlan {
+        let mut fingerprint = Fingerprint::of(window, policy);
+        let unchanged = sent.map(|sent| fingerprint.shared_with(sent)).unwrap_or_default();
+        let unstable = first_unstable(window, log);
+        let stable: Vec<usize> =
+            sent_order(window, policy).take_while(|message| Some(*message) != unstable).collect();
+        let blocks: Vec<Breakpoint> = stable.iter().flat_map(|message| blocks_of(window, *message)).collect();
+        let placing = Placing {
+            can_mark: blocks.iter().map(|at| can_mark(window, *at)).collect(),
+            look_back: usize::try_from(policy.look_back).unwrap_or(usize::MAX).max(1),
+        };
+        let slots = usize::try_from(policy.max_breakpoints.saturating_sub(reserved)).unwrap_or(usize::MAX);
+        let known = sent.map(|sent| (unchanged.blocks, sent.kept.as_slice()));
+        fingerprint.kept = placing.choose(slots, known);
+        CachePlan {
+            unchanged,
+            stable: Prefix { messages: stable.len(), blocks: blocks.len() },
+            breakpoints: fingerprint.kept.iter().map(|after| blocks[after - 1]).collect(),
+            fingerprint,
+        }
+    }
+}
+
+impl Window {
+    /// How much of its beginning is as it was in a window that was sent before.
+    pub fn unchanged_since(&self, sent: &Fingerprint, policy: &CachePolicy) -> Prefix {
+        Fingerprint::of(self, policy).shared_with(sent)
+    }
+
+    /// What the beginning of the window weighs.
+    pub fn prefix_tokens(&self, prefix: Prefix, policy: &CachePolicy, counter: &dyn Counter) -> Tokens {
+        let places: Vec<Breakpoint> = sent_order(self, policy)
+            .flat_map(|message| blocks_of(self, message))
+            .take(prefix.blocks)
+            .collect();
+        let weigh = |at: &Breakpoint| {
+            let overhead = if at.block == 0 { counter.message_overhead() } else { Tokens::ZERO };
+            block_tokens(&self.messages[at.message].blocks[at.block], counter) + overhead
+        };
+        places.iter().map(weigh).sum()
+    }
+}
+
+/// The places of a window's messages in the order in which they are sent.
+fn sent_order(window: &Window, policy: &CachePolicy) -> impl Iterator<Item = usize> {
+    let goes_first = |message: &WindowMessage| policy.system_first && message.role == WindowRole::System;
+    let (first, rest): (Vec<usize>, Vec<usize>) =
+        (0..window.messages.len()).partition(|at| goes_first(&window.messages[*at]));
+    first.into_iter().chain(rest)
+}
+
+fn blocks_of(window: &Window, message: usize) -> impl Iterator<Item = Breakpoint> {
+    (0..window.messages[message].blocks.len()).map(move |block| Breakpoint { message, block })
+}
+
+/// Anthropic takes no breakpoint on a thought; what follows it carries it along.
+fn can_mark(window: &Window, at: Breakpoint) -> bool {
+    !matches!(window.messages[at.message].blocks[at.block], Block::Reasoning { .. })
+}
+
+/// The first message of the window that may look different in the next request.
+///
+/// Only the newest answer can: while it is written it grows, and an open call of it is shown as interrupted until
+/// its result comes. A call of an older answer that never got a result is taken for settled, because the model has
+/// gone on without it; otherwise an interrupted session could never be cached beyond that point.
+fn first_unstable(window: &Window, log: &[Message]) -> Option<usize> {
+    let newest = window.messages.iter().rposition(|message| message.role == WindowRole::Assistant)?;
+    let place = window.messages[newest].place;
+    let message = log.get(place?)?;
+    let waits = |message: &WindowMessage, said: &Message| {
+        message.place == place && message.blocks.iter().any(|block| is_open(block, &said.parts))
+    };
+    // Results stand right behind the calls they answer.
+    let open = window.messages.iter().position(|shown| waits(shown, message)).map(|at| at.saturating_sub(1));
+    let growing = is_being_written(message).then_some(newest);
+    open.into_iter().chain(growing).min()
+}
+
+/// Messages that were imported without any times are finished, whatever else they do not say.
+fn is_being_written(message: &Message) -> bool {
+    !message.is_finished() && message.info.time.as_ref().is_some_and(|time| time.completed.is_none())
+}
+
+/// Whether a block stands for a result that has not come yet.
+fn is_open(block: &Block, parts: &[Part]) -> bool {
+    let Block::Result { text, part, .. } = block else { return false };
+    let waits = |part: &Part| match &part.body {
+        PartBody::Tool(tool) => !tool.state.status.is_final(),
+        PartBody::ToolCall(_) => true,
+        _ => false,
+    };
+    // Ids may be missing or repeated in logs from elsewhere, so the text has to agree.
+    text.as_str() == INTERRUPTED && parts.iter().any(|other| other.id == *part && waits(other))
+}
+
+/// Chooses places for breakpoints among the stable blocks. A place is the number of blocks up to and including the
+/// marked one, so it is the length of what is kept.
+struct Placing {
+    /// For each block whether it can be marked.
+    can_mark: Vec<bool>,
+    /// How many places a provider looks at from a breakpoint, the breakpoint's own included.
+    look_back: usize,
+}
+
+impl Placing {
+    /// At most `slots` places, ascending. `sent` is how many blocks are unchanged since the last request, and the
+    /// places that it kept.
+    fn choose(&self, slots: usize, sent: Option<(usize, &[usize])>) -> Vec<usize> {
+        let Some(end) = self.last_within(self.can_mark.len()).filter(|_| slots > 0) else {
+            return Vec::new();
+        };
+        let (mut places, mut oldest) = (vec![end], end);
+        while places.len() < slots
+            && let Some(older) = self.before(oldest)
+        {
+            places.push(older);
+            oldest = older;
+        }
+        let anchor = sent.and_then(|(unchanged, kept)| self.anchor(unchanged.min(end), kept));
+        // One that is looked at anyway needs no breakpoint of its own.
+        if let Some(anchor) = anchor.filter(|anchor| anchor.saturating_add(self.look_back) <= oldest)
+            && slots > 1
+        {
+            places.truncate(slots - 1);
+            places.push(anchor);
+        }
+        places.reverse();
+        places
+    }
+
+    /// The breakpoint before another: as far away as the provider looks back, rounded to what stays the same while
+    /// the conversation grows. None if from the other everything is looked at.
+    fn before(&self, newer: usize) -> Option<usize> {
+        if newer <= self.look_back {
+            return None;
+        }
+        let furthest = newer - self.look_back;
+        let in_reach = |place: &usize| (furthest..newer).contains(place);
+        let mut grid = furthest - furthest % self.step();
+        while grid < newer {
+            if let Some(place) = self.first_from(grid).filter(in_reach) {
+                return Some(place);
+            }
+            grid += self.step();
+        }
+        self.first_from(furthest).filter(in_reach)
+    }
+
+    /// Where something was kept that still holds: a place of the last request, or failing that one where an earlier
+    /// request is likely to have had a breakpoint.
+    fn anchor(&self, unchanged: usize, kept: &[usize]) -> Option<usize> {
+        let known = kept.iter().copied().filter(|place| *place <= unchanged).max();
+        known.or_else(|| {
+            let grid = (1..=unchanged / self.step()).rev().map(|n| n * self.step());
+            grid.filter_map(|grid| self.first_from(grid)).find(|place| *place <= unchanged)
+        })
+    }
+
+    /// Half of what is looked back over: then one of these places is always in reach, even if the block there cannot
+    /// be marked and the next one has to do.
+    fn step(&self) -> usize {
+        (self.look_back / 2).max(1)
+    }
+
+    /// The first place from here on that can be marked.
+    fn first_from(&self, place: usize) -> Option<usize> {
+        let from = place.max(1);
+        let found = self.can_mark.get(from - 1..)?.iter().position(|can_mark| *can_mark)?;
+        Some(from + found)
+    }
+
+    /// The last place up to here that can be marked.
+    fn last_within(&self, place: usize) -> Option<usize> {
+        Some(self.can_mark.get(..place)?.iter().rposition(|can_mark| *can_mark)? + 1)
+    }
+}

@@ -1,0 +1,170 @@
+//! What the ladder has to know before it is climbed.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::request::{HookText, Measured, Summariser, SummaryJob};
+use super::select::{Room, Selection, select};
+use crate::count::{Counter, Fixed, Tokens, request_tokens};
+use crate::limits::{Limits, Line};
+use crate::load::{Gauge, Load};
+use crate::log::{Message, Millis};
+use crate::policy::{Detector, Policy};
+use crate::receipt::{CompactPlan, Made};
+use crate::window::Window;
+
+/// Everything the ladder has to know.
+#[derive(Clone)]
+pub struct Situation {
+    /// The numbers and choices.
+    pub policy: Arc<Policy>,
+    /// Limits of the session's model.
+    pub limits: Limits,
+    /// Who summarises; none if there is nobody to ask.
+    pub summariser: Option<Summariser>,
+    /// What every request carries besides the window.
+    pub fixed: Fixed,
+    /// Who counts. Policies whose documents fix how tokens are counted do not ask it.
+    pub counter: Arc<dyn Counter>,
+    /// Why the ladder is climbed.
+    pub trigger: Trigger,
+    /// What hooks add to the summary request.
+    pub hook: HookText,
+    /// How the summariser has done so far in this session.
+    pub breaker: Breaker,
+    /// The time.
+    pub now: Millis,
+}
+
+/// A policy that is only borrowed is copied: a situation outlives whoever made it.
+impl From<&Policy> for Arc<Policy> {
+    fn from(policy: &Policy) -> Arc<Policy> {
+        Arc::new(policy.clone())
+    }
+}
+
+impl Situation {
+    /// The ordinary case: see whether a session is over the line of its model. There is no summariser, and
+    /// characters over four are counted, unless the caller says otherwise.
+    pub fn new(policy: impl Into<Arc<Policy>>, limits: Limits, now: Millis) -> Situation {
+        let policy = policy.into();
+        Situation {
+            limits,
+            now,
+            counter: Arc::new(policy.count),
+            policy,
+            summariser: None,
+            fixed: Fixed::default(),
+            trigger: Trigger::Auto,
+            hook: HookText::default(),
+            breaker: Breaker::default(),
+        }
+    }
+
+    /// What a compaction would do now, without doing it; nothing if there is too little to summarise.
+    pub fn plan_compaction(&self, messages: &[Message]) -> Option<CompactPlan> {
+        let load = Load::of(messages, &self.policy, self.fixed, self.counter());
+        let gauge = self.gauge(&load);
+        let selection = self.select(messages, load.estimate, gauge, None)?;
+        let head = selection.head.iter().map(|place| &messages[*place]);
+        let job = self.summariser.as_ref().map(|summariser| {
+            SummaryJob::new(head, &self.hook, &self.policy, self.measured(summariser, gauge))
+        });
+        let (made, calls) = match job {
+            Some(Ok(job)) => (Made::ByModel, job.chunks() as u64),
+            Some(Err(_)) | None if self.policy.compact.extractive => (Made::WithoutModel, 0),
+            Some(Err(_)) | None => return None,
+        };
+        selection.plan(messages, made, calls)
+    }
+
+    /// Who counts for this policy. One that follows a document is held to the document's own figures.
+    pub fn counter(&self) -> &dyn Counter {
+        match self.policy.overflow.detector {
+            Detector::Both => &*self.counter,
+            Detector::Usage | Detector::Estimate => &self.policy.count,
+        }
+    }
+
+    /// How the summariser's requests are measured.
+    pub(super) fn measured<'s>(&'s self, summariser: &'s Summariser, gauge: Gauge) -> Measured<'s> {
+        let counter = summariser.counter.as_deref().unwrap_or_else(|| self.counter());
+        let factor = summariser.factor.unwrap_or_else(|| gauge.factor()).max(1.0);
+        Measured { limits: summariser.limits, counter, factor }
+    }
+
+    /// Whether the policy's detector sees the window over the line.
+    pub(super) fn calls_for_help(&self, messages: &[Message], load: &Load) -> bool {
+        let overflow = &self.policy.overflow;
+        let line = overflow.line(self.limits);
+        match (self.trigger, overflow.detector) {
+            (Trigger::Refused, _) => true,
+            (_, Detector::Estimate) => line.is_some_and(|line| line.is_over(load.estimate)),
+            (_, Detector::Both) => line.is_some_and(|line| line.is_over(load.tokens)),
+            (_, Detector::Usage) => {
+                let used = load.usage_of.as_ref();
+                let used = used.and_then(|id| messages.iter().rfind(|message| &message.info.id == id));
+                let usage = used.and_then(|message| message.info.tokens.as_ref());
+                usage.is_some_and(|usage| overflow.is_overflow(usage, self.limits))
+            }
+        }
+    }
+
+    /// The estimate of the next request.
+    pub(super) fn estimate(&self, messages: &[Message]) -> Tokens {
+        request_tokens(&Window::of(messages, &self.policy), self.fixed, self.counter())
+    }
+
+    /// What estimates are worth in this session.
+    pub(super) fn gauge(&self, load: &Load) -> Gauge {
+        let overflow = &self.policy.overflow;
+        let line = overflow.line(self.limits).map(|line| line.at).unwrap_or(self.limits.context);
+        let gauge = match overflow.detector {
+            Detector::Estimate => Gauge::EXACT,
+            Detector::Usage | Detector::Both => Gauge::of(load, line, overflow),
+        };
+        match self.trigger {
+            // The provider is right: whatever was estimated must have been more than the line.
+            Trigger::Refused => {
+                gauge.at_least(load.estimate, line + line.share(overflow.refused_margin) + Tokens(1))
+            }
+            Trigger::Auto | Trigger::Manual => gauge,
+        }
+    }
+
+    /// Divide a window whose estimate is `load`; all figures are brought to the scale of estimates.
+    pub(super) fn select(
+        &self,
+        messages: &[Message],
+        load: Tokens,
+        gauge: Gauge,
+        tail_cap: Option<Tokens>,
+    ) -> Option<Selection> {
+        let line = self.policy.overflow.line(self.limits).map(Line::room).unwrap_or(self.limits.context);
+        let (line, context) = (gauge.estimate(line), gauge.estimate(self.limits.context));
+        let asked = self.trigger == Trigger::Manual;
+        select(messages, &self.policy, Room { load, line, context, tail_cap, asked }, self.counter())
+    }
+}
+
+/// Why the ladder is climbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Trigger {
+    /// To see whether the window is over the line.
+    #[default]
+    Auto,
+    /// A person asked for a compaction.
+    Manual,
+    /// The provider refused the request as too long, whatever the figures say.
+    Refused,
+}
+
+/// Stops asking a summariser that keeps failing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Breaker {
+    /// Failures since the last success.
+    pub failures: u32,
+}

@@ -1,0 +1,348 @@
+//! Marks: what reductions leave beside a part.
+//!
+//! A mark belongs to the receipt of the reduction that set it. What the window shows of a part follows from the
+//! marks that are left, so reductions can be undone in any order: undoing one lifts its own marks and touches no
+//! others. A lifted mark stays in the list, because usage figures from the time it was in force no longer hold.
+//!
+//! Marks remember the newest message of the log at the moment they were set. Whether a response came before or
+//! after a mark is decided by that order, never by clocks: a clock that jumps back must not make a stale figure
+//! count again.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::fields::{At, Reader, ShapeError, put};
+use super::ids::{MessageId, Millis, ReceiptId};
+use super::part::{Part, PartBody};
+use crate::chars::{Chars, Text};
+
+/// A moment in the life of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The clock, for people.
+    pub at: Millis,
+    /// The newest message of the log then; none if there was none, or if another tool set the mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<MessageId>,
+}
+
+/// What one reduction did to one part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// The receipt the mark belongs to; none where another tool or an older version set it.
+    pub receipt: Option<ReceiptId>,
+    /// What it does to the part.
+    pub effect: Effect,
+    /// When it was set.
+    pub set: Moment,
+    /// When it was lifted, and by which receipt.
+    pub lifted: Option<(Moment, ReceiptId)>,
+}
+
+/// What a mark does to the view of a part.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The window shows a placeholder instead of the tool result.
+    Clear,
+    /// The window shows only so many chars of each long text in the part; nothing of images and thoughts.
+    Cut(Chars),
+    /// The window does not show the part at all; a tool call goes together with its result.
+    Hide,
+    /// The text stays in view word for word, whatever else happens to the part.
+    Pin(Text),
+    /// Pins from before this mark no longer hold.
+    Unpin,
+}
+
+impl Effect {
+    /// The effect's name, as it is written in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Effect::Clear => "clear",
+            Effect::Cut(_) => "cut",
+            Effect::Hide => "hide",
+            Effect::Pin(_) => "pin",
+            Effect::Unpin => "unpin",
+        }
+    }
+}
+
+/// The strictest cut that is in force on a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// How many chars the window shows of each long text in the part.
+    pub keep: Chars,
+}
+
+impl Cut {
+    /// Less than this leaves no room for the marker that tells of the cut.
+    pub const LEAST: Chars = Chars(100);
+
+    /// What is shown, also where a mark from outside asks for less than can be.
+    pub(crate) fn keep(self) -> Chars {
+        self.keep.max(Cut::LEAST)
+    }
+}
+
+impl Mark {
+    /// Whether the mark is in force.
+    pub fn is_active(&self) -> bool {
+        self.lifted.is_none()
+    }
+
+    fn write(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("effect".into(), self.effect.name().into());
+        match &self.effect {
+            Effect::Cut(keep) => put(&mut map, "keep", Some(keep.0.into())),
+            Effect::Pin(text) => put(&mut map, "text", Some(text.as_str().into())),
+            Effect::Clear | Effect::Hide | Effect::Unpin => {}
+        }
+        put(&mut map, "receipt", self.receipt.as_ref().map(|id| id.as_str().into()));
+        put(&mut map, "at", Some(self.set.at.0.into()));
+        put(&mut map, "after", self.set.after.as_ref().map(|id| id.as_str().into()));
+        if let Some((moment, receipt)) = &self.lifted {
+            let mut lifted = Map::new();
+            put(&mut lifted, "receipt", Some(receipt.as_str().into()));
+            put(&mut lifted, "at", Some(moment.at.0.into()));
+            put(&mut lifted, "after", moment.after.as_ref().map(|id| id.as_str().into()));
+            map.insert("lifted".into(), Value::Object(lifted));
+        }
+        Value::Object(map)
+    }
+
+    /// A mark as [`write`](Mark::write) wrote it; nothing for anything else.
+    fn read(value: &Value) -> Option<Mark> {
+        let string = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+        let moment = |value: &Value| {
+            let after = string(value, "after").map(MessageId::new);
+            Some(Moment { at: Millis(value.get("at")?.as_u64()?), after })
+        };
+        let effect = match value.get("effect")?.as_str()? {
+            "clear" => Effect::Clear,
+            "cut" => Effect::Cut(Chars(value.get("keep")?.as_u64()?)),
+            "hide" => Effect::Hide,
+            "unpin" => Effect::Unpin,
+            "pin" => Effect::Pin(Text::from(value.get("text")?.as_str()?)),
+            _ => return None,
+        };
+        let lifted = match value.get("lifted") {
+            Some(lifted) => Some((moment(lifted)?, ReceiptId::new(string(lifted, "receipt")?))),
+            None => None,
+        };
+        let receipt = string(value, "receipt").map(ReceiptId::new);
+        Some(Mark { receipt, effect, set: moment(value)?, lifted })
+    }
+}
+
+impl Serialize for Mark {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.write().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Mark {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mark, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Mark::read(&value).ok_or_else(|| serde::de::Error::custom("this is no mark"))
+    }
+}
+
+impl Part {
+    /// The marks that are in force.
+    pub(crate) fn active_marks(&self) -> impl Iterator<Item = &Mark> {
+        self.marks.iter().filter(|mark| mark.is_active())
+    }
+
+    /// The cut that is in force, the strictest if there are several.
+    pub fn cut(&self) -> Option<Cut> {
+        let keeps = self.active_marks().filter_map(|mark| match mark.effect {
+            Effect::Cut(keep) => Some(keep),
+            _ => None,
+        });
+        keeps.min().map(|keep| Cut { keep })
+    }
+
+    /// Whether the window leaves the part out.
+    pub fn is_hidden(&self) -> bool {
+        self.active_marks().any(|mark| mark.effect == Effect::Hide)
+    }
+
+    /// What of this part is pinned, oldest pin first.
+    pub fn pins(&self) -> impl Iterator<Item = &Text> {
+        let unpinned = self.marks.iter().rposition(|mark| mark.is_active() && mark.effect == Effect::Unpin);
+        let since = unpinned.map_or(0, |place| place + 1);
+        self.marks[since..].iter().filter(|mark| mark.is_active()).filter_map(|mark| match &mark.effect {
+            Effect::Pin(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Since when the window shows a placeholder instead of this part's result.
+    pub fn cleared(&self) -> Option<Millis> {
+        match &self.body {
+            PartBody::Tool(tool) => tool.state.time.compacted,
+            PartBody::ToolResult(result) => result.compacted,
+            _ => None,
+        }
+    }
+
+    /// Whether the part holds a tool result, so that it can be cleared.
+    pub(super) fn is_clearable(&self) -> bool {
+        matches!(self.body, PartBody::Tool(_) | PartBody::ToolResult(_))
+    }
+
+    /// Set a mark.
+    pub(super) fn set_mark(&mut self, mark: Mark) {
+        if mark.effect == Effect::Clear {
+            self.name_foreign_clear();
+        }
+        self.marks.push(mark);
+        self.show_marks();
+    }
+
+    /// Forget the marks of a receipt that was never handed out.
+    pub(super) fn forget_marks(&mut self, receipt: &ReceiptId) {
+        self.marks.retain(|mark| mark.receipt.as_ref() != Some(receipt));
+        self.show_marks();
+        self.drop_lone_foreign_clear();
+    }
+
+    /// A placeholder that another tool asked for becomes a mark of its own, so that it outlives the undoing of ours.
+    fn name_foreign_clear(&mut self) {
+        let ours = self.active_marks().any(|mark| mark.effect == Effect::Clear);
+        if let Some(at) = self.cleared().filter(|_| !ours) {
+            let set = Moment { at, after: None };
+            self.marks.insert(0, Mark { receipt: None, effect: Effect::Clear, set, lifted: None });
+        }
+    }
+
+    /// A placeholder of another tool that stands alone needs no mark: `time.compacted` says it, as it came.
+    fn drop_lone_foreign_clear(&mut self) {
+        let clears = || self.marks.iter().filter(|mark| mark.effect == Effect::Clear);
+        let is_foreign = |mark: &Mark| mark.receipt.is_none() && mark.is_active();
+        if clears().count() == 1 && clears().all(is_foreign) {
+            self.marks.retain(|mark| mark.effect != Effect::Clear);
+        }
+    }
+
+    /// Lift the marks of a receipt; says how many there were.
+    pub(super) fn lift_marks(
+        &mut self,
+        belongs: impl Fn(&Mark) -> bool,
+        moment: &Moment,
+        by: &ReceiptId,
+    ) -> usize {
+        self.name_foreign_clear();
+        let mut lifted = 0;
+        for mark in self.marks.iter_mut().filter(|mark| mark.is_active() && belongs(mark)) {
+            mark.lifted = Some((moment.clone(), by.clone()));
+            lifted += 1;
+        }
+        self.show_marks();
+        self.drop_lone_foreign_clear();
+        lifted
+    }
+
+    /// Let `time.compacted`, which other tools read, say what the marks say.
+    fn show_marks(&mut self) {
+        let clears = || self.marks.iter().filter(|mark| mark.effect == Effect::Clear);
+        if clears().next().is_none() {
+            return;
+        }
+        let since = clears().filter(|mark| mark.is_active()).map(|mark| mark.set.at).min();
+        match &mut self.body {
+            PartBody::Tool(tool) => tool.state.time.compacted = since,
+            PartBody::ToolResult(result) => result.compacted = since,
+            _ => {}
+        }
+    }
+
+    /// Forget all marks: the part as it was before any reduction.
+    pub fn without_marks(mut self) -> Part {
+        self.marks.clear();
+        match &mut self.body {
+            PartBody::Tool(tool) => tool.state.time.compacted = None,
+            PartBody::ToolResult(result) => result.compacted = None,
+            PartBody::Compaction(marker) => marker.set_aside = None,
+            _ => {}
+        }
+        self
+    }
+
+    /// Take over a list of marks as a store keeps them.
+    pub fn with_marks(mut self, marks: Vec<Mark>) -> Part {
+        self.marks = marks;
+        self.show_marks();
+        self.drop_lone_foreign_clear();
+        self
+    }
+
+    /// All marks of the part, one that another tool set among them.
+    pub fn all_marks(&self) -> Vec<Mark> {
+        let mut named = self.clone();
+        named.name_foreign_clear();
+        named.marks
+    }
+
+    /// Whether something of the part is out of view: it is cleared, cut or left out.
+    pub fn is_reduced(&self) -> bool {
+        self.cleared().is_some() || self.cut().is_some() || self.is_hidden()
+    }
+
+    /// The marks as JSON; nothing if there are none.
+    pub(super) fn write_marks(&self) -> Option<Value> {
+        let marks: Vec<Value> = self.marks.iter().map(Mark::write).collect();
+        (!marks.is_empty()).then(|| serde_json::json!({ "marks": marks }))
+    }
+}
+
+impl Reader<'_> {
+    /// Our own marks. A field of that name with anything else in it is somebody else's and stays.
+    pub(super) fn marks(&mut self) -> Vec<Mark> {
+        let Some(Value::Object(ours)) = self.map.get_mut("plimsoll") else { return Vec::new() };
+        let at = &At::Key(self.at, "plimsoll");
+        let read = match ours.get("marks") {
+            Some(Value::Array(list)) => listed(list, &At::Key(at, "marks")),
+            Some(other) => Err(At::Key(at, "marks").expected("an array", other)),
+            None => older(ours, at),
+        };
+        let marks = read.unwrap_or_else(|wrong| {
+            self.notes.wrong(wrong);
+            Vec::new()
+        });
+        if !marks.is_empty() {
+            ours.retain(|key, _| !["marks", "cut", "lifted"].contains(&key.as_str()));
+            if ours.is_empty() {
+                self.map.shift_remove("plimsoll");
+            }
+        }
+        marks
+    }
+}
+
+/// A list of marks; one that cannot be read leaves all of them where they are.
+fn listed(list: &[Value], at: &At) -> Result<Vec<Mark>, ShapeError> {
+    let read = |(index, mark)| Mark::read(mark).ok_or_else(|| At::Index(at, index).expected("a mark", mark));
+    list.iter().enumerate().map(read).collect()
+}
+
+/// Marks as versions before 0.2 wrote them: one cut, and when something was last lifted.
+fn older(ours: &Map<String, Value>, at: &At) -> Result<Vec<Mark>, ShapeError> {
+    let mut marks = Vec::new();
+    let mark = |effect, at, lifted| {
+        let set = Moment { at, after: None };
+        Mark { receipt: None, effect, set, lifted }
+    };
+    if let Some(cut) = ours.get("cut") {
+        let at = &At::Key(at, "cut");
+        let number = |key: &str| At::Key(at, key).whole(cut.get(key).unwrap_or(&Value::Null));
+        marks.push(mark(Effect::Cut(Chars(number("keep")?)), Millis(number("at")?), None));
+    }
+    if let Some(lifted) = ours.get("lifted") {
+        let at = Millis(At::Key(at, "lifted").whole(lifted)?);
+        let lift = (Moment { at, after: None }, ReceiptId::default());
+        marks.push(mark(Effect::Hide, at, Some(lift)));
+    }
+    Ok(marks)
+}

@@ -1,0 +1,305 @@
+//! What the recall tool answers: a line that says what this is, the content word for word, and how to get the rest.
+
+use super::search::{Hits, Pattern};
+use super::{NAME, RecallQuery};
+use crate::chars::{Chars, Text, head, thousands};
+use crate::policy::RecallPolicy;
+
+/// Content that a handle names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecallContent {
+    /// The handle, whole.
+    pub handle: String,
+    /// What it is, in a few words such as `output of bash`.
+    pub what: String,
+    /// All of it.
+    pub text: Text,
+}
+
+/// What looking a handle up has brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The content.
+    Found(RecallContent),
+    /// For a query without a handle: all that has left the window, or that part of it in which something matches.
+    Searched(Vec<RecallContent>),
+    /// There is nothing of that name.
+    Missing,
+    /// The handle is the beginning of several: these, each with what it is.
+    Ambiguous(Vec<(String, String)>),
+    /// It was there once, and is gone for this reason.
+    Gone(String),
+}
+
+/// What a model is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecallAnswer {
+    /// The result of the call; never more chars than the policy allows.
+    pub text: String,
+    /// Whether the result is an error.
+    pub is_error: bool,
+    /// The query that goes on where this answer ends.
+    pub next: Option<RecallQuery>,
+}
+
+impl RecallContent {
+    /// Content under a handle.
+    pub fn new(handle: impl Into<String>, what: impl Into<String>, text: impl Into<Text>) -> RecallContent {
+        RecallContent { handle: handle.into(), what: what.into(), text: text.into() }
+    }
+
+    /// `spill_9c2f: output of bash`.
+    fn title(&self) -> String {
+        format!("{}: {}", shorten(&self.handle), shorten(&self.what))
+    }
+
+    /// The lines with their numbers. A newline ends a line, and nothing is taken off the line before it, so that
+    /// what is shown is what there is.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &str)> {
+        let text = self.text.as_str();
+        let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
+        (1..).zip(lines).take(if text.is_empty() { 0 } else { usize::MAX })
+    }
+}
+
+impl RecallQuery {
+    /// The answer, given what was found.
+    pub fn answer(&self, lookup: &Lookup, policy: &RecallPolicy) -> RecallAnswer {
+        match lookup {
+            Lookup::Found(content) => match &self.search {
+                Some(search) => self.show_matches(content, &Pattern::new(search), policy),
+                None => self.show_lines(content, policy),
+            },
+            Lookup::Searched(contents) => match &self.search {
+                Some(search) => self.show_matches_in_all(contents, &Pattern::new(search), policy),
+                None => refusal(format!("[{NAME}: without a handle there must be something to `search`]")),
+            },
+            Lookup::Missing => refusal(format!(
+                "[{NAME} {}: there is nothing under this handle. Give it whole, as it is written where content was \
+                 cut or cleared, or leave it out and `search`]",
+                self.label()
+            )),
+            Lookup::Ambiguous(candidates) => self.list_candidates(candidates, policy),
+            Lookup::Gone(why) => {
+                let (before, after) = (format!("[{NAME} {}: it is gone: ", self.label()), "]");
+                // The reason may quote what is left of the content.
+                let why = head(why, policy.max_chars - Chars::of(&before) - Chars::of(after));
+                refusal(format!("{before}{why}{after}"))
+            }
+        }
+    }
+
+    fn label(&self) -> String {
+        shorten(self.handle.as_deref().unwrap_or_default())
+    }
+
+    fn show_lines(&self, content: &RecallContent, policy: &RecallPolicy) -> RecallAnswer {
+        let all = content.lines().count() as u64;
+        let title = content.title();
+        if all == 0 {
+            return answer(format!("[{NAME} {title}, empty]"));
+        }
+        let first = self.from.unwrap_or(1);
+        if first > all {
+            let (asked, all) = (thousands(first), some(all, "line"));
+            return refusal(format!("[{NAME} {title}, {all}: there is no line {asked}]"));
+        }
+        let wanted = self.limit.unwrap_or(u64::MAX).saturating_sub(1);
+        let last = self.to.unwrap_or(all).min(all).min(first.saturating_add(wanted));
+        let skipped = Chars(self.offset.unwrap_or(0));
+        let header = |last: u64, skipped: Chars| {
+            let lines = format!("lines {}-{} of {}", thousands(first), thousands(last), thousands(all));
+            match skipped {
+                Chars::ZERO => format!("[{NAME} {title}, {lines}]\n\n"),
+                skipped => format!("[{NAME} {title}, {lines}, the first from char {skipped} on]\n\n"),
+            }
+        };
+        let footer = |line: u64, offset: Chars| {
+            let rest = format!("lines {}-{} are not shown", thousands(line), thousands(all));
+            match offset {
+                Chars::ZERO => format!("\n\n[{rest}; go on with `from`: {line}, or `search`]"),
+                offset => {
+                    let offset = offset.0;
+                    format!("\n\n[{rest}; go on with `from`: {line}, `offset`: {offset}, or `search`]")
+                }
+            }
+        };
+        // With the largest numbers there can be, both are as long as they can get.
+        let largest = content.text.chars().max(skipped);
+        let around = Chars::of(&header(all, largest)) + Chars::of(&footer(all, largest));
+        let mut shown = Shown::new(policy.max_chars - around);
+        for (number, line) in content.lines().skip_while(|(number, _)| *number < first) {
+            let offset = if number == first { skipped } else { Chars::ZERO };
+            if number > last || !shown.add(number, line, offset) {
+                break;
+            }
+        }
+        let (line, offset) = shown.next;
+        let shown_to = if offset > Chars::ZERO { line } else { line.saturating_sub(1) }.max(first);
+        let mut text = header(shown_to, skipped) + &shown.text;
+        let is_all = line > all;
+        if !is_all {
+            text.push_str(&footer(line, offset));
+        }
+        let next = (!is_all).then(|| RecallQuery {
+            handle: Some(content.handle.clone()),
+            from: Some(line),
+            to: self.to.filter(|to| *to >= line),
+            offset: Some(offset.0).filter(|offset| *offset > 0),
+            ..RecallQuery::default()
+        });
+        RecallAnswer { text, is_error: false, next }
+    }
+
+    fn show_matches(
+        &self,
+        content: &RecallContent,
+        pattern: &Pattern,
+        policy: &RecallPolicy,
+    ) -> RecallAnswer {
+        let hits = Hits::of(content, pattern, self.from, self.to);
+        let (title, all, label) = (content.title(), some(hits.all_lines, "line"), pattern.label());
+        let count = hits.count();
+        if count == 0 {
+            return answer(format!("[{NAME} {title}, none of {all} matches {label}]"));
+        }
+        let verb = if count == 1 { "matches" } else { "match" };
+        let matches = thousands(count);
+        let header = |shown: u64| match shown {
+            shown if shown == count => format!("[{NAME} {title}, {matches} of {all} {verb} {label}]\n\n"),
+            shown => {
+                let shown = thousands(shown);
+                format!(
+                    "[{NAME} {title}, {matches} of {all} {verb} {label}, the first {shown} are shown]\n\n"
+                )
+            }
+        };
+        let footer = |line: u64| format!("\n\n[more matches; go on with `from`: {line}]");
+        let around = Chars::of(&header(count + 1)) + Chars::of(&footer(hits.all_lines));
+        let rendered = hits.render(policy.max_chars - around, self.most_matches(policy), policy);
+        let mut text = header(rendered.matches) + &rendered.text;
+        if let Some(line) = rendered.next {
+            text.push_str(&footer(line));
+        }
+        let next = rendered.next.map(|line| RecallQuery {
+            handle: Some(content.handle.clone()),
+            from: Some(line),
+            ..self.clone()
+        });
+        RecallAnswer { text, is_error: false, next }
+    }
+
+    fn show_matches_in_all(
+        &self,
+        contents: &[RecallContent],
+        pattern: &Pattern,
+        policy: &RecallPolicy,
+    ) -> RecallAnswer {
+        let hits = contents.iter().map(|content| (content, Hits::of(content, pattern, self.from, self.to)));
+        let hits: Vec<(&RecallContent, Hits<'_>)> = hits.filter(|(_, hits)| hits.count() > 0).collect();
+        let label = pattern.label();
+        if hits.is_empty() {
+            return answer(format!("[{NAME}: nothing that has left the conversation matches {label}]"));
+        }
+        let places = hits.len() as u64;
+        let mut text = format!("[{NAME}: {} with {label}]", some(places, "place"));
+        let footer =
+            |rest: u64| format!("\n\n[{} not shown; search for something rarer]", some(rest, "more place"));
+        let mut left = self.most_matches(policy);
+        for (done, (content, hits)) in (0..).zip(&hits) {
+            let (title, count, all) =
+                (content.title(), thousands(hits.count()), some(hits.all_lines, "line"));
+            let header = |shown: u64| match shown {
+                shown if shown == hits.count() => format!("\n\n[{title}, {count} of {all}]\n"),
+                shown => format!("\n\n[{title}, {} of {count} matches in {all}]\n", thousands(shown)),
+            };
+            let around = Chars::of(&text) + Chars::of(&header(hits.count() + 1)) + Chars::of(&footer(places));
+            let rendered = hits.render(policy.max_chars - around, left, policy);
+            if rendered.matches == 0 {
+                text.push_str(&footer(places - done));
+                break;
+            }
+            left -= rendered.matches;
+            text.push_str(&header(rendered.matches));
+            text.push_str(&rendered.text);
+        }
+        answer(text)
+    }
+
+    fn most_matches(&self, policy: &RecallPolicy) -> u64 {
+        self.limit.unwrap_or(policy.max_matches).min(policy.max_matches)
+    }
+
+    fn list_candidates(&self, candidates: &[(String, String)], policy: &RecallPolicy) -> RecallAnswer {
+        let count = some(candidates.len() as u64, "handle");
+        let label = self.label();
+        let mut text = format!("[{NAME} {label}: {count} begin like this; give one of them whole]\n");
+        for (handle, what) in candidates {
+            let line = format!("\n{handle}: {}", shorten(what));
+            if Chars::of(&text) + Chars::of(&line) > policy.max_chars {
+                break;
+            }
+            text.push_str(&line);
+        }
+        refusal(text)
+    }
+}
+
+/// Lines as far as there is room.
+struct Shown {
+    text: String,
+    left: Chars,
+    /// The first line that is not shown, and how many chars of it are.
+    next: (u64, Chars),
+}
+
+impl Shown {
+    fn new(room: Chars) -> Shown {
+        Shown { text: String::new(), left: room, next: (0, Chars::ZERO) }
+    }
+
+    /// Add a line from an offset on; says whether there is room for another. A line that does not fit is left for the
+    /// next answer, unless it is the first: then as much of it is shown as fits.
+    fn add(&mut self, number: u64, line: &str, offset: Chars) -> bool {
+        let is_first = self.next.0 == 0;
+        let rest = &line[head(line, offset).len()..];
+        let length = Chars::of(rest) + Chars(u64::from(!is_first));
+        if length > self.left {
+            self.next = (number, Chars::ZERO);
+            if is_first {
+                let part = head(rest, self.left);
+                self.text.push_str(part);
+                self.next = (number, offset + Chars::of(part));
+            }
+            return false;
+        }
+        if !is_first {
+            self.text.push('\n');
+        }
+        self.text.push_str(rest);
+        self.left = self.left - length;
+        self.next = (number + 1, Chars::ZERO);
+        true
+    }
+}
+
+fn answer(text: String) -> RecallAnswer {
+    RecallAnswer { text, is_error: false, next: None }
+}
+
+fn refusal(text: String) -> RecallAnswer {
+    RecallAnswer { text, is_error: true, next: None }
+}
+
+/// A number of things.
+fn some(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", thousands(count))
+}
+
+/// Handles, descriptions and patterns are repeated only up to a length, so that every answer has room for content.
+pub(super) fn shorten(label: &str) -> String {
+    const LONGEST: Chars = Chars(100);
+    let shown = head(label, LONGEST);
+    if shown.len() == label.len() { label.to_owned() } else { format!("{shown}…") }
+}

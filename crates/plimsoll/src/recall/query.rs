@@ -1,0 +1,167 @@
+//! What a model asks of the recall tool, read with patience.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::NAME;
+use crate::chars::{Chars, head};
+
+/// What is wanted of which content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecallQuery {
+    /// What to bring back; none to search everything that has left the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
+    /// The first line wanted, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// The last line wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+    /// Chars to leave out at the beginning of the first line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// Only lines that match this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<String>,
+    /// No more than so many lines, or matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
+/// Why a model's input is no query, in words that let it do better.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RecallQueryError {
+    /// It is not an object.
+    #[error("the input of `{NAME}` must be an object such as {{\"handle\": \"spill_9c2f\"}}, not {found}")]
+    NotAnObject {
+        /// What it is.
+        found: &'static str,
+    },
+    /// It asks for nothing.
+    #[error(
+        "`{NAME}` needs a `handle`, as it is written where content was cut or cleared, or a `search` through everything \
+         that has left the conversation"
+    )]
+    Nothing,
+    /// A field that does not exist.
+    #[error(
+        "`{NAME}` has no field `{field}`; there are `handle`, `from`, `to`, `offset`, `search` and `limit`"
+    )]
+    UnknownField {
+        /// The field.
+        field: String,
+    },
+    /// A field of the wrong type.
+    #[error("`{field}` must be {expected}, not {found}")]
+    WrongType {
+        /// The field.
+        field: &'static str,
+        /// What it must be.
+        expected: &'static str,
+        /// What it is.
+        found: &'static str,
+    },
+    /// The last line comes before the first.
+    #[error("`from` is {from} and `to` is {to}: the first line wanted must not come after the last")]
+    Reversed {
+        /// The first line.
+        from: u64,
+        /// The last line.
+        to: u64,
+    },
+}
+
+impl RecallQuery {
+    /// A query for the beginning of what a handle names.
+    pub fn of(handle: impl Into<String>) -> RecallQuery {
+        RecallQuery { handle: Some(handle.into()), ..RecallQuery::default() }
+    }
+
+    /// Read what a model gave the tool.
+    ///
+    /// What can only mean one thing is taken for it, because an error costs a turn: numbers in quotes, a handle with
+    /// the words or marks around it that it was copied with, the bare handle in place of an object; and `null`, empty
+    /// texts and 0 for fields that the model did not want to fill.
+    pub fn parse(input: &Value) -> Result<RecallQuery, RecallQueryError> {
+        let fields = match input {
+            Value::Object(fields) => fields,
+            Value::String(handle) if !handle.trim().is_empty() => return Ok(RecallQuery::of(bare(handle))),
+            other => return Err(RecallQueryError::NotAnObject { found: kind(other) }),
+        };
+        const KNOWN: [&str; 6] = ["handle", "from", "to", "offset", "search", "limit"];
+        if let Some(field) = fields.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+            // A model may put anything there; an error need not repeat all of it.
+            return Err(RecallQueryError::UnknownField { field: head(field, Chars(50)).to_owned() });
+        }
+        let query = RecallQuery {
+            handle: text(fields, "handle")?.map(bare).filter(|handle| !handle.is_empty()),
+            from: number(fields, "from")?,
+            to: number(fields, "to")?,
+            offset: number(fields, "offset")?,
+            search: text(fields, "search")?.map(str::to_owned),
+            limit: number(fields, "limit")?,
+        };
+        if query.handle.is_none() && query.search.is_none() {
+            return Err(RecallQueryError::Nothing);
+        }
+        if let (Some(from), Some(to)) = (query.from, query.to)
+            && from > to
+        {
+            return Err(RecallQueryError::Reversed { from, to });
+        }
+        Ok(query)
+    }
+}
+
+/// The handle alone, out of `[Full output kept: recall spill_9c2f]` or what else it was copied with.
+fn bare(handle: &str) -> String {
+    let marks = |c: char| c.is_whitespace() || "`'\"[]()<>,;:".contains(c);
+    let handle = handle.trim_matches(marks);
+    // Whoever copies the notice copies the word before the handle.
+    let marked = format!("{NAME} ");
+    let handle = handle.rsplit_once(marked.as_str()).map_or(handle, |(_, handle)| handle);
+    handle.trim_matches(marks).to_owned()
+}
+
+fn text<'a>(
+    fields: &'a Map<String, Value>,
+    field: &'static str,
+) -> Result<Option<&'a str>, RecallQueryError> {
+    match fields.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Some(other) => Err(RecallQueryError::WrongType { field, expected: "a text", found: kind(other) }),
+    }
+}
+
+fn number(fields: &Map<String, Value>, field: &'static str) -> Result<Option<u64>, RecallQueryError> {
+    let wrong = |found| RecallQueryError::WrongType { field, expected: "a whole number above 0", found };
+    let number = match fields.get(field) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) if text.trim().is_empty() => None,
+        Some(Value::String(text)) => Some(text.trim().parse().map_err(|_| wrong("a text"))?),
+        Some(value @ Value::Number(number)) => {
+            let whole = number.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
+            let number = number.as_u64().or(whole.map(|number| number as u64));
+            Some(number.ok_or_else(|| wrong(kind(value)))?)
+        }
+        Some(other) => return Err(wrong(kind(other))),
+    };
+    Ok(number.filter(|number| *number > 0))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(number) if number.as_f64().is_some_and(|number| number < 0.0) => "a negative number",
+        Value::Number(number) if number.is_f64() => "a fraction",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

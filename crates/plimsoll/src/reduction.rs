@@ -1,0 +1,101 @@
+//! A reduction that was planned on a snapshot, ready for the log itself.
+//!
+//! A climb may ask a model, which takes long, and the log goes on growing meanwhile. So a climb works on a copy, and
+//! what it did is committed in one step onto whatever the log has become. Nothing that came in between is hidden by
+//! it: a summary stands for what it was made of and for nothing else.
+
+use crate::log::{Log, LogError, Message, MessageId, PartBody, Role};
+use crate::receipt::Receipt;
+
+/// What a climb did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reduction {
+    /// Messages to append: markers, summaries, the word to go on.
+    pub appended: Vec<Message>,
+    /// What was done; the marks follow from the plans in them.
+    pub receipts: Vec<Receipt>,
+    /// The newest message of the snapshot; none for what was planned on the log itself.
+    pub seen: Option<MessageId>,
+    /// The snapshot's messages that more could still come to: answers being written, calls without a result.
+    pub open: Vec<Message>,
+}
+
+impl Reduction {
+    /// Whether nothing was done.
+    pub fn is_empty(&self) -> bool {
+        self.receipts.is_empty() && self.appended.is_empty()
+    }
+
+    /// Do it to a log: the one that was planned on, or what has become of it. All or nothing.
+    ///
+    /// ```
+    /// use plimsoll::{Log, Message, Reduction};
+    /// let mut log = Log::new();
+    /// Reduction::default().commit(&mut log)?;
+    /// # Ok::<(), plimsoll::LogError>(())
+    /// ```
+    pub fn commit(&self, log: &mut Log) -> Result<(), LogError> {
+        let effects = || self.receipts.iter().flat_map(|receipt| receipt.plan.effects());
+        effects().try_for_each(|(part, _)| self.has_part(log, part))?;
+        let missed = self.missed(log)?;
+        let appended = self.appended_before(missed.map(|place| &log[place].info.id), |id| log.place(id).ok());
+        appended.iter().try_for_each(|message| log.check_new(message))?;
+        appended.into_iter().try_for_each(|message| log.append(message))?;
+        for receipt in &self.receipts {
+            receipt.plan.mark(log, &receipt.id, receipt.at)?;
+        }
+        Ok(())
+    }
+
+    fn has_part(&self, log: &Log, part: &crate::PartId) -> Result<(), LogError> {
+        let ours = self.appended.iter().flat_map(|message| &message.parts).any(|known| known.id == *part);
+        if ours { Ok(()) } else { log.part(part).map(|_| ()) }
+    }
+
+    /// The first message that the snapshot did not have, or had not whole.
+    fn missed(&self, log: &Log) -> Result<Option<usize>, LogError> {
+        let seen = self.seen.as_ref().map(|seen| log.place(seen)).transpose()?;
+        // Without a word about the snapshot, it is taken to be the log itself.
+        let next = seen.map_or(log.len(), |seen| seen + 1);
+        let is_told = |message: &Message| message.info.role != Some(Role::System);
+        let new = (next..log.len()).find(|place| is_told(&log[*place]));
+        let mut grown = None;
+        for message in &self.open {
+            let place = log.place(&message.info.id)?;
+            if !same_content(message, &log[place]) {
+                grown = Some(grown.map_or(place, |earlier: usize| earlier.min(place)));
+            }
+        }
+        Ok(new.into_iter().chain(grown).min())
+    }
+
+    /// The messages to append to a log in which `missed` is the first message that the snapshot did not have whole:
+    /// a summary that would hide it becomes one whose tail begins with it. `place` says where a message stands.
+    pub fn appended_before<P: Ord>(
+        &self,
+        missed: Option<&MessageId>,
+        place: impl Fn(&MessageId) -> Option<P>,
+    ) -> Vec<Message> {
+        let mut appended = self.appended.clone();
+        let Some(missed) = missed else { return appended };
+        for part in appended.iter_mut().flat_map(|message| &mut message.parts) {
+            if let PartBody::Compaction(marker) = &mut part.body {
+                let shown = marker.tail_start.as_ref().and_then(&place);
+                if shown.is_none() || shown > place(missed) {
+                    marker.tail_start = Some(missed.clone());
+                }
+            }
+        }
+        appended
+    }
+}
+
+/// Whether two states of a message say the same, whatever marks they carry.
+pub fn same_content(one: &Message, other: &Message) -> bool {
+    one.info == other.info
+        && one.parts.len() == other.parts.len()
+        && one.parts.iter().zip(&other.parts).all(|(one, other)| {
+            let bare = |part: &crate::Part| part.clone().without_marks();
+            one == other || bare(one) == bare(other)
+        })
+}
