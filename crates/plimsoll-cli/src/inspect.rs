@@ -424,7 +424,7 @@ impl Inspection {
         );
         match self.line {
             Some(line) => {
-                let percent = self.window.0 * 100 / line.0.max(1);
+                let percent = self.window.0.saturating_mul(100) / line.0.max(1);
                 out.push_str(&format!(", {percent} % of the line at {line}\n"));
             }
             None => out.push('\n'),
@@ -446,7 +446,7 @@ impl Inspection {
             out.push_str("\nGrowth over the turns\n");
             let most = self.growth.last().map(|turn| turn.tokens.0).unwrap_or(1).max(1);
             for turn in sampled(&self.growth, 24) {
-                let bar = "█".repeat((turn.tokens.0 * 40 / most) as usize);
+                let bar = "█".repeat((turn.tokens.0.saturating_mul(40) / most) as usize);
                 out.push_str(&format!(
                     "  {:>4}  {:<40} {:>9}  {}\n",
                     turn.turn,
@@ -483,7 +483,7 @@ fn ranking(out: &mut String, title: &str, rows: &[Share], all: Tokens) {
     }
     out.push_str(&format!("\n{title}\n"));
     for row in rows {
-        let percent = row.tokens.0 * 100 / all.0.max(1);
+        let percent = row.tokens.0.saturating_mul(100) / all.0.max(1);
         let bar = "█".repeat((percent / 5) as usize);
         let (tokens, count) = (row.tokens.to_string(), row.count);
         out.push_str(&format!(

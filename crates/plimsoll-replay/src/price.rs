@@ -42,17 +42,19 @@ impl Price {
     /// What that costs, in dollars.
     pub fn of(&self, billed: Billed) -> f64 {
         let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
-        million(billed.read, self.cache_read)
+        let all = million(billed.read, self.cache_read)
             + million(billed.written, self.cache_write)
-            + million(billed.output, self.output)
+            + million(billed.output, self.output);
+        // Infinity cannot be written down, and says no more than the largest number there is.
+        all.min(f64::MAX)
     }
 }
 
 impl std::ops::AddAssign for Billed {
     fn add_assign(&mut self, other: Billed) {
-        self.read += other.read;
-        self.written += other.written;
-        self.output += other.output;
+        self.read = self.read.saturating_add(other.read);
+        self.written = self.written.saturating_add(other.written);
+        self.output = self.output.saturating_add(other.output);
     }
 }
 
@@ -63,6 +65,9 @@ pub struct Prices(BTreeMap<String, Price>);
 
 /// The row for models that no other row fits: as if a million tokens of input cost one dollar.
 pub const DEFAULT_ROW: &str = "default";
+
+/// A dollar for a token. Whoever writes more has mistaken the unit.
+const DEAREST: f64 = 1e6;
 
 /// List prices as their makers state them; where a cache is written without surcharge, at the input price.
 const LIST: [(&str, Price); 24] = [
@@ -106,6 +111,21 @@ impl Prices {
         self
     }
 
+    /// Say which price cannot be one: below nothing, or above a dollar for a token.
+    pub fn check(&self) -> Result<(), String> {
+        for (model, price) in &self.0 {
+            let Price { cache_read, cache_write, output } = *price;
+            for (name, dollars) in
+                [("cacheRead", cache_read), ("cacheWrite", cache_write), ("output", output)]
+            {
+                if !(0.0..=DEAREST).contains(&dollars) {
+                    return Err(format!("`{model}.{name}`: {dollars} is not between 0 and {DEAREST}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The row for a model: the longest that its name begins with, whatever provider is named before it.
     pub fn row(&self, model: &str) -> (&str, Price) {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
@@ -132,6 +152,20 @@ mod tests {
             serde_json::from_str(r#"{"nobody": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
                 .unwrap_or_default();
         assert_eq!(prices.with(own).row("nobody-knows").1, Price::new(1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn what_cannot_be_a_price_is_named() {
+        assert_eq!(Prices::default().check(), Ok(()));
+        for (price, told) in [("-1", "-1"), ("1000001", "1000001"), ("1e308", "1e308")] {
+            let own = format!(r#"{{"m": {{"cacheRead": 1, "cacheWrite": {price}, "output": 3}}}}"#);
+            let own: Prices = serde_json::from_str(&own).unwrap_or_default();
+            let problem = own.check().err().unwrap_or_default();
+            assert!(
+                problem.starts_with("`m.cacheWrite`: ") && problem.ends_with("0 and 1000000"),
+                "{told}: {problem}"
+            );
+        }
     }
 
     #[test]

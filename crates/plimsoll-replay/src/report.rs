@@ -114,12 +114,12 @@ impl Report {
         for report in reports {
             total.calls += report.calls;
             total.deaths += report.deaths;
-            total.tokens_sent += report.tokens_sent;
+            total.tokens_sent = total.tokens_sent.saturating_add(report.tokens_sent);
             total.peak = total.peak.max(report.peak);
             total.peak_share = total.peak_share.max(report.peak_share);
             total.billed += report.billed;
             total.summaries += report.summaries;
-            total.cost += report.cost;
+            total.cost = (total.cost + report.cost).min(f64::MAX);
             total.recall.add(&report.recall);
             for (kind, count) in &report.fired {
                 *total.fired.entry(kind.clone()).or_default() += count;

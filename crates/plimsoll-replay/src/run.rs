@@ -113,23 +113,24 @@ impl Run<'_> {
     }
 
     fn weigh(&self, request: &[Piece]) -> u64 {
-        self.pieces.tokens(request) + self.circumstances.fixed.0
+        self.pieces.tokens(request).saturating_add(self.circumstances.fixed.0)
     }
 
     /// Whether request and answer have room in the window.
     fn fits(&self, request: &[Piece], call: &Call) -> bool {
-        self.weigh(request) + call.output <= self.circumstances.context.0
+        // A sum of two numbers of 64 bits that does not fit is over every window.
+        self.weigh(request).checked_add(call.output).is_some_and(|all| all <= self.circumstances.context.0)
     }
 
     fn bill(&mut self, call: &Call, request: Vec<Piece>, tokens: u64) {
         let read = match &self.sent {
             Some((before, at)) if self.cache_lives(*at, call.at) => {
-                self.pieces.common(before, &request) + self.circumstances.fixed.0
+                self.pieces.common(before, &request).saturating_add(self.circumstances.fixed.0)
             }
             _ => 0,
         };
-        self.report.billed += Billed { read, written: tokens - read, output: call.output };
-        self.report.tokens_sent += tokens;
+        self.report.billed += Billed { read, written: tokens.saturating_sub(read), output: call.output };
+        self.report.tokens_sent = self.report.tokens_sent.saturating_add(tokens);
         self.report.peak = self.report.peak.max(tokens);
         self.sent = Some((request, call.at));
     }

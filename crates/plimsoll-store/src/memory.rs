@@ -88,7 +88,8 @@ impl Held {
                 self.session.usage.add(tokens);
             }
             let cost = message.info.cost.as_ref().and_then(serde_json::Number::as_f64);
-            self.session.cost += cost.unwrap_or_default();
+            let cost = self.session.cost + cost.unwrap_or_default();
+            self.session.cost = cost.clamp(-f64::MAX, f64::MAX);
             self.session.model = message.info.model_id.clone().or(self.session.model.take());
             self.session.messages += 1;
         }
@@ -300,14 +301,7 @@ impl Store for MemoryStore {
             let before = held.messages[place].info.tokens.clone();
             held.with_log(|log| Ok(log.finish(message, finish, usage.clone(), now)?))?;
             if let Some(usage) = usage {
-                let (mut totals, before) = (held.session.usage, before.unwrap_or_default());
-                totals.add(&usage);
-                totals.input = totals.input - before.input;
-                totals.output = totals.output - before.output;
-                totals.reasoning = totals.reasoning - before.reasoning;
-                totals.cache_read = totals.cache_read - before.cache_read;
-                totals.cache_write = totals.cache_write - before.cache_write;
-                held.session.usage = totals;
+                held.session.usage.recount(&before.unwrap_or_default(), &usage);
             }
             Ok(())
         })
@@ -554,7 +548,7 @@ impl Store for MemoryStore {
         live.sort_by_key(|spill| std::cmp::Reverse(spill.created));
         let mut total = 0;
         for spill in live {
-            total += spill.stored;
+            total = spill.stored.saturating_add(total);
             if before.is_some_and(|before| spill.created < before) || most.is_some_and(|most| total > most) {
                 spill.expired = Some(now);
                 expired += 1;

@@ -102,8 +102,8 @@ impl Recalled {
                 recalled.cut = hits.len() > ask.most_matches;
                 let mut shown = vec![None; lines.len()];
                 for hit in hits.into_iter().take(ask.most_matches) {
-                    let around =
-                        hit.saturating_sub(search.context)..(hit + search.context + 1).min(lines.len());
+                    let end = hit.saturating_add(search.context).saturating_add(1).min(lines.len());
+                    let around = hit.saturating_sub(search.context)..end;
                     around.for_each(|at| {
                         shown[at].get_or_insert(false);
                     });

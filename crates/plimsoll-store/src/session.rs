@@ -78,13 +78,24 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// The largest total: what a database has room for. Larger sums count as this.
+    pub const MOST: Tokens = Tokens(i64::MAX as u64);
+
     /// Add what one response was counted for.
     pub fn add(&mut self, usage: &Usage) {
-        self.input += usage.input;
-        self.output += usage.output;
-        self.reasoning += usage.reasoning;
-        self.cache_read += usage.cache_read;
-        self.cache_write += usage.cache_write;
+        self.recount(&Usage::default(), usage);
+    }
+
+    /// Count one response for `after` instead of `before`.
+    pub(crate) fn recount(&mut self, before: &Usage, after: &Usage) {
+        let recounted = |total: Tokens, before: Tokens, after: Tokens| {
+            (total + after).min(Totals::MOST) - before.min(Totals::MOST)
+        };
+        self.input = recounted(self.input, before.input, after.input);
+        self.output = recounted(self.output, before.output, after.output);
+        self.reasoning = recounted(self.reasoning, before.reasoning, after.reasoning);
+        self.cache_read = recounted(self.cache_read, before.cache_read, after.cache_read);
+        self.cache_write = recounted(self.cache_write, before.cache_write, after.cache_write);
     }
 }
 

@@ -198,7 +198,7 @@ impl Calibration {
             self.doubted = Some(point);
             return Observed::Doubted;
         }
-        self.observations += 1;
+        self.observations = self.observations.saturating_add(1);
         let tokens = actual.0 as f64;
         let surprising = match self.last {
             None => {

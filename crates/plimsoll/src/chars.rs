@@ -49,10 +49,9 @@ impl Chars {
         Chars(self.0.saturating_sub(other.0))
     }
 
-    /// This share of the number, rounded down.
+    /// This share of the number, rounded down; never more than the number.
     pub fn share(self, share: f64) -> Chars {
-        // The epsilon undoes binary fractions: 500 * 0.2 must be 100, not 99.
-        Chars((self.0 as f64 * share + 1e-6) as u64)
+        Chars(share_of(self.0, share))
     }
 }
 
@@ -86,6 +85,16 @@ impl std::iter::Sum for Chars {
     fn sum<I: Iterator<Item = Chars>>(iter: I) -> Chars {
         iter.fold(Chars::ZERO, Chars::add)
     }
+}
+
+/// A share of a number, rounded down; never more than the number.
+pub(crate) fn share_of(number: u64, share: f64) -> u64 {
+    // Numbers beyond 2^53 have no exact float: the nearest may be larger than they are, or smaller than all of them.
+    if share >= 1.0 {
+        return number;
+    }
+    // The epsilon undoes binary fractions: 500 * 0.2 must be 100, not 99.
+    ((number as f64 * share + 1e-6) as u64).min(number)
 }
 
 /// `1234567` as `1,234,567`.

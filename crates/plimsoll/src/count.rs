@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::chars::{Chars, Text, thousands};
+use crate::chars::{Chars, Text, share_of, thousands};
 use crate::log::{Message, Part, PartBody};
 use crate::window::{Block, Window, WindowMessage};
 
@@ -31,9 +31,9 @@ impl Tokens {
         Tokens(self.0.saturating_sub(other.0))
     }
 
-    /// This share of the number, rounded down.
+    /// This share of the number, rounded down; never more than the number.
     pub fn share(self, share: f64) -> Tokens {
-        Tokens((self.0 as f64 * share + 1e-6) as u64)
+        Tokens(share_of(self.0, share))
     }
 }
 
@@ -140,7 +140,8 @@ impl CharCounter {
         let per = self.chars_per_token.max(1);
         Tokens(match self.rounding {
             Rounding::Ceil => chars.0.div_ceil(per),
-            Rounding::Round => (chars.0 + per / 2) / per,
+            // The sum need not fit, so the fraction is looked at on its own.
+            Rounding::Round => chars.0 / per + u64::from(chars.0 % per >= per.div_ceil(2)),
             Rounding::Floor => chars.0 / per,
         })
     }

@@ -181,10 +181,12 @@ fn prices(args: &ReplayArgs) -> Result<Prices, CliError> {
     let name = file.display();
     let text = std::fs::read_to_string(file)
         .map_err(|error| CliError::usage(format!("cannot read prices `{name}`: {error}")))?;
-    let own: Prices = serde_json::from_str(&text).map_err(|error| {
-        CliError::usage(format!("prices `{name}`: {error}"))
+    let wrong = |problem: String| {
+        CliError::usage(format!("prices `{name}`: {problem}"))
             .hint("expected {\"model\": {\"cacheRead\": 0.3, \"cacheWrite\": 3.75, \"output\": 15}}, in dollars for a million tokens")
-    })?;
+    };
+    let own: Prices = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    own.check().map_err(wrong)?;
     Ok(Prices::default().with(own))
 }
 
@@ -193,7 +195,7 @@ fn circumstances(args: &ReplayArgs, around: &Surroundings) -> Result<Circumstanc
         context: Tokens(Config::load(&PolicyArgs { policy: None, context: args.context }, around)?.context),
         output: args.output.map(Tokens),
         fixed: Tokens(args.fixed),
-        cache_lifetime: Millis(args.cache_minutes * 60_000),
+        cache_lifetime: Millis(args.cache_minutes.saturating_mul(60_000)),
         ..Circumstances::default()
     })
 }

@@ -155,8 +155,9 @@ impl Intake<'_> {
             None => by_content(&messages),
         };
         let times = || messages.iter().filter_map(|message| message.info.time.as_ref()?.created);
-        let started = info.started.or_else(|| times().min()).unwrap_or(now);
-        let updated = info.updated.or_else(|| times().max()).unwrap_or(started);
+        // What a file says of times to come cannot be, and a store keeps none from the end of time.
+        let started = info.started.or_else(|| times().min()).unwrap_or(now).min(now);
+        let updated = info.updated.or_else(|| times().max()).unwrap_or(started).min(now);
         let title =
             info.title.as_deref().map(|title| first_words(title, 400)).filter(|title| !title.is_empty());
         let directory = info.directory.or_else(|| match parent {
@@ -174,7 +175,7 @@ impl Intake<'_> {
         };
         let messages = self.named(messages, &id, &mut ids, started);
         let last = messages.iter().flat_map(|message| &message.parts).filter_map(begun).max();
-        let settled = last.map_or(updated, |last| last.max(updated));
+        let settled = last.map_or(updated, |last| last.max(updated)).min(now);
         let count = messages.len();
         let (title, directory) = (new.title.clone(), new.directory.clone());
         self.create(new, started)?;

@@ -4,6 +4,7 @@
 
 mod config;
 mod engine;
+mod extremes;
 mod help;
 mod replay;
 mod sessions;

@@ -51,7 +51,7 @@ impl Codex {
 
     fn tokens(&mut self, pieces: &mut Pieces<'_>) -> u64 {
         let request = self.request(pieces);
-        pieces.tokens(&request) + self.fixed
+        pieces.tokens(&request).saturating_add(self.fixed)
     }
 
     fn compact(&mut self, call: &Call) -> Text {
@@ -94,7 +94,7 @@ impl Codex {
                 users.push(message.clone());
                 continue;
             }
-            let most = Chars(left.0 * counter.chars_per_token);
+            let most = Chars(left.0.saturating_mul(counter.chars_per_token));
             let part = PartId::new(format!("{}.cut", message.info.id));
             users.push(Message::user(message.info.id.clone(), part, tail(&text, most)));
             break;
@@ -118,7 +118,7 @@ impl Sight for Codex {
             return Ok(());
         }
         let request = self.request(pieces);
-        let before = pieces.tokens(&request) + self.fixed;
+        let before = pieces.tokens(&request).saturating_add(self.fixed);
         if before < self.limits.context.share(LIMIT).0 {
             self.ready = Some(request);
             return Ok(());
@@ -127,7 +127,7 @@ impl Sight for Codex {
         let after = self.tokens(pieces);
         let answered = CharCounter::default().count_text(&summary).0;
         // What does not fit into the summary request is left out of it, the oldest first.
-        let asked = (before + INSTRUCTION).min(self.limits.context.0.saturating_sub(answered));
+        let asked = before.saturating_add(INSTRUCTION).min(self.limits.context.0.saturating_sub(answered));
         self.fired.push(Reduction { kind: "compact".into(), before, after, asked, answered });
         Ok(())
     }

@@ -136,14 +136,14 @@ impl<'a> Engine<'a> {
             ..Situation::new(policy, limits, now)
         };
         let mut ladder = Ladder::new(self.log.clone(), situation);
-        let (mut asked, mut answered) = (0, 0);
+        let (mut asked, mut answered) = (0u64, 0u64);
         let outcome = loop {
             match ladder.climb(&mut self.ids)? {
                 Next::Ask(request) => {
-                    asked += request.tokens.0;
+                    asked = asked.saturating_add(request.tokens.0);
                     let recorded = call.summary.clone().filter(|_| request.chunk == request.of);
                     let reply = recorded.or_else(|| ladder.offline());
-                    answered += reply.as_ref().map(tokens).unwrap_or_default();
+                    answered = answered.saturating_add(reply.as_ref().map(tokens).unwrap_or_default());
                     let reply = match reply {
                         Some(text) => Ok(Reply::finished(text.as_str())),
                         None => Err("there is too little to summarise".into()),
@@ -221,7 +221,8 @@ impl Sight for Engine<'_> {
 
     fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError> {
         let request = self.request(pieces);
-        if !refused && pieces.tokens(&request) + self.fixed.total().0 + self.last_output < self.calm {
+        let load = Tokens(pieces.tokens(&request)) + self.fixed.total() + Tokens(self.last_output);
+        if !refused && load < Tokens(self.calm) {
             self.ready = Some(request);
             return Ok(());
         }

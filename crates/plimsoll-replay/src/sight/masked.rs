@@ -101,13 +101,13 @@ impl Sight for Masked {
     fn prepare(&mut self, _: &Call, _: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError> {
         let Some(Mask { trigger, keep }) = self.mask else { return Ok(()) };
         let end = self.ends[self.appended];
-        let whole = pieces.tokens(&self.all[..end]) + self.fixed;
+        let whole = pieces.tokens(&self.all[..end]).saturating_add(self.fixed);
         let results = self.results.partition_point(|result| result.start < end);
         let replaced = if whole > trigger { results.saturating_sub(keep) } else { 0 };
         if replaced > self.replaced {
-            let before = pieces.tokens(&self.shown()) + self.fixed;
+            let before = pieces.tokens(&self.shown()).saturating_add(self.fixed);
             self.replaced = replaced;
-            let after = pieces.tokens(&self.shown()) + self.fixed;
+            let after = pieces.tokens(&self.shown()).saturating_add(self.fixed);
             let kind = if trigger > 0 { "clear" } else { "mask" }.to_owned();
             self.fired.push(Reduction { kind, before, after, ..Reduction::default() });
         }

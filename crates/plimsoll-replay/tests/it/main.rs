@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cost;
+mod extremes;
 mod properties;
 mod recall;
 mod rules;

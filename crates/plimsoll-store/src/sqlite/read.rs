@@ -300,14 +300,14 @@ pub(crate) fn page(
     let segments: Vec<&Segment> =
         if request.oldest_first { chain.0.iter().collect() } else { chain.0.iter().rev().collect() };
     for segment in segments {
-        let left = most + 1 - places.len() as u64;
+        let left = most.saturating_add(1).saturating_sub(places.len() as u64);
         places.extend(places_of(connection, segment, from.as_ref(), request.oldest_first, left)?);
         if places.len() as u64 > most {
             break;
         }
     }
     let more = places.len() as u64 > most;
-    places.truncate(most as usize);
+    places.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     let (Some(first), Some(last)) = (places.iter().min(), places.iter().max()) else {
         return Ok(Page::default());
     };
@@ -342,6 +342,7 @@ fn places_of(
         (from, sql)
     };
     let mut statement = connection.prepare_cached(sql)?;
+    let most = rows::integer(most);
     let places = statement.query_map(params![segment.key, from.0, from.1, end.0, end.1, most], |row| {
         Ok((row.get(0)?, row.get(1)?))
     })?;

@@ -15,6 +15,13 @@ use serde_json::Value;
 
 use crate::error::StoreError;
 
+/// A number that came with a session as the database has it. It has one bit less than ours; what is larger counts as
+/// the largest there is, which is as good for a time or a count that cannot be true. The clock of the host is not
+/// bent that way: a time it cannot have is refused.
+pub(crate) fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// Where in a part its long text belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {

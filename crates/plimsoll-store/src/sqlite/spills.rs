@@ -110,9 +110,9 @@ pub(super) fn expire(
          GROUP BY hash ORDER BY newest DESC",
     )?;
     let kept = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u64>(1)?)))?;
-    let mut total = 0;
+    let mut total = 0u64;
     for row in kept.collect::<Result<Vec<_>, _>>()? {
-        total += row.1;
+        total = total.saturating_add(row.1);
         if total > most {
             expired += connection
                 .prepare_cached("UPDATE spill SET expired = ?2 WHERE expired IS NULL AND hash = ?1")?

@@ -3,14 +3,14 @@
 use plimsoll::log::{Effect, Mark, Moment};
 use plimsoll::{
     Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Receipt, ReceiptId,
-    Reduction, SessionId, Text, Tokens, Usage,
+    Reduction, SessionId, Text, Usage,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain};
 use super::marks::Marked;
 use super::read::{self, Detail};
-use super::rows::{self, PartRow};
+use super::rows::{self, PartRow, integer};
 use crate::error::StoreError;
 use crate::session::Totals;
 
@@ -33,14 +33,16 @@ pub(crate) fn append(
             usage.add(tokens);
         }
         cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
+        cost = f64::clamp(cost, -f64::MAX, f64::MAX);
         model = message.info.model_id.clone().or(model);
         last = place;
     }
     connection
         .prepare_cached(
             "UPDATE session SET last_at = ?2, last_id = ?3, messages = messages + ?4, updated = max(updated, ?5),
-             input = input + ?6, output = output + ?7, reasoning = reasoning + ?8, cache_read = cache_read + ?9,
-             cache_write = cache_write + ?10, cost = cost + ?11, model = coalesce(?12, model) WHERE key = ?1",
+             input = min(input + ?6, ?13), output = min(output + ?7, ?13), reasoning = min(reasoning + ?8, ?13),
+             cache_read = min(cache_read + ?9, ?13), cache_write = min(cache_write + ?10, ?13),
+             cost = max(min(cost + ?11, ?14), -?14), model = coalesce(?12, model) WHERE key = ?1",
         )?
         .execute(params![
             own,
@@ -48,13 +50,15 @@ pub(crate) fn append(
             last.1,
             messages.len(),
             now.0,
-            usage.input.0,
-            usage.output.0,
-            usage.reasoning.0,
-            usage.cache_read.0,
-            usage.cache_write.0,
+            integer(usage.input.0),
+            integer(usage.output.0),
+            integer(usage.reasoning.0),
+            integer(usage.cache_read.0),
+            integer(usage.cache_write.0),
             cost,
-            model
+            model,
+            integer(Totals::MOST.0),
+            f64::MAX
         ])?;
     Ok(())
 }
@@ -199,10 +203,10 @@ fn note_pivot(
             place.0,
             tail.as_ref().map(|tail| &tail.1),
             tail.as_ref().map(|tail| tail.0),
-            part.messages,
-            part.tokens,
-            created.0,
-            part.set_aside.as_ref().map(|moment| moment.at.0),
+            part.messages.map(integer),
+            part.tokens.map(integer),
+            integer(created.0),
+            part.set_aside.as_ref().map(|moment| integer(moment.at.0)),
             part.set_aside.as_ref().and_then(|moment| moment.after.as_ref()).map(MessageId::as_str)
         ])?;
     if part.set_aside.is_some() {
@@ -409,20 +413,28 @@ pub(crate) fn finish(
     connection
         .prepare_cached("UPDATE message SET info = ?4 WHERE session = ?1 AND at = ?2 AND id = ?3")?
         .execute(params![chain.own(), place.0, place.1, rows::info_json(&log[0])?])?;
-    let more = |now: Tokens, before: Tokens| now.0 as i64 - before.0 as i64;
+    // As `Totals::recount` does it: a sum that is too large becomes a float, and the smaller of both is taken.
     connection
         .prepare_cached(
-            "UPDATE session SET input = input + ?2, output = output + ?3, reasoning = reasoning + ?4,
-             cache_read = cache_read + ?5, cache_write = cache_write + ?6, updated = max(updated, ?7) WHERE key = ?1",
+            "UPDATE session SET input = max(min(input + ?2, ?13) - ?3, 0),
+             output = max(min(output + ?4, ?13) - ?5, 0), reasoning = max(min(reasoning + ?6, ?13) - ?7, 0),
+             cache_read = max(min(cache_read + ?8, ?13) - ?9, 0),
+             cache_write = max(min(cache_write + ?10, ?13) - ?11, 0), updated = max(updated, ?12) WHERE key = ?1",
         )?
         .execute(params![
             chain.own(),
-            more(after.input, counted.input),
-            more(after.output, counted.output),
-            more(after.reasoning, counted.reasoning),
-            more(after.cache_read, counted.cache_read),
-            more(after.cache_write, counted.cache_write),
-            now.0
+            integer(after.input.0),
+            integer(counted.input.0),
+            integer(after.output.0),
+            integer(counted.output.0),
+            integer(after.reasoning.0),
+            integer(counted.reasoning.0),
+            integer(after.cache_read.0),
+            integer(counted.cache_read.0),
+            integer(after.cache_write.0),
+            integer(counted.cache_write.0),
+            now.0,
+            integer(Totals::MOST.0)
         ])?;
     note_pivot(connection, &chain, &log[0], &place, now)
 }

@@ -365,3 +365,31 @@ fn a_window_can_be_measured() {
     let measure = Measure::of_window(&window, &plimsoll_tokens::Bpe::O200k);
     assert_eq!(measure, Measure::new(Tokens(2), 1));
 }
+
+/// Usage of 64 bits is refused and estimates stay numbers, whatever is asked and however much was learned.
+#[test]
+fn numbers_at_their_extremes_do_no_harm() {
+    let most = Tokens(u64::MAX);
+    let huge = Measure { base: most, blocks: u64::MAX, exact: most };
+    let mut calibration = Calibration::new("m");
+    for (measure, actual) in
+        [(huge, most), (huge, Tokens(1)), (Measure::new(Tokens(1), 1), most), (Measure::default(), Tokens(0))]
+    {
+        assert_eq!(calibration.observe(measure, actual), Observed::Refused);
+    }
+    for measure in [huge, huge + huge, Measure::default().with_exact(most)] {
+        for estimate in [calibration.estimate(measure), calibration.next(measure), calibration.since(measure)]
+        {
+            assert!(estimate.low <= estimate.tokens && estimate.tokens <= estimate.high);
+        }
+    }
+    let counter = calibration.counter(&Memo::new(Bpe::O200k)).count("hello");
+    assert_eq!(counter, Calibration::new("m").counter(&Memo::new(Bpe::O200k)).count("hello"));
+
+    calibration.observe(Measure::new(Tokens(1_000), 1), Tokens(2_000));
+    let stored = serde_json::to_string(&calibration).unwrap();
+    let stored = stored.replace("\"observations\":1", "\"observations\":18446744073709551615");
+    let mut calibration: Calibration = serde_json::from_str(&stored).unwrap();
+    assert_eq!(calibration.observe(Measure::new(Tokens(1_200), 2), Tokens(2_300)), Observed::Learned);
+    assert_eq!(calibration.observations(), u64::MAX);
+}

@@ -28,7 +28,7 @@ fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {
     let cut = &stats.truncated_by;
     let full = stats.tier_distribution.total().saturating_sub(stats.truncated_results);
     let (second, third) = (policy.tier2_limit.0, policy.tier3_limit.0);
-    let mut text = if policy.tier1_count + policy.tier2_count == 0 {
+    let mut text = if policy.tier1_count == 0 && policy.tier2_count == 0 {
         // One limit for all.
         format!("Tool results: {full} full, {} truncated to {third} chars", cut.tier3)
     } else {

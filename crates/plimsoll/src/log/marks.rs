@@ -299,25 +299,36 @@ impl Part {
 
 impl Reader<'_> {
     /// Our own marks. A field of that name with anything else in it is somebody else's and stays.
-    pub(super) fn marks(&mut self) -> Result<Vec<Mark>, ShapeError> {
-        let Some(ours) = self.map.get("plimsoll") else { return Ok(Vec::new()) };
+    pub(super) fn marks(&mut self) -> Vec<Mark> {
+        let Some(Value::Object(ours)) = self.map.get_mut("plimsoll") else { return Vec::new() };
         let at = &At::Key(self.at, "plimsoll");
-        let marks = match ours.get("marks").and_then(Value::as_array) {
-            Some(list) => list.iter().map(Mark::read).collect(),
-            None => older(ours, at)?,
+        let read = match ours.get("marks") {
+            Some(Value::Array(list)) => listed(list, &At::Key(at, "marks")),
+            Some(other) => Err(At::Key(at, "marks").expected("an array", other)),
+            None => older(ours, at),
         };
-        match marks {
-            Some(marks) if !marks.is_empty() => {
+        let marks = read.unwrap_or_else(|wrong| {
+            self.notes.wrong(wrong);
+            Vec::new()
+        });
+        if !marks.is_empty() {
+            ours.retain(|key, _| !["marks", "cut", "lifted"].contains(&key.as_str()));
+            if ours.is_empty() {
                 self.map.shift_remove("plimsoll");
-                Ok(marks)
             }
-            _ => Ok(Vec::new()),
         }
+        marks
     }
 }
 
+/// A list of marks; one that cannot be read leaves all of them where they are.
+fn listed(list: &[Value], at: &At) -> Result<Vec<Mark>, ShapeError> {
+    let read = |(index, mark)| Mark::read(mark).ok_or_else(|| At::Index(at, index).expected("a mark", mark));
+    list.iter().enumerate().map(read).collect()
+}
+
 /// Marks as versions before 0.2 wrote them: one cut, and when something was last lifted.
-fn older(ours: &Value, at: &At) -> Result<Option<Vec<Mark>>, ShapeError> {
+fn older(ours: &Map<String, Value>, at: &At) -> Result<Vec<Mark>, ShapeError> {
     let mut marks = Vec::new();
     let mark = |effect, at, lifted| {
         let set = Moment { at, after: None };
@@ -333,5 +344,5 @@ fn older(ours: &Value, at: &At) -> Result<Option<Vec<Mark>>, ShapeError> {
         let lift = (Moment { at, after: None }, ReceiptId::default());
         marks.push(mark(Effect::Hide, at, Some(lift)));
     }
-    Ok(Some(marks))
+    Ok(marks)
 }

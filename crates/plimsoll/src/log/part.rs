@@ -180,10 +180,7 @@ impl Part {
         // Of a `tool_use` it names the call.
         let id = if kind_is_use { None } else { reader.name("id") };
         let id = PartId::new(id.unwrap_or_default());
-        let marks = reader.marks().unwrap_or_else(|wrong| {
-            reader.notes.wrong(wrong);
-            Vec::new()
-        });
+        let marks = reader.marks();
         // An unknown kind keeps its `type` among the other fields: it may be missing altogether.
         if !matches!(body, PartBody::Other(_)) {
             map.shift_remove("type");
@@ -260,10 +257,10 @@ impl Reader<'_> {
             tokens: self.whole("compactedTokens"),
             extractive: self.boolean("extractive"),
             prompt: self.string("promptID").map(MessageId::new),
-            set_aside: match (self.whole("setAside"), self.string("setAsideAfter")) {
-                (Some(at), after) => Some(Moment { at: Millis(at), after: after.map(MessageId::new) }),
-                (None, _) => None,
-            },
+            set_aside: self.whole("setAside").map(|at| {
+                let after = self.string("setAsideAfter").map(MessageId::new);
+                Moment { at: Millis(at), after }
+            }),
             contract: self.contract(),
             summary: self.text("summary"),
         }

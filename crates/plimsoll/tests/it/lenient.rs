@@ -1,6 +1,6 @@
 //! One bad value does not make a session unreadable: it is read, kept, and named in the notes.
 
-use plimsoll::log::Notes;
+use plimsoll::log::{Effect, Notes};
 use plimsoll::{Chars, Log, Message, Millis, PartBody, Policy, Tokens, Window};
 use proptest::prelude::*;
 use rstest::rstest;
@@ -123,7 +123,10 @@ fn read(session: &Value) -> (Vec<Message>, Notes) {
     let (messages, notes) = Message::read_noted(&json).unwrap();
     let written = serde_json::to_value(&messages).unwrap();
     assert_written_back(session, &written);
-    assert_eq!(Message::read_noted(&written.to_string()).unwrap(), (messages.clone(), notes.clone()));
+    let (again, noted) = Message::read_noted(&written.to_string()).unwrap();
+    // Fields are written in an order of their own, and so are the notes.
+    assert_eq!((&again, noted.count()), (&messages, notes.count()));
+    assert!(noted.first().iter().all(|note| notes.first().contains(note)));
     assert_eq!(Message::read_strict(&json).is_ok(), notes.is_empty());
     let log = Log::from_messages(messages.clone());
     for policy in [Policy::default(), plimsoll::Preset::Openfork.policy()] {
@@ -187,15 +190,14 @@ fn a_float_is_read_as_its_whole_part_and_a_number_beyond_all_counts_as_none() {
 
 #[test]
 fn a_field_that_is_set_again_takes_the_place_of_the_bad_value() {
-    let mut session = with("/1/info/finish", json!(7));
-    // It did not end otherwise.
-    session[1]["info"].as_object_mut().unwrap().remove("error");
-    session[1]["info"]["time"].as_object_mut().unwrap().remove("completed");
-    let mut log = Log::from_messages(Message::read_all(&session.to_string()).unwrap());
-    log.finish(&"msg_2".into(), "stop", None, Millis(9)).unwrap();
-    let written = serde_json::to_value(log.messages()).unwrap();
-    assert_eq!(written[1]["info"]["finish"], "stop");
-    assert_eq!(written[1]["info"]["time"]["completed"], 9);
+    let open = json!([{ "info": { "id": "msg_1", "role": "assistant", "finish": 7, "time": { "completed": "late" },
+        "tokens": null }, "parts": [] }]);
+    let mut log = Log::from_messages(read(&open).0);
+    let usage = plimsoll::Usage::new(Tokens(3), Tokens(4));
+    log.finish(&"msg_1".into(), "stop", Some(usage), Millis(9)).unwrap();
+    let info = &serde_json::to_value(log.messages()).unwrap()[0]["info"];
+    assert_eq!((&info["finish"], &info["time"]["completed"]), (&json!("stop"), &json!(9)));
+    assert_eq!(info["tokens"]["input"], 3);
 
     let names = with("/1/info/id", json!(""));
     let log = Log::from_messages(Message::read_all(&names.to_string()).unwrap());
@@ -227,11 +229,28 @@ fn a_mark_with_a_fraction_that_is_lifted_does_not_come_back() {
 #[test]
 fn marks_of_ours_and_fields_of_theirs_share_a_name() {
     let mut log = Log::from_messages(Message::read_all(&session().to_string()).unwrap());
-    log.mark(&"prt_8".into(), plimsoll::log::Effect::Cut(Chars(300)), &"rcp_1".into(), Millis(4)).unwrap();
-    let json = serde_json::to_string(log.messages()).unwrap();
-    let again = Message::read_all(&json).unwrap();
-    assert_eq!(again[1].parts[6].cut(), log[1].parts[6].cut());
-    assert!(json.contains("\"theirs\":1"));
+    log.mark(&"prt_8".into(), Effect::Cut(Chars(300)), &"rcp_1".into(), Millis(4)).unwrap();
+    let written = serde_json::to_value(log.messages()).unwrap();
+    let again = Message::read_strict(&written.to_string()).unwrap();
+    assert_eq!(again[1].parts[6], log[1].parts[6]);
+    assert_eq!(written[1]["parts"][6]["plimsoll"]["theirs"], 1);
+    assert_eq!(again[1].parts[6].marks.len(), 1);
+}
+
+#[test]
+fn marks_that_cannot_be_read_stay_and_are_noted() {
+    for (marks, note) in [
+        (json!({ "marks": 7 }), "plimsoll.marks: expected an array, found 7"),
+        (json!({ "marks": [null] }), "plimsoll.marks[0]: expected a mark, found null"),
+        (
+            json!({ "cut": { "keep": 300, "at": -1 } }),
+            "plimsoll.cut.at: expected a whole number of zero or more, found -1",
+        ),
+    ] {
+        let (messages, notes) = read(&with("/1/parts/6/plimsoll", marks));
+        assert!(messages[1].parts[6].marks.is_empty());
+        assert_eq!(notes.first()[0].to_string(), format!("[1].parts[6].{note}; kept as it is"));
+    }
 }
 
 /// Every value of a session replaced by every kind of value.

@@ -9,6 +9,7 @@ mod compact;
 mod contract;
 mod corpus;
 mod count;
+mod extremes;
 mod fork;
 mod fork_history;
 mod ladder;

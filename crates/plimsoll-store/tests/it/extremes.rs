@@ -1,0 +1,81 @@
+//! Numbers at their extremes: usage, times, lengths and limits of 64 bits are stored without an overflow. The database
+//! has one bit less, so what is larger than that counts as the largest it has.
+
+use plimsoll::{Message, Millis, Usage};
+use plimsoll_store::{Ask, Filter, MemoryStore, PageRequest, Recalled, Search, Session, Store, Totals};
+use serde_json::json;
+
+use super::{answer, fresh, session, user};
+
+const MOST: u64 = u64::MAX;
+
+/// Every number of a session at its largest.
+fn messages() -> Vec<Message> {
+    let json = json!([
+        { "info": { "id": "msg_1", "role": "user", "time": { "created": MOST, "completed": MOST } },
+          "parts": [{ "id": "prt_1", "type": "text", "text": "hello",
+            "plimsoll": { "cut": { "keep": MOST, "at": MOST }, "lifted": MOST } }] },
+        { "info": { "id": "msg_2", "role": "assistant", "time": { "created": MOST, "completed": MOST },
+            "finish": "stop", "cost": 1e308, "tokens": { "total": MOST, "input": MOST, "output": MOST,
+            "reasoning": MOST, "cache": { "read": MOST, "write": MOST } } },
+          "parts": [{ "id": "prt_2", "type": "tool", "callID": "c", "tool": "bash", "state": {
+            "status": "completed", "input": {}, "output": "out",
+            "time": { "start": MOST, "end": MOST, "compacted": MOST } } }] },
+        { "info": { "id": "msg_3", "role": "user", "time": { "created": MOST } },
+          "parts": [{ "id": "prt_3", "type": "compaction", "compactedMessages": MOST, "compactedTokens": MOST }] },
+        { "info": { "id": "msg_4", "role": "assistant", "parentID": "msg_3", "summary": true, "finish": "stop",
+            "time": { "created": MOST, "completed": MOST } },
+          "parts": [{ "id": "prt_4", "type": "text", "text": "We talked." }] },
+        { "info": { "id": "msg_5", "role": "user", "time": { "created": MOST } },
+          "parts": [{ "id": "prt_5", "type": "compaction", "setAside": MOST, "summary": "inside" }] }
+    ]);
+    Message::read_strict(&json.to_string()).unwrap()
+}
+
+fn all() -> Usage {
+    messages()[1].info.tokens.clone().unwrap()
+}
+
+fn exercise(store: &dyn Store) -> Session {
+    let now = Millis(i64::MAX as u64);
+    let id = session(store, "ses_1");
+    store.append(&id, messages(), now).unwrap();
+    store.append(&id, vec![user("msg_6", "next"), answer("msg_7", "open")], now).unwrap();
+    store.finish(&id, &"msg_7".into(), "stop", Some(all()), now).unwrap();
+    assert_eq!(store.session(&id).unwrap().usage.cache_write, Totals::MOST);
+    let known = store.session(&id).unwrap();
+    assert!(known.messages == 7 && known.cost > 0.0);
+    assert_eq!(store.sessions(&Filter::default()).unwrap().len(), 1);
+
+    let page = PageRequest { from: None, most: MOST, oldest_first: false };
+    assert_eq!(store.page(&id, &page).unwrap().messages.len(), 7);
+    assert!(!store.window(&id).unwrap().is_empty());
+    assert!(!store.outline(&id).unwrap().is_empty());
+    assert!(!store.compactions(&id).unwrap().is_empty());
+
+    store.lease(&id, "host", now, Millis(0)).unwrap();
+    store.release(&id, "host").unwrap();
+    assert_eq!(store.expire_spills(Some(now), Some(MOST), now).unwrap(), 0);
+    store.remove(&id, now).unwrap();
+    known
+}
+
+#[test]
+fn numbers_of_64_bits_are_stored() {
+    let (memory, store) = (exercise(&MemoryStore::default()), fresh());
+    let stored = exercise(&*store);
+    assert_eq!((stored.usage, stored.cost), (memory.usage, memory.cost));
+}
+
+#[test]
+fn recall_is_bounded_by_what_there_is_and_not_by_what_is_asked_for() {
+    let search = Search { pattern: "two".into(), context: usize::MAX, ..Search::default() };
+    let ask = Ask {
+        lines: Some((1, MOST)),
+        search: Some(search),
+        most_bytes: usize::MAX,
+        most_matches: usize::MAX,
+    };
+    let recalled = Recalled::of("one\ntwo\nthree", &ask).unwrap();
+    assert_eq!(recalled.text(), "one\ntwo\nthree");
+}
