@@ -192,3 +192,171 @@ fn compact_detail(log: &mut Log, names: &mut Ids) -> String {
     more(log, names, 6);
     compact(log, names, "## Goal\nGo on.").reduction.receipts[0].detail()
 }
+
+mod every_item {
+    //! The contract as a property: whatever is reduced and taken back, what the user laid down, what is to do, what
+    //! was changed and what fails is in the window, or a receipt names it with a handle.
+
+    use plimsoll::compact::accept::Reply;
+    use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
+    use plimsoll::compact::request::Summariser;
+    use plimsoll::{Handle, Limits, Log, Millis, Plan, Policy, Receipt};
+    use plimsoll_testkit::{History, ids, renamed};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{shown, tokens};
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        /// A turn: what the user lays down, what is to do, what is changed, what fails; and how long the answer is.
+        Turn {
+            rule: bool,
+            todo: bool,
+            edit: bool,
+            failure: bool,
+            size: usize,
+        },
+        /// A climb, with what the model answers.
+        Climb(&'static str, Trigger),
+        Undo(usize),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let turn = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), 1usize..4_000)
+            .prop_map(|(rule, todo, edit, failure, size)| Event::Turn { rule, todo, edit, failure, size });
+        let triggers = prop::sample::select(vec![Trigger::Auto, Trigger::Manual, Trigger::Refused]);
+        let models = prop::sample::select(vec!["", "## Goal\nGo on.", "no"]);
+        let event = prop_oneof![
+            5 => turn,
+            3 => (models, triggers).prop_map(|(model, trigger)| Event::Climb(model, trigger)),
+            1 => any::<usize>().prop_map(Event::Undo),
+        ];
+        prop::collection::vec(event, 2..16)
+    }
+
+    /// Something owed: a word that only it has, and the message it stands in.
+    struct Owed {
+        word: String,
+        message: String,
+        /// Only the newest of these is owed: a newer todo list, or a newer run of the same program, replaces it.
+        replaces: Option<&'static str>,
+    }
+
+    fn turn(at: usize, event: &Event, owed: &mut Vec<Owed>) -> Log {
+        let Event::Turn { rule, todo, edit, failure, size } = event else { return Log::new() };
+        let name = |message: usize| format!("e{at}_m{message}");
+        let mut history = History::new();
+        let said =
+            if *rule { format!(" Never touch the file rule{at}.rs, not even once.") } else { String::new() };
+        history = history.user(format!("Go on with step {at}.{said}"));
+        if *rule {
+            owed.push(Owed { word: format!("rule{at}.rs"), message: name(0), replaces: None });
+        }
+        let mut message = 1;
+        if *edit {
+            let input = json!({ "filePath": format!("src/changed{at}.rs"), "content": "x" });
+            history = history.tool_with("write", input, "ok");
+            owed.push(Owed { word: format!("changed{at}.rs"), message: name(message), replaces: None });
+            message += 1;
+        }
+        if *failure {
+            let input = json!({ "command": format!("cargo test --test failing{at}") });
+            let mut state = plimsoll::ToolState::completed(input, "error: test failed");
+            state.extra.insert("metadata".into(), json!({ "exit": 101 }));
+            history = history.tool_state("bash", state);
+            owed.retain(|owed| owed.replaces != Some("run"));
+            owed.push(Owed { word: format!("failing{at}"), message: name(message), replaces: Some("run") });
+            message += 1;
+        }
+        if *todo {
+            let item = json!({ "content": format!("write the chapter todo{at}"), "status": "pending" });
+            history = history.tool_with("todowrite", json!({ "todos": [item] }), "ok");
+            owed.retain(|owed| owed.replaces != Some("todo"));
+            owed.push(Owed { word: format!("todo{at}"), message: name(message), replaces: Some("todo") });
+        }
+        Log::from_messages(renamed(history.say(tokens(*size)).messages(), &format!("e{at}_")))
+    }
+
+    fn climb(log: &mut Log, limits: Limits, model: &str, trigger: Trigger, number: usize) -> Vec<Receipt> {
+        let mut names = ids();
+        (0..number * 200).for_each(|_| drop(names.message(Millis(9_000_000))));
+        let summariser = (!model.is_empty()).then(|| Summariser::named("s", limits));
+        let now = Millis(9_000_000);
+        let situation = Situation { summariser, trigger, ..Situation::new(Policy::default(), limits, now) };
+        let mut ladder = Ladder::new(log.clone(), situation);
+        loop {
+            match ladder.climb(&mut names).unwrap() {
+                Step::Ask(_) => {
+                    let reply = if model == "no" { Err("no".into()) } else { Ok(Reply::finished(model)) };
+                    ladder.answer(reply, &mut names).unwrap();
+                }
+                Step::Done(outcome) => {
+                    outcome.reduction.commit(log).unwrap();
+                    return outcome.reduction.receipts;
+                }
+            }
+        }
+    }
+
+    /// Whether a receipt says where to find what is owed: in its contract, or by a handle of a part it cut or cleared.
+    fn is_named(owed: &Owed, log: &Log, receipts: &[Receipt]) -> bool {
+        let in_contract = |receipt: &Receipt| match &receipt.plan {
+            Plan::Compact(plan) => {
+                plan.contract.iter().any(|item| item.text.contains(&owed.word) && item.source.is_some())
+            }
+            _ => false,
+        };
+        let message = log.iter().find(|message| message.info.id.as_str() == owed.message);
+        let of_its_parts = |handle: &Handle| match (handle, message) {
+            (Handle::Part(id), Some(message)) => message.parts.iter().any(|part| part.id == *id),
+            _ => false,
+        };
+        receipts.iter().any(|receipt| in_contract(receipt) || receipt.handles.iter().any(of_its_parts))
+    }
+
+    proptest! {
+        #[test]
+        fn properties_every_contract_item_is_in_the_window_or_named(
+            events in events(),
+            context in 4_000u64..30_000,
+        ) {
+            let limits = Limits::new(context, context / 8);
+            let (mut log, mut owed, mut receipts) = (Log::new(), Vec::new(), Vec::<Receipt>::new());
+            let mut standing = 0;
+            for (at, event) in events.iter().enumerate() {
+                match event {
+                    Event::Turn { .. } => {
+                        let turn = turn(at, event, &mut owed);
+                        turn.iter().for_each(|message| log.append(message.clone()).unwrap());
+                    }
+                    Event::Climb(model, trigger) => {
+                        let made = climb(&mut log, limits, model, *trigger, at + 1);
+                        standing += made.len();
+                        receipts.splice(..0, made);
+                    }
+                    Event::Undo(which) if standing > 0 => {
+                        // Receipts that were undone stay on file, at the end of the list.
+                        standing -= 1;
+                        receipts.swap(which % (standing + 1), standing);
+                        let receipt = receipts[standing].clone();
+                        let mut names = ids();
+                        (0..(at + 1) * 200).for_each(|_| drop(names.message(Millis(9_000_000))));
+                        receipt.undo(&mut log, &mut names, Millis(9_900_000)).unwrap();
+                    }
+                    Event::Undo(_) => {}
+                }
+                let text = shown(&log);
+                for owed in &owed {
+                    prop_assert!(
+                        text.contains(&owed.word) || is_named(owed, &log, &receipts),
+                        "{} of {} is neither in view nor named after {event:?}: {:?}",
+                        owed.word,
+                        owed.message,
+                        receipts.iter().map(Receipt::detail).collect::<Vec<_>>()
+                    );
+                }
+            }
+        }
+    }
+}

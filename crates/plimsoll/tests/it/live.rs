@@ -424,6 +424,48 @@ fn p7_a_clock_that_jumps_back_does_not_make_stale_usage_count_again() {
     assert_eq!(log, before);
 }
 
+// 8. The guide's rule, and tries at a summary that came to nothing.
+
+#[test]
+fn p8_the_guide_compacts_a_long_turn_that_a_short_one_precedes() {
+    let policy = Preset::Openfork.policy();
+    let short = History::new().user("hello").say("hi").user("now do all of it");
+    // No output is long enough for the guide's prune.
+    let mut log = (0..260).fold(short, |history, _| history.tool("read", tokens(495))).log();
+    let limits = Limits::new(128_000, 16_384);
+    let before = size(&log, &policy);
+    assert!(before > Tokens(128_000), "{before}");
+    let summariser = Some(Summariser::named("s", Limits::new(200_000, 8_000)));
+    let situation = Situation { summariser, ..Situation::new(&policy, limits, NOW) };
+    let (outcome, requests) = climb(&mut log, situation, |_| Ok(Reply::finished("## Goal\nAll of it.")));
+    assert_eq!((outcome.verdict, requests.len()), (Verdict::Fits, 1));
+    let plans = outcome.reduction.receipts.iter();
+    let taken: Vec<u64> = plans
+        .filter_map(|receipt| match &receipt.plan {
+            Plan::Compact(plan) => Some(plan.messages),
+            _ => None,
+        })
+        .collect();
+    // Half of the window is 64,000 tokens: of 260 messages of 500 tokens each, the older half has to go.
+    assert!(taken.len() == 1 && (125..140).contains(&taken[0]), "{taken:?}");
+    assert!(size(&log, &policy) <= Tokens(66_000), "{}", size(&log, &policy));
+}
+
+#[rstest]
+#[case::no_older_pivot(false)]
+#[case::an_older_pivot(true)]
+fn p8_a_fork_leaves_out_tries_at_a_summary_that_came_to_nothing(#[case] older: bool) {
+    let mut history = History::new().user("build it").say("done");
+    if older {
+        history = history.marker().summary("It was built.").user("and test it").say("tested");
+    }
+    let log = history.marker().unfinished_summary("HALF A SUM").user("go on").log();
+    let digest = plimsoll::fork::fork(&log, &Policy::default().fork);
+    assert!(!digest.context.contains("HALF A SUM"), "{}", digest.context);
+    assert!(digest.context.contains("go on"), "{}", digest.context);
+    assert_eq!(digest.context.contains("done"), !older, "{}", digest.context);
+}
+
 // 9. Summaries that are asked for fit the summariser as measured.
 
 #[test]

@@ -144,7 +144,7 @@ fn is_instruction(sentence: &str) -> bool {
     // A clause begins at the start, behind a stop or dash, and behind words that lead an order in.
     static ORDER: Pattern = Pattern::new(|| {
         Regex::new(&format!(
-            r"(?i)(?:^(?:\d+[.)] )?|[,;:(—–-] |\b(?:and|but|also|please|then|so|just|you|btw|actually|again|should|must|can|to|use|is|are|e|mas|pero|und|aber|bitte|et|mais) )(?:{IN_FRONT}) (\p{{L}}+)"
+            r"(?i)(?:^(?:\d+[.)] )?|[.!,;:(—–-] |\b(?:and|but|also|please|then|so|just|you|btw|actually|again|should|must|can|to|use|is|are|e|mas|pero|und|aber|bitte|et|mais) )(?:{IN_FRONT}) (\p{{L}}+)"
         ))
         .ok()
     });
