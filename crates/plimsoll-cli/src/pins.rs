@@ -9,7 +9,7 @@ use plimsoll::{
     Fixed, Limits, Log, Message, MessageId, Millis, PartId, Plan, Receipt, ReceiptId, Reduction, SessionId,
     Window,
 };
-use plimsoll_store::{Ask, Search, StoreError};
+use plimsoll_store::{Ask, Claim, Search, StoreError};
 use serde_json::json;
 
 use crate::args::{PinArgs, PolicyArgs};
@@ -27,7 +27,8 @@ pub(crate) fn pin(args: &PinArgs, around: &Surroundings, output: &mut Output) ->
     let config = Config::load(&args.policy, around)?;
     let opened = Opened::existing(&config, around)?;
     let session = opened.chosen(Some(&args.session), around)?.id;
-    let receipt = opened.alone(&session, |now| pinned(&opened, &session, &args.what, &config, now))?;
+    let receipt =
+        opened.with_lease(&session, |claim, now| pinned(&opened, claim, &args.what, &config, now))?;
     if output.json {
         output.json(&json!({ "session": session, "receipt": receipt }))?;
         return Ok(ExitCode::SUCCESS);
@@ -40,19 +41,19 @@ pub(crate) fn pin(args: &PinArgs, around: &Surroundings, output: &mut Output) ->
 
 fn pinned(
     opened: &Opened,
-    session: &SessionId,
+    claim: &Claim,
     what: &str,
     config: &Config,
     now: Millis,
 ) -> Result<Receipt, CliError> {
     let (store, policy) = (opened.archive.store(), &config.policy);
-    let (mut log, target) = find(opened, session, what)?;
+    let (mut log, target) = find(opened, &claim.session, what)?;
     let limits = policy.limits("", Some(Limits::new(config.context, 0)));
     let plan = pin::plan(&log, &target, policy, Some(limits), &policy.count)
         .map_err(|error| CliError::no(error.to_string()))?;
     let weigh = |log: &Log| request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count);
     let receipt = plan.apply(&mut log, &mut store::ids(), now, policy, weigh)?;
-    store.reduce(session, Reduction { receipts: vec![receipt.clone()], ..Reduction::default() }, now)?;
+    store.reduce(claim, Reduction { receipts: vec![receipt.clone()], ..Reduction::default() }, now)?;
     Ok(receipt)
 }
 

@@ -111,11 +111,13 @@ fn short(id: &ReceiptId, all: &[Receipt]) -> String {
 pub(crate) fn undo(id: &str, around: &Surroundings, output: &mut Output) -> Done {
     let opened = Opened::usual(around)?;
     let (session, receipt) = find(&opened, id)?;
-    let undone = opened.alone(&session, |now| match opened.archive.store().undo(&receipt.id, now) {
-        Ok((_, undone)) => Ok(undone),
-        // It was undone before, and by what.
-        Err(StoreError::Refused(why)) => Err(CliError::no(why)),
-        Err(error) => Err(error.into()),
+    let undone = opened.with_lease(&session, |claim, now| {
+        match opened.archive.store().undo(claim, &receipt.id, now) {
+            Ok(undone) => Ok(undone),
+            // It was undone before, and by what.
+            Err(StoreError::Refused(why)) => Err(CliError::no(why)),
+            Err(error) => Err(error.into()),
+        }
     })?;
     if output.json {
         output.json(&json!({ "session": session, "receipt": undone }))?;

@@ -9,6 +9,7 @@ use plimsoll::receipt::Stamp;
 use plimsoll::{
     Fixed, Limits, Load, Log, Millis, Plan, Receipt, Reduction, SessionId, Window, prune as pruning,
 };
+use plimsoll_store::Claim;
 use serde_json::json;
 
 use crate::args::InputArgs;
@@ -30,7 +31,7 @@ pub(crate) fn prune(args: &InputArgs, around: &Surroundings, output: &mut Output
     let config = Config::load(&args.policy, around)?;
     let (opened, session) = stored(args, &config, around)?;
     let receipt = Progress::during("pruning", || {
-        opened.alone(&session, |now| pruned(&opened, &session, &config, now))
+        opened.with_lease(&session, |claim, now| pruned(&opened, claim, &config, now))
     })?;
     match receipt {
         Ok(receipt) => tell(&session, &[receipt], output),
@@ -47,12 +48,12 @@ pub(crate) fn prune(args: &InputArgs, around: &Surroundings, output: &mut Output
 /// Set the marks, or say why there is nothing to mark.
 fn pruned(
     opened: &Opened,
-    session: &SessionId,
+    claim: &Claim,
     config: &Config,
     now: Millis,
 ) -> Result<Result<Receipt, String>, CliError> {
     let (policy, store) = (&config.policy, opened.archive.store());
-    let mut log = store.window(session)?;
+    let mut log = store.window(&claim.session)?;
     let load = Load::of(&log, policy, Fixed::default(), &policy.count);
     let pressure = Pressure { load: load.tokens, limits: Limits::new(config.context, 0) };
     let plan = pruning::plan(&log, policy, Some(pressure));
@@ -64,7 +65,7 @@ fn pruned(
     let Some(receipt) = Plan::Prune(plan).apply(&mut log, stamp, weigh)? else {
         return Ok(Err("prune nothing: the window would not get smaller".to_owned()));
     };
-    store.reduce(session, Reduction { receipts: vec![receipt.clone()], ..Reduction::default() }, now)?;
+    store.reduce(claim, Reduction { receipts: vec![receipt.clone()], ..Reduction::default() }, now)?;
     Ok(Ok(receipt))
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn compact(args: &InputArgs, around: &Surroundings, output: &mut Outp
     let (opened, session) = stored(args, &config, around)?;
     let policy = &config.policy;
     let limits = policy.limits("", Some(Limits::new(config.context, 0)));
-    let climb = |now: Millis| {
+    let climb = |claim: &Claim, now: Millis| {
         let log = opened.archive.store().window(&session)?;
         let mut ids = store::ids();
         let situation = Situation { trigger: Trigger::Manual, ..Situation::new(policy, limits, now) };
@@ -83,11 +84,11 @@ pub(crate) fn compact(args: &InputArgs, around: &Surroundings, output: &mut Outp
             return Err(CliError::failed("the climb asked for a model, and there is none"));
         };
         if !outcome.reduction.is_empty() {
-            opened.archive.store().reduce(&session, outcome.reduction.clone(), now)?;
+            opened.archive.store().reduce(claim, outcome.reduction.clone(), now)?;
         }
         Ok(outcome)
     };
-    let outcome = Progress::during("compacting", || opened.alone(&session, climb))?;
+    let outcome = Progress::during("compacting", || opened.with_lease(&session, climb))?;
     if outcome.reduction.receipts.is_empty() {
         if output.json {
             output.json(&json!({ "session": session, "receipts": [] }))?;

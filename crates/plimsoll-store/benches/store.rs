@@ -11,7 +11,7 @@ use grep_searcher::SearcherBuilder;
 use grep_searcher::sinks::Lossy;
 use plimsoll::log::CompactionPart;
 use plimsoll::{Message, Millis, Part, PartBody, SessionId, ToolState};
-use plimsoll_store::{Ask, Durability, NewSession, Search, SqliteStore, Store};
+use plimsoll_store::{Ask, Claim, Durability, Logs, NewSession, Search, Sessions, SqliteStore, Upkeep};
 use rusqlite::{Connection, params};
 use serde_json::json;
 
@@ -60,7 +60,7 @@ fn appends() {
             let messages = messages.clone();
             let started = Instant::now();
             for message in messages {
-                store.append(&session, vec![message], NOW).unwrap();
+                store.append(&Claim::unleased(&session), vec![message], NOW).unwrap();
             }
             started.elapsed()
         });
@@ -77,7 +77,7 @@ fn appends() {
                     scope.spawn(move || {
                         let session = SessionId::new(format!("ses_w{writer}"));
                         for message in messages.iter().skip(writer).step_by(8) {
-                            store.append(&session, vec![message.clone()], NOW).unwrap();
+                            store.append(&Claim::unleased(&session), vec![message.clone()], NOW).unwrap();
                         }
                     });
                 }
@@ -161,7 +161,7 @@ fn sizes() {
         while n < size {
             let batch: Vec<Message> = (n..(n + 1_000).min(size)).map(step).collect();
             n += batch.len();
-            store.append(&session, batch, NOW).unwrap();
+            store.append(&Claim::unleased(&session), batch, NOW).unwrap();
         }
         pivot(&store, &session, size, size - 40);
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
@@ -209,7 +209,7 @@ fn pivot(store: &SqliteStore, session: &SessionId, size: usize, tail: usize) {
             .at(at);
     summary.info.summary = true;
     summary.info.parent_id = Some("msg_marker".into());
-    store.append(session, vec![asked, summary], at).unwrap();
+    store.append(&Claim::unleased(session), vec![asked, summary], at).unwrap();
 }
 
 fn searches() {
@@ -236,7 +236,7 @@ fn searches() {
         let state = ToolState::completed(json!({ "command": "make" }), output);
         let part = Part::tool(format!("prt_{n:08}").as_str().into(), format!("call_{n}"), "bash", state);
         let message = Message::assistant(format!("msg_{n:08}").as_str().into(), vec![part]);
-        store.append(&session, vec![message.at(Millis(NOW.0 + n as u64))], NOW).unwrap();
+        store.append(&Claim::unleased(&session), vec![message.at(Millis(NOW.0 + n as u64))], NOW).unwrap();
     }
     pivot(&store, &session, count, count - 1);
     let file = folder.path().join("all.txt");

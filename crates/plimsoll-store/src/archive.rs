@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::recall::{Ask, Hit, Recalled};
 use crate::session::{Findings, PageRequest};
 use crate::sqlite::{Durability, SqliteStore, random_ids};
-use crate::store::{SpillRecord, Store};
+use crate::store::{Claim, SpillRecord, Store};
 
 /// A store, the outputs that were spilled from it, and how long they stay.
 pub struct Archive {
@@ -107,7 +107,7 @@ impl Archive {
     /// kept it is cut all the same, and the receipt says why the rest is lost.
     pub fn take_output(
         &self,
-        session: &SessionId,
+        claim: &Claim,
         part: &PartId,
         tool: &str,
         output: &mut dyn Read,
@@ -155,7 +155,7 @@ impl Archive {
                     shown,
                     expired: None,
                 };
-                match self.store.add_spill(session, record, Box::new(move || staged.keep())) {
+                match self.store.add_spill(claim, record, Box::new(move || staged.keep())) {
                     Ok(()) => saved,
                     Err(error @ StoreError::Io { .. }) => Spill::Failed(error.to_string()),
                     Err(error) => return Err(error),
@@ -167,7 +167,7 @@ impl Archive {
         let shown = plan.render(&spill);
         let receipt = Receipt::of_truncate(plan, &spill, policy, &mut self.ids(), now);
         self.store.reduce(
-            session,
+            claim,
             Reduction { receipts: vec![receipt.clone()], ..Reduction::default() },
             now,
         )?;
@@ -259,9 +259,9 @@ impl Archive {
     }
 
     /// Remove a session, and the spills that nobody else needs.
-    pub fn remove(&self, session: &SessionId, now: Millis) -> Result<(), StoreError> {
-        let spills = self.store.spills(session)?;
-        self.store.remove(session, now)?;
+    pub fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
+        let spills = self.store.spills(&claim.session)?;
+        self.store.remove(claim, now)?;
         self.forget(spills.into_iter().map(|spill| spill.hash).collect())?;
         Ok(())
     }

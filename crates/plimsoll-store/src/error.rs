@@ -34,6 +34,14 @@ pub enum StoreError {
         /// Until when, unless it is renewed.
         until: Millis,
     },
+    /// The writer no longer holds the session: its lease was taken over or given back.
+    #[error("session `{session}` is no longer yours to write: {}", fenced_by(held_by.as_deref()))]
+    Fenced {
+        /// The session.
+        session: SessionId,
+        /// Who holds it now, if anyone does.
+        held_by: Option<String>,
+    },
     /// Spilled content is gone by the rules of retention.
     #[error("the content of `{handle}` expired at {at}; the window still shows: {shown}", at = .at.0)]
     Expired {
@@ -88,6 +96,13 @@ pub enum StoreError {
     /// The store was closed while something was under way.
     #[error("the store is closed")]
     Closed,
+}
+
+fn fenced_by(holder: Option<&str>) -> String {
+    match holder {
+        Some(holder) => format!("`{holder}` has taken it over"),
+        None => "its lease was given back; take it again".to_owned(),
+    }
 }
 
 impl StoreError {

@@ -1,25 +1,26 @@
 //! The store: sessions that lose nothing.
 //!
 //! An [`Archive`] is a [`Store`] of sessions and a place for spilled outputs. The embedded default is one SQLite file
-//! with a directory beside it; [`MemoryStore`] is for tests. Others can stand behind the same traits, [`Store`] and
-//! [`Blobs`], which know nothing of SQLite or of files.
+//! with a directory beside it; [`MemoryStore`] is for tests. Others can stand behind the same traits, [`Store`] (the sum
+//! of one trait for each thing that belongs together) and [`Blobs`], which know nothing of SQLite or of files.
 //!
 //! ```
 //! use plimsoll::{Message, Millis, Policy, SessionId};
-//! use plimsoll_store::{Archive, Ask, Durability, NewSession};
+//! use plimsoll_store::{Archive, Ask, Claim, Durability, NewSession};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("plimsoll.db");
 //! let (policy, now) = (Policy::default(), Millis(1_794_775_451_033));
 //! let archive = Archive::open(&path, &policy, Durability::Process)?;
 //! let session = archive.store().create(NewSession::new(SessionId::new("ses_1")), now)?.id;
+//! let claim = Claim::unleased(&session);
 //!
 //! // What is acknowledged survives the death of the process.
-//! archive.store().append(&session, vec![Message::user("msg_1".into(), "prt_1".into(), "Build it")], now)?;
+//! archive.store().append(&claim, vec![Message::user("msg_1".into(), "prt_1".into(), "Build it")], now)?;
 //!
 //! // A tool's output is cut as it arrives; the whole is kept before anybody is told.
 //! let output = "line\n".repeat(100_000);
-//! let taken = archive.take_output(&session, &"prt_2".into(), "bash", &mut output.as_bytes(), &policy, now)?;
+//! let taken = archive.take_output(&claim, &"prt_2".into(), "bash", &mut output.as_bytes(), &policy, now)?;
 //! assert!(taken.shown.len() < 60_000);
 //! let handle = taken.receipt.unwrap().handles[0].to_string();
 //! let recalled = archive.recall(&handle, &Ask { lines: Some((99_998, 99_999)), ..Ask::default() })?;
@@ -30,7 +31,7 @@
 //! ## What it promises
 //!
 //! - **Content is append-only.** A part grows while it is written, a call goes from asked to answered, marks are set
-//!   beside the log. Nothing else changes, and no method takes anything away but [`Store::remove`].
+//!   beside the log. Nothing else changes, and no method takes anything away but [`Sessions::remove`].
 //! - **What is acknowledged is there**, after `kill -9`; with [`Durability::Power`] after a power cut too.
 //! - **A failed step leaves things as they were.**
 //! - **Reading is by window**: what a turn costs does not depend on how long the session is.
@@ -43,7 +44,7 @@ mod memory;
 mod recall;
 mod session;
 mod sqlite;
-mod store;
+pub mod store;
 
 pub use archive::{Archive, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, Staged};
@@ -51,11 +52,14 @@ pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use recall::{Ask, Hit, Line, Recalled, Search};
 pub use session::{
-    Change, CompactionRecord, Filter, Findings, ForkPoint, Lease, NewSession, Page, PageRequest, Session,
+    CompactionRecord, Filter, Findings, ForkPoint, NewSession, Page, PageRequest, Session, SessionPatch,
     Totals,
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version};
-pub use store::{Forgetter, Keeper, SpillRecord, Store};
+pub use store::{
+    Claim, Epoch, Forgetter, Keeper, Lease, Leases, Logs, Reductions, Sessions, SpillRecord, Spills, Store,
+    Upkeep,
+};
 
 /// Says of a call that nobody will answer any more.
 pub(crate) const INTERRUPTED: &str = "Interrupted: the process that ran this tool ended before it answered.";

@@ -109,9 +109,9 @@ pub struct ForkPoint {
     pub message: Option<MessageId>,
 }
 
-/// What can be said anew about a session.
+/// What is to be changed of what is said about a session. A field that is `None` stays.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Change {
+pub struct SessionPatch {
     /// A new title.
     pub title: Option<String>,
     /// Another agent.
@@ -187,18 +187,4 @@ pub struct Findings {
     pub spills: u64,
     /// What is wrong, in plain words; empty if nothing is.
     pub problems: Vec<String>,
-}
-
-/// The right to run a session for a while.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Lease {
-    /// The session.
-    pub session: SessionId,
-    /// Who runs it.
-    pub holder: String,
-    /// Until when.
-    pub until: Millis,
-    /// Calls that a former holder left unfinished; they are marked as interrupted now.
-    pub interrupted: u64,
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use plimsoll::{Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId};
 use plimsoll_formats::Transcript;
-use plimsoll_store::{NewSession, StoreError};
+use plimsoll_store::{Claim, NewSession, StoreError};
 use serde::Serialize;
 
 use super::Opened;
@@ -179,10 +179,11 @@ impl Intake<'_> {
         let count = messages.len();
         let (title, directory) = (new.title.clone(), new.directory.clone());
         self.create(new, started)?;
-        let stored = store.append(&id, messages, updated).and_then(|()| self.settle(&id, settled));
+        let stored =
+            store.append(&Claim::unleased(&id), messages, updated).and_then(|()| self.settle(&id, settled));
         let interrupted = stored.inspect_err(|_| {
             // Half a session is worse than none; and if this fails too, the first error is the one to tell.
-            let _ = store.remove(&id, updated);
+            let _ = store.remove(&Claim::unleased(&id), updated);
         })?;
         let parent = parent.map(|parent| parent.id.clone());
         let mut imported =
@@ -202,7 +203,7 @@ impl Intake<'_> {
         let store = self.opened.archive.store();
         match store.session(&new.id) {
             Ok(there) if there.messages == 0 && there.forked_from.is_none() => {
-                store.remove(&new.id, started)?;
+                store.remove(&Claim::unleased(&new.id), started)?;
             }
             Ok(_) | Err(StoreError::Missing { .. }) => {}
             Err(error) => return Err(error),
@@ -214,7 +215,7 @@ impl Intake<'_> {
     fn settle(&self, id: &SessionId, at: Millis) -> Result<u64, StoreError> {
         let (store, holder) = (self.opened.archive.store(), "import");
         let lease = store.lease(id, holder, at, at)?;
-        store.release(id, holder)?;
+        store.release(&lease)?;
         Ok(lease.interrupted)
     }
 

@@ -76,7 +76,7 @@ pub(crate) fn rm(ids: &[String], around: &Surroundings, output: &mut Output) -> 
         };
         let tasks = tasks(&opened, session)?;
         let bytes: u64 = spills.iter().filter(|spill| spill.expired.is_none()).map(|spill| spill.bytes).sum();
-        opened.archive.remove(&session.id, when::now())?;
+        opened.with_lease(&session.id, |claim, now| Ok(opened.archive.remove(claim, now)?))?;
         if !output.json {
             let mut gone = vec![counted(session.messages as usize, "message")];
             gone.extend((tasks > 0).then(|| counted(tasks, "task")));

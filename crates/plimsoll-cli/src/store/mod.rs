@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, LogError, Message, Millis, Policy, SessionId};
 use plimsoll_formats::{Format, SessionInfo, Transcript};
-use plimsoll_store::{Archive, Filter, PageRequest, Session, StoreError};
+use plimsoll_store::{Archive, Claim, Filter, PageRequest, Session, StoreError};
 
 use crate::args::PolicyArgs;
 use crate::config::{self, Config};
@@ -176,16 +176,16 @@ impl Opened {
     }
 
     /// Change a session, unless somebody else runs it.
-    pub(crate) fn alone<T>(
+    pub(crate) fn with_lease<T>(
         &self,
         session: &SessionId,
-        change: impl FnOnce(Millis) -> Result<T, CliError>,
+        change: impl FnOnce(&Claim, Millis) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         let (store, now) = (self.archive.store(), when::now());
         let holder = format!("plimsoll, process {}", std::process::id());
-        store.lease(session, &holder, Millis(now.0 + LEASE.0), now)?;
-        let changed = change(now);
-        store.release(session, &holder)?;
+        let lease = store.lease(session, &holder, Millis(now.0 + LEASE.0), now)?;
+        let changed = change(&lease.claim(), now);
+        store.release(&lease)?;
         changed
     }
 }

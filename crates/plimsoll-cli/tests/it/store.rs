@@ -48,8 +48,11 @@ fn newest_receipt(home: &Home) -> String {
 fn spilled(home: &Home, at: Millis) -> String {
     let output: String = (1..=5_000).map(|n| format!("line {n}\n")).collect();
     let (session, part) = (SESSION.into(), "prt_fixed000000200CDEFGHIJKLMN".into());
-    let taken =
-        home.archive().take_output(&session, &part, "bash", &mut output.as_bytes(), &Policy::default(), at);
+    let archive = home.archive();
+    let lease = archive.store().lease(&session, "a test", Millis(at.0 + 1), at).unwrap();
+    let policy = Policy::default();
+    let taken = archive.take_output(&lease.claim(), &part, "bash", &mut output.as_bytes(), &policy, at);
+    archive.store().release(&lease).unwrap();
     taken.unwrap().receipt.unwrap().handles[0].to_string()
 }
 
@@ -438,7 +441,7 @@ fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
     let (session, start) = (SESSION.into(), Millis(1_777_713_600_000));
     let fork = plimsoll_store::NewSession::new("ses_5c1000000009ABCDEFGHIJKLMN".into());
     archive.store().fork(&session, None, fork, start).unwrap();
-    archive.store().lease(&session, "somebody", Millis(4_102_444_800_000), start).unwrap();
+    let lease = archive.store().lease(&session, "somebody", Millis(4_102_444_800_000), start).unwrap();
     assert_page!(home.page(&[
         "prune --apply ses_5c1000000001",
         "receipts ses_5c1000000001",
@@ -447,6 +450,9 @@ fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
     ]));
     // A fork has all that was said before it, and outlives what it was forked from.
     let before = home.json(&["window", "ses_5c1000000009", "--json"]);
+    let refused = home.run(&["sessions", "rm", "ses_5c1000000001"]);
+    assert!(refused.contains("is being run by `somebody`"), "{refused}");
+    archive.store().release(&lease).unwrap();
     assert!(home.run(&["sessions", "rm", "ses_5c1000000001"]).starts_with("exit: 0"));
     assert_eq!(home.json(&["window", "ses_5c1000000009", "--json"]), before);
     let told = home.run(&["sessions", "import", "session.json"]);

@@ -8,6 +8,7 @@ use plimsoll::SessionId;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::StoreError;
+use crate::store::Claim;
 
 /// The place of a message in the order of its session.
 pub(crate) type At = (i64, String);
@@ -49,20 +50,40 @@ impl Chain {
         Ok(Chain::with_end(connection, session)?.0)
     }
 
-    /// The same, and the place of its newest message.
+    /// The chain of the session of that id, and the place of its newest message.
     pub(crate) fn with_end(connection: &Connection, session: &SessionId) -> Result<(Chain, At), StoreError> {
+        let (chain, end, _) = Chain::with_epoch(connection, session)?;
+        Ok((chain, end))
+    }
+
+    /// The chain of a claimed session, if the claim still holds.
+    pub(crate) fn claimed(connection: &Connection, claim: &Claim) -> Result<Chain, StoreError> {
+        Ok(Chain::claimed_with_end(connection, claim)?.0)
+    }
+
+    /// The chain of a claimed session and the place of its newest message, if the claim still holds.
+    pub(crate) fn claimed_with_end(
+        connection: &Connection,
+        claim: &Claim,
+    ) -> Result<(Chain, At), StoreError> {
+        let (chain, end, epoch) = Chain::with_epoch(connection, &claim.session)?;
+        require_epoch(connection, claim, chain.own(), epoch)?;
+        Ok((chain, end))
+    }
+
+    fn with_epoch(connection: &Connection, session: &SessionId) -> Result<(Chain, At, u64), StoreError> {
         let found = connection
             .prepare_cached(
-                "SELECT key, forked_from, last_at, last_id FROM session WHERE id = ?1 AND removed IS NULL",
+                "SELECT key, forked_from, last_at, last_id, epoch FROM session WHERE id = ?1 AND removed IS NULL",
             )?
             .query_row([session.as_str()], |row| {
-                Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?, (row.get(2)?, row.get(3)?)))
+                Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?, (row.get(2)?, row.get(3)?), row.get(4)?))
             })
             .optional()?;
-        let (key, forked_from, end) = found.ok_or_else(|| StoreError::missing("session", session))?;
+        let (key, forked_from, end, epoch) = found.ok_or_else(|| StoreError::missing("session", session))?;
         match forked_from {
-            None => Ok((Chain(vec![Segment::whole(key)]), end)),
-            Some(_) => Ok((Chain::of_key(connection, key)?, end)),
+            None => Ok((Chain(vec![Segment::whole(key)]), end, epoch)),
+            Some(_) => Ok((Chain::of_key(connection, key)?, end, epoch)),
         }
     }
 
@@ -156,6 +177,29 @@ impl Chain {
         }
         Ok(None)
     }
+}
+
+/// The key of a claimed session, if the claim still holds.
+pub(crate) fn claimed_key(connection: &Connection, claim: &Claim) -> Result<i64, StoreError> {
+    let (key, epoch) = connection
+        .prepare_cached("SELECT key, epoch FROM session WHERE id = ?1 AND removed IS NULL")?
+        .query_row([claim.session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .ok_or_else(|| StoreError::missing("session", &claim.session))?;
+    require_epoch(connection, claim, key, epoch)?;
+    Ok(key)
+}
+
+/// Refuse a writer whose lease was taken over or given back.
+fn require_epoch(connection: &Connection, claim: &Claim, key: i64, epoch: u64) -> Result<(), StoreError> {
+    if claim.epoch.0 == epoch {
+        return Ok(());
+    }
+    let held_by = connection
+        .prepare_cached("SELECT holder FROM lease WHERE session = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    Err(StoreError::Fenced { session: claim.session.clone(), held_by })
 }
 
 /// The key of a session that is there.

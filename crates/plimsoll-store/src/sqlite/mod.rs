@@ -12,6 +12,7 @@ mod schema;
 mod search;
 mod sessions;
 mod spills;
+mod traits;
 mod write;
 mod writer;
 
@@ -19,18 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use plimsoll::{
-    Ids, Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId, Usage,
-};
+use plimsoll::Ids;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::StoreError;
-use crate::recall::{Ask, Hit};
-use crate::session::{
-    Change, CompactionRecord, Filter, Findings, Lease, NewSession, Page, PageRequest, Session,
-};
-use crate::store::{Forgetter, Keeper, SpillRecord, Store};
-use read::Detail;
 use writer::Writer;
 
 #[doc(hidden)]
@@ -189,176 +182,4 @@ pub(crate) fn random_ids() -> Ids {
         bytes.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         u64::from_le_bytes(bytes)
     })
-}
-
-impl Store for SqliteStore {
-    fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
-        self.write(move |connection| sessions::create(connection, &session, now))
-    }
-
-    fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
-        self.read(|connection| read::session(connection, id))
-    }
-
-    fn sessions(&self, filter: &Filter) -> Result<Vec<Session>, StoreError> {
-        self.read(|connection| read::sessions(connection, filter))
-    }
-
-    fn change(&self, id: &SessionId, change: Change, now: Millis) -> Result<Session, StoreError> {
-        let id = id.clone();
-        self.write(move |connection| sessions::change(connection, &id, &change, now))
-    }
-
-    fn fork(
-        &self,
-        parent: &SessionId,
-        upto: Option<&MessageId>,
-        child: NewSession,
-        now: Millis,
-    ) -> Result<Session, StoreError> {
-        let (parent, upto) = (parent.clone(), upto.cloned());
-        self.write(move |connection| sessions::fork(connection, &parent, upto.as_ref(), &child, now))
-    }
-
-    fn remove(&self, id: &SessionId, now: Millis) -> Result<(), StoreError> {
-        let id = id.clone();
-        self.write(move |connection| sessions::remove(connection, &id, now))
-    }
-
-    fn append(&self, session: &SessionId, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
-        let session = session.clone();
-        self.write(move |connection| write::append(connection, &session, &messages, now))
-    }
-
-    fn append_part(
-        &self,
-        session: &SessionId,
-        message: &MessageId,
-        part: Part,
-        now: Millis,
-    ) -> Result<(), StoreError> {
-        let (session, message) = (session.clone(), message.clone());
-        self.write(move |connection| write::append_part(connection, &session, &message, &part, now))
-    }
-
-    fn advance(&self, session: &SessionId, part: Part, now: Millis) -> Result<(), StoreError> {
-        let session = session.clone();
-        self.write(move |connection| write::advance(connection, &session, &part, now))
-    }
-
-    fn finish(
-        &self,
-        session: &SessionId,
-        message: &MessageId,
-        finish: &str,
-        usage: Option<Usage>,
-        now: Millis,
-    ) -> Result<(), StoreError> {
-        let (session, message, finish) = (session.clone(), message.clone(), finish.to_owned());
-        self.write(move |connection| write::finish(connection, &session, &message, &finish, usage, now))
-    }
-
-    fn window(&self, session: &SessionId) -> Result<Log, StoreError> {
-        self.read(|connection| read::window(connection, session, Detail::Whole))
-    }
-
-    fn outline(&self, session: &SessionId) -> Result<Log, StoreError> {
-        self.read(|connection| read::window(connection, session, Detail::Outline))
-    }
-
-    fn page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError> {
-        self.read(|connection| read::page(connection, session, request))
-    }
-
-    fn message(&self, session: &SessionId, id: &MessageId) -> Result<Message, StoreError> {
-        self.read(|connection| read::message(connection, session, id))
-    }
-
-    fn part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
-        self.read(|connection| read::part(connection, session, id))
-    }
-
-    fn reduce(&self, session: &SessionId, reduction: Reduction, now: Millis) -> Result<(), StoreError> {
-        let session = session.clone();
-        self.write(move |connection| write::reduce(connection, &session, &reduction, now))
-    }
-
-    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
-        self.read(|connection| read::receipts(connection, session))
-    }
-
-    fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
-        self.read(|connection| read::receipt(connection, id))
-    }
-
-    fn undo(&self, id: &ReceiptId, now: Millis) -> Result<(SessionId, Receipt), StoreError> {
-        let (id, mut ids) = (id.clone(), random_ids());
-        self.write(move |connection| write::undo(connection, &id, &mut ids, now))
-    }
-
-    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError> {
-        self.read(|connection| read::compactions(connection, session))
-    }
-
-    fn search(&self, session: &SessionId, ask: &Ask) -> Result<Vec<Hit>, StoreError> {
-        self.read(|connection| search::search(connection, session, ask))
-    }
-
-    fn lease(
-        &self,
-        session: &SessionId,
-        holder: &str,
-        until: Millis,
-        now: Millis,
-    ) -> Result<Lease, StoreError> {
-        let (session, holder) = (session.clone(), holder.to_owned());
-        self.write(move |connection| sessions::lease(connection, &session, &holder, until, now))
-    }
-
-    fn release(&self, session: &SessionId, holder: &str) -> Result<(), StoreError> {
-        let (session, holder) = (session.clone(), holder.to_owned());
-        self.write(move |connection| sessions::release(connection, &session, &holder))
-    }
-
-    fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
-        self.read(|connection| read::owner(connection, id))
-    }
-
-    fn add_spill(&self, session: &SessionId, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError> {
-        let session = session.clone();
-        self.write(move |connection| spills::add(connection, &session, &spill, keep))
-    }
-
-    fn spills(&self, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
-        self.read(|connection| spills::of_session(connection, session))
-    }
-
-    fn spill(&self, handle: &str) -> Result<SpillRecord, StoreError> {
-        self.read(|connection| spills::one(connection, handle))
-    }
-
-    fn expire_spills(
-        &self,
-        before: Option<Millis>,
-        most: Option<u64>,
-        now: Millis,
-    ) -> Result<u64, StoreError> {
-        self.write(move |connection| spills::expire(connection, before, most, now))
-    }
-
-    fn forget(&self, hashes: Vec<String>, mut remove: Forgetter) -> Result<u64, StoreError> {
-        self.write(move |connection| spills::forget(connection, &hashes, &mut *remove))
-    }
-
-    fn index(&self) -> Result<u64, StoreError> {
-        self.write(search::index)
-    }
-
-    fn check(&self) -> Result<Findings, StoreError> {
-        // A database that cannot even be looked at is damaged all the more.
-        match self.read(check::check) {
-            Err(StoreError::Database(why)) => Ok(Findings { problems: vec![why], ..Findings::default() }),
-            checked => checked,
-        }
-    }
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -148,6 +148,8 @@ const MIGRATIONS: [&str; 4] = [
     ALTER TABLE mark ADD COLUMN data TEXT;
     CREATE INDEX mark_pin ON mark (session, at) WHERE effect = 'pin';
     ALTER TABLE compaction ADD COLUMN set_aside_after TEXT;",
+    // 5: an epoch for each session, which every write must name.
+    "ALTER TABLE session ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /// The version this code writes.

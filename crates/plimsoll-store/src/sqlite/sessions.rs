@@ -3,11 +3,12 @@
 use plimsoll::{LogError, MessageId, Millis, PartBody, PartId, SessionId, Text, ToolStatus};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::chain::{At, Chain, key};
+use super::chain::{At, Chain, claimed_key, key};
 use super::read::{self, Detail};
 use super::write::update_part;
 use crate::error::StoreError;
-use crate::session::{Change, Lease, NewSession, Session};
+use crate::session::{NewSession, Session, SessionPatch};
+use crate::store::{Claim, Epoch, Lease};
 
 /// Begin a session.
 pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
@@ -44,21 +45,21 @@ fn insert_session(connection: &Connection, new: &NewSession, now: Millis) -> Res
     Ok(connection.last_insert_rowid())
 }
 
-/// Say something anew about a session.
-pub(crate) fn change(
+/// Change what is said about a session.
+pub(crate) fn patch(
     connection: &Connection,
-    id: &SessionId,
-    change: &Change,
+    claim: &Claim,
+    patch: &SessionPatch,
     now: Millis,
 ) -> Result<Session, StoreError> {
-    let key = key(connection, id)?;
+    let key = claimed_key(connection, claim)?;
     connection
         .prepare_cached(
             "UPDATE session SET title = coalesce(?2, title), agent = coalesce(?3, agent),
              model = coalesce(?4, model), updated = max(updated, ?5) WHERE key = ?1",
         )?
-        .execute(params![key, change.title, change.agent, change.model, now.0])?;
-    read::session(connection, id)
+        .execute(params![key, patch.title, patch.agent, patch.model, now.0])?;
+    read::session(connection, &claim.session)
 }
 
 /// Fork a session after a message, or after its newest finished one. Nothing is copied.
@@ -157,15 +158,36 @@ pub(crate) fn lease(
         )?
         .execute(params![key, holder, until.0])?;
     let interrupted = if is_ours { 0 } else { settle(connection, session, key, now)? };
-    Ok(Lease { session: session.clone(), holder: holder.to_owned(), until, interrupted })
+    let epoch = if is_ours { epoch(connection, key)? } else { next_epoch(connection, key)? };
+    Ok(Lease { session: session.clone(), holder: holder.to_owned(), epoch, until, interrupted })
 }
 
-/// Give the right back.
-pub(crate) fn release(connection: &Connection, session: &SessionId, holder: &str) -> Result<(), StoreError> {
-    let key = key(connection, session)?;
-    connection
-        .prepare_cached("DELETE FROM lease WHERE session = ?1 AND holder = ?2")?
-        .execute((key, holder))?;
+fn epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT epoch FROM session WHERE key = ?1")?;
+    Ok(Epoch(statement.query_row([key], |row| row.get(0))?))
+}
+
+/// Move a session to its next epoch: whoever wrote in the one before is refused from now on.
+fn next_epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
+    let mut statement =
+        connection.prepare_cached("UPDATE session SET epoch = epoch + 1 WHERE key = ?1 RETURNING epoch")?;
+    Ok(Epoch(statement.query_row([key], |row| row.get(0))?))
+}
+
+/// Give the right back. A lease that was taken over meanwhile, or went with its session, is not the caller's any
+/// more; that is no error.
+pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), StoreError> {
+    let key = match key(connection, &lease.session) {
+        Err(StoreError::Missing { .. }) => return Ok(()),
+        found => found?,
+    };
+    if epoch(connection, key)? != lease.epoch {
+        return Ok(());
+    }
+    let given = connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
+    if given > 0 {
+        next_epoch(connection, key)?;
+    }
     Ok(())
 }
 
@@ -189,7 +211,12 @@ fn settle(connection: &Connection, session: &SessionId, key: i64, now: Millis) -
 
 /// Remove a session, its tasks, and whatever of the sessions it was forked from only it still needed. What a fork
 /// of it needs stays.
-pub(crate) fn remove(connection: &Connection, session: &SessionId, now: Millis) -> Result<(), StoreError> {
+pub(crate) fn remove(connection: &Connection, claim: &Claim, now: Millis) -> Result<(), StoreError> {
+    claimed_key(connection, claim)?;
+    remove_tree(connection, &claim.session, now)
+}
+
+fn remove_tree(connection: &Connection, session: &SessionId, now: Millis) -> Result<(), StoreError> {
     let key = key(connection, session)?;
     let mut statement =
         connection.prepare_cached("SELECT id FROM session WHERE parent = ?1 AND removed IS NULL")?;
@@ -197,7 +224,7 @@ pub(crate) fn remove(connection: &Connection, session: &SessionId, now: Millis) 
         .query_map([session.as_str()], |row| row.get::<_, String>(0))?
         .collect::<Result<Vec<_>, _>>()?;
     for task in tasks {
-        remove(connection, &SessionId::new(task), now)?;
+        remove_tree(connection, &SessionId::new(task), now)?;
     }
     connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
     connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;

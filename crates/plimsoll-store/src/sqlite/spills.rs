@@ -3,9 +3,9 @@
 use plimsoll::{Millis, PartId, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::chain::{Chain, key};
+use super::chain::{Chain, claimed_key};
 use crate::error::StoreError;
-use crate::store::{Keeper, SpillRecord};
+use crate::store::{Claim, Keeper, SpillRecord};
 
 const COLUMNS: &str = "handle, hash, part, tool, bytes, stored, created, shown, expired";
 
@@ -29,11 +29,11 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<SpillRecord> {
 /// sweep takes, and never a name without content. And while the transaction lasts no sweep can run.
 pub(super) fn add(
     connection: &Connection,
-    session: &SessionId,
+    claim: &Claim,
     spill: &SpillRecord,
     keep: Keeper,
 ) -> Result<(), StoreError> {
-    let key = key(connection, session)?;
+    let key = claimed_key(connection, claim)?;
     connection
         .prepare_cached(
             "INSERT INTO spill (session, handle, hash, part, tool, bytes, stored, created, shown)

@@ -13,15 +13,16 @@ use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
 use crate::error::StoreError;
 use crate::session::Totals;
+use crate::store::Claim;
 
 /// Add messages at the end.
 pub(crate) fn append(
     connection: &Connection,
-    session: &SessionId,
+    claim: &Claim,
     messages: &[Message],
     now: Millis,
 ) -> Result<(), StoreError> {
-    let (chain, mut last) = Chain::with_end(connection, session)?;
+    let (chain, mut last) = Chain::claimed_with_end(connection, claim)?;
     let own = chain.own();
     let mut usage = Totals::default();
     let (mut cost, mut model) = (0.0, None);
@@ -261,12 +262,12 @@ fn flag(
 /// Add a part to a message that is being written.
 pub(crate) fn append_part(
     connection: &Connection,
-    session: &SessionId,
+    claim: &Claim,
     message: &MessageId,
     part: &Part,
     now: Millis,
 ) -> Result<(), StoreError> {
-    let chain = Chain::of(connection, session)?;
+    let chain = Chain::claimed(connection, claim)?;
     let place = own_message(connection, &chain, message)?;
     // The log knows what a message takes; it is asked about this one, without the parts it has already, because
     // reading those would make a long answer cost more with every part.
@@ -331,11 +332,11 @@ fn touch(connection: &Connection, session: i64, now: Millis) -> Result<(), Store
 /// Let a part go forward: text grows, a call starts, answers or fails.
 pub(crate) fn advance(
     connection: &Connection,
-    session: &SessionId,
+    claim: &Claim,
     part: &Part,
     now: Millis,
 ) -> Result<(), StoreError> {
-    let chain = Chain::of(connection, session)?;
+    let chain = Chain::claimed(connection, claim)?;
     let found = chain.find_part(connection, part.id.as_str())?;
     let (segment, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
     if segment.key != chain.own() {
@@ -397,13 +398,13 @@ fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), S
 /// Say that a message is finished.
 pub(crate) fn finish(
     connection: &Connection,
-    session: &SessionId,
+    claim: &Claim,
     message: &MessageId,
     finish: &str,
     usage: Option<Usage>,
     now: Millis,
 ) -> Result<(), StoreError> {
-    let chain = Chain::of(connection, session)?;
+    let chain = Chain::claimed(connection, claim)?;
     let place = own_message(connection, &chain, message)?;
     let whole = read::one(connection, &chain, message.as_str(), Detail::Whole)?;
     let mut log = Log::from_messages(whole);
@@ -442,21 +443,21 @@ pub(crate) fn finish(
 /// Record reductions: what they appended, the marks they set, their receipts; all or nothing.
 pub(crate) fn reduce(
     connection: &Connection,
-    session: &SessionId,
+    claim: &Claim,
     reduction: &Reduction,
     now: Millis,
 ) -> Result<(), StoreError> {
-    let chain = Chain::of(connection, session)?;
+    let chain = Chain::claimed(connection, claim)?;
     if !reduction.appended.is_empty() {
         let missed = missed(connection, &chain, reduction)?;
         let place =
             |id: &MessageId| chain.find(connection, id.as_str()).ok().flatten().map(|(_, place)| place);
         let appended =
             reduction.appended_before(missed.as_ref().map(|place| MessageId::new(&*place.1)).as_ref(), place);
-        append(connection, session, &appended, now)?;
+        append(connection, claim, &appended, now)?;
     }
     for receipt in &reduction.receipts {
-        let moment = moment(connection, session, receipt.at)?;
+        let moment = moment(connection, &claim.session, receipt.at)?;
         for (part, effect) in receipt.plan.effects() {
             let found = chain.find_part(connection, part.as_str())?;
             let (_, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
@@ -521,11 +522,16 @@ fn insert_receipt(connection: &Connection, session: i64, receipt: &Receipt) -> R
 /// Undo a reduction. The log stays; marks are lifted, a pivot is set aside.
 pub(crate) fn undo(
     connection: &Connection,
+    claim: &Claim,
     id: &ReceiptId,
     ids: &mut Ids,
     now: Millis,
-) -> Result<(SessionId, Receipt), StoreError> {
+) -> Result<Receipt, StoreError> {
+    let chain = Chain::claimed(connection, claim)?;
     let (session, receipt) = read::receipt(connection, id)?;
+    if session != claim.session {
+        return Err(StoreError::missing("receipt", id));
+    }
     let done: Option<String> = connection
         .prepare_cached("SELECT id FROM receipt WHERE undoes = ?1")?
         .query_row([id.as_str()], |row| row.get(0))
@@ -533,7 +539,6 @@ pub(crate) fn undo(
     if let Some(done) = done {
         return Err(StoreError::Refused(format!("receipt `{id}` was undone before, by `{done}`")));
     }
-    let chain = Chain::of(connection, &session)?;
     let parts: Vec<PartId> = receipt.plan.effects().into_iter().map(|(part, _)| part.clone()).collect();
     let compact = match &receipt.plan {
         Plan::Compact(plan) => Some(plan.clone()),
@@ -576,7 +581,7 @@ pub(crate) fn undo(
     }
     insert_receipt(connection, chain.own(), &undone)?;
     touch(connection, chain.own(), now)?;
-    Ok((session, undone))
+    Ok(undone)
 }
 
 /// A pivot no longer counts, for this session and those forked from it later.

@@ -5,7 +5,7 @@ use plimsoll::{Message, Millis, Usage};
 use plimsoll_store::{Ask, Filter, MemoryStore, PageRequest, Recalled, Search, Session, Store, Totals};
 use serde_json::json;
 
-use super::{answer, fresh, session, user};
+use super::{answer, fresh, session, unleased, user};
 
 const MOST: u64 = u64::MAX;
 
@@ -39,9 +39,9 @@ fn all() -> Usage {
 fn exercise(store: &dyn Store) -> Session {
     let now = Millis(i64::MAX as u64);
     let id = session(store, "ses_1");
-    store.append(&id, messages(), now).unwrap();
-    store.append(&id, vec![user("msg_6", "next"), answer("msg_7", "open")], now).unwrap();
-    store.finish(&id, &"msg_7".into(), "stop", Some(all()), now).unwrap();
+    store.append(&unleased(&id), messages(), now).unwrap();
+    store.append(&unleased(&id), vec![user("msg_6", "next"), answer("msg_7", "open")], now).unwrap();
+    store.finish(&unleased(&id), &"msg_7".into(), "stop", Some(all()), now).unwrap();
     assert_eq!(store.session(&id).unwrap().usage.cache_write, Totals::MOST);
     let known = store.session(&id).unwrap();
     assert!(known.messages == 7 && known.cost > 0.0);
@@ -53,10 +53,9 @@ fn exercise(store: &dyn Store) -> Session {
     assert!(!store.outline(&id).unwrap().is_empty());
     assert!(!store.compactions(&id).unwrap().is_empty());
 
-    store.lease(&id, "host", now, Millis(0)).unwrap();
-    store.release(&id, "host").unwrap();
+    let lease = store.lease(&id, "host", now, Millis(0)).unwrap();
     assert_eq!(store.expire_spills(Some(now), Some(MOST), now).unwrap(), 0);
-    store.remove(&id, now).unwrap();
+    store.remove(&lease.claim(), now).unwrap();
     known
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plimsoll::{Message, MessageId, Millis, Part, PartId, Policy, SessionId, ToolState};
+use plimsoll_store::store::*;
 use plimsoll_store::{
     Archive, Ask, Durability, Filter, NewSession, PageRequest, SqliteStore, Store, StoreError, Taken,
 };
@@ -13,7 +14,7 @@ use rstest::rstest;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{NOW, answer, begun, fresh, ids, read, session, user};
+use super::{NOW, answer, begun, fresh, ids, read, session, unleased, user};
 
 fn open(database: &Path, policy: &Policy) -> Archive {
     Archive::open(database, policy, Durability::Process).unwrap()
@@ -33,7 +34,7 @@ fn noise(lines: u64, seed: u64) -> String {
 
 fn take(archive: &Archive, output: &str, policy: &Policy) -> Result<Taken, StoreError> {
     let (session, part) = (SessionId::new("ses_1"), PartId::new("prt_1"));
-    archive.take_output(&session, &part, "bash", &mut output.as_bytes(), policy, NOW)
+    archive.take_output(&unleased(&session), &part, "bash", &mut output.as_bytes(), policy, NOW)
 }
 
 fn whole(archive: &Archive, handle: &str) -> Result<String, StoreError> {
@@ -240,7 +241,11 @@ fn append_until_full(store: &dyn Store, id: &SessionId, stem: &str) -> (Vec<Stri
     let mut done = Vec::new();
     loop {
         let name = format!("{stem}_{:04}", done.len());
-        match store.append(id, vec![user(&name, "on"), read(&format!("{name}r"), noise(60, 7))], NOW) {
+        match store.append(
+            &unleased(id),
+            vec![user(&name, "on"), read(&format!("{name}r"), noise(60, 7))],
+            NOW,
+        ) {
             Ok(()) => done.extend([name.clone(), format!("{name}r")]),
             Err(error) => return (done, error),
         }
@@ -263,7 +268,7 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
     let id = session(&store, "ses_1");
     let other = session(&store, "ses_2");
-    store.append(&other, vec![begun("msg_1", "I ")], NOW).unwrap();
+    store.append(&unleased(&other), vec![begun("msg_1", "I ")], NOW).unwrap();
     let filler = fill(&disk, 400_000);
     let (mut done, error) = append_until_full(&store, &id, "msg");
     assert!(matches!(error, StoreError::Database(_)), "{error}");
@@ -277,7 +282,7 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
                 let name = format!("msg_many_{n}");
                 let large = n.is_multiple_of(2);
                 let message = if large { read(&name, noise(40_000, 9)) } else { user(&name, "small") };
-                (name, store.append(id, vec![message], NOW).is_ok())
+                (name, store.append(&unleased(id), vec![message], NOW).is_ok())
             }
         };
         let threads: Vec<_> = (0..8).map(|n| scope.spawn(write(n))).collect();
@@ -292,8 +297,8 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
     // Opening a database on a full disk works or says why; it does no harm.
     drop(SqliteStore::open(&path, Durability::Process).map_err(|error| error.to_string()));
     fs::remove_file(filler).unwrap();
-    store.append(&id, vec![user("msg_after", "there is room again")], NOW).unwrap();
-    store.advance(&other, Part::text("msg_1.1".into(), "I will"), NOW).unwrap();
+    store.append(&unleased(&id), vec![user("msg_after", "there is room again")], NOW).unwrap();
+    store.advance(&unleased(&other), Part::text("msg_1.1".into(), "I will"), NOW).unwrap();
     done.push("msg_after".into());
     assert_eq!(all(&store, &id), done);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
@@ -353,7 +358,7 @@ fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
     let mut told: Vec<String> = serde_json::from_slice(&told).unwrap();
     assert!(!told.is_empty());
     assert_eq!(all(&*store, &id), told);
-    store.append(&id, vec![user("msg_after", "without a limit")], NOW).unwrap();
+    store.append(&unleased(&id), vec![user("msg_after", "without a limit")], NOW).unwrap();
     told.push("msg_after".into());
     assert_eq!(all(&*store, &id), told);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
@@ -370,7 +375,7 @@ fn a_corrupted_page_is_found() {
     for id in &sessions {
         session(&store, id.as_str());
         let messages = (0..12).map(|n| read(&format!("msg_{n:02}"), noise(40, n))).collect();
-        store.append(id, messages, NOW).unwrap();
+        store.append(&unleased(id), messages, NOW).unwrap();
     }
     drop(store);
     let intact = fs::read(&path).unwrap();
@@ -404,7 +409,7 @@ fn a_corrupted_page_is_found() {
         let readable = sessions.iter().filter(fine).count();
         some_readable += usize::from(readable == 2);
         for id in &sessions {
-            let _ = store.append(id, vec![user("msg_x", "x")], NOW);
+            let _ = store.append(&unleased(id), vec![user("msg_x", "x")], NOW);
             let _ = store.message(id, &MessageId::new("msg_03"));
             let _ = store.lease(id, "me", Millis(NOW.0 + 10), NOW);
         }
@@ -423,17 +428,17 @@ fn a_clock_that_jumps_back_loses_neither_order_nor_leases() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     let before = Millis(NOW.0 - 86_400_000);
-    store.append(&id, vec![user("msg_b", "first").at(NOW)], NOW).unwrap();
-    store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap();
+    store.append(&unleased(&id), vec![user("msg_b", "first").at(NOW)], NOW).unwrap();
+    let claim = store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap().claim();
     // The clock jumps back by a day.
-    store.append(&id, vec![answer("msg_a", "second").at(before)], before).unwrap();
+    store.append(&claim, vec![answer("msg_a", "second").at(before)], before).unwrap();
     let error = store.lease(&id, "two", Millis(before.0 + 100), before).unwrap_err();
     assert!(matches!(error, StoreError::Leased { .. }), "{error}");
     store.lease(&id, "one", Millis(before.0 + 100), before).unwrap();
-    store.finish(&id, &"msg_a".into(), "stop", None, before).unwrap();
+    store.finish(&claim, &"msg_a".into(), "stop", None, before).unwrap();
     let child = store.fork(&id, None, NewSession::new("ses_2".into()), before).unwrap();
-    store.append(&child.id, vec![user("msg_0", "third").at(before)], before).unwrap();
-    store.append(&id, vec![user("msg_c", "other").at(before)], before).unwrap();
+    store.append(&unleased(&child.id), vec![user("msg_0", "third").at(before)], before).unwrap();
+    store.append(&claim, vec![user("msg_c", "other").at(before)], before).unwrap();
     assert_eq!(all(&*store, &id), ["msg_b", "msg_a", "msg_c"]);
     assert_eq!(ids(&store.window(&child.id).unwrap()), ["msg_b", "msg_a", "msg_0"]);
     assert_eq!(store.session(&id).unwrap().updated, NOW, "when it was last written to does not go back");
@@ -445,11 +450,14 @@ fn a_clock_at_the_end_of_time_does_no_harm() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     for name in ["msg_c", "msg_b", "msg_a", "msg_0"] {
-        store.append(&id, vec![user(name, "x").at(Millis(u64::MAX))], NOW).unwrap();
+        store.append(&unleased(&id), vec![user(name, "x").at(Millis(u64::MAX))], NOW).unwrap();
     }
     assert_eq!(all(&*store, &id), ["msg_c", "msg_b", "msg_a", "msg_0"]);
-    assert!(store.append(&id, vec![user("msg_d", "x")], Millis(u64::MAX)).is_err(), "no such time is kept");
-    store.append(&id, vec![user("msg_d", "x")], NOW).unwrap();
+    assert!(
+        store.append(&unleased(&id), vec![user("msg_d", "x")], Millis(u64::MAX)).is_err(),
+        "no such time is kept"
+    );
+    store.append(&unleased(&id), vec![user("msg_d", "x")], NOW).unwrap();
 }
 
 #[test]
@@ -490,9 +498,9 @@ fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
     let id = SessionId::new("ses_1");
     if let Ok(path) = std::env::var(HOLDER) {
         let store = SqliteStore::open(path, Durability::Process).unwrap();
-        store.lease(&id, "the dead", Millis(NOW.0 + 100), NOW).unwrap();
+        let claim = store.lease(&id, "the dead", Millis(NOW.0 + 100), NOW).unwrap().claim();
         let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({ "n": 1 })));
-        store.append(&id, vec![Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
+        store.append(&claim, vec![Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
         // Without goodbye.
         std::process::abort();
     }

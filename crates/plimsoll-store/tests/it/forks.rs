@@ -6,9 +6,9 @@ use plimsoll::receipt::{CompactPlan, Made};
 use plimsoll::{
     Message, Millis, Part, PartBody, Plan, Receipt, ReceiptId, Reduction, Role, SessionId, Tokens,
 };
-use plimsoll_store::{NewSession, Store};
+use plimsoll_store::NewSession;
 
-use super::{Fresh, NOW, answer, fresh, read, session, user};
+use super::{Fresh, NOW, answer, fresh, read, session, unleased, user};
 
 fn clear(store: &Fresh, session: &SessionId, part: &str) {
     let item = PruneItem { part: part.into(), message: "".into(), tool: "read".into(), tokens: Tokens(1) };
@@ -24,7 +24,7 @@ fn clear(store: &Fresh, session: &SessionId, part: &str) {
         handles: Vec::new(),
         undoes: None,
     }];
-    store.reduce(session, Reduction { receipts, ..Reduction::default() }, NOW).unwrap();
+    store.reduce(&unleased(session), Reduction { receipts, ..Reduction::default() }, NOW).unwrap();
 }
 
 /// Numbers of rows that are removed are given anew; a fork must not take a new mark for one it knew.
@@ -32,12 +32,12 @@ fn clear(store: &Fresh, session: &SessionId, part: &str) {
 fn a_mark_of_the_parent_is_not_seen_after_a_third_session_is_removed() {
     let store = fresh();
     let (parent, third) = (session(&*store, "ses_1"), session(&*store, "ses_3"));
-    store.append(&parent, vec![read("msg_1", "output")], NOW).unwrap();
-    store.finish(&parent, &"msg_1".into(), "stop", None, NOW).unwrap();
-    store.append(&third, vec![read("msg_1", "output")], NOW).unwrap();
+    store.append(&unleased(&parent), vec![read("msg_1", "output")], NOW).unwrap();
+    store.finish(&unleased(&parent), &"msg_1".into(), "stop", None, NOW).unwrap();
+    store.append(&unleased(&third), vec![read("msg_1", "output")], NOW).unwrap();
     clear(&store, &third, "msg_1.1");
     let fork = store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap().id;
-    store.remove(&third, NOW).unwrap();
+    store.remove(&unleased(&third), NOW).unwrap();
     clear(&store, &parent, "msg_1.1");
     let cleared = |session: &SessionId| store.part(session, &"msg_1.1".into()).unwrap().cleared();
     assert_eq!((cleared(&parent), cleared(&fork)), (Some(NOW), None));
@@ -81,7 +81,11 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
     };
     let receipts = vec![receipt.clone()];
     store
-        .reduce(session, Reduction { appended: vec![marker, summary], receipts, ..Reduction::default() }, NOW)
+        .reduce(
+            &unleased(session),
+            Reduction { appended: vec![marker, summary], receipts, ..Reduction::default() },
+            NOW,
+        )
         .unwrap();
     receipt
 }
@@ -91,13 +95,13 @@ fn an_undoing_in_the_parent_is_not_seen_after_a_third_session_is_removed() {
     let store = fresh();
     let (parent, third) = (session(&*store, "ses_1"), session(&*store, "ses_3"));
     for id in [&parent, &third] {
-        store.append(id, vec![user("msg_1", "hello")], NOW).unwrap();
+        store.append(&unleased(id), vec![user("msg_1", "hello")], NOW).unwrap();
     }
     let receipt = compact(&store, &parent);
     compact(&store, &third);
     let fork = store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap().id;
-    store.remove(&third, NOW).unwrap();
-    store.undo(&receipt.id, Millis(NOW.0 + 5)).unwrap();
+    store.remove(&unleased(&third), NOW).unwrap();
+    store.undo(&unleased(&parent), &receipt.id, Millis(NOW.0 + 5)).unwrap();
     let aside = |session: &SessionId| store.compactions(session).unwrap()[0].set_aside;
     assert_eq!((aside(&parent), aside(&fork)), (Some(Millis(NOW.0 + 5)), None));
 }
@@ -106,7 +110,7 @@ fn an_undoing_in_the_parent_is_not_seen_after_a_third_session_is_removed() {
 fn a_fork_from_before_a_compaction_has_none() {
     let store = fresh();
     let parent = session(&*store, "ses_1");
-    store.append(&parent, vec![user("msg_1", "hello"), user("msg_2", "again")], NOW).unwrap();
+    store.append(&unleased(&parent), vec![user("msg_1", "hello"), user("msg_2", "again")], NOW).unwrap();
     compact(&store, &parent);
     let upto = "msg_1".into();
     let fork = store.fork(&parent, Some(&upto), NewSession::new("ses_2".into()), NOW).unwrap().id;
@@ -119,13 +123,13 @@ fn a_fork_from_before_a_compaction_has_none() {
 fn a_call_of_a_removed_session_is_no_damage() {
     let store = fresh();
     let parent = session(&*store, "ses_1");
-    store.lease(&parent, "me", Millis(NOW.0 + 100), NOW).unwrap();
-    store.append(&parent, vec![user("msg_1", "hello")], NOW).unwrap();
+    let claim = store.lease(&parent, "me", Millis(NOW.0 + 100), NOW).unwrap().claim();
+    store.append(&claim, vec![user("msg_1", "hello")], NOW).unwrap();
     store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap();
     let asked = plimsoll::ToolState::pending(serde_json::json!({}));
     let call = Part::tool("prt_2".into(), "call_1", "bash", asked);
-    store.append(&parent, vec![Message::assistant("msg_2".into(), vec![call])], NOW).unwrap();
+    store.append(&claim, vec![Message::assistant("msg_2".into(), vec![call])], NOW).unwrap();
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
-    store.remove(&parent, NOW).unwrap();
+    store.remove(&claim, NOW).unwrap();
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }

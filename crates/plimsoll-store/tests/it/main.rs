@@ -13,7 +13,7 @@ mod sessions;
 mod together;
 
 use plimsoll::{Message, Millis, Part, SessionId, Text, ToolState};
-use plimsoll_store::{Durability, NewSession, SqliteStore, Store};
+use plimsoll_store::{Claim, Durability, NewSession, SqliteStore, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -26,8 +26,8 @@ struct Fresh {
 }
 
 impl std::ops::Deref for Fresh {
-    type Target = SqliteStore;
-    fn deref(&self) -> &SqliteStore {
+    type Target = dyn Store + 'static;
+    fn deref(&self) -> &(dyn Store + 'static) {
         &self.store
     }
 }
@@ -44,13 +44,18 @@ impl Fresh {
     }
 
     /// The same database, opened once more.
-    fn again(&self) -> SqliteStore {
-        SqliteStore::open(self.path(), Durability::Process).unwrap()
+    fn again(&self) -> Box<dyn Store> {
+        Box::new(SqliteStore::open(self.path(), Durability::Process).unwrap())
     }
 }
 
 fn session(store: &dyn Store, id: &str) -> SessionId {
     store.create(NewSession::new(SessionId::new(id)), NOW).unwrap().id
+}
+
+/// The claim on a session that is never leased.
+fn unleased(session: &SessionId) -> Claim {
+    Claim::unleased(session)
 }
 
 fn user(id: &str, text: &str) -> Message {

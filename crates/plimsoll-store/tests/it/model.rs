@@ -6,7 +6,9 @@ use plimsoll::{
     Fixed, Limits, Log, Message, MessageId, Millis, Part, PartId, Policy, Preset, ReceiptId, Reduction,
     SessionId, Tokens, Usage, Window,
 };
-use plimsoll_store::{Ask, MemoryStore, NewSession, PageRequest, Search, Store, StoreError};
+use plimsoll_store::{
+    Ask, Claim, Lease, MemoryStore, NewSession, PageRequest, Reductions, Search, Sessions, Store, StoreError,
+};
 use plimsoll_testkit::{histories, ids};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -52,6 +54,8 @@ fn op() -> impl Strategy<Value = Op> {
 struct Known {
     sessions: Vec<SessionId>,
     receipts: Vec<(ReceiptId, ReceiptId)>,
+    /// The newest lease of each session that was ever leased.
+    leases: std::collections::BTreeMap<SessionId, Lease>,
     made: usize,
     clock: u64,
 }
@@ -59,6 +63,10 @@ struct Known {
 impl Known {
     fn session(&self, pick: usize) -> Option<SessionId> {
         (!self.sessions.is_empty()).then(|| self.sessions[pick % self.sessions.len()].clone())
+    }
+
+    fn claim(&self, session: &SessionId) -> Claim {
+        self.leases.get(session).map_or_else(|| Claim::unleased(session), Lease::claim)
     }
 
     fn name(&mut self, stem: &str) -> String {
@@ -152,48 +160,54 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
         }
         Op::Append { session, messages } => {
             let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
             let messages = known.renamed(messages);
-            let _ = both!(|store: &dyn Store| store.append(&session, messages.clone(), now));
+            let _ = both!(|store: &dyn Store| store.append(&claim, messages.clone(), now));
         }
         Op::Repeat { session, message } => {
             let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
             let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
-            let _ = both!(|store: &dyn Store| store.append(&session, vec![message.clone()], now));
+            let _ = both!(|store: &dyn Store| store.append(&claim, vec![message.clone()], now));
         }
         Op::AppendPart { session, message } => {
             let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
             let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
             let part = Part::text(PartId::new(known.name("prt")), "one more thing");
             let id = message.info.id;
-            let _ = both!(|store: &dyn Store| store.append_part(&session, &id, part.clone(), now));
+            let _ = both!(|store: &dyn Store| store.append_part(&claim, &id, part.clone(), now));
         }
         Op::Grow { session, message } => {
             let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
             let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
             let Some(mut part) = message.parts.first().cloned() else { return Ok(()) };
             if let plimsoll::PartBody::Text(text) = &mut part.body {
                 text.text = format!("{} and more", text.text).into();
             }
-            let _ = both!(|store: &dyn Store| store.advance(&session, part.clone(), now));
+            let _ = both!(|store: &dyn Store| store.advance(&claim, part.clone(), now));
         }
         Op::Finish { session, message } => {
             let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
             let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
             let (id, usage) = (message.info.id, Usage::new(Tokens(100), Tokens(10)));
             // A finished summary is recorded where it is finished; finishing it again says nothing new.
             if message.info.summary {
                 return Ok(());
             }
-            let _ = both!(|store: &dyn Store| store.finish(&session, &id, "stop", Some(usage.clone()), now));
+            let _ = both!(|store: &dyn Store| store.finish(&claim, &id, "stop", Some(usage.clone()), now));
         }
         Op::Climb { session, context, preset } => {
             let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
             let policy = Preset::ALL[preset % Preset::ALL.len()].policy();
             let reduced: Vec<Reduction> =
                 stores.iter().map(|store| climb(*store, &session, &policy, context, now)).collect();
             prop_assert_eq!(format!("{:?}", &reduced[0]), format!("{:?}", &reduced[1]));
             let one = &reduced[0];
-            if both!(|store: &dyn Store| store.reduce(&session, one.clone(), now)).is_ok() {
+            if both!(|store: &dyn Store| store.reduce(&claim, one.clone(), now)).is_ok() {
                 known.receipts.extend(one.receipts.iter().map(|r| (r.id.clone(), r.id.clone())));
             }
         }
@@ -203,10 +217,11 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             }
             let at = receipt % known.receipts.len();
             let (ours, theirs) = known.receipts[at].clone();
-            let (one, two) = (told(model.undo(&ours, now)), told(real.undo(&theirs, now)));
+            let Ok((session, _)) = model.receipt(&ours) else { return Ok(()) };
+            let claim = known.claim(&session);
+            let (one, two) = (told(model.undo(&claim, &ours, now)), told(real.undo(&claim, &theirs, now)));
             match (one, two) {
-                (Ok((session, one)), Ok((owner, two))) => {
-                    prop_assert_eq!(session, owner);
+                (Ok(one), Ok(two)) => {
                     prop_assert_eq!(&one.plan, &two.plan);
                     prop_assert_eq!((one.before, one.after), (two.before, two.after));
                 }
@@ -217,11 +232,16 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
         Op::Lease { session, holder, at } => {
             let Some(session) = known.session(session) else { return Ok(()) };
             let (holder, now) = (format!("holder {holder}"), Millis(2_000_000 + at));
-            let _ = both!(|store: &dyn Store| store.lease(&session, &holder, Millis(now.0 + 10), now));
+            if let Ok(lease) =
+                both!(|store: &dyn Store| store.lease(&session, &holder, Millis(now.0 + 10), now))
+            {
+                known.leases.insert(session, lease);
+            }
         }
         Op::Remove { session } => {
             let Some(session) = known.session(session) else { return Ok(()) };
-            let _ = both!(|store: &dyn Store| store.remove(&session, now));
+            let claim = known.claim(&session);
+            let _ = both!(|store: &dyn Store| store.remove(&claim, now));
             known.sessions.retain(|other| *other != session);
         }
     }

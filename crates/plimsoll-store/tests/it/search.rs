@@ -4,7 +4,7 @@ use plimsoll::log::CompactionPart;
 use plimsoll::{Message, Part, PartBody, Role, SessionId};
 use plimsoll_store::{Ask, Search, Store};
 
-use super::{NOW, answer, begun, fresh, session, user};
+use super::{NOW, answer, begun, fresh, session, unleased, user};
 
 fn found(store: &dyn Store, session: &SessionId, pattern: &str) -> Vec<String> {
     let search = Search { pattern: pattern.into(), literal: true, ..Search::default() };
@@ -22,7 +22,7 @@ fn compact(store: &dyn Store, session: &SessionId, n: usize, tail: Option<&str>)
     let mut told = answer(&summary, "in short");
     (told.info.summary, told.info.parent_id) = (true, Some(marker.as_str().into()));
     told.info.finish = Some("stop".into());
-    store.append(session, vec![asked, told], NOW).unwrap();
+    store.append(&unleased(session), vec![asked, told], NOW).unwrap();
 }
 
 /// A part was added to an older message after a newer one had begun, so the index came to a part in the window.
@@ -31,18 +31,26 @@ fn a_text_that_grew_after_it_was_indexed_is_found() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store
-        .append(&id, vec![user("msg_0", "go"), begun("msg_1", "first"), begun("msg_2", "grows")], NOW)
+        .append(
+            &unleased(&id),
+            vec![user("msg_0", "go"), begun("msg_1", "first"), begun("msg_2", "grows")],
+            NOW,
+        )
         .unwrap();
-    store.append_part(&id, &"msg_1".into(), Part::text("late".into(), "a late part"), NOW).unwrap();
+    store
+        .append_part(&unleased(&id), &"msg_1".into(), Part::text("late".into(), "a late part"), NOW)
+        .unwrap();
     compact(&*store, &id, 1, Some("msg_2"));
     store.index().unwrap();
-    store.advance(&id, Part::text("msg_2.1".into(), "grows a needle"), NOW).unwrap();
+    store.advance(&unleased(&id), Part::text("msg_2.1".into(), "grows a needle"), NOW).unwrap();
     compact(&*store, &id, 2, None);
     assert_eq!(found(&*store, &id, "needle"), ["msg_2.1"], "before the index is brought up to date");
     store.index().unwrap();
     assert_eq!(found(&*store, &id, "needle"), ["msg_2.1"]);
     // Even behind the summary a message that is being written may grow.
-    store.advance(&id, Part::text("msg_2.1".into(), "grows a needle and a haystack"), NOW).unwrap();
+    store
+        .advance(&unleased(&id), Part::text("msg_2.1".into(), "grows a needle and a haystack"), NOW)
+        .unwrap();
     assert_eq!(found(&*store, &id, "haystack"), ["msg_2.1"]);
     assert_eq!(found(&*store, &id, "late part"), ["late"]);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());

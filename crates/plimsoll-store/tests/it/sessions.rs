@@ -2,18 +2,18 @@
 
 use plimsoll::log::ToolTime;
 use plimsoll::{Millis, Part, PartBody, SessionId, Text, Tokens, ToolState, ToolStatus, Usage};
-use plimsoll_store::{Change, Filter, MemoryStore, NewSession, PageRequest, Store, StoreError};
+use plimsoll_store::{Filter, Logs, MemoryStore, NewSession, PageRequest, SessionPatch, Store, StoreError};
 use rstest::rstest;
 use serde_json::json;
 
-use super::{NOW, answer, begun, fresh, ids, json_of, read, session, user};
+use super::{NOW, answer, begun, fresh, ids, json_of, read, session, unleased, user};
 
 #[test]
 fn what_was_appended_is_read_back() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     let messages = vec![user("msg_1", "hello"), read("msg_2", "contents"), answer("msg_3", "done")];
-    store.append(&id, messages.clone(), NOW).unwrap();
+    store.append(&unleased(&id), messages.clone(), NOW).unwrap();
     assert_eq!(json_of(&store.window(&id).unwrap()), json_of(&messages));
     assert_eq!(json_of(&store.again().window(&id).unwrap()), json_of(&messages), "another process sees it");
     let known = store.session(&id).unwrap();
@@ -28,8 +28,10 @@ fn a_session_knows_its_usage_cost_and_model() {
     message.info.model_id = Some("claude-opus-4-6".into());
     message.info.tokens = Some(Usage::new(Tokens(10), Tokens(3)));
     message.info.cost = serde_json::Number::from_f64(0.25);
-    store.append(&id, vec![message, answer("msg_2", "open")], NOW).unwrap();
-    store.finish(&id, &"msg_2".into(), "stop", Some(Usage::new(Tokens(5), Tokens(1))), NOW).unwrap();
+    store.append(&unleased(&id), vec![message, answer("msg_2", "open")], NOW).unwrap();
+    store
+        .finish(&unleased(&id), &"msg_2".into(), "stop", Some(Usage::new(Tokens(5), Tokens(1))), NOW)
+        .unwrap();
     let known = store.session(&id).unwrap();
     assert_eq!((known.usage.input, known.usage.output), (Tokens(15), Tokens(4)));
     assert_eq!((known.cost, known.model.as_deref()), (0.25, Some("claude-opus-4-6")));
@@ -41,11 +43,12 @@ fn a_session_knows_its_usage_cost_and_model() {
 fn messages_are_refused_all_or_none() {
     let store = fresh();
     let id = session(&*store, "ses_1");
-    store.append(&id, vec![user("msg_1", "a")], NOW).unwrap();
-    let error = store.append(&id, vec![user("msg_2", "b"), user("msg_1", "again")], NOW).unwrap_err();
+    store.append(&unleased(&id), vec![user("msg_1", "a")], NOW).unwrap();
+    let error =
+        store.append(&unleased(&id), vec![user("msg_2", "b"), user("msg_1", "again")], NOW).unwrap_err();
     assert_eq!(error.to_string(), "there is already a message `msg_1` in this log");
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
-    let error = store.append(&SessionId::new("ses_none"), vec![user("msg_9", "b")], NOW).unwrap_err();
+    let error = store.append(&unleased(&"ses_none".into()), vec![user("msg_9", "b")], NOW).unwrap_err();
     assert_eq!(error.to_string(), "there is no session `ses_none`");
     let error = store.create(NewSession::new(id), NOW).unwrap_err();
     assert_eq!(error.to_string(), "there is already a session `ses_1` in this log");
@@ -58,7 +61,7 @@ fn a_clock_that_jumps_back_does_not_change_the_order() {
     for (name, at) in
         [("msg_a", 5_000), ("msg_c", 1_000), ("msg_b", 1_000), ("msg_d", 9_000), ("msg_0", 9_000)]
     {
-        store.append(&id, vec![user(name, "x").at(Millis(at))], Millis(at)).unwrap();
+        store.append(&unleased(&id), vec![user(name, "x").at(Millis(at))], Millis(at)).unwrap();
     }
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_a", "msg_c", "msg_b", "msg_d", "msg_0"]);
 }
@@ -67,19 +70,19 @@ fn a_clock_that_jumps_back_does_not_change_the_order() {
 fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
     let store = fresh();
     let id = session(&*store, "ses_1");
-    store.append(&id, vec![user("msg_1", "go"), begun("msg_2", "I ")], NOW).unwrap();
-    store.advance(&id, Part::text("msg_2.1".into(), "I will"), NOW).unwrap();
-    let error = store.advance(&id, Part::text("msg_2.1".into(), "I did"), NOW).unwrap_err();
+    store.append(&unleased(&id), vec![user("msg_1", "go"), begun("msg_2", "I ")], NOW).unwrap();
+    store.advance(&unleased(&id), Part::text("msg_2.1".into(), "I will"), NOW).unwrap();
+    let error = store.advance(&unleased(&id), Part::text("msg_2.1".into(), "I did"), NOW).unwrap_err();
     assert!(error.to_string().contains("text may only grow"), "{error}");
     let asked =
         Part::tool("prt_call".into(), "call_1", "bash", ToolState::pending(json!({ "command": "ls" })));
-    store.append_part(&id, &"msg_2".into(), asked, NOW).unwrap();
+    store.append_part(&unleased(&id), &"msg_2".into(), asked, NOW).unwrap();
     let mut state = ToolState::completed(json!({ "command": "ls" }), "README.md");
     state.time = ToolTime::ran(NOW, Millis(NOW.0 + 5));
-    store.advance(&id, Part::tool("prt_call".into(), "call_1", "bash", state), NOW).unwrap();
+    store.advance(&unleased(&id), Part::tool("prt_call".into(), "call_1", "bash", state), NOW).unwrap();
     let error = store
         .advance(
-            &id,
+            &unleased(&id),
             Part::tool("prt_call".into(), "call_1", "bash", ToolState::failed(json!({}), "no")),
             NOW,
         )
@@ -101,17 +104,19 @@ fn a_finished_message_takes_no_more_parts(#[values(false, true)] real: bool) {
     let call = |state| Part::tool("prt_call".into(), "call_1", "bash", state);
     let mut asking = begun("msg_1", "let me see");
     asking.parts.push(call(ToolState::pending(json!({}))));
-    store.append(&id, vec![asking], NOW).unwrap();
-    store.finish(&id, &"msg_1".into(), "tool-calls", None, NOW).unwrap();
+    store.append(&unleased(&id), vec![asking], NOW).unwrap();
+    store.finish(&unleased(&id), &"msg_1".into(), "tool-calls", None, NOW).unwrap();
     let before = store.message(&id, &"msg_1".into()).unwrap();
-    let error = store.append_part(&id, &"msg_1".into(), Part::text("late".into(), "x"), NOW).unwrap_err();
+    let error =
+        store.append_part(&unleased(&id), &"msg_1".into(), Part::text("late".into(), "x"), NOW).unwrap_err();
     assert_eq!(error.to_string(), "message `msg_1` is finished: it takes no more parts");
-    let error = store.advance(&id, Part::text("msg_1.1".into(), "let me see it"), NOW).unwrap_err();
+    let error =
+        store.advance(&unleased(&id), Part::text("msg_1.1".into(), "let me see it"), NOW).unwrap_err();
     assert_eq!(error.to_string(), "message `msg_1` is finished: its parts grow no more");
-    let error = store.finish(&id, &"msg_1".into(), "stop", None, NOW).unwrap_err();
+    let error = store.finish(&unleased(&id), &"msg_1".into(), "stop", None, NOW).unwrap_err();
     assert!(error.to_string().contains("finish reason recorded already"), "{error}");
     assert_eq!(store.message(&id, &"msg_1".into()).unwrap(), before);
-    store.advance(&id, call(ToolState::completed(json!({}), "README.md")), NOW).unwrap();
+    store.advance(&unleased(&id), call(ToolState::completed(json!({}), "README.md")), NOW).unwrap();
     let part = store.part(&id, &"prt_call".into()).unwrap();
     assert_eq!(part.as_tool().unwrap().state.output.as_deref(), Some("README.md"));
 }
@@ -125,7 +130,9 @@ fn odd_text_survives() {
         .enumerate()
     {
         let name = format!("msg_{at}");
-        store.append(&id, vec![user(&name, text), read(&format!("msg_{at}r"), *text)], NOW).unwrap();
+        store
+            .append(&unleased(&id), vec![user(&name, text), read(&format!("msg_{at}r"), *text)], NOW)
+            .unwrap();
         assert_eq!(store.message(&id, &name.as_str().into()).unwrap().text(), *text);
         let part = store.part(&id, &format!("msg_{at}r.1").as_str().into()).unwrap();
         assert_eq!(part.as_tool().unwrap().state.output, Some(Text::from(*text)));
@@ -151,7 +158,7 @@ fn bad_values_survive() {
     let log = plimsoll::Log::from_messages(plimsoll::Message::read_all(&json.to_string()).unwrap());
     let store = fresh();
     let id = session(&*store, "ses_1");
-    store.append(&id, log.messages().to_vec(), NOW).unwrap();
+    store.append(&unleased(&id), log.messages().to_vec(), NOW).unwrap();
     let kept = store.again().window(&id).unwrap();
     assert_eq!(kept.messages(), log.messages());
     assert_eq!(json_of(&kept), json_of(&log));
@@ -184,7 +191,11 @@ fn sessions_are_listed_newest_first() {
     assert_eq!(listed(Filter { parent: Some("ses_1".into()), ..Filter::default() }), ["ses_3"]);
     assert_eq!(listed(Filter { all: true, most: Some(2), ..Filter::default() }), ["ses_4", "ses_3"]);
     store
-        .change(&"ses_1".into(), Change { title: Some("New".into()), ..Change::default() }, Millis(9))
+        .patch(
+            &unleased(&"ses_1".into()),
+            SessionPatch { title: Some("New".into()), ..SessionPatch::default() },
+            Millis(9),
+        )
         .unwrap();
     assert_eq!(listed(Filter::default()), ["ses_1", "ses_4", "ses_2"]);
     assert_eq!(store.session(&"ses_1".into()).unwrap().title, "New");
@@ -195,7 +206,7 @@ fn pages_go_from_either_end() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     let messages = (0..25).map(|n| user(&format!("msg_{n:02}"), "x")).collect();
-    store.append(&id, messages, NOW).unwrap();
+    store.append(&unleased(&id), messages, NOW).unwrap();
     let mut seen = Vec::new();
     let mut from = None;
     loop {
@@ -221,14 +232,15 @@ fn two_may_not_run_a_session_at_once() {
     let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({})));
     let mut asking = begun("msg_1", "let me see");
     asking.parts.push(call);
-    store.append(&id, vec![asking], NOW).unwrap();
-    assert_eq!(store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap().interrupted, 1);
+    store.append(&unleased(&id), vec![asking], NOW).unwrap();
+    let one = store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap();
+    assert_eq!(one.interrupted, 1);
     let error = store.lease(&id, "two", Millis(NOW.0 + 100), Millis(NOW.0 + 99)).unwrap_err();
     assert!(error.to_string().starts_with("session `ses_1` is being run by `one` until"), "{error}");
     store.lease(&id, "one", Millis(NOW.0 + 200), Millis(NOW.0 + 99)).unwrap();
     let open =
         Part::tool("prt_2".into(), "call_2", "bash", ToolState::pending(json!({ "command": "sleep" })));
-    store.append_part(&id, &"msg_1".into(), open, NOW).unwrap();
+    store.append_part(&one.claim(), &"msg_1".into(), open, NOW).unwrap();
     let taken = store.lease(&id, "two", Millis(NOW.0 + 900), Millis(NOW.0 + 200)).unwrap();
     assert_eq!(taken.interrupted, 1, "a stale lease is taken over, and what it left is settled");
     let part = store.part(&id, &"prt_2".into()).unwrap();
@@ -236,12 +248,12 @@ fn two_may_not_run_a_session_at_once() {
     assert_eq!(tool.state.status, ToolStatus::Error);
     assert!(tool.state.error.as_ref().unwrap().starts_with("Interrupted:"));
     assert_eq!(tool.state.input.as_ref().unwrap().value(), &json!({ "command": "sleep" }));
-    store.release(&id, "one").unwrap();
+    store.release(&one).unwrap();
     assert!(
         store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).is_err(),
         "only the holder gives it back"
     );
-    store.release(&id, "two").unwrap();
+    store.release(&taken).unwrap();
     store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).unwrap();
 }
 
@@ -249,7 +261,7 @@ fn two_may_not_run_a_session_at_once() {
 fn a_closed_database_is_one_file() {
     let store = fresh();
     let id = session(&*store, "ses_1");
-    store.append(&id, vec![user("msg_1", "hello")], NOW).unwrap();
+    store.append(&unleased(&id), vec![user("msg_1", "hello")], NOW).unwrap();
     assert_eq!(store.window(&id).unwrap().len(), 1);
     let path = store.path();
     let super::Fresh { store, folder } = store;

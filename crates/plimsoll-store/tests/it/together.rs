@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::{Message, Millis, Part, SessionId, ToolState};
+use plimsoll_store::store::*;
 use plimsoll_store::{Durability, NewSession, PageRequest, SqliteStore, Store, StoreError};
 use rusqlite::Connection;
 use serde_json::json;
 
-use super::{NOW, commits, fresh, ids, session, user};
+use super::{NOW, commits, fresh, ids, session, unleased, user};
 
 const EACH: usize = 60;
 
@@ -52,7 +53,7 @@ fn eight_write_and_eight_read() {
                 scope.spawn(move || {
                     for at in 0..EACH {
                         let now = Millis(NOW.0 + at as u64);
-                        store.append(&sessions[n], vec![double(at)], now).unwrap();
+                        store.append(&unleased(&sessions[n]), vec![double(at)], now).unwrap();
                         acknowledged[n].store(at + 1, Ordering::SeqCst);
                     }
                 })
@@ -61,7 +62,7 @@ fn eight_write_and_eight_read() {
         let readers: Vec<_> = (0..8)
             .map(|n| {
                 let (sessions, acknowledged, done) = (&sessions, &acknowledged, &done);
-                let store: &dyn Store = if n % 2 == 0 { &store.store } else { &other };
+                let store: &dyn Store = if n % 2 == 0 { &store.store } else { &*other };
                 scope.spawn(move || {
                     let mut looks = 0;
                     while !done.load(Ordering::SeqCst) || looks == 0 {
@@ -105,7 +106,7 @@ fn changes_that_wait_share_a_transaction() {
             let (store, sent) = (&store, &sent);
             scope.spawn(move || {
                 sent.fetch_add(1, Ordering::SeqCst);
-                store.append(session, vec![user("msg_1", "hello")], NOW).unwrap();
+                store.append(&unleased(session), vec![user("msg_1", "hello")], NOW).unwrap();
             });
         }
         while sent.load(Ordering::SeqCst) < sessions.len() {
@@ -130,10 +131,10 @@ fn one_that_is_refused_does_not_undo_its_neighbours() {
             let store = &store;
             scope.spawn(move || {
                 for at in 0..EACH {
-                    store.append(session, vec![double(at)], NOW).unwrap();
+                    store.append(&unleased(session), vec![double(at)], NOW).unwrap();
                     // The second message is refused after the first was written; both must go.
                     let bad = vec![user(&format!("bad_{at}"), "x"), double(at)];
-                    let error = store.append(session, bad, NOW).unwrap_err();
+                    let error = store.append(&unleased(session), bad, NOW).unwrap_err();
                     assert!(
                         error.to_string().contains(&format!("already a message `{}`", name(at))),
                         "{error}"
@@ -158,9 +159,9 @@ fn the_neighbour() {
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
     let id = SessionId::new("ses_theirs");
     store.create(NewSession::new(id.clone()), NOW).unwrap();
-    store.lease(&id, "neighbour", Millis(NOW.0 + 1_000_000), NOW).unwrap();
+    let claim = store.lease(&id, "neighbour", Millis(NOW.0 + 1_000_000), NOW).unwrap().claim();
     for at in 0..EACH * 4 {
-        store.append(&id, vec![double(at)], NOW).unwrap();
+        store.append(&claim, vec![double(at)], NOW).unwrap();
     }
     // Until the other has seen that the session is taken.
     let begun = Instant::now();
@@ -187,7 +188,7 @@ fn two_processes_share_a_database_but_not_a_session() {
     while lengths.last() != Some(&(EACH * 4)) {
         assert!(begun.elapsed() < Duration::from_secs(60), "the other does nothing: {lengths:?}");
         if written < EACH {
-            store.append(&ours, vec![double(written)], NOW).unwrap();
+            store.append(&unleased(&ours), vec![double(written)], NOW).unwrap();
             written += 1;
         }
         match store.window(&theirs) {

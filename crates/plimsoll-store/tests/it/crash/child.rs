@@ -1,5 +1,6 @@
 //! The child: does whatever a host does to a store, until it is killed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use plimsoll::compact::accept::Reply;
@@ -10,7 +11,7 @@ use plimsoll::{
     Ids, Limits, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, SessionId, Tokens,
     ToolState, ToolStatus, Usage,
 };
-use plimsoll_store::{Archive, Filter, NewSession, StoreError};
+use plimsoll_store::{Archive, Claim, Filter, Lease, NewSession, StoreError};
 use serde_json::json;
 
 use super::journal::{Journal, Line, Step, Told};
@@ -31,6 +32,8 @@ struct Host<'a> {
     journal: Journal,
     dice: Dice,
     ids: Ids,
+    /// The leases this thread holds.
+    leases: BTreeMap<SessionId, Lease>,
     /// Begins the names of everything this thread makes in this round.
     stem: String,
     holder: String,
@@ -47,6 +50,7 @@ impl<'a> Host<'a> {
             journal: Journal::open(folder, round, thread),
             dice: Dice::new(round * 31 + thread),
             ids: Ids::new(move || names.next()),
+            leases: BTreeMap::new(),
             stem: format!("{round}_{thread}"),
             holder: format!("child {round}"),
             thread,
@@ -91,9 +95,16 @@ impl<'a> Host<'a> {
         let (now, holder) = (self.tick(), self.holder.clone());
         let until = Millis(now.0 + 60_000);
         let step = Step::Lease { session: session.clone() };
+        let mut taken = None;
         self.step(step, |archive| {
-            archive.store().lease(session, &holder, until, now).map(|_| Told::default())
+            taken = Some(archive.store().lease(session, &holder, until, now)?);
+            Ok(Told::default())
         });
+        self.leases.extend(taken.map(|lease| (session.clone(), lease)));
+    }
+
+    fn claim(&self, session: &SessionId) -> Claim {
+        self.leases.get(session).map_or_else(|| Claim::unleased(session), Lease::claim)
     }
 
     fn run(mut self) {
@@ -132,6 +143,7 @@ impl<'a> Host<'a> {
 
     /// Some messages at once: words, and calls that have answered.
     fn say(&mut self, session: &SessionId) {
+        let claim = self.claim(session);
         let count = 1 + self.dice.below(4);
         let mut messages = Vec::new();
         for _ in 0..count {
@@ -156,11 +168,12 @@ impl<'a> Host<'a> {
         }
         let now = self.tick();
         let step = Step::Append { session: session.clone(), messages: messages.clone() };
-        self.step(step, |archive| archive.store().append(session, messages, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.store().append(&claim, messages, now).map(|()| Told::default()));
     }
 
     /// An answer as it streams in: words that grow, a call that is asked, runs and answers.
     fn answer(&mut self, session: &SessionId) {
+        let claim = self.claim(session);
         let message = MessageId::new(self.name("msg"));
         let words = PartId::new(self.name("prt"));
         let mut text = self.text(200);
@@ -169,7 +182,7 @@ impl<'a> Host<'a> {
         begun.info.finish = None;
         let begun = vec![begun];
         let step = Step::Append { session: session.clone(), messages: begun.clone() };
-        self.step(step, |archive| archive.store().append(session, begun, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.store().append(&claim, begun, now).map(|()| Told::default()));
         for _ in 0..self.dice.below(3) {
             text.push_str(&self.text(200));
             self.advance(session, Part::text(words.clone(), text.as_str()));
@@ -181,17 +194,19 @@ impl<'a> Host<'a> {
         let usage = Usage::new(Tokens(self.dice.below(5_000)), Tokens(self.dice.below(500)));
         let step = Step::Finish { session: session.clone(), message: message.clone() };
         self.step(step, |archive| {
-            archive.store().finish(session, &message, "stop", Some(usage), now).map(|()| Told::default())
+            archive.store().finish(&claim, &message, "stop", Some(usage), now).map(|()| Told::default())
         });
     }
 
     fn advance(&mut self, session: &SessionId, part: Part) {
+        let claim = self.claim(session);
         let now = self.tick();
         let step = Step::Advance { session: session.clone(), part: part.clone() };
-        self.step(step, |archive| archive.store().advance(session, part, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.store().advance(&claim, part, now).map(|()| Told::default()));
     }
 
     fn call(&mut self, session: &SessionId, message: &MessageId) {
+        let claim = self.claim(session);
         let (id, call) = (PartId::new(self.name("prt")), self.name("call"));
         let input = json!({ "command": format!("cargo test {call}") });
         let part = |state: ToolState| Part::tool(id.clone(), call.clone(), "bash", state);
@@ -200,7 +215,7 @@ impl<'a> Host<'a> {
         let step =
             Step::AppendPart { session: session.clone(), message: message.clone(), part: asked.clone() };
         self.step(step, |archive| {
-            archive.store().append_part(session, message, asked, now).map(|()| Told::default())
+            archive.store().append_part(&claim, message, asked, now).map(|()| Told::default())
         });
         let begun = self.tick();
         let mut running = ToolState::pending(input.clone());
@@ -215,7 +230,7 @@ impl<'a> Host<'a> {
         let mut shown = None;
         self.step(step, |archive| {
             let policy = Policy::default();
-            let taken = archive.take_output(session, &id, "bash", &mut output.as_bytes(), &policy, now)?;
+            let taken = archive.take_output(&claim, &id, "bash", &mut output.as_bytes(), &policy, now)?;
             shown = Some(taken.shown);
             let handle = taken.receipt.iter().flat_map(plimsoll_store::handles).next();
             Ok(Told { receipt: taken.receipt.map(|receipt| receipt.id), handle, ..Told::default() })
@@ -226,6 +241,7 @@ impl<'a> Host<'a> {
     }
 
     fn climb(&mut self, session: &SessionId) {
+        let claim = self.claim(session);
         let now = self.tick();
         let policy = self.policy();
         let context = 400 + self.dice.below(3_000);
@@ -254,7 +270,7 @@ impl<'a> Host<'a> {
         let marked = effects.map(|(part, _)| log.part(part).unwrap().clone()).collect();
         let (appended, receipts) = (reduction.appended.clone(), reduction.receipts.clone());
         let step = Step::Reduce { session: session.clone(), appended, marked, receipts };
-        self.step(step, |archive| archive.store().reduce(session, reduction, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.store().reduce(&claim, reduction, now).map(|()| Told::default()));
     }
 
     /// One that prunes early, so that there is something to do in small sessions.
@@ -267,6 +283,7 @@ impl<'a> Host<'a> {
     }
 
     fn undo(&mut self, session: &SessionId) {
+        let claim = self.claim(session);
         let receipts = self.archive.store().receipts(session).unwrap();
         let can: Vec<_> = receipts.iter().filter(|receipt| receipt.can_undo()).collect();
         let Some(receipt) = self.dice.pick(&can).map(|receipt| (*receipt).clone()) else { return };
@@ -281,7 +298,7 @@ impl<'a> Host<'a> {
         let (id, touched) = (receipt.id, parts.clone());
         let step = Step::Undo { session: session.clone(), receipt: id.clone(), parts, marker };
         self.step(step, |archive| {
-            let (_, undone) = archive.store().undo(&id, at)?;
+            let undone = archive.store().undo(&claim, &id, at)?;
             let marks = Told::marks(archive.store(), session, &touched);
             Ok(Told { receipt: Some(undone.id), marks, ..Told::default() })
         });
@@ -300,9 +317,10 @@ impl<'a> Host<'a> {
     }
 
     fn remove(&mut self, session: &SessionId) {
+        let claim = self.claim(session);
         let now = self.tick();
         let step = Step::Remove { session: session.clone() };
-        self.step(step, |archive| archive.remove(session, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.remove(&claim, now).map(|()| Told::default()));
     }
 
     fn sweep(&mut self) {

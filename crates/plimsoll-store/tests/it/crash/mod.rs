@@ -145,9 +145,11 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
         let archive = open(folder.path());
         let after = Millis(clock(round + 1).0 - 10);
         // The lease of the dead has run out; whoever takes over settles what was left.
+        let mut leases = Vec::new();
         for session in archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap() {
             let lease = archive.store().lease(&session.id, "parent", Millis(after.0 + 5), after).unwrap();
             tally.interrupted_calls += lease.interrupted;
+            leases.push(lease);
         }
         for thread in 0..THREADS {
             expected.take_in(&archive, &journal::read(folder.path(), round, thread), tally);
@@ -155,9 +157,7 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
         expected.hold(&archive, tally);
         let findings = archive.check().unwrap();
         assert_eq!(findings.problems, Vec::<String>::new(), "round {round}");
-        for session in archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap() {
-            archive.store().release(&session.id, "parent").unwrap();
-        }
+        leases.iter().for_each(|lease| archive.store().release(lease).unwrap());
     }
     // What was staged by the dead is swept away once it is old.
     let archive = open(folder.path());

@@ -1,0 +1,181 @@
+//! A store in memory: for tests, and for sessions that nobody needs afterwards. It is also what the real one is
+//! held against, so it is written to be obviously right rather than fast: a fork copies, a window is computed from
+//! the whole log.
+
+mod leases;
+mod logs;
+mod reductions;
+mod sessions;
+mod spills;
+mod upkeep;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use plimsoll::{Log, LogError, Message, MessageId, Millis, Receipt, SessionId};
+
+use crate::error::StoreError;
+use crate::inherited;
+use crate::session::{NewSession, Session};
+use crate::store::{Claim, Epoch, SpillRecord};
+
+/// Sessions in memory.
+#[derive(Default)]
+pub struct MemoryStore(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<SessionId, Held>,
+    receipts: Vec<(SessionId, Receipt)>,
+    spills: Vec<(SessionId, SpillRecord)>,
+    leases: BTreeMap<SessionId, (String, Millis)>,
+    /// Parent, how many messages are shared, child.
+    forks: Vec<(SessionId, usize, SessionId)>,
+    /// Counts writes, for the order of sessions.
+    written: u64,
+}
+
+#[derive(Clone)]
+struct Held {
+    session: Session,
+    messages: Vec<Message>,
+    /// How many of the messages came from the session this was forked from.
+    inherited: usize,
+    written: u64,
+    /// How often the right to write it has changed hands.
+    epoch: Epoch,
+}
+
+impl Held {
+    fn log(&self) -> Log {
+        Log::from_messages(self.messages.iter().cloned())
+    }
+
+    fn place(&self, id: &MessageId) -> Result<usize, StoreError> {
+        let found = self.messages.iter().position(|message| message.info.id == *id);
+        found.ok_or_else(|| StoreError::missing("message", id))
+    }
+
+    /// Whether a message can be changed; `shared` of them are also those of forks.
+    fn own(&self, place: usize, shared: usize, what: &str) -> Result<usize, StoreError> {
+        match place {
+            place if place < self.inherited => Err(inherited(what)),
+            place if place < shared => Err(crate::shared(what)),
+            place => Ok(place),
+        }
+    }
+
+    /// Change the log by the log's own rules.
+    fn with_log<T>(
+        &mut self,
+        change: impl FnOnce(&mut Log) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut log = self.log();
+        let done = change(&mut log)?;
+        self.messages = log.messages().to_vec();
+        Ok(done)
+    }
+
+    fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
+        let new = self.messages.len();
+        self.with_log(|log| Ok(messages.into_iter().try_for_each(|message| log.append(message))?))?;
+        self.count(new);
+        Ok(())
+    }
+
+    /// Take the messages from that place on into the session's figures.
+    fn count(&mut self, new: usize) {
+        for message in &self.messages[new..] {
+            if let Some(tokens) = &message.info.tokens {
+                self.session.usage.add(tokens);
+            }
+            let cost = message.info.cost.as_ref().and_then(serde_json::Number::as_f64);
+            let cost = self.session.cost + cost.unwrap_or_default();
+            self.session.cost = cost.clamp(-f64::MAX, f64::MAX);
+            self.session.model = message.info.model_id.clone().or(self.session.model.take());
+            self.session.messages += 1;
+        }
+    }
+}
+
+impl MemoryStore {
+    /// An empty one.
+    pub fn new() -> MemoryStore {
+        MemoryStore::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of another thread cannot have left a change half done: states are replaced whole.
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl State {
+    fn held(&self, id: &SessionId) -> Result<&Held, StoreError> {
+        self.sessions.get(id).ok_or_else(|| StoreError::missing("session", id))
+    }
+
+    /// The session of a claim that still holds.
+    fn claimed(&self, claim: &Claim) -> Result<&Held, StoreError> {
+        let held = self.held(&claim.session)?;
+        if held.epoch != claim.epoch {
+            let held_by = self.leases.get(&claim.session).map(|(holder, _)| holder.clone());
+            return Err(StoreError::Fenced { session: claim.session.clone(), held_by });
+        }
+        Ok(held)
+    }
+
+    /// How many of a session's messages some fork shares.
+    fn shared(&self, id: &SessionId) -> usize {
+        let live = self.forks.iter().filter(|(parent, _, child)| parent == id && self.needed(child));
+        live.map(|(_, shared, _)| *shared).max().unwrap_or(0)
+    }
+
+    /// Whether a session is there, or was removed and a fork of it is.
+    fn needed(&self, id: &SessionId) -> bool {
+        self.sessions.contains_key(id)
+            || self.forks.iter().any(|(parent, _, child)| parent == id && self.needed(child))
+    }
+
+    /// Change a session; nothing of it if the change fails.
+    fn update<T>(
+        &mut self,
+        claim: &Claim,
+        now: Millis,
+        change: impl FnOnce(&mut Held) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut held = self.claimed(claim)?.clone();
+        let done = change(&mut held)?;
+        self.written += 1;
+        held.written = self.written;
+        held.session.updated = held.session.updated.max(now);
+        self.sessions.insert(claim.session.clone(), held);
+        Ok(done)
+    }
+
+    fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut Held, StoreError> {
+        let NewSession { id, parent, title, agent, model, directory, version } = new;
+        if id.is_empty() {
+            return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
+        }
+        if self.sessions.contains_key(&id) {
+            return Err(StoreError::Log(LogError::Duplicate { kind: "session", id: id.to_string() }));
+        }
+        self.written += 1;
+        let session = Session {
+            id: id.clone(),
+            parent,
+            title,
+            agent,
+            model,
+            directory,
+            version,
+            created: now,
+            updated: now,
+            ..Session::default()
+        };
+        let held =
+            Held { session, messages: Vec::new(), inherited: 0, written: self.written, epoch: Epoch(0) };
+        Ok(self.sessions.entry(id).or_insert(held))
+    }
+}

@@ -1,0 +1,84 @@
+//! Reductions and receipts, in memory.
+
+use plimsoll::{Ids, Message, Millis, Receipt, ReceiptId, Reduction, SessionId};
+
+use super::MemoryStore;
+use crate::error::StoreError;
+use crate::session::CompactionRecord;
+use crate::store::{Claim, Reductions};
+
+impl Reductions for MemoryStore {
+    fn reduce(&self, claim: &Claim, reduction: Reduction, now: Millis) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.update(claim, now, |held| {
+            let appended = reduction.appended.len();
+            held.with_log(|log| Ok(reduction.commit(log)?))?;
+            let new = held.messages.len() - appended;
+            held.count(new);
+            Ok(())
+        })?;
+        state.receipts.extend(reduction.receipts.into_iter().map(|receipt| (claim.session.clone(), receipt)));
+        Ok(())
+    }
+
+    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+        let state = self.state();
+        state.held(session)?;
+        let own = state.receipts.iter().filter(|(owner, _)| owner == session);
+        Ok(own.map(|(_, receipt)| receipt.clone()).collect())
+    }
+
+    fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
+        let state = self.state();
+        let found = state.receipts.iter().find(|(_, receipt)| receipt.id == *id);
+        found.cloned().ok_or_else(|| StoreError::missing("receipt", id))
+    }
+
+    fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError> {
+        let (session, receipt) = self.receipt(id)?;
+        if session != claim.session {
+            return Err(StoreError::missing("receipt", id));
+        }
+        let mut state = self.state();
+        state.claimed(claim)?;
+        let done = state.receipts.iter().find(|(_, other)| other.undoes.as_ref() == Some(id));
+        if let Some((_, done)) = done {
+            return Err(StoreError::Refused(format!("receipt `{id}` was undone before, by `{}`", done.id)));
+        }
+        let mut drawn = state.written;
+        let mut ids = Ids::new(move || {
+            drawn += 1;
+            drawn
+        });
+        let undone =
+            state.update(claim, now, |held| held.with_log(|log| Ok(receipt.undo(log, &mut ids, now)?)))?;
+        state.receipts.push((session, undone.clone()));
+        Ok(undone)
+    }
+
+    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError> {
+        let state = self.state();
+        let messages = &state.held(session)?.messages;
+        let mut records = Vec::new();
+        for (place, message) in messages.iter().enumerate() {
+            let Some(marker) = message.marker() else { continue };
+            let answers = |other: &&Message| {
+                other.is_finished_summary() && other.info.parent_id.as_ref() == Some(&message.info.id)
+            };
+            let summary =
+                if marker.summary.is_some() { Some(message) } else { messages[place..].iter().find(answers) };
+            let Some(summary) = summary else { continue };
+            let time = summary.info.time.as_ref();
+            records.push(CompactionRecord {
+                marker: message.info.id.clone(),
+                summary: summary.info.id.clone(),
+                tail: marker.tail_start.clone(),
+                messages: marker.messages,
+                tokens: marker.tokens,
+                created: time.and_then(|time| time.completed.or(time.created)).unwrap_or_default(),
+                set_aside: marker.set_aside.as_ref().map(|moment| moment.at),
+            });
+        }
+        Ok(records)
+    }
+}

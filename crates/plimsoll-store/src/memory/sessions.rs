@@ -1,0 +1,97 @@
+//! Sessions as a whole, in memory.
+
+use plimsoll::{MessageId, Millis, SessionId};
+
+use super::{Held, MemoryStore};
+use crate::error::StoreError;
+use crate::is_being_written;
+use crate::session::{Filter, ForkPoint, NewSession, Session, SessionPatch};
+use crate::store::{Claim, Sessions};
+
+impl Sessions for MemoryStore {
+    fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
+        Ok(self.state().insert(session, now)?.session.clone())
+    }
+
+    fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
+        Ok(self.state().held(id)?.session.clone())
+    }
+
+    fn sessions(&self, filter: &Filter) -> Result<Vec<Session>, StoreError> {
+        let state = self.state();
+        let wanted = |held: &&Held| {
+            let session = &held.session;
+            let of_directory = filter.directory.is_none() || session.directory == filter.directory;
+            let of_parent = match &filter.parent {
+                Some(parent) => session.parent.as_ref() == Some(parent),
+                None => filter.all || session.parent.is_none(),
+            };
+            of_directory && of_parent
+        };
+        let mut held: Vec<&Held> = state.sessions.values().filter(wanted).collect();
+        held.sort_by_key(|held| std::cmp::Reverse((held.session.updated, held.written)));
+        let most = filter.most.map_or(usize::MAX, |most| most as usize);
+        Ok(held.into_iter().take(most).map(|held| held.session.clone()).collect())
+    }
+
+    fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError> {
+        self.state().update(claim, now, |held| {
+            let session = &mut held.session;
+            session.title = patch.title.unwrap_or(std::mem::take(&mut session.title));
+            session.agent = patch.agent.or(session.agent.take());
+            session.model = patch.model.or(session.model.take());
+            Ok(session.clone())
+        })
+    }
+
+    fn fork(
+        &self,
+        parent: &SessionId,
+        upto: Option<&MessageId>,
+        child: NewSession,
+        now: Millis,
+    ) -> Result<Session, StoreError> {
+        let mut state = self.state();
+        let held = state.held(parent)?;
+        let shared = match upto {
+            Some(id) => {
+                let place = held.place(id)?;
+                if is_being_written(&held.messages[place]) {
+                    return Err(StoreError::Refused(format!(
+                        "message `{id}` is still being written; fork before it"
+                    )));
+                }
+                place + 1
+            }
+            None => held
+                .messages
+                .iter()
+                .rposition(|message| !is_being_written(message))
+                .map_or(0, |place| place + 1),
+        };
+        let messages = held.messages[..shared].to_vec();
+        let message = messages.last().map(|message| message.info.id.clone());
+        let point = ForkPoint { session: parent.clone(), message };
+        let fork = (parent.clone(), shared, child.id.clone());
+        let child = state.insert(child, now)?;
+        (child.inherited, child.messages, child.session.forked_from) = (shared, messages, Some(point));
+        let child = child.session.clone();
+        state.forks.push(fork);
+        Ok(child)
+    }
+
+    fn remove(&self, claim: &Claim, _: Millis) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.claimed(claim)?;
+        let mut going = vec![claim.session.clone()];
+        while let Some(id) = going.pop() {
+            state.sessions.remove(&id);
+            state.leases.remove(&id);
+            state.receipts.retain(|(session, _)| *session != id);
+            state.spills.retain(|(session, _)| *session != id);
+            let tasks = state.sessions.values().filter(|held| held.session.parent.as_ref() == Some(&id));
+            going.extend(tasks.map(|held| held.session.id.clone()));
+        }
+        Ok(())
+    }
+}

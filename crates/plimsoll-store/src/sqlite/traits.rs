@@ -1,0 +1,198 @@
+//! The store's traits on SQLite: each method is a read on some connection or a write in a transaction of the writer.
+
+use plimsoll::{
+    Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId, Usage,
+};
+
+use super::read::Detail;
+use super::{SqliteStore, check, random_ids, read, search, sessions, spills, write};
+use crate::error::StoreError;
+use crate::recall::{Ask, Hit};
+use crate::session::{
+    CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
+};
+use crate::store::{
+    Claim, Forgetter, Keeper, Lease, Leases, Logs, Reductions, Sessions, SpillRecord, Spills, Upkeep,
+};
+
+impl Sessions for SqliteStore {
+    fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
+        self.write(move |connection| sessions::create(connection, &session, now))
+    }
+
+    fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
+        self.read(|connection| read::session(connection, id))
+    }
+
+    fn sessions(&self, filter: &Filter) -> Result<Vec<Session>, StoreError> {
+        self.read(|connection| read::sessions(connection, filter))
+    }
+
+    fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError> {
+        let claim = claim.clone();
+        self.write(move |connection| sessions::patch(connection, &claim, &patch, now))
+    }
+
+    fn fork(
+        &self,
+        parent: &SessionId,
+        upto: Option<&MessageId>,
+        child: NewSession,
+        now: Millis,
+    ) -> Result<Session, StoreError> {
+        let (parent, upto) = (parent.clone(), upto.cloned());
+        self.write(move |connection| sessions::fork(connection, &parent, upto.as_ref(), &child, now))
+    }
+
+    fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        self.write(move |connection| sessions::remove(connection, &claim, now))
+    }
+}
+
+impl Logs for SqliteStore {
+    fn append(&self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        self.write(move |connection| write::append(connection, &claim, &messages, now))
+    }
+
+    fn append_part(
+        &self,
+        claim: &Claim,
+        message: &MessageId,
+        part: Part,
+        now: Millis,
+    ) -> Result<(), StoreError> {
+        let (claim, message) = (claim.clone(), message.clone());
+        self.write(move |connection| write::append_part(connection, &claim, &message, &part, now))
+    }
+
+    fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        self.write(move |connection| write::advance(connection, &claim, &part, now))
+    }
+
+    fn finish(
+        &self,
+        claim: &Claim,
+        message: &MessageId,
+        finish: &str,
+        usage: Option<Usage>,
+        now: Millis,
+    ) -> Result<(), StoreError> {
+        let (claim, message, finish) = (claim.clone(), message.clone(), finish.to_owned());
+        self.write(move |connection| write::finish(connection, &claim, &message, &finish, usage, now))
+    }
+
+    fn window(&self, session: &SessionId) -> Result<Log, StoreError> {
+        self.read(|connection| read::window(connection, session, Detail::Whole))
+    }
+
+    fn outline(&self, session: &SessionId) -> Result<Log, StoreError> {
+        self.read(|connection| read::window(connection, session, Detail::Outline))
+    }
+
+    fn page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError> {
+        self.read(|connection| read::page(connection, session, request))
+    }
+
+    fn message(&self, session: &SessionId, id: &MessageId) -> Result<Message, StoreError> {
+        self.read(|connection| read::message(connection, session, id))
+    }
+
+    fn part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
+        self.read(|connection| read::part(connection, session, id))
+    }
+
+    fn search(&self, session: &SessionId, ask: &Ask) -> Result<Vec<Hit>, StoreError> {
+        self.read(|connection| search::search(connection, session, ask))
+    }
+}
+
+impl Reductions for SqliteStore {
+    fn reduce(&self, claim: &Claim, reduction: Reduction, now: Millis) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        self.write(move |connection| write::reduce(connection, &claim, &reduction, now))
+    }
+
+    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+        self.read(|connection| read::receipts(connection, session))
+    }
+
+    fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
+        self.read(|connection| read::receipt(connection, id))
+    }
+
+    fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError> {
+        let (claim, id, mut ids) = (claim.clone(), id.clone(), random_ids());
+        self.write(move |connection| write::undo(connection, &claim, &id, &mut ids, now))
+    }
+
+    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError> {
+        self.read(|connection| read::compactions(connection, session))
+    }
+}
+
+impl Leases for SqliteStore {
+    fn lease(
+        &self,
+        session: &SessionId,
+        holder: &str,
+        until: Millis,
+        now: Millis,
+    ) -> Result<Lease, StoreError> {
+        let (session, holder) = (session.clone(), holder.to_owned());
+        self.write(move |connection| sessions::lease(connection, &session, &holder, until, now))
+    }
+
+    fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(move |connection| sessions::release(connection, &lease))
+    }
+}
+
+impl Spills for SqliteStore {
+    fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
+        self.read(|connection| read::owner(connection, id))
+    }
+
+    fn add_spill(&self, claim: &Claim, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        self.write(move |connection| spills::add(connection, &claim, &spill, keep))
+    }
+
+    fn spills(&self, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
+        self.read(|connection| spills::of_session(connection, session))
+    }
+
+    fn spill(&self, handle: &str) -> Result<SpillRecord, StoreError> {
+        self.read(|connection| spills::one(connection, handle))
+    }
+
+    fn expire_spills(
+        &self,
+        before: Option<Millis>,
+        most: Option<u64>,
+        now: Millis,
+    ) -> Result<u64, StoreError> {
+        self.write(move |connection| spills::expire(connection, before, most, now))
+    }
+
+    fn forget(&self, hashes: Vec<String>, mut remove: Forgetter) -> Result<u64, StoreError> {
+        self.write(move |connection| spills::forget(connection, &hashes, &mut *remove))
+    }
+}
+
+impl Upkeep for SqliteStore {
+    fn index(&self) -> Result<u64, StoreError> {
+        self.write(search::index)
+    }
+
+    fn check(&self) -> Result<Findings, StoreError> {
+        // A database that cannot even be looked at is damaged all the more.
+        match self.read(check::check) {
+            Err(StoreError::Database(why)) => Ok(Findings { problems: vec![why], ..Findings::default() }),
+            checked => checked,
+        }
+    }
+}

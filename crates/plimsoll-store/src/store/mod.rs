@@ -1,0 +1,35 @@
+//! What a store can do, whatever it is made of: one trait for each thing that belongs together, and [`Store`] as
+//! their sum.
+//!
+//! # Contract
+//!
+//! - **The traits block.** A call may wait for a disk, a network or another writer. An async host never calls them on
+//!   its own threads.
+//! - **A write carries a [`Claim`].** It names the session and the epoch of the lease the writer holds. The store
+//!   compares the epoch with the session's own inside the write's transaction and refuses a former holder.
+//! - **When a method that writes returns, what it wrote survives the death of the process.** When it fails,
+//!   everything is as it was.
+//! - **Content is append-only.** The only changes are the growth of a part that is being written, the states of tool
+//!   calls moving forward, and marks. Only [`Sessions::remove`] takes anything away.
+//! - **Lists that can be long come in pages.** No method needs a listing of a whole bucket or table.
+
+mod claim;
+mod leases;
+mod logs;
+mod reductions;
+mod sessions;
+mod spills;
+mod upkeep;
+
+pub use claim::{Claim, Epoch};
+pub use leases::{Lease, Leases};
+pub use logs::Logs;
+pub use reductions::Reductions;
+pub use sessions::Sessions;
+pub use spills::{Forgetter, Keeper, SpillRecord, Spills};
+pub use upkeep::Upkeep;
+
+/// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
+pub trait Store: Sessions + Logs + Reductions + Leases + Spills + Upkeep + Send + Sync {}
+
+impl<T: Sessions + Logs + Reductions + Leases + Spills + Upkeep + Send + Sync> Store for T {}

@@ -1,0 +1,26 @@
+//! What left the window, and how it comes back.
+
+use plimsoll::{Millis, Receipt, ReceiptId, Reduction, SessionId};
+
+use super::Claim;
+use crate::error::StoreError;
+use crate::session::CompactionRecord;
+
+/// Reductions, their receipts, and undoing them. Methods block; see the [module](super).
+pub trait Reductions {
+    /// Record what a climb of the ladder did to a window: the messages it appended, the marks it set, its
+    /// receipts; all or nothing.
+    fn reduce(&self, claim: &Claim, reduction: Reduction, now: Millis) -> Result<(), StoreError>;
+
+    /// The receipts of a session, oldest first.
+    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError>;
+
+    /// One receipt, and its session.
+    fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError>;
+
+    /// Undo a reduction of the claimed session; gives the receipt of that.
+    fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError>;
+
+    /// The compactions of a session, oldest first.
+    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError>;
+}

@@ -1,0 +1,35 @@
+//! Sessions as a whole.
+
+use plimsoll::{MessageId, Millis, SessionId};
+
+use super::Claim;
+use crate::error::StoreError;
+use crate::session::{Filter, NewSession, Session, SessionPatch};
+
+/// Sessions: begun, found, described, forked, removed. Methods block; see the [module](super).
+pub trait Sessions {
+    /// Begin a session.
+    fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError>;
+
+    /// One session.
+    fn session(&self, id: &SessionId) -> Result<Session, StoreError>;
+
+    /// Sessions, the last written to first.
+    fn sessions(&self, filter: &Filter) -> Result<Vec<Session>, StoreError>;
+
+    /// Change what is said about a session.
+    fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError>;
+
+    /// Begin a session with the log of another up to a message, or up to its newest finished one. Nothing is
+    /// copied, and what the other does afterwards is not seen.
+    fn fork(
+        &self,
+        parent: &SessionId,
+        upto: Option<&MessageId>,
+        child: NewSession,
+        now: Millis,
+    ) -> Result<Session, StoreError>;
+
+    /// Remove a session and its tasks. Sessions forked from it keep what they share with it.
+    fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError>;
+}
