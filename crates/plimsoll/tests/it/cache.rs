@@ -76,7 +76,7 @@ fn step(turn: usize, calls: usize) -> Message {
         Part::text(id("t").as_str().into(), format!("step {turn}")),
     ];
     for call in 0..calls {
-        let state = ToolState::completed(json!({ "n": call }), format!("{turn}/{call} ").repeat(400));
+        let state = ToolState::completed(json!({ "n": call }), format!("{turn}/{call} ").repeat(40));
         parts.push(Part::tool(id(&call.to_string()).as_str().into(), id(&call.to_string()), "read", state));
     }
     Message::assistant(format!("a{turn}").as_str().into(), parts)
