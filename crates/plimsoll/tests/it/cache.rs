@@ -372,6 +372,11 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    // Every prefix of a history is sent and serialised, so that fewer are as long as the many of other properties.
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
 
     /// A request finds everything that was stable in the one before it, if nothing of that has changed: with two
     /// breakpoints however many blocks were added, with one if no more were added than it looks back over.
