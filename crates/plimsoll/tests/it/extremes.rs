@@ -223,8 +223,11 @@ fn every_number_of_a_policy_at_its_extremes_is_refused_or_works() {
                     Ok(policy) => {
                         worked += 1;
                         exercise_what_is_alone(&policy, &place);
+                        // Going through everything is slow, so that the model without limits is tried only with the
+                        // values that could overflow beside it.
+                        let is_huge = preset == Preset::Plimsoll && few(&value);
                         let mut models = vec![Limits::new(4_000, 500)];
-                        models.extend((preset == Preset::Plimsoll).then(|| Limits::new(u64::MAX, u64::MAX)));
+                        models.extend(is_huge.then(|| Limits::new(u64::MAX, u64::MAX)));
                         for limits in models {
                             let done = std::panic::catch_unwind(|| exercise(&policy, &messages, limits));
                             if done.is_err() {

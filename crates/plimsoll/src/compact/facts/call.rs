@@ -178,7 +178,9 @@ fn exit_code(metadata: &Value, result: &str, scan: Chars) -> Option<i64> {
         return noted;
     }
     let code = |text: &str| CODE.as_ref()?.captures(text)?.get(1)?.as_str().parse().ok();
-    code(head(result, scan)).or_else(|| code(tail(result, scan)))
+    let first = head(result, scan);
+    // A result that fits has no other end.
+    code(first).or_else(|| if first.len() < result.len() { code(tail(result, scan)) } else { None })
 }
 
 #[cfg(test)]

@@ -406,6 +406,10 @@ pub(super) fn is_nod(text: &str) -> bool {
         "네",
         "계속",
     ];
+    // Five of these words are short; a long text need not be taken apart to be told from a nod.
+    if text.trim().len() > LONGEST_NOD {
+        return false;
+    }
     let words: Vec<String> = normal(text)
         .split(|c: char| !c.is_alphanumeric() && c != '\'')
         .filter(|word| !word.is_empty())
@@ -414,6 +418,9 @@ pub(super) fn is_nod(text: &str) -> bool {
     // More words say something, whichever they are.
     words.len() <= 5 && words.iter().all(|word| NODS.contains(&word.as_str()))
 }
+
+/// No nod has more bytes.
+const LONGEST_NOD: usize = 200;
 
 /// Whether a message is nothing but a command to the host, such as `/model`.
 pub(super) fn is_host_command(text: &str) -> bool {

@@ -150,7 +150,8 @@ fn queued(text: &str) -> Vec<String> {
         "</system-reminder>",
         "\nThis is how the user",
     ];
-    if !text.contains("the user") && !text.contains("The user") && !text.contains("New message from") {
+    // All of them have this in common, so that most texts are searched once.
+    if !text.contains("he user") {
         return Vec::new();
     }
     let mut found = Vec::new();
