@@ -11,6 +11,7 @@ use crate::limits::{Limits, Line};
 use crate::load::{Gauge, Load};
 use crate::log::{Message, Millis};
 use crate::policy::{Detector, Policy};
+use crate::prune::{self, Pressure};
 use crate::receipt::{CompactPlan, Made};
 use crate::window::Window;
 
@@ -79,6 +80,28 @@ impl Situation {
         selection.plan(messages, made, calls)
     }
 
+    /// Weigh the next request, and say whether a climb would do anything about it: because of what triggered it, because
+    /// the policy's detector sees the window over the line, or because the policy prunes before that.
+    pub fn weigh(&self, messages: &[Message]) -> (Load, bool) {
+        let load = Load::of(messages, &self.policy, self.fixed, self.counter());
+        let calls = match self.trigger {
+            Trigger::Manual | Trigger::Refused => true,
+            Trigger::Auto if !self.policy.overflow.auto => false,
+            Trigger::Auto => self.calls_for_help(messages, &load) || self.prunes_early(messages, &load),
+        };
+        (load, calls)
+    }
+
+    /// Whether the policy has gates of its own for pruning, and they are open for something to clear.
+    fn prunes_early(&self, messages: &[Message], load: &Load) -> bool {
+        let rules = &self.policy.prune;
+        if rules.gate_share.is_none() && rules.gate_headroom.is_none() {
+            return false;
+        }
+        let pressure = Pressure { load: self.gauge(load).real(load.estimate), limits: self.limits };
+        !prune::plan(messages, &self.policy, Some(pressure)).items.is_empty()
+    }
+
     /// Who counts for this policy. One that follows a document is held to the document's own figures.
     pub fn counter(&self) -> &dyn Counter {
         match self.policy.overflow.detector {
@@ -112,7 +135,7 @@ impl Situation {
     }
 
     /// The estimate of the next request.
-    pub(super) fn estimate(&self, messages: &[Message]) -> Tokens {
+    pub fn estimate(&self, messages: &[Message]) -> Tokens {
         request_tokens(&Window::of(messages, &self.policy), self.fixed, self.counter())
     }
 

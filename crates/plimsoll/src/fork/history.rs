@@ -178,7 +178,7 @@ impl<'a> Parent<'a> {
     }
 
     /// The messages up to the point.
-    fn until_point(&self) -> &'a [Message] {
+    pub fn until_point(&self) -> &'a [Message] {
         match self.launch_place() {
             Some(place) => &self.messages[..=place],
             None => self.messages,

@@ -102,6 +102,21 @@ impl Ids {
         Ids { random: Box::new(random), last: 0 }
     }
 
+    /// Another generator that goes on from here, for work beside this one's. Its random digits follow from one draw of
+    /// this one's, so a generator that repeats itself gives others that do.
+    pub fn split(&mut self) -> Ids {
+        let mut state = (self.random)();
+        let random = move || {
+            // SplitMix64: small, and good enough for names that only must not collide.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = state;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ (mixed >> 31)
+        };
+        Ids { random: Box::new(random), last: self.last }
+    }
+
     /// A session id; newer ones sort first.
     pub fn session(&mut self, now: Millis) -> SessionId {
         let stamp = !self.stamp(now);

@@ -285,6 +285,11 @@ impl ToolStatus {
 }
 
 impl ToolTime {
+    /// The times of a call that began at `start` and has not ended.
+    pub fn started(start: Millis) -> ToolTime {
+        ToolTime { start: Some(start), present: true, ..ToolTime::default() }
+    }
+
     /// The times of a call that ran from `start` to `end`.
     pub fn ran(start: Millis, end: Millis) -> ToolTime {
         ToolTime { start: Some(start), end: Some(end), present: true, ..ToolTime::default() }
