@@ -528,6 +528,9 @@ pub(crate) enum SessionsCommand {
         /// Sessions, by their ids or the beginnings of them.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
+        /// Although another process runs one of them; it is named, and cannot write any more.
+        #[arg(long)]
+        force: bool,
     },
     /// Let go of spilled outputs that are too old or too many, and of files that nobody needs.
     #[command(after_help = GC)]

@@ -4,6 +4,8 @@ use plimsoll::receipt::UndoError;
 use plimsoll::{LogError, Millis, SessionId};
 use thiserror::Error;
 
+use crate::clock::{span, utc};
+
 /// Why the store did not do what it was asked: what, on what, and what to do.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -25,7 +27,11 @@ pub enum StoreError {
     #[error("{0}")]
     Refused(String),
     /// Another process runs the session.
-    #[error("session `{session}` is being run by `{holder}` until {until}; wait, or stop it there", until = .until.0)]
+    #[error(
+        "session `{session}` is being run by `{holder}` until {}, for {} more unless it is renewed; wait, or stop it there",
+        utc(*until),
+        span(*now, *until)
+    )]
     Leased {
         /// The session.
         session: SessionId,
@@ -33,6 +39,8 @@ pub enum StoreError {
         holder: String,
         /// Until when, unless it is renewed.
         until: Millis,
+        /// What the store's clock said.
+        now: Millis,
     },
     /// The writer no longer holds the session: its lease was taken over or given back.
     #[error("session `{session}` is no longer yours to write: {}", fenced_by(held_by.as_deref()))]
@@ -43,7 +51,7 @@ pub enum StoreError {
         held_by: Option<String>,
     },
     /// Spilled content is gone by the rules of retention.
-    #[error("the content of `{handle}` expired at {at}; the window still shows: {shown}", at = .at.0)]
+    #[error("the content of `{handle}` expired at {}; the window still shows: {shown}", utc(*at))]
     Expired {
         /// The handle.
         handle: String,

@@ -39,6 +39,7 @@
 
 mod archive;
 mod blobs;
+mod clock;
 mod error;
 mod memory;
 mod recall;
@@ -48,6 +49,7 @@ pub mod store;
 
 pub use archive::{Archive, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, Staged};
+pub use clock::Clock;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use recall::{Ask, Hit, Line, Recalled, Search};
@@ -57,19 +59,42 @@ pub use session::{
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version};
 pub use store::{
-    Claim, Epoch, Forgetter, Keeper, Lease, Leases, Logs, Reductions, Sessions, SpillRecord, Spills, Store,
-    Upkeep,
+    Claim, Epoch, Forgetter, Keeper, Lease, Leases, Logs, Reductions, Sessions, Settled, SpillRecord, Spills,
+    Store, Upkeep, settle_calls,
 };
 
-/// Says of a call that nobody will answer any more.
+use plimsoll::{MessageId, ToolStatus};
+
+/// Says of a call that it will not be answered any more.
 pub(crate) const INTERRUPTED: &str = "Interrupted: the process that ran this tool ended before it answered.";
+
+/// Says of an answer that it will not be finished any more.
+pub(crate) const INTERRUPTED_ANSWER: &str =
+    "Interrupted: the process that wrote this answer ended before it was done.";
+
+/// Whether the model's answer has no end yet.
+pub(crate) fn is_unfinished(message: &plimsoll::Message) -> bool {
+    // Some tools record when an answer was complete and not why.
+    let completed = message.info.time.as_ref().is_some_and(|time| time.completed.is_some());
+    message.is_assistant() && !message.is_finished() && !completed
+}
 
 /// Whether something may still be added to a message: its answer is not finished, or a call waits for its own.
 pub(crate) fn is_being_written(message: &plimsoll::Message) -> bool {
-    let info = &message.info;
-    let open = |part: &plimsoll::Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
-    let unfinished = info.finish.is_none() && info.error.is_none();
-    message.is_assistant() && (unfinished || message.parts.iter().any(open))
+    let is_open = |status: &ToolStatus| matches!(status, ToolStatus::Pending | ToolStatus::Running);
+    let waits = |part: &plimsoll::Part| part.as_tool().is_some_and(|tool| is_open(&tool.state.status));
+    is_unfinished(message) || message.parts.iter().any(waits)
+}
+
+/// A fork may not share a message that is still being written.
+pub(crate) fn still_written(open: &MessageId, upto: &MessageId) -> StoreError {
+    StoreError::Refused(if open == upto {
+        format!("message `{upto}` is still being written; fork before it, or once it is finished")
+    } else {
+        format!(
+            "message `{open}`, before `{upto}`, is still being written; fork before it, or once it is finished"
+        )
+    })
 }
 
 /// What a fork inherits it cannot change.

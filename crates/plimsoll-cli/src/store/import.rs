@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use plimsoll::{Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId};
 use plimsoll_formats::Transcript;
-use plimsoll_store::{Claim, NewSession, StoreError};
+use plimsoll_store::{Claim, NewSession, StoreError, settle_calls};
 use serde::Serialize;
 
 use super::Opened;
@@ -173,15 +173,15 @@ impl Intake<'_> {
             directory,
             version: info.version,
         };
-        let messages = self.named(messages, &id, &mut ids, started);
+        let mut messages = self.named(messages, &id, &mut ids, started);
         let last = messages.iter().flat_map(|message| &message.parts).filter_map(begun).max();
         let settled = last.map_or(updated, |last| last.max(updated)).min(now);
+        // The process that asked is not there any more to be answered.
+        let interrupted = messages.iter_mut().map(|message| settle_calls(message, settled)).sum();
         let count = messages.len();
         let (title, directory) = (new.title.clone(), new.directory.clone());
         self.create(new, started)?;
-        let stored =
-            store.append(&Claim::unleased(&id), messages, updated).and_then(|()| self.settle(&id, settled));
-        let interrupted = stored.inspect_err(|_| {
+        store.append(&Claim::unleased(&id), messages, updated).inspect_err(|_| {
             // Half a session is worse than none; and if this fails too, the first error is the one to tell.
             let _ = store.remove(&Claim::unleased(&id), updated);
         })?;
@@ -209,14 +209,6 @@ impl Intake<'_> {
             Err(error) => return Err(error),
         }
         store.create(new, started).map(drop)
-    }
-
-    /// Nobody will answer the calls that are open any more.
-    fn settle(&self, id: &SessionId, at: Millis) -> Result<u64, StoreError> {
-        let (store, holder) = (self.opened.archive.store(), "import");
-        let lease = store.lease(id, holder, at, at)?;
-        store.release(&lease)?;
-        Ok(lease.interrupted)
     }
 
     /// The messages under names that are theirs alone, so that a handle means one thing in the whole store.

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
+use plimsoll::SessionId;
 use plimsoll::truncate::format_bytes;
 use plimsoll_store::{Filter, Session, StoreError};
 use serde_json::json;
 
 use super::Opened;
 use crate::error::CliError;
-use crate::output::{Output, counted, printable};
+use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::surroundings::Surroundings;
 use crate::when;
@@ -58,7 +59,12 @@ pub(crate) fn check(around: &Surroundings, output: &mut Output) -> Result<ExitCo
 }
 
 /// Remove sessions. All of them are looked up first, so that a slip removes none.
-pub(crate) fn rm(ids: &[String], around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+pub(crate) fn rm(
+    ids: &[String],
+    force: bool,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
     let opened = Opened::usual(around)?;
     let mut sessions: Vec<Session> = Vec::new();
     for id in ids {
@@ -74,9 +80,27 @@ pub(crate) fn rm(ids: &[String], around: &Surroundings, output: &mut Output) -> 
             Err(StoreError::Missing { .. }) => continue,
             other => other?,
         };
+        let lease = opened.lease(&session.id, force).map_err(with_force)?;
+        let mut running = vec![lease.clone()];
         let tasks = tasks(&opened, session)?;
+        // A task that is run is left alone, or taken from its holder as well.
+        for task in tasks.iter().filter(|_| force) {
+            running.push(opened.lease(task, force)?);
+        }
+        for lease in &running {
+            if let Some(hit) = &lease.taken_from {
+                note(&format!(
+                    "note: `{}` was being run by `{hit}`, which cannot write to it any more",
+                    lease.session
+                ));
+            }
+        }
+        running.iter().skip(1).try_for_each(|lease| opened.archive.store().release(lease))?;
+        let tasks = tasks.len();
         let bytes: u64 = spills.iter().filter(|spill| spill.expired.is_none()).map(|spill| spill.bytes).sum();
-        opened.with_lease(&session.id, |claim, now| Ok(opened.archive.remove(claim, now)?))?;
+        let removal = opened.archive.remove(&lease.claim(), when::now());
+        opened.archive.store().release(&lease)?;
+        removal.map_err(with_force)?;
         if !output.json {
             let mut gone = vec![counted(session.messages as usize, "message")];
             gone.extend((tasks > 0).then(|| counted(tasks, "task")));
@@ -97,9 +121,20 @@ pub(crate) fn rm(ids: &[String], around: &Surroundings, output: &mut Output) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many tasks a session has, and they in turn.
-fn tasks(opened: &Opened, session: &Session) -> Result<usize, StoreError> {
+/// The tasks of a session, and theirs in turn.
+fn tasks(opened: &Opened, session: &Session) -> Result<Vec<SessionId>, StoreError> {
     let filter = Filter { parent: Some(session.id.clone()), ..Filter::default() };
-    let own = opened.archive.store().sessions(&filter)?;
-    own.iter().try_fold(own.len(), |count, task| Ok(count + tasks(opened, task)?))
+    let mut found = Vec::new();
+    for task in opened.archive.store().sessions(&filter)? {
+        found.extend(tasks(opened, &task)?);
+        found.push(task.id);
+    }
+    Ok(found)
+}
+
+/// What to do about a session that another process runs.
+fn with_force(error: StoreError) -> CliError {
+    let is_leased = matches!(error, StoreError::Leased { .. });
+    let error = CliError::from(error);
+    if is_leased { error.hint("`--force` removes it all the same") } else { error }
 }

@@ -11,11 +11,12 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, LogError, Message, Millis, Policy, SessionId};
 use plimsoll_formats::{Format, SessionInfo, Transcript};
-use plimsoll_store::{Archive, Claim, Filter, PageRequest, Session, StoreError};
+use plimsoll_store::{Archive, Claim, Filter, Lease, PageRequest, Session, StoreError};
 
 use crate::args::PolicyArgs;
 use crate::config::{self, Config};
@@ -34,7 +35,7 @@ pub(crate) use show::show;
 /// How many messages are read at a time.
 const PAGE: u64 = 500;
 /// What changes a session from here has it for so long at most.
-const LEASE: Millis = Millis(60_000);
+const LEASE: Duration = Duration::from_secs(60);
 
 /// How much of a session is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -175,18 +176,23 @@ impl Opened {
         Ok(Transcript { messages, ..about(session) })
     }
 
-    /// Change a session, unless somebody else runs it.
+    /// Change a session, unless another process runs it.
     pub(crate) fn with_lease<T>(
         &self,
         session: &SessionId,
         change: impl FnOnce(&Claim, Millis) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
-        let (store, now) = (self.archive.store(), when::now());
-        let holder = format!("plimsoll, process {}", std::process::id());
-        let lease = store.lease(session, &holder, Millis(now.0 + LEASE.0), now)?;
-        let changed = change(&lease.claim(), now);
-        store.release(&lease)?;
+        let lease = self.lease(session, false)?;
+        let changed = change(&lease.claim(), when::now());
+        self.archive.store().release(&lease)?;
         changed
+    }
+
+    /// The right to change a session; by force if another process may be running it.
+    pub(crate) fn lease(&self, session: &SessionId, force: bool) -> Result<Lease, StoreError> {
+        let holder = format!("plimsoll, process {}", std::process::id());
+        let store = self.archive.store();
+        if force { store.break_lease(session, &holder, LEASE) } else { store.lease(session, &holder, LEASE) }
     }
 }
 
@@ -258,10 +264,6 @@ impl From<StoreError> for CliError {
             error @ (StoreError::Lost { .. } | StoreError::Undo(UndoError::Final(_))) => {
                 CliError::no(error.to_string())
             }
-            StoreError::Leased { session, holder, until } => CliError::failed(format!(
-                "session `{session}` is being run by `{holder}` until {}; wait, or stop it there",
-                when::utc(until)
-            )),
             error @ (StoreError::Missing { .. } | StoreError::Refused(_)) => {
                 CliError::usage(error.to_string())
             }

@@ -1,5 +1,7 @@
 //! Stored sessions: taken in, listed, reduced, undone, recalled, given back.
 
+use std::time::Duration;
+
 use insta::{assert_snapshot, with_settings};
 use plimsoll::{Millis, Policy};
 use serde_json::{Value, json};
@@ -18,6 +20,7 @@ macro_rules! assert_page {
             (r"(msg|prt)_[0-9a-f]{12}[0-9A-Za-z]{14}", "[$1]"),
             (r"20\d\d-\d\d-\d\d \d\d:\d\d UTC, just now", "[NOW], just now"),
             (r"  at      20\d\d-\d\d-\d\d \d\d:\d\d UTC", "  at      [NOW]"),
+            (r"until 20[-\d]+ [:\d]+ UTC, for \d+ (s|min) more", "until [THEN], for [SPAN] more"),
             (r"(\d+) (mo|d|y) ago", "[AGE] ago"),
             (r" +\d+ (mo|d|y|h|min)  ", "  [AGE]  "),
         ] }, { assert_snapshot!($page) });
@@ -49,7 +52,7 @@ fn spilled(home: &Home, at: Millis) -> String {
     let output: String = (1..=5_000).map(|n| format!("line {n}\n")).collect();
     let (session, part) = (SESSION.into(), "prt_fixed000000200CDEFGHIJKLMN".into());
     let archive = home.archive();
-    let lease = archive.store().lease(&session, "a test", Millis(at.0 + 1), at).unwrap();
+    let lease = archive.store().lease(&session, "a test", Duration::from_secs(60)).unwrap();
     let policy = Policy::default();
     let taken = archive.take_output(&lease.claim(), &part, "bash", &mut output.as_bytes(), &policy, at);
     archive.store().release(&lease).unwrap();
@@ -441,7 +444,7 @@ fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
     let (session, start) = (SESSION.into(), Millis(1_777_713_600_000));
     let fork = plimsoll_store::NewSession::new("ses_5c1000000009ABCDEFGHIJKLMN".into());
     archive.store().fork(&session, None, fork, start).unwrap();
-    let lease = archive.store().lease(&session, "somebody", Millis(4_102_444_800_000), start).unwrap();
+    let lease = archive.store().lease(&session, "somebody", Duration::from_secs(60 * 60)).unwrap();
     assert_page!(home.page(&[
         "prune --apply ses_5c1000000001",
         "receipts ses_5c1000000001",
@@ -452,8 +455,14 @@ fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
     let before = home.json(&["window", "ses_5c1000000009", "--json"]);
     let refused = home.run(&["sessions", "rm", "ses_5c1000000001"]);
     assert!(refused.contains("is being run by `somebody`"), "{refused}");
+    assert!(refused.contains("hint: `--force` removes it all the same"), "{refused}");
+    let forced = home.run(&["sessions", "rm", "--force", "ses_5c1000000001"]);
+    assert!(forced.starts_with("exit: 0"), "{forced}");
+    assert!(
+        forced.contains("note: `ses_5c1000000001ABCDEFGHIJKLMN` was being run by `somebody`"),
+        "{forced}"
+    );
     archive.store().release(&lease).unwrap();
-    assert!(home.run(&["sessions", "rm", "ses_5c1000000001"]).starts_with("exit: 0"));
     assert_eq!(home.json(&["window", "ses_5c1000000009", "--json"]), before);
     let told = home.run(&["sessions", "import", "session.json"]);
     assert!(

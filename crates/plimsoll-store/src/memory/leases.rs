@@ -1,73 +1,88 @@
 //! Leases, in memory.
 
-use plimsoll::{Millis, Part, PartBody, SessionId, Text, ToolStatus};
+use std::time::Duration;
 
-use super::MemoryStore;
+use plimsoll::log::MessageUpdate;
+use plimsoll::{Millis, SessionId};
+
+use super::{Held, MemoryStore};
 use crate::error::StoreError;
-use crate::store::{Claim, Epoch, Lease, Leases};
+use crate::is_unfinished;
+use crate::store::{Claim, Epoch, Lease, Leases, Settled, settle_calls};
 
-impl Leases for MemoryStore {
-    fn lease(
+impl MemoryStore {
+    fn take_lease(
         &self,
         session: &SessionId,
         holder: &str,
-        until: Millis,
-        now: Millis,
+        ttl: Duration,
+        by_force: bool,
     ) -> Result<Lease, StoreError> {
         let mut state = self.state();
-        state.held(session)?;
-        let mut is_ours = false;
-        if let Some((other, until)) = state.leases.get(session) {
-            if other != holder && *until > now {
-                let (session, holder, until) = (session.clone(), other.clone(), *until);
-                return Err(StoreError::Leased { session, holder, until });
+        let (until, now) = (self.clock.after(ttl), self.clock.now());
+        let epoch = state.held(session)?.epoch;
+        let held = state.leases.get(session).cloned();
+        let other = held.filter(|(other, until)| other != holder && *until > now);
+        let taken_from = match other {
+            Some((holder, until)) if !by_force => {
+                return Err(StoreError::Leased { session: session.clone(), holder, until, now });
             }
-            is_ours = other == holder;
-        }
+            other => other.map(|(holder, _)| holder),
+        };
         state.leases.insert(session.clone(), (holder.to_owned(), until));
-        let mut settled: Vec<Part> = Vec::new();
-        let mut epoch = state.held(session)?.epoch;
-        if !is_ours {
-            let claim = Claim { session: session.clone(), epoch };
-            epoch = Epoch(epoch.0 + 1);
-            state.update(&claim, Millis(0), |held| {
-                held.epoch = epoch;
-                let inherited = held.inherited;
-                for part in held.messages[inherited..].iter_mut().flat_map(|message| &mut message.parts) {
-                    let PartBody::Tool(tool) = &mut part.body else { continue };
-                    if matches!(tool.state.status, ToolStatus::Pending | ToolStatus::Running) {
-                        let start = tool.state.time.start.unwrap_or(now);
-                        tool.state.status = ToolStatus::Error;
-                        tool.state.error = Some(Text::from(crate::INTERRUPTED));
-                        tool.state.time = plimsoll::log::ToolTime::ran(start, now);
-                        settled.push(part.clone());
-                    }
-                }
-                Ok(())
-            })?;
+        let claim = Claim { session: session.clone(), epoch };
+        let epoch = Epoch(epoch.0 + 1);
+        let settled = state.update(&claim, Millis(0), |held| {
+            held.epoch = epoch;
+            held.settle(now)
+        })?;
+        let (session, holder) = (session.clone(), holder.to_owned());
+        Ok(Lease { session, holder, epoch, until, settled, taken_from })
+    }
+}
+
+impl Held {
+    /// Mark as interrupted what is half done.
+    pub(super) fn settle(&mut self, now: Millis) -> Result<Settled, StoreError> {
+        let mut settled = Settled::default();
+        let own = &mut self.messages[self.inherited..];
+        settled.calls = own.iter_mut().map(|message| settle_calls(message, now)).sum();
+        let open = own.iter().filter(|message| is_unfinished(message)).map(|message| message.info.id.clone());
+        for id in open.collect::<Vec<_>>() {
+            let update = MessageUpdate::aborted(crate::INTERRUPTED_ANSWER);
+            self.with_log(|log| Ok(log.record(&id, update, now)?))?;
+            settled.answers += 1;
         }
-        let interrupted = settled.len() as u64;
-        // A call that was interrupted is so for forks as well.
-        for held in state.sessions.values_mut() {
-            let inherited = held.inherited;
-            for part in held.messages[..inherited].iter_mut().flat_map(|message| &mut message.parts) {
-                if let Some(settled) = settled.iter().find(|settled| settled.id == part.id) {
-                    *part = settled.clone();
-                }
-            }
-        }
-        Ok(Lease { session: session.clone(), holder: holder.to_owned(), epoch, until, interrupted })
+        Ok(settled)
+    }
+}
+
+impl Leases for MemoryStore {
+    fn lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
+        self.take_lease(session, holder, ttl, false)
+    }
+
+    fn break_lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
+        self.take_lease(session, holder, ttl, true)
+    }
+
+    fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Lease, StoreError> {
+        let mut state = self.state();
+        state.claimed(&lease.claim())?;
+        let until = self.clock.after(ttl);
+        state.leases.insert(lease.session.clone(), (lease.holder.clone(), until));
+        Ok(Lease { until, settled: Settled::default(), taken_from: None, ..lease.clone() })
     }
 
     fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let mut state = self.state();
-        let Ok(held) = state.held(&lease.session) else { return Ok(()) };
-        if held.epoch == lease.epoch && state.leases.remove(&lease.session).is_some() {
-            state.update(&lease.claim(), Millis(0), |held| {
-                held.epoch = Epoch(held.epoch.0 + 1);
-                Ok(())
-            })?;
+        if state.claimed(&lease.claim()).is_err() {
+            return Ok(());
         }
-        Ok(())
+        state.leases.remove(&lease.session);
+        state.update(&lease.claim(), Millis(0), |held| {
+            held.epoch = Epoch(held.epoch.0 + 1);
+            Ok(())
+        })
     }
 }

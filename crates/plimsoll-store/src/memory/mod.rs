@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use plimsoll::{Log, LogError, Message, MessageId, Millis, Receipt, SessionId};
 
+use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::inherited;
 use crate::session::{NewSession, Session};
@@ -21,7 +22,10 @@ use crate::store::{Claim, Epoch, SpillRecord};
 
 /// Sessions in memory.
 #[derive(Default)]
-pub struct MemoryStore(Mutex<State>);
+pub struct MemoryStore {
+    state: Mutex<State>,
+    clock: Clock,
+}
 
 #[derive(Default)]
 struct State {
@@ -104,9 +108,14 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
+    /// An empty one, with a clock other than the system's.
+    pub fn with_clock(clock: Clock) -> MemoryStore {
+        MemoryStore { clock, ..MemoryStore::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic of another thread cannot have left a change half done: states are replaced whole.
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -4,9 +4,9 @@ use plimsoll::{MessageId, Millis, SessionId};
 
 use super::{Held, MemoryStore};
 use crate::error::StoreError;
-use crate::is_being_written;
 use crate::session::{Filter, ForkPoint, NewSession, Session, SessionPatch};
 use crate::store::{Claim, Sessions};
+use crate::{is_being_written, still_written};
 
 impl Sessions for MemoryStore {
     fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
@@ -53,21 +53,16 @@ impl Sessions for MemoryStore {
     ) -> Result<Session, StoreError> {
         let mut state = self.state();
         let held = state.held(parent)?;
+        let open = held.messages.iter().position(is_being_written);
         let shared = match upto {
             Some(id) => {
                 let place = held.place(id)?;
-                if is_being_written(&held.messages[place]) {
-                    return Err(StoreError::Refused(format!(
-                        "message `{id}` is still being written; fork before it"
-                    )));
+                if let Some(open) = open.filter(|open| *open <= place) {
+                    return Err(still_written(&held.messages[open].info.id, id));
                 }
                 place + 1
             }
-            None => held
-                .messages
-                .iter()
-                .rposition(|message| !is_being_written(message))
-                .map_or(0, |place| place + 1),
+            None => open.unwrap_or(held.messages.len()),
         };
         let messages = held.messages[..shared].to_vec();
         let message = messages.last().map(|message| message.info.id.clone());
@@ -84,13 +79,24 @@ impl Sessions for MemoryStore {
         let mut state = self.state();
         state.claimed(claim)?;
         let mut going = vec![claim.session.clone()];
-        while let Some(id) = going.pop() {
+        let mut at = 0;
+        while let Some(id) = going.get(at).cloned() {
+            at += 1;
+            let tasks = state.sessions.values().filter(|held| held.session.parent.as_ref() == Some(&id));
+            going.extend(tasks.map(|held| held.session.id.clone()));
+        }
+        let now = self.clock.now();
+        for id in &going[1..] {
+            if let Some((holder, until)) = state.leases.get(id).filter(|(_, until)| *until > now) {
+                let (session, holder) = (id.clone(), holder.clone());
+                return Err(StoreError::Leased { session, holder, until: *until, now });
+            }
+        }
+        for id in going {
             state.sessions.remove(&id);
             state.leases.remove(&id);
             state.receipts.retain(|(session, _)| *session != id);
             state.spills.retain(|(session, _)| *session != id);
-            let tasks = state.sessions.values().filter(|held| held.session.parent.as_ref() == Some(&id));
-            going.extend(tasks.map(|held| held.session.id.clone()));
         }
         Ok(())
     }

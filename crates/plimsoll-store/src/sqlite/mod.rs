@@ -5,6 +5,7 @@
 
 mod chain;
 mod check;
+mod leases;
 mod marks;
 mod read;
 mod rows;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use plimsoll::Ids;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::clock::Clock;
 use crate::error::StoreError;
 use writer::Writer;
 
@@ -53,11 +55,22 @@ pub struct SqliteStore {
     writer: Writer,
     /// The copy that was made of an older database.
     copy: Option<PathBuf>,
+    /// Says when leases have run out.
+    clock: Clock,
 }
 
 impl SqliteStore {
     /// Open a database, or make one. An older one is copied and upgraded.
     pub fn open(path: impl AsRef<Path>, durability: Durability) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open_with_clock(path, durability, Clock::default())
+    }
+
+    /// Like [`open`](SqliteStore::open), with a clock other than the system's.
+    pub fn open_with_clock(
+        path: impl AsRef<Path>,
+        durability: Durability,
+        clock: Clock,
+    ) -> Result<SqliteStore, StoreError> {
         let path = path.as_ref().to_path_buf();
         if path.exists() {
             look_first(&path)?;
@@ -75,7 +88,7 @@ impl SqliteStore {
         connection.set_prepared_statement_cache_capacity(128);
         restrict(&path);
         let writer = Writer::new(connection);
-        Ok(SqliteStore { path, writer, readers: Mutex::new(Vec::new()), copy })
+        Ok(SqliteStore { path, writer, readers: Mutex::new(Vec::new()), copy, clock })
     }
 
     /// The copy that was made before an older database was upgraded.

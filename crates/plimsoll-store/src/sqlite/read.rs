@@ -372,7 +372,7 @@ pub(crate) fn part(connection: &Connection, session: &SessionId, id: &PartId) ->
 }
 
 /// A part without its marks.
-fn whole(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
+pub(crate) fn whole(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
     let missing = || StoreError::missing("part", id);
     let (segment, _) = chain.find_part(connection, id.as_str())?.ok_or_else(missing)?;
     let mut statement = connection

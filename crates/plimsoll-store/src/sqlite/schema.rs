@@ -148,8 +148,11 @@ const MIGRATIONS: [&str; 5] = [
     ALTER TABLE mark ADD COLUMN data TEXT;
     CREATE INDEX mark_pin ON mark (session, at) WHERE effect = 'pin';
     ALTER TABLE compaction ADD COLUMN set_aside_after TEXT;",
-    // 5: an epoch for each session, which every write must name.
-    "ALTER TABLE session ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;",
+    // 5: an epoch for each session, which every write must name; answers without an end are found by index. Messages
+    // from before count as ended.
+    "ALTER TABLE session ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE message ADD COLUMN is_open INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX message_open ON message (session, at, id) WHERE is_open = 1;",
 ];
 
 /// The version this code writes.

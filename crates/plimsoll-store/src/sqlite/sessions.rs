@@ -1,14 +1,14 @@
 //! Sessions as a whole: begun, forked, run, removed. Everything here runs within a transaction of the writer.
 
-use plimsoll::{LogError, MessageId, Millis, PartBody, PartId, SessionId, Text, ToolStatus};
+use plimsoll::{LogError, MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::chain::{At, Chain, claimed_key, key};
-use super::read::{self, Detail};
-use super::write::update_part;
+use super::chain::{At, Chain, claimed_key};
+use super::leases::settle;
+use super::read;
 use crate::error::StoreError;
 use crate::session::{NewSession, Session, SessionPatch};
-use crate::store::{Claim, Epoch, Lease};
+use crate::store::Claim;
 
 /// Begin a session.
 pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
@@ -62,7 +62,7 @@ pub(crate) fn patch(
     read::session(connection, &claim.session)
 }
 
-/// Fork a session after a message, or after its newest finished one. Nothing is copied.
+/// Fork a session after a message, or before the first that is still being written. Nothing is copied.
 pub(crate) fn fork(
     connection: &Connection,
     parent: &SessionId,
@@ -70,18 +70,23 @@ pub(crate) fn fork(
     child: &NewSession,
     now: Millis,
 ) -> Result<Session, StoreError> {
-    let chain = Chain::of(connection, parent)?;
+    let (chain, end) = Chain::with_end(connection, parent)?;
+    // Whatever is shared must not change any more, or the child would see it change, or the parent would have to be
+    // kept from going on. So nothing that is still being written is ever shared.
+    let open = first_open(connection, &chain)?;
     let point = match upto {
         Some(id) => {
             let found = chain.find(connection, id.as_str())?;
             let place = found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))?;
-            if is_open(connection, &chain, &place)? {
-                let why = format!("message `{id}` is still being written; fork before it");
-                return Err(StoreError::Refused(why));
+            if let Some(open) = open.filter(|open| *open <= place) {
+                return Err(crate::still_written(&MessageId::new(open.1), id));
             }
             place
         }
-        None => newest_finished(connection, &chain)?,
+        None => match open {
+            Some(open) => before(connection, &chain, &open)?,
+            None => end,
+        },
     };
     let key = insert_session(connection, child, now)?;
     // The parent's own rows stay as long as there are forks, so later ones have higher numbers than these. Numbers
@@ -96,136 +101,85 @@ pub(crate) fn fork(
     read::session(connection, &child.id)
 }
 
-/// Whether that message is still being written.
-fn is_open(connection: &Connection, chain: &Chain, place: &At) -> Result<bool, StoreError> {
-    let message = read::one(connection, chain, &place.1, Detail::Outline)?;
-    Ok(message.as_ref().is_some_and(crate::is_being_written))
-}
-
-fn newest_finished(connection: &Connection, chain: &Chain) -> Result<At, StoreError> {
-    let mut place = last(connection, chain.own())?;
-    while !place.1.is_empty() && is_open(connection, chain, &place)? {
-        let mut before = None;
-        for segment in chain.0.iter().rev() {
-            let mut statement = connection.prepare_cached(
-                "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
-                 ORDER BY at DESC, id DESC LIMIT 1",
-            )?;
-            let end = segment.upto.clone().unwrap_or(place.clone());
-            before = statement
-                .query_row(params![segment.key, place.0, place.1, end.0, end.1], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })
-                .optional()?;
-            if before.is_some() {
-                break;
+/// The first message that is still being written: an answer without an end, or one with a call without an answer.
+fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<At>, StoreError> {
+    let mut first: Option<At> = None;
+    for segment in &chain.0 {
+        for sql in [
+            "SELECT at, id FROM message INDEXED BY message_open WHERE session = ?1 AND is_open = 1",
+            "SELECT at, message FROM part INDEXED BY part_open
+             WHERE session = ?1 AND status IN ('pending', 'running')",
+        ] {
+            let mut statement = connection.prepare_cached(sql)?;
+            let places = statement.query_map([segment.key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            for place in places {
+                let place: At = place?;
+                if segment.upto.as_ref().is_none_or(|upto| place <= *upto) {
+                    first = first.into_iter().chain([place]).min();
+                }
             }
         }
-        place = before.unwrap_or((0, String::new()));
     }
-    Ok(place)
+    Ok(first)
 }
 
-fn last(connection: &Connection, session: i64) -> Result<At, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT last_at, last_id FROM session WHERE key = ?1")?;
-    Ok(statement.query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?)
-}
-
-/// Take the right to run a session, or renew it. What a former holder left unfinished is marked as interrupted.
-pub(crate) fn lease(
-    connection: &Connection,
-    session: &SessionId,
-    holder: &str,
-    until: Millis,
-    now: Millis,
-) -> Result<Lease, StoreError> {
-    let key = key(connection, session)?;
-    let held: Option<(String, u64)> = connection
-        .prepare_cached("SELECT holder, until FROM lease WHERE session = ?1")?
-        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let is_ours = match held {
-        Some((other, until)) if other != holder && until > now.0 => {
-            return Err(StoreError::Leased { session: session.clone(), holder: other, until: Millis(until) });
+/// The place of the last message before another; the place before all if there is none.
+fn before(connection: &Connection, chain: &Chain, place: &At) -> Result<At, StoreError> {
+    for segment in chain.0.iter().rev() {
+        let mut statement = connection.prepare_cached(
+            "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
+             ORDER BY at DESC, id DESC LIMIT 1",
+        )?;
+        let end = segment.upto.as_ref().unwrap_or(place);
+        let found = statement
+            .query_row(params![segment.key, place.0, place.1, end.0, end.1], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()?;
+        if let Some(found) = found {
+            return Ok(found);
         }
-        Some((other, _)) => other == holder,
-        None => false,
-    };
-    connection
-        .prepare_cached(
-            "INSERT INTO lease (session, holder, until) VALUES (?1, ?2, ?3)
-             ON CONFLICT (session) DO UPDATE SET holder = ?2, until = ?3",
-        )?
-        .execute(params![key, holder, until.0])?;
-    let interrupted = if is_ours { 0 } else { settle(connection, session, key, now)? };
-    let epoch = if is_ours { epoch(connection, key)? } else { next_epoch(connection, key)? };
-    Ok(Lease { session: session.clone(), holder: holder.to_owned(), epoch, until, interrupted })
-}
-
-fn epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT epoch FROM session WHERE key = ?1")?;
-    Ok(Epoch(statement.query_row([key], |row| row.get(0))?))
-}
-
-/// Move a session to its next epoch: whoever wrote in the one before is refused from now on.
-fn next_epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
-    let mut statement =
-        connection.prepare_cached("UPDATE session SET epoch = epoch + 1 WHERE key = ?1 RETURNING epoch")?;
-    Ok(Epoch(statement.query_row([key], |row| row.get(0))?))
-}
-
-/// Give the right back. A lease that was taken over meanwhile, or went with its session, is not the caller's any
-/// more; that is no error.
-pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), StoreError> {
-    let key = match key(connection, &lease.session) {
-        Err(StoreError::Missing { .. }) => return Ok(()),
-        found => found?,
-    };
-    if epoch(connection, key)? != lease.epoch {
-        return Ok(());
     }
-    let given = connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
-    if given > 0 {
-        next_epoch(connection, key)?;
-    }
-    Ok(())
-}
-
-/// Mark calls that nobody will answer as interrupted.
-fn settle(connection: &Connection, session: &SessionId, key: i64, now: Millis) -> Result<u64, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM part INDEXED BY part_open WHERE session = ?1 AND status IN ('pending', 'running')",
-    )?;
-    let open = statement.query_map([key], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-    for id in &open {
-        let mut part = read::part(connection, session, &PartId::new(id.as_str()))?;
-        let PartBody::Tool(tool) = &mut part.body else { continue };
-        let state = &mut tool.state;
-        state.status = ToolStatus::Error;
-        state.error = Some(Text::from(crate::INTERRUPTED));
-        state.time = plimsoll::log::ToolTime::ran(state.time.start.unwrap_or(now), now);
-        update_part(connection, key, &part)?;
-    }
-    Ok(open.len() as u64)
+    Ok((0, String::new()))
 }
 
 /// Remove a session, its tasks, and whatever of the sessions it was forked from only it still needed. What a fork
 /// of it needs stays.
-pub(crate) fn remove(connection: &Connection, claim: &Claim, now: Millis) -> Result<(), StoreError> {
-    claimed_key(connection, claim)?;
-    remove_tree(connection, &claim.session, now)
+///
+/// A task that is being run is not pulled from under its holder: `clock` says whose leases have run out.
+pub(crate) fn remove(
+    connection: &Connection,
+    claim: &Claim,
+    now: Millis,
+    clock: Millis,
+) -> Result<(), StoreError> {
+    let key = claimed_key(connection, claim)?;
+    remove_tree(connection, &claim.session, key, (now, clock))
 }
 
-fn remove_tree(connection: &Connection, session: &SessionId, now: Millis) -> Result<(), StoreError> {
-    let key = key(connection, session)?;
-    let mut statement =
-        connection.prepare_cached("SELECT id FROM session WHERE parent = ?1 AND removed IS NULL")?;
-    let tasks = statement
-        .query_map([session.as_str()], |row| row.get::<_, String>(0))?
-        .collect::<Result<Vec<_>, _>>()?;
-    for task in tasks {
-        remove_tree(connection, &SessionId::new(task), now)?;
+fn remove_tree(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    (now, clock): (Millis, Millis),
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.key, s.id, l.holder, l.until FROM session s LEFT JOIN lease l ON l.session = s.key
+         AND l.until > ?2 WHERE s.parent = ?1 AND s.removed IS NULL",
+    )?;
+    let tasks = statement.query_map(params![session.as_str(), clock.0], |row| {
+        let held = row.get::<_, Option<String>>(2)?.zip(row.get::<_, Option<u64>>(3)?);
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, held))
+    })?;
+    for (key, task, held) in tasks.collect::<Result<Vec<_>, _>>()? {
+        let task = SessionId::new(task);
+        if let Some((holder, until)) = held {
+            return Err(StoreError::Leased { session: task, holder, until: Millis(until), now: clock });
+        }
+        remove_tree(connection, &task, key, (now, clock))?;
     }
+    // Its forks may keep some of it, and in databases of older versions that can be a call without an answer.
+    settle(connection, key, now)?;
     connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
     connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
     sweep(connection, key)

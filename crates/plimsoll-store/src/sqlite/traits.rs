@@ -1,11 +1,13 @@
 //! The store's traits on SQLite: each method is a read on some connection or a write in a transaction of the writer.
 
+use std::time::Duration;
+
 use plimsoll::{
     Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId, Usage,
 };
 
 use super::read::Detail;
-use super::{SqliteStore, check, random_ids, read, search, sessions, spills, write};
+use super::{SqliteStore, check, leases, random_ids, read, search, sessions, spills, write};
 use crate::error::StoreError;
 use crate::recall::{Ask, Hit};
 use crate::session::{
@@ -45,8 +47,8 @@ impl Sessions for SqliteStore {
     }
 
     fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
-        let claim = claim.clone();
-        self.write(move |connection| sessions::remove(connection, &claim, now))
+        let (claim, clock) = (claim.clone(), self.clock.clone());
+        self.write(move |connection| sessions::remove(connection, &claim, now, clock.now()))
     }
 }
 
@@ -133,21 +135,42 @@ impl Reductions for SqliteStore {
     }
 }
 
-impl Leases for SqliteStore {
-    fn lease(
+impl SqliteStore {
+    fn take_lease(
         &self,
         session: &SessionId,
         holder: &str,
-        until: Millis,
-        now: Millis,
+        ttl: Duration,
+        by_force: bool,
     ) -> Result<Lease, StoreError> {
-        let (session, holder) = (session.clone(), holder.to_owned());
-        self.write(move |connection| sessions::lease(connection, &session, &holder, until, now))
+        let (session, holder, clock) = (session.clone(), holder.to_owned(), self.clock.clone());
+        self.write(move |connection| {
+            // Asked inside the transaction: waiting for another writer must not shorten the lease, or let one that
+            // was renewed meanwhile look as if it had run out.
+            let (until, now) = (clock.after(ttl), clock.now());
+            let request = leases::Request { session: &session, holder: &holder, until, now, by_force };
+            leases::lease(connection, &request)
+        })
+    }
+}
+
+impl Leases for SqliteStore {
+    fn lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
+        self.take_lease(session, holder, ttl, false)
+    }
+
+    fn break_lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
+        self.take_lease(session, holder, ttl, true)
+    }
+
+    fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Lease, StoreError> {
+        let (lease, clock) = (lease.clone(), self.clock.clone());
+        self.write(move |connection| leases::renew(connection, &lease, clock.after(ttl)))
     }
 
     fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(move |connection| sessions::release(connection, &lease))
+        self.write(move |connection| leases::release(connection, &lease))
     }
 }
 

@@ -95,8 +95,17 @@ fn insert_message(
         return Err(taken());
     }
     connection
-        .prepare_cached("INSERT INTO message (session, at, id, role, info) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![chain.own(), place.0, place.1, rows::role_of(message), rows::info_json(message)?])
+        .prepare_cached(
+            "INSERT INTO message (session, at, id, role, info, is_open) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            chain.own(),
+            place.0,
+            place.1,
+            rows::role_of(message),
+            rows::info_json(message)?,
+            crate::is_unfinished(message)
+        ])
         .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
     for (ord, part) in message.parts.iter().enumerate() {
         insert_part(connection, chain, place, ord, part)?;
@@ -395,6 +404,27 @@ fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), S
     Ok(())
 }
 
+/// Write what is known about a message besides its parts.
+pub(super) fn update_info(
+    connection: &Connection,
+    session: i64,
+    place: &At,
+    message: &Message,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE message SET info = ?4, is_open = ?5 WHERE session = ?1 AND at = ?2 AND id = ?3",
+        )?
+        .execute(params![
+            session,
+            place.0,
+            place.1,
+            rows::info_json(message)?,
+            crate::is_unfinished(message)
+        ])?;
+    Ok(())
+}
+
 /// Say that a message is finished.
 pub(crate) fn finish(
     connection: &Connection,
@@ -411,9 +441,7 @@ pub(crate) fn finish(
     let counted = log[0].info.tokens.clone().unwrap_or_default();
     log.finish(message, finish, usage, now)?;
     let after = log[0].info.tokens.clone().unwrap_or_default();
-    connection
-        .prepare_cached("UPDATE message SET info = ?4 WHERE session = ?1 AND at = ?2 AND id = ?3")?
-        .execute(params![chain.own(), place.0, place.1, rows::info_json(&log[0])?])?;
+    update_info(connection, chain.own(), &place, &log[0])?;
     // As `Totals::recount` does it: a sum that is too large becomes a float, and the smaller of both is taken.
     connection
         .prepare_cached(

@@ -1,22 +1,30 @@
 //! Who may write a session, and for how long.
 
-use plimsoll::{Millis, SessionId};
+use std::time::Duration;
+
+use plimsoll::log::ToolTime;
+use plimsoll::{Message, Millis, Part, PartBody, SessionId, Text, ToolStatus};
 use serde::Serialize;
 
 use super::{Claim, Epoch};
 use crate::error::StoreError;
 
 /// The right to run a session, held by one process at a time. Methods block; see the [module](super).
+///
+/// A lease that has run out can be taken over by others. Until that happens its holder may still write: what fences
+/// a former holder is the epoch that every write carries, never a clock. The store's clock alone decides whether a
+/// lease has run out.
 pub trait Leases {
-    /// Take the right to run a session, or renew it. What a former holder left unfinished is marked as
-    /// interrupted.
-    fn lease(
-        &self,
-        session: &SessionId,
-        holder: &str,
-        until: Millis,
-        now: Millis,
-    ) -> Result<Lease, StoreError>;
+    /// Take the right to run a session for `ttl` from now. `holder` names the process for people and must be unique
+    /// to it. Whatever was left half done is marked as interrupted, and writes under any earlier lease are refused
+    /// from now on, also those of the same holder.
+    fn lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError>;
+
+    /// Like [`lease`](Leases::lease), although another holds it: [`Lease::taken_from`] says who.
+    fn break_lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError>;
+
+    /// Hold a lease for `ttl` from now. One that was taken over or given back cannot be renewed.
+    fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Lease, StoreError>;
 
     /// Give the right back. It is no error if the lease was taken over meanwhile, or went with its session.
     fn release(&self, lease: &Lease) -> Result<(), StoreError>;
@@ -32,10 +40,12 @@ pub struct Lease {
     pub holder: String,
     /// What the holder's writes carry.
     pub epoch: Epoch,
-    /// Until when.
+    /// Until when, by the store's clock.
     pub until: Millis,
-    /// Calls that a former holder left unfinished; they are marked as interrupted now.
-    pub interrupted: u64,
+    /// What a former holder left half done and is now marked as interrupted.
+    pub settled: Settled,
+    /// Whose lease, that had not run out, was taken away.
+    pub taken_from: Option<String>,
 }
 
 impl Lease {
@@ -43,4 +53,33 @@ impl Lease {
     pub fn claim(&self) -> Claim {
         Claim { session: self.session.clone(), epoch: self.epoch }
     }
+}
+
+/// What was marked as interrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Settled {
+    /// Calls that waited for an answer.
+    pub calls: u64,
+    /// Answers of the model that were half written.
+    pub answers: u64,
+}
+
+/// Mark the calls of a message that wait for an answer as interrupted; says how many there were. For messages whose
+/// host is gone for good, such as those of a recorded session.
+pub fn settle_calls(message: &mut Message, now: Millis) -> u64 {
+    message.parts.iter_mut().filter_map(|part| settle_call(part, now)).count() as u64
+}
+
+/// Mark the call in a part as interrupted if it waits for an answer.
+pub(crate) fn settle_call(part: &mut Part, now: Millis) -> Option<()> {
+    let PartBody::Tool(tool) = &mut part.body else { return None };
+    let state = &mut tool.state;
+    if !matches!(state.status, ToolStatus::Pending | ToolStatus::Running) {
+        return None;
+    }
+    state.status = ToolStatus::Error;
+    state.error = Some(Text::from(crate::INTERRUPTED));
+    state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
+    Some(())
 }

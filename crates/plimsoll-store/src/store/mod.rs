@@ -22,7 +22,8 @@ mod spills;
 mod upkeep;
 
 pub use claim::{Claim, Epoch};
-pub use leases::{Lease, Leases};
+pub(crate) use leases::settle_call;
+pub use leases::{Lease, Leases, Settled, settle_calls};
 pub use logs::Logs;
 pub use reductions::Reductions;
 pub use sessions::Sessions;

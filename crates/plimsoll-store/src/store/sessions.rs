@@ -20,8 +20,9 @@ pub trait Sessions {
     /// Change what is said about a session.
     fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError>;
 
-    /// Begin a session with the log of another up to a message, or up to its newest finished one. Nothing is
-    /// copied, and what the other does afterwards is not seen.
+    /// Begin a session with the log of another up to a message, or up to the first that is still being written.
+    /// Nothing is copied, what the other does afterwards is not seen, and it is not kept from doing it: whatever
+    /// could still change is not shared. So a message that is being written, or one after it, is refused.
     fn fork(
         &self,
         parent: &SessionId,
@@ -30,6 +31,7 @@ pub trait Sessions {
         now: Millis,
     ) -> Result<Session, StoreError>;
 
-    /// Remove a session and its tasks. Sessions forked from it keep what they share with it.
+    /// Remove a session and its tasks. Sessions forked from it keep what they share with it. Refused while another
+    /// process runs one of the tasks.
     fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError>;
 }

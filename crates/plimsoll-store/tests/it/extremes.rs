@@ -1,6 +1,8 @@
 //! Numbers at their extremes: usage, times, lengths and limits of 64 bits are stored without an overflow. The database
 //! has one bit less, so what is larger than that counts as the largest it has.
 
+use std::time::Duration;
+
 use plimsoll::{Message, Millis, Usage};
 use plimsoll_store::{Ask, Filter, MemoryStore, PageRequest, Recalled, Search, Session, Store, Totals};
 use serde_json::json;
@@ -53,7 +55,7 @@ fn exercise(store: &dyn Store) -> Session {
     assert!(!store.outline(&id).unwrap().is_empty());
     assert!(!store.compactions(&id).unwrap().is_empty());
 
-    let lease = store.lease(&id, "host", now, Millis(0)).unwrap();
+    let lease = store.lease(&id, "host", Duration::MAX).unwrap();
     assert_eq!(store.expire_spills(Some(now), Some(MOST), now).unwrap(), 0);
     store.remove(&lease.claim(), now).unwrap();
     known

@@ -14,7 +14,7 @@ use rstest::rstest;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{NOW, answer, begun, fresh, ids, read, session, unleased, user};
+use super::{NOW, answer, begun, fresh, ids, millis, read, session, unleased, user};
 
 fn open(database: &Path, policy: &Policy) -> Archive {
     Archive::open(database, policy, Durability::Process).unwrap()
@@ -411,7 +411,7 @@ fn a_corrupted_page_is_found() {
         for id in &sessions {
             let _ = store.append(&unleased(id), vec![user("msg_x", "x")], NOW);
             let _ = store.message(id, &MessageId::new("msg_03"));
-            let _ = store.lease(id, "me", Millis(NOW.0 + 10), NOW);
+            let _ = store.lease(id, "me", millis(10));
         }
         let _ = store.sessions(&Filter::default());
         drop(store);
@@ -429,12 +429,14 @@ fn a_clock_that_jumps_back_loses_neither_order_nor_leases() {
     let id = session(&*store, "ses_1");
     let before = Millis(NOW.0 - 86_400_000);
     store.append(&unleased(&id), vec![user("msg_b", "first").at(NOW)], NOW).unwrap();
-    let claim = store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap().claim();
+    let lease = store.lease(&id, "one", millis(100)).unwrap();
+    let claim = lease.claim();
     // The clock jumps back by a day.
+    store.time.store(before.0, std::sync::atomic::Ordering::Relaxed);
     store.append(&claim, vec![answer("msg_a", "second").at(before)], before).unwrap();
-    let error = store.lease(&id, "two", Millis(before.0 + 100), before).unwrap_err();
+    let error = store.lease(&id, "two", millis(100)).unwrap_err();
     assert!(matches!(error, StoreError::Leased { .. }), "{error}");
-    store.lease(&id, "one", Millis(before.0 + 100), before).unwrap();
+    store.renew(&lease, millis(100)).unwrap();
     store.finish(&claim, &"msg_a".into(), "stop", None, before).unwrap();
     let child = store.fork(&id, None, NewSession::new("ses_2".into()), before).unwrap();
     store.append(&unleased(&child.id), vec![user("msg_0", "third").at(before)], before).unwrap();
@@ -497,8 +499,9 @@ const HOLDER: &str = "PLIMSOLL_FAULT_HOLDER";
 fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
     let id = SessionId::new("ses_1");
     if let Ok(path) = std::env::var(HOLDER) {
-        let store = SqliteStore::open(path, Durability::Process).unwrap();
-        let claim = store.lease(&id, "the dead", Millis(NOW.0 + 100), NOW).unwrap().claim();
+        let (_, clock) = super::stopped_clock();
+        let store = SqliteStore::open_with_clock(path, Durability::Process, clock).unwrap();
+        let claim = store.lease(&id, "the dead", millis(100)).unwrap().claim();
         let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({ "n": 1 })));
         store.append(&claim, vec![Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
         // Without goodbye.
@@ -513,11 +516,13 @@ fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
         .output()
         .unwrap();
     assert!(!done.status.success());
-    let error = store.lease(&id, "us", Millis(NOW.0 + 300), Millis(NOW.0 + 99)).unwrap_err();
+    store.at(99);
+    let error = store.lease(&id, "us", millis(200)).unwrap_err();
     assert!(error.to_string().contains("`the dead`"), "{error}");
     assert!(!store.part(&id, &"prt_1".into()).unwrap().as_tool().unwrap().state.status.is_final());
-    let lease = store.lease(&id, "us", Millis(NOW.0 + 300), Millis(NOW.0 + 100)).unwrap();
-    assert_eq!(lease.interrupted, 1);
+    store.at(100);
+    let lease = store.lease(&id, "us", millis(200)).unwrap();
+    assert_eq!(lease.settled.calls, 1);
     let part = store.part(&id, &"prt_1".into()).unwrap();
     assert!(part.as_tool().unwrap().state.error.as_ref().unwrap().starts_with("Interrupted:"));
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());

@@ -6,9 +6,10 @@ use plimsoll::receipt::{CompactPlan, Made};
 use plimsoll::{
     Message, Millis, Part, PartBody, Plan, Receipt, ReceiptId, Reduction, Role, SessionId, Tokens,
 };
-use plimsoll_store::NewSession;
+use plimsoll_store::{MemoryStore, NewSession, Store};
+use rstest::rstest;
 
-use super::{Fresh, NOW, answer, fresh, read, session, unleased, user};
+use super::{Fresh, NOW, answer, begun, fresh, millis, read, session, unleased, user};
 
 fn clear(store: &Fresh, session: &SessionId, part: &str) {
     let item = PruneItem { part: part.into(), message: "".into(), tool: "read".into(), tokens: Tokens(1) };
@@ -123,7 +124,7 @@ fn a_fork_from_before_a_compaction_has_none() {
 fn a_call_of_a_removed_session_is_no_damage() {
     let store = fresh();
     let parent = session(&*store, "ses_1");
-    let claim = store.lease(&parent, "me", Millis(NOW.0 + 100), NOW).unwrap().claim();
+    let claim = store.lease(&parent, "me", millis(100)).unwrap().claim();
     store.append(&claim, vec![user("msg_1", "hello")], NOW).unwrap();
     store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap();
     let asked = plimsoll::ToolState::pending(serde_json::json!({}));
@@ -132,4 +133,61 @@ fn a_call_of_a_removed_session_is_no_damage() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
     store.remove(&claim, NOW).unwrap();
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// Whatever may still change is not shared, so the parent goes on and the child does not see it.
+#[rstest]
+fn a_fork_ends_before_the_first_message_that_is_being_written(#[values(false, true)] real: bool) {
+    let (fresh, memory) = (fresh(), MemoryStore::new());
+    let store: &dyn Store = if real { &*fresh } else { &memory };
+    let parent = session(store, "ses_1");
+    let claim = unleased(&parent);
+    let state = plimsoll::ToolState::pending(serde_json::json!({}));
+    let call = |state| Part::tool("prt_call".into(), "call_1", "task", state);
+    let asking = Message::assistant("msg_2".into(), vec![call(state)]);
+    let messages = vec![user("msg_1", "go"), asking, user("msg_3", "and more"), begun("msg_4", "I ")];
+    store.append(&claim, messages, NOW).unwrap();
+    let child = store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap();
+    assert_eq!(child.forked_from.unwrap().message, Some("msg_1".into()));
+    for (upto, why) in [
+        ("msg_2", "message `msg_2` is still being written; fork before it, or once it is finished"),
+        (
+            "msg_3",
+            "message `msg_2`, before `msg_3`, is still being written; fork before it, or once it is finished",
+        ),
+    ] {
+        let error =
+            store.fork(&parent, Some(&upto.into()), NewSession::new("ses_3".into()), NOW).unwrap_err();
+        assert_eq!(error.to_string(), why);
+    }
+    let before = store.window(&child.id).unwrap();
+    store.advance(&claim, call(plimsoll::ToolState::completed(serde_json::json!({}), "done")), NOW).unwrap();
+    store.advance(&claim, Part::text("msg_4.1".into(), "I see"), NOW).unwrap();
+    store.finish(&claim, &"msg_4".into(), "stop", None, NOW).unwrap();
+    assert_eq!(store.window(&child.id).unwrap(), before);
+    let later = store.fork(&parent, None, NewSession::new("ses_3".into()), NOW).unwrap();
+    assert_eq!(later.forked_from.unwrap().message, Some("msg_4".into()));
+}
+
+/// Older versions shared messages with open calls; with the parent goes who could have answered them.
+#[test]
+fn a_removed_parents_open_call_is_settled_in_the_child() {
+    let store = fresh();
+    let parent = session(&*store, "ses_1");
+    let state = plimsoll::ToolState::pending(serde_json::json!({}));
+    let asking =
+        Message::assistant("msg_2".into(), vec![Part::tool("prt_call".into(), "call_1", "bash", state)]);
+    store.append(&unleased(&parent), vec![user("msg_1", "go"), asking], NOW).unwrap();
+    let child = store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap().id;
+    rusqlite::Connection::open(store.path())
+        .unwrap()
+        .execute_batch(
+            "UPDATE session SET fork_id = 'msg_2', fork_at = (SELECT at FROM message WHERE id = 'msg_2')
+             WHERE id = 'ses_2'",
+        )
+        .unwrap();
+    assert!(!store.part(&child, &"prt_call".into()).unwrap().as_tool().unwrap().state.status.is_final());
+    store.remove(&unleased(&parent), NOW).unwrap();
+    let part = store.part(&child, &"prt_call".into()).unwrap();
+    assert!(part.as_tool().unwrap().state.error.as_ref().unwrap().starts_with("Interrupted:"));
 }

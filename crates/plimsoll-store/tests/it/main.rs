@@ -6,14 +6,19 @@ mod crash;
 mod extremes;
 mod faults;
 mod forks;
+mod leases;
 mod model;
 mod requirements;
 mod search;
 mod sessions;
 mod together;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use plimsoll::{Message, Millis, Part, SessionId, Text, ToolState};
-use plimsoll_store::{Claim, Durability, NewSession, SqliteStore, Store};
+use plimsoll_store::{Claim, Clock, Durability, NewSession, SqliteStore, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,6 +28,7 @@ const NOW: Millis = Millis(1_794_775_451_033);
 struct Fresh {
     store: SqliteStore,
     folder: TempDir,
+    time: Arc<AtomicU64>,
 }
 
 impl std::ops::Deref for Fresh {
@@ -34,8 +40,21 @@ impl std::ops::Deref for Fresh {
 
 fn fresh() -> Fresh {
     let folder = TempDir::new().unwrap();
-    let store = SqliteStore::open(folder.path().join("plimsoll.db"), Durability::Process).unwrap();
-    Fresh { store, folder }
+    let (time, clock) = stopped_clock();
+    let path = folder.path().join("plimsoll.db");
+    let store = SqliteStore::open_with_clock(path, Durability::Process, clock).unwrap();
+    Fresh { store, folder, time }
+}
+
+/// A clock that stands at [`NOW`] until it is set.
+fn stopped_clock() -> (Arc<AtomicU64>, Clock) {
+    let time = Arc::new(AtomicU64::new(NOW.0));
+    let shown = Arc::clone(&time);
+    (time, Clock::new(move || Millis(shown.load(Ordering::Relaxed))))
+}
+
+const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
 }
 
 impl Fresh {
@@ -43,9 +62,19 @@ impl Fresh {
         self.folder.path().join("plimsoll.db")
     }
 
+    /// Set the store's clock to so long after [`NOW`].
+    fn at(&self, after: u64) {
+        self.time.store(NOW.0 + after, Ordering::Relaxed);
+    }
+
+    fn clock(&self) -> Clock {
+        let time = Arc::clone(&self.time);
+        Clock::new(move || Millis(time.load(Ordering::Relaxed)))
+    }
+
     /// The same database, opened once more.
     fn again(&self) -> Box<dyn Store> {
-        Box::new(SqliteStore::open(self.path(), Durability::Process).unwrap())
+        Box::new(SqliteStore::open_with_clock(self.path(), Durability::Process, self.clock()).unwrap())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sessions, messages, parts.
 
 use plimsoll::log::ToolTime;
-use plimsoll::{Millis, Part, PartBody, SessionId, Text, Tokens, ToolState, ToolStatus, Usage};
+use plimsoll::{Millis, Part, SessionId, Text, Tokens, ToolState, Usage};
 use plimsoll_store::{Filter, Logs, MemoryStore, NewSession, PageRequest, SessionPatch, Store, StoreError};
 use rstest::rstest;
 use serde_json::json;
@@ -226,45 +226,13 @@ fn pages_go_from_either_end() {
 }
 
 #[test]
-fn two_may_not_run_a_session_at_once() {
-    let store = fresh();
-    let id = session(&*store, "ses_1");
-    let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({})));
-    let mut asking = begun("msg_1", "let me see");
-    asking.parts.push(call);
-    store.append(&unleased(&id), vec![asking], NOW).unwrap();
-    let one = store.lease(&id, "one", Millis(NOW.0 + 100), NOW).unwrap();
-    assert_eq!(one.interrupted, 1);
-    let error = store.lease(&id, "two", Millis(NOW.0 + 100), Millis(NOW.0 + 99)).unwrap_err();
-    assert!(error.to_string().starts_with("session `ses_1` is being run by `one` until"), "{error}");
-    store.lease(&id, "one", Millis(NOW.0 + 200), Millis(NOW.0 + 99)).unwrap();
-    let open =
-        Part::tool("prt_2".into(), "call_2", "bash", ToolState::pending(json!({ "command": "sleep" })));
-    store.append_part(&one.claim(), &"msg_1".into(), open, NOW).unwrap();
-    let taken = store.lease(&id, "two", Millis(NOW.0 + 900), Millis(NOW.0 + 200)).unwrap();
-    assert_eq!(taken.interrupted, 1, "a stale lease is taken over, and what it left is settled");
-    let part = store.part(&id, &"prt_2".into()).unwrap();
-    let PartBody::Tool(tool) = &part.body else { panic!("no tool") };
-    assert_eq!(tool.state.status, ToolStatus::Error);
-    assert!(tool.state.error.as_ref().unwrap().starts_with("Interrupted:"));
-    assert_eq!(tool.state.input.as_ref().unwrap().value(), &json!({ "command": "sleep" }));
-    store.release(&one).unwrap();
-    assert!(
-        store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).is_err(),
-        "only the holder gives it back"
-    );
-    store.release(&taken).unwrap();
-    store.lease(&id, "three", Millis(NOW.0 + 901), Millis(NOW.0 + 300)).unwrap();
-}
-
-#[test]
 fn a_closed_database_is_one_file() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store.append(&unleased(&id), vec![user("msg_1", "hello")], NOW).unwrap();
     assert_eq!(store.window(&id).unwrap().len(), 1);
     let path = store.path();
-    let super::Fresh { store, folder } = store;
+    let super::Fresh { store, folder, .. } = store;
     drop(store);
     let copy = folder.path().join("copy.db");
     std::fs::copy(&path, &copy).unwrap();

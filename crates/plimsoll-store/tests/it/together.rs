@@ -159,7 +159,7 @@ fn the_neighbour() {
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
     let id = SessionId::new("ses_theirs");
     store.create(NewSession::new(id.clone()), NOW).unwrap();
-    let claim = store.lease(&id, "neighbour", Millis(NOW.0 + 1_000_000), NOW).unwrap().claim();
+    let claim = store.lease(&id, "neighbour", Duration::from_secs(600)).unwrap().claim();
     for at in 0..EACH * 4 {
         store.append(&claim, vec![double(at)], NOW).unwrap();
     }
@@ -196,7 +196,7 @@ fn two_processes_share_a_database_but_not_a_session() {
             Err(error) => assert!(matches!(error, StoreError::Missing { .. }), "{error}"),
         }
     }
-    let error = store.lease(&theirs, "us", Millis(NOW.0 + 2_000_000), Millis(NOW.0 + 10)).unwrap_err();
+    let error = store.lease(&theirs, "us", Duration::from_secs(600)).unwrap_err();
     assert!(error.to_string().starts_with("session `ses_theirs` is being run by `neighbour`"), "{error}");
     session(&*store, "ses_go");
     assert!(child.wait().unwrap().success());

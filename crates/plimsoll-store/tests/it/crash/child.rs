@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Ladder, Situation, Step as Rung, Trigger};
@@ -16,6 +17,9 @@ use serde_json::json;
 
 use super::journal::{Journal, Line, Step, Told};
 use super::{Dice, THREADS, clock, open};
+
+/// Longer than any child lives.
+const LEASE: Duration = Duration::from_secs(60);
 
 pub(super) fn work(folder: &Path, round: u64) {
     let archive = open(folder);
@@ -92,12 +96,11 @@ impl<'a> Host<'a> {
     }
 
     fn lease(&mut self, session: &SessionId) {
-        let (now, holder) = (self.tick(), self.holder.clone());
-        let until = Millis(now.0 + 60_000);
+        let holder = self.holder.clone();
         let step = Step::Lease { session: session.clone() };
         let mut taken = None;
         self.step(step, |archive| {
-            taken = Some(archive.store().lease(session, &holder, until, now)?);
+            taken = Some(archive.store().lease(session, &holder, LEASE)?);
             Ok(Told::default())
         });
         self.leases.extend(taken.map(|lease| (session.clone(), lease)));

@@ -1,0 +1,102 @@
+//! Leases and epochs. Everything here runs within a transaction of the writer.
+
+use plimsoll::log::MessageUpdate;
+use plimsoll::{Log, MessageId, Millis, PartId, SessionId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::chain::{Chain, key};
+use super::read::{self, Detail};
+use super::write::{update_info, update_part};
+use crate::error::StoreError;
+use crate::store::{Epoch, Lease, Settled, settle_call};
+
+/// How a lease is asked for.
+pub(crate) struct Request<'a> {
+    pub(crate) session: &'a SessionId,
+    pub(crate) holder: &'a str,
+    pub(crate) until: Millis,
+    pub(crate) now: Millis,
+    /// Although another holds it.
+    pub(crate) by_force: bool,
+}
+
+/// Take the right to run a session. What a former holder left unfinished is marked as interrupted.
+pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Lease, StoreError> {
+    let Request { session, holder, until, now, by_force } = *request;
+    let key = key(connection, session)?;
+    let held: Option<(String, u64)> = connection
+        .prepare_cached("SELECT holder, until FROM lease WHERE session = ?1")?
+        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let other = held.filter(|(other, until)| other != holder && *until > now.0);
+    let taken_from = match other {
+        Some((holder, until)) if !by_force => {
+            return Err(StoreError::Leased { session: session.clone(), holder, until: Millis(until), now });
+        }
+        other => other.map(|(holder, _)| holder),
+    };
+    connection
+        .prepare_cached(
+            "INSERT INTO lease (session, holder, until) VALUES (?1, ?2, ?3)
+             ON CONFLICT (session) DO UPDATE SET holder = ?2, until = ?3",
+        )?
+        .execute(params![key, holder, until.0])?;
+    let settled = settle(connection, key, now)?;
+    let epoch = next_epoch(connection, key)?;
+    let (session, holder) = (session.clone(), holder.to_owned());
+    Ok(Lease { session, holder, epoch, until, settled, taken_from })
+}
+
+/// Hold a lease for longer.
+pub(crate) fn renew(connection: &Connection, lease: &Lease, until: Millis) -> Result<Lease, StoreError> {
+    let key = super::chain::claimed_key(connection, &lease.claim())?;
+    connection
+        .prepare_cached("UPDATE lease SET until = ?2 WHERE session = ?1")?
+        .execute(params![key, until.0])?;
+    Ok(Lease { until, settled: Settled::default(), taken_from: None, ..lease.clone() })
+}
+
+/// Give the right back. A lease that was taken over meanwhile, or went with its session, is not the caller's any
+/// more; that is no error.
+pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), StoreError> {
+    let key = match super::chain::claimed_key(connection, &lease.claim()) {
+        Err(StoreError::Missing { .. } | StoreError::Fenced { .. }) => return Ok(()),
+        found => found?,
+    };
+    connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
+    next_epoch(connection, key)?;
+    Ok(())
+}
+
+/// Move a session to its next epoch: writes of the one before are refused from now on.
+fn next_epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
+    let mut statement =
+        connection.prepare_cached("UPDATE session SET epoch = epoch + 1 WHERE key = ?1 RETURNING epoch")?;
+    Ok(Epoch(statement.query_row([key], |row| row.get(0))?))
+}
+
+/// Mark as interrupted what a session's own log has half done: calls without an answer, answers without an end.
+pub(crate) fn settle(connection: &Connection, session: i64, now: Millis) -> Result<Settled, StoreError> {
+    let chain = Chain::of_key(connection, session)?;
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM part INDEXED BY part_open WHERE session = ?1 AND status IN ('pending', 'running')",
+    )?;
+    let calls = statement.query_map([session], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    for id in &calls {
+        let mut part = read::whole(connection, &chain, &PartId::new(id.as_str()))?;
+        settle_call(&mut part, now);
+        update_part(connection, session, &part)?;
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT at, id FROM message INDEXED BY message_open WHERE session = ?1 AND is_open = 1",
+    )?;
+    let open = statement.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let open = open.collect::<Result<Vec<(i64, String)>, _>>()?;
+    for place in &open {
+        let mut log = Log::from_messages(read::one(connection, &chain, &place.1, Detail::Whole)?);
+        let update = MessageUpdate::aborted(crate::INTERRUPTED_ANSWER);
+        log.record(&MessageId::new(place.1.as_str()), update, now)?;
+        update_info(connection, session, place, &log[0])?;
+    }
+    Ok(Settled { calls: calls.len() as u64, answers: open.len() as u64 })
+}
