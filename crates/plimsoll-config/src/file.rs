@@ -31,7 +31,7 @@ pub(crate) struct ConfigFile {
     pub(crate) context: Option<u64>,
     /// What it says about the store,
     pub(crate) store: StoreLayer,
-    /// and the same as it is written.
+    /// and those settings as they are written.
     pub(crate) store_values: Vec<(String, Value)>,
     /// The fields of a policy.
     pub(crate) fields: Map<String, Value>,
@@ -75,7 +75,7 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// The same as a layer of the configuration. It has a preset where the file names one, or has the guide's section.
+    /// What the file says, as a layer of the configuration. It has a preset where the file names one, or has the guide's section.
     pub(crate) fn layer(&self) -> Result<Layer, ConfigError> {
         let mut value = self.fields.clone();
         let preset = self.policy.as_ref().filter(|(name, _)| name.parse::<Preset>().is_ok());
