@@ -12,8 +12,9 @@ const AFTER: &str = "\
 Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
 
 Configuration, from the lightest to the heaviest:
-  the preset, then `plimsoll.toml` in this directory or above it, then the user's `config.toml`
-  (in $XDG_CONFIG_HOME/plimsoll or ~/.config/plimsoll), then the environment, then flags.
+  the preset, then the user's `config.toml` (in $XDG_CONFIG_HOME/plimsoll or ~/.config/plimsoll),
+  then `plimsoll.toml` in this directory or above it, then the environment, then flags. What a
+  `plimsoll.toml` could do harm with takes effect after `plimsoll trust`.
 
 Environment:
   PLIMSOLL_POLICY            a preset or a policy file
@@ -178,9 +179,26 @@ Examples:
 A `plimsoll.toml` names a policy and what it changes:
   policy = \"opencode\"        # a preset, or a policy file
   context = 128000           # the model's context window, in tokens
-  store = \"~/plimsoll.db\"    # the database of Plimsoll's own sessions
+  store = \"~/plimsoll.db\"    # the database of Plimsoll's own sessions; see `plimsoll trust`
   [prune]
   protectTokens = 30000      # any field of the policy, under its section";
+
+const TRUST: &str = "\
+Examples:
+  plimsoll trust                            the project of this directory
+  plimsoll trust --dry-run ~/work/project   only show what would take effect
+  plimsoll trust --list                     what is trusted, and what has changed since
+  plimsoll untrust ~/work/project           take it back
+
+A `plimsoll.toml` comes with a checkout. Numbers and fixed choices of its policy, `context` and the name of a preset \
+take effect at once. `store`, `durability`, `spills`, texts, lists and paths do after this command, for the files as \
+they are now: when one changes, it is not trusted again until you say so. A directory below has its own \
+`plimsoll.toml`, and its own trust. Your own `config.toml`, the environment and flags need none.";
+
+const UNTRUST: &str = "\
+Examples:
+  plimsoll untrust                          the project of this directory
+  plimsoll untrust ~/work/project           also when it is gone";
 
 const MAN: &str = "\
 Examples:
@@ -298,6 +316,20 @@ pub(crate) enum Command {
     /// Show every setting and where it comes from, or check a file.
     #[command(after_help = CONFIG)]
     Config(ConfigArgs),
+    /// Let a project's `plimsoll.toml` set everything, for as long as it stays as it is.
+    ///
+    /// What takes effect goes to standard output first.
+    #[command(after_help = TRUST)]
+    Trust(TrustArgs),
+    /// Let a project's `plimsoll.toml` set only what cannot do harm.
+    ///
+    /// The answer is no, exit code 1, where it was not trusted.
+    #[command(after_help = UNTRUST)]
+    Untrust {
+        /// The directory of the `plimsoll.toml`; the nearest upwards from this one if none is given.
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -693,6 +725,22 @@ pub(crate) struct ConfigArgs {
     /// The same as `check` without a file.
     #[arg(long, hide = true, conflicts_with = "schema")]
     pub(crate) check: bool,
+}
+
+/// For `trust`.
+#[derive(Args)]
+pub(crate) struct TrustArgs {
+    /// The directory of the `plimsoll.toml`; the nearest upwards from this one if none is given.
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+
+    /// Show what would take effect, and record nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// List what is trusted.
+    #[arg(long, conflicts_with_all = ["directory", "dry_run"])]
+    pub(crate) list: bool,
 }
 
 /// What else to do with the configuration.

@@ -71,6 +71,8 @@ fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Unpin { receipt } => pins::unpin(receipt, around, output),
         Command::Truncate(args) => truncate::run(args, around, output),
         Command::Config(args) => config::run(args, around, output),
+        Command::Trust(args) => config::trust(args, around, output),
+        Command::Untrust { directory } => config::untrust(directory.as_deref(), around, output),
         Command::Completions { shell } => manual::completions(*shell, output),
         Command::Man { directory } => manual::man(directory.as_deref(), output),
     }

@@ -1,20 +1,19 @@
 //! Where the command runs: its directory, its user's home, its environment. Read once, then passed on.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Once;
 
 use crate::error::CliError;
 
-/// What is around the command.
-#[derive(Debug, Default)]
+/// What is around the command, read through [`plimsoll_config::Surroundings`].
+#[derive(Debug)]
 pub(crate) struct Surroundings {
-    /// The current directory.
-    pub(crate) directory: PathBuf,
-    /// The user's home.
-    pub(crate) home: Option<PathBuf>,
+    inner: plimsoll_config::Surroundings,
     /// The database that was named on the command line.
     pub(crate) store: Option<PathBuf>,
-    variables: BTreeMap<String, String>,
+    /// Done when it was said what an untrusted project's file may not set: some commands load the configuration twice.
+    pub(crate) left_out_told: Once,
 }
 
 impl Surroundings {
@@ -26,46 +25,16 @@ impl Surroundings {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Ok(Surroundings::new(directory, std::env::vars_os().filter_map(text)))
+        let variables = std::env::vars_os().filter_map(text);
+        let inner = plimsoll_config::Surroundings::new(directory, variables);
+        Ok(Surroundings { inner, store: None, left_out_told: Once::new() })
     }
+}
 
-    /// Those given.
-    pub(crate) fn new(
-        directory: PathBuf,
-        variables: impl IntoIterator<Item = (String, String)>,
-    ) -> Surroundings {
-        let mut here =
-            Surroundings { directory, home: None, store: None, variables: variables.into_iter().collect() };
-        here.home = here.path("HOME").or_else(|| here.path("USERPROFILE"));
-        here
-    }
+impl Deref for Surroundings {
+    type Target = plimsoll_config::Surroundings;
 
-    /// A variable that is set to something.
-    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-
-    /// The names of all variables.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.variables.keys().map(String::as_str)
-    }
-
-    /// A variable that names a place. Relative ones are not taken: they would mean another place in every directory.
-    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
-        self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
-    }
-
-    /// A place below the user's home.
-    pub(crate) fn below_home(&self, place: &str) -> Option<PathBuf> {
-        Some(self.home.as_ref()?.join(place))
-    }
-
-    /// A path for people, the user's home written as `~`.
-    pub(crate) fn short(&self, path: &Path) -> String {
-        match self.home.as_ref().and_then(|home| path.strip_prefix(home).ok()) {
-            Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
-            Some(rest) => format!("~{}{}", std::path::MAIN_SEPARATOR, rest.display()),
-            None => path.display().to_string(),
-        }
+    fn deref(&self) -> &plimsoll_config::Surroundings {
+        &self.inner
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::Policy;
+use plimsoll::{Millis, Policy};
+use plimsoll_config::{Config, Distrust, LeftOut, Origin, STORE_FIELDS};
+use plimsoll_store::Durability;
 use serde_json::{Value, json};
 
-use super::names::leaves;
-use super::{Config, Origin};
+use super::{StoreConfig, load, short_origin, written};
 use crate::args::{ConfigArgs, ConfigCommand};
 use crate::error::{CliError, reason};
 use crate::output::{Column, Holds, Output, Table, note};
@@ -28,7 +29,7 @@ pub(crate) fn run(
     let file = match &args.command {
         Some(ConfigCommand::Check { file }) => file.as_deref(),
         None if args.check => None,
-        None => return show(&Config::load(&args.policy, around)?, around, output),
+        None => return show(&load(&args.policy, around)?, around, output),
     };
     check(file, args, around, output)
 }
@@ -46,9 +47,9 @@ fn check(
             std::fs::metadata(file).map_err(|error| {
                 CliError::usage(format!("cannot open `{}`: {}", file.display(), reason(&error)))
             })?;
-            Config::of_file(file)
+            Config::of_file(file, around).map_err(CliError::from)
         }
-        None => Config::load(&args.policy, around),
+        None => load(&args.policy, around),
     };
     if output.json {
         let problem = config.as_ref().err().map(CliError::message);
@@ -71,37 +72,79 @@ fn check(
 }
 
 fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
-    let policy = serde_json::to_value(&config.policy).map_err(|error| CliError::failed(error.to_string()))?;
-    let fields = leaves("", &policy);
+    let fields = config.fields();
+    let store = StoreConfig::from(&config.store);
     if output.json {
         let names = fields.iter().map(|(field, _)| field.as_str()).chain(["policy", "context"]);
-        let names = names.chain(super::store::FIELDS);
+        let names = names.chain(STORE_FIELDS);
         let origins: BTreeMap<&str, Origin> = names.map(|field| (field, config.origin(field))).collect();
         output.json(&json!({
-            "policy": policy,
+            "policy": config.policy,
             "context": config.context,
-            "store": config.store.as_json(),
+            "store": {
+                "path": store.path,
+                "durability": durability(store.durability),
+                "spills": { "age": store.retention.age, "mostBytes": store.retention.most_bytes },
+            },
             "origins": origins,
+            "leftOut": config.left_out.as_ref().map(|left_out| json!({
+                "why": why(left_out),
+                "directory": left_out.directory,
+                "settings": left_out.settings,
+            })),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let column = |heading, holds| Column { heading, holds };
     let columns = [("FIELD", Holds::Names), ("VALUE", Holds::Words(20)), ("ORIGIN", Holds::Names)];
     let mut table = Table::new(columns.map(|(heading, holds)| column(heading, holds)).to_vec());
-    let origin = |field: &str| match config.origin(field) {
-        Origin::File { path, line } => Origin::File { path: around.short(&path).into(), line }.to_string(),
-        other => other.to_string(),
-    };
-    table.row(["policy".to_owned(), config.chosen.clone(), origin("policy")]);
-    table.row(["context".to_owned(), config.context.to_string(), origin("context")]);
-    for (field, value) in super::store::FIELDS.into_iter().zip(config.store.shown(around)) {
-        table.row([field.to_owned(), value, origin(field)]);
+    let own = [("policy", config.chosen.clone()), ("context", config.context.to_string())];
+    let own = own.into_iter().chain(STORE_FIELDS.into_iter().zip(shown_store(&store, around)));
+    let own = own.map(|(field, value)| (field.to_owned(), value));
+    for (field, value) in own.chain(fields.into_iter().map(|(field, value)| (field, shown(&value)))) {
+        table.row([field.clone(), value, short_origin(&config.origin(&field), around)]);
     }
-    for (field, value) in fields {
-        table.row([field.clone(), shown(&value), origin(&field)]);
+    if let Some(left_out) = &config.left_out {
+        for setting in &left_out.settings {
+            let origin = format!("{}, left out: {}", short_origin(&setting.origin, around), why(left_out));
+            table.row([setting.key.clone(), written(&setting.value), origin]);
+        }
     }
     output.table(&table)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn why(left_out: &LeftOut) -> &'static str {
+    match left_out.why {
+        Distrust::NotTrusted | Distrust::NoLedger(_) => "not trusted",
+        Distrust::Changed => "changed since it was trusted",
+    }
+}
+
+/// The values of [`STORE_FIELDS`] for people.
+fn shown_store(store: &StoreConfig, around: &Surroundings) -> [String; 4] {
+    let path = store.path.as_deref().map(|path| around.short(path));
+    let bytes = store.retention.most_bytes.map(|bytes| bytes.to_string());
+    [
+        path.unwrap_or_else(|| "nowhere".to_owned()),
+        durability(store.durability).to_owned(),
+        store.retention.age.map_or_else(|| "any".to_owned(), age),
+        bytes.unwrap_or_else(|| "any".to_owned()),
+    ]
+}
+
+fn durability(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Process => "process",
+        Durability::Power => "power",
+    }
+}
+
+/// An age in the largest unit that does not round it, days at most.
+fn age(age: Millis) -> String {
+    let units = [('d', 86_400_000), ('h', 3_600_000), ('m', 60_000), ('s', 1_000)];
+    let whole = units.iter().find(|(_, millis)| age.0.is_multiple_of(*millis));
+    whole.map_or_else(|| format!("{} ms", age.0), |(unit, millis)| format!("{}{unit}", age.0 / millis))
 }
 
 /// A value as it would be written in a file; texts without their quotes.
@@ -111,5 +154,18 @@ fn shown(value: &Value) -> String {
         Value::Null => "none".to_owned(),
         Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::Millis;
+
+    use super::age;
+
+    #[test]
+    fn ages_are_told_in_the_largest_whole_unit() {
+        let ages = [604_800_000, 5_400_000, 7_200_000, 5_000, 5_001].map(|millis| age(Millis(millis)));
+        assert_eq!(ages, ["7d", "90m", "2h", "5s", "5001 ms"]);
     }
 }

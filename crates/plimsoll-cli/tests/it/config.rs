@@ -16,7 +16,10 @@ fn layered() -> Home {
             "policy = \"opencode\"\ncontext = 100000\n\n[prune]\nprotectTokens = 1\nminTokens = 2\n\
              activeTurns = 3\n\n[truncate.toolLimits]\nbash = 4\n",
         )
-        .with(".config/plimsoll/config.toml", "[prune]\nminTokens = 20\nactiveTurns = 30\n")
+        .with(
+            ".config/plimsoll/config.toml",
+            "context = 50000\n[prune]\nminTokens = 20\nminOutputChars = 40\n",
+        )
 }
 
 #[test]
@@ -27,23 +30,25 @@ fn a_heavier_layer_wins_and_every_value_tells_where_it_is_from() {
     let json = home.command(&["config", "--json", "--context", "64000"], &environment).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let prune = &json["policy"]["prune"];
-    assert_eq!((&prune["protectTokens"], &prune["minTokens"]), (&1.into(), &20.into()));
+    assert_eq!((&prune["protectTokens"], &prune["minTokens"]), (&1.into(), &2.into()));
+    assert_eq!(prune["minOutputChars"], 40);
     assert_eq!((&prune["activeTurns"], &json["context"]), (&300.into(), &64_000.into()));
     assert_eq!(json["origins"]["prune.activeTurns"]["variable"], "PLIMSOLL_PRUNE_ACTIVE_TURNS");
-    assert_eq!(json["origins"]["prune.minTokens"]["file"]["line"], 2);
+    assert_eq!(json["origins"]["prune.minTokens"]["file"]["line"], 6);
+    assert_eq!(json["origins"]["prune.minOutputChars"]["file"]["line"], 4);
     assert_eq!(json["origins"]["context"]["flag"], "--context");
     assert_eq!(json["origins"]["fork.charBudget"]["preset"], "opencode");
 }
 
 #[test]
 fn the_projects_file_is_found_from_below_and_xdg_is_honoured() {
-    let home = layered().with("elsewhere/plimsoll/config.toml", "context = 7\n");
+    let home = layered().with("elsewhere/plimsoll/config.toml", "[prune]\nretainChars = 7\n");
     std::fs::create_dir_all(home.project.join("src/deep")).unwrap();
     let elsewhere = home.path.join("elsewhere");
     let mut command = home.command(&["config"], &[("XDG_CONFIG_HOME", elsewhere.to_str().unwrap())]);
     let told = home.told(&command.current_dir(home.project.join("src/deep")).output().unwrap());
     let row = |name: &str| told.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert!(row("context").ends_with("~/elsewhere/plimsoll/config.toml:1"), "{}", row("context"));
+    assert!(row("prune.retainChars").ends_with("~/elsewhere/plimsoll/config.toml:2"), "{told}");
     assert!(row("prune.activeTurns").ends_with("~/project/plimsoll.toml:7"), "{told}");
 }
 

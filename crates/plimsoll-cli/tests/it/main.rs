@@ -12,3 +12,4 @@ mod store;
 mod support;
 #[cfg(unix)]
 mod terminal;
+mod trust;

@@ -218,7 +218,7 @@ fn spills_that_are_gone_say_so_and_what_is_left() {
 
 #[test]
 fn retention_can_be_configured() {
-    let home = stored().with("project/plimsoll.toml", "[spills]\nkeep = true\n");
+    let home = stored().with(".config/plimsoll/config.toml", "[spills]\nkeep = true\n");
     spilled(&home, Millis(1_777_713_516_730));
     assert!(home.run(&["sessions", "gc"]).contains("0 spilled outputs expired"));
     assert!(
@@ -475,12 +475,17 @@ fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
 #[test]
 fn the_place_of_the_database_is_configured_as_all_else() {
     let home = home().with("project/plimsoll.toml", "store = \"data/own.db\"\ndurability = \"power\"\n");
-    assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
-    assert!(home.project.join("data/own.db").is_file() && !home.path.join(DATABASE).exists());
     home.write(".config/plimsoll/config.toml", "store = \"~/mine/own.db\"\n");
     let row = |told: &str, name: &str| told.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     let shown = home.run(&["config"]);
     assert!(row(&shown, "store").contains("~/mine/own.db"), "{shown}");
+    assert!(row(&shown, "durability").contains("process"), "{shown}");
+    assert!(home.run(&["trust"]).starts_with("exit: 0"));
+    assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
+    assert!(home.project.join("data/own.db").is_file() && !home.path.join(DATABASE).exists());
+    assert!(!home.path.join("mine").exists());
+    let shown = home.run(&["config"]);
+    assert!(row(&shown, "store").ends_with("~/project/plimsoll.toml:1"), "{shown}");
     assert!(row(&shown, "durability").contains("power"), "{shown}");
     let shown =
         home.run_with(&["config"], &[("PLIMSOLL_STORE", "by-variable.db"), ("PLIMSOLL_SPILLS_AGE", "36h")]);

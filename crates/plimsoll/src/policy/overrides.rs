@@ -12,9 +12,9 @@ use super::{ForkPolicy, Policy, PolicyError, Preset, guide};
 /// ```
 /// use plimsoll::policy::{Overrides, Preset};
 /// use serde_json::json;
-/// let project = Overrides::from_value(json!({ "preset": "opencode", "prune": { "protectTokens": 30000 } }))?;
-/// let user = Overrides::from_value(json!({ "prune": { "activeTurns": 4 } }))?;
-/// let policy = project.under(user).policy()?;
+/// let user = Overrides::from_value(json!({ "preset": "opencode", "prune": { "protectTokens": 30000 } }))?;
+/// let project = Overrides::from_value(json!({ "prune": { "activeTurns": 4 } }))?;
+/// let policy = user.under(project).policy()?;
 /// assert_eq!((policy.prune.protect_tokens.0, policy.prune.active_turns), (30_000, 4));
 /// # Ok::<(), plimsoll::PolicyError>(())
 /// ```

@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll::Millis;
-use plimsoll_store::{Durability, Retention};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::surroundings::Surroundings;
 
 /// What can be said, and the variables that say it.
-pub(super) const SETTINGS: [&str; 5] =
+pub(crate) const SETTINGS: [&str; 5] =
     ["store", "durability", "spills.keep", "spills.age", "spills.mostBytes"];
-pub(super) const VARIABLES: [&str; 5] = [
+pub(crate) const VARIABLES: [&str; 5] = [
     "PLIMSOLL_STORE",
     "PLIMSOLL_DURABILITY",
     "PLIMSOLL_SPILLS_KEEP",
@@ -19,28 +18,27 @@ pub(super) const VARIABLES: [&str; 5] = [
     "PLIMSOLL_SPILLS_MOST_BYTES",
 ];
 /// The fields of the section.
-pub(super) const SPILLS: [&str; 3] = ["keep", "age", "mostBytes"];
-/// What is shown: to keep spills is to give them no age.
-pub(super) const FIELDS: [&str; 4] = ["store", "durability", "spills.age", "spills.mostBytes"];
+pub(crate) const SPILLS: [&str; 3] = ["keep", "age", "mostBytes"];
+/// The settings of the store as they are shown: to keep spills is to give them no age.
+pub const STORE_FIELDS: [&str; 4] = ["store", "durability", "spills.age", "spills.mostBytes"];
 
 /// What one layer says about the store.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StoreLayer {
+pub(crate) struct StoreLayer {
     path: Option<PathBuf>,
     durability: Option<Durability>,
-    /// How old spills may get; nothing inside means any age.
-    age: Option<Option<Millis>>,
+    age: Option<SpillAge>,
     most_bytes: Option<u64>,
 }
 
 impl StoreLayer {
     /// One that says nothing but where it is.
-    pub(super) fn at(path: PathBuf) -> StoreLayer {
+    pub(crate) fn at(path: PathBuf) -> StoreLayer {
         StoreLayer { path: Some(path), ..StoreLayer::default() }
     }
 
     /// Take one setting; relative paths are meant from `folder`.
-    pub(super) fn set(&mut self, field: &str, value: &Value, folder: &Path) -> Result<(), String> {
+    pub(crate) fn set(&mut self, field: &str, value: &Value, folder: &Path) -> Result<(), String> {
         match field {
             "store" => {
                 let path = value.as_str().filter(|path| !path.is_empty()).ok_or("expected a path")?;
@@ -59,13 +57,13 @@ impl StoreLayer {
             }
             "spills.keep" => {
                 let keep = value.as_bool().ok_or_else(|| format!("expected true or false, found {value}"))?;
-                self.age = Some(if keep { None } else { Retention::default().age });
+                self.age = Some(if keep { SpillAge::Any } else { SpillAge::Default });
             }
             "spills.age" => {
                 let age = value.as_str().and_then(duration);
                 let age = age
                     .ok_or_else(|| format!("expected an age as \"7d\", \"12h\" or \"30m\", found {value}"));
-                self.age = Some(Some(age?));
+                self.age = Some(SpillAge::AtMost(age?));
             }
             _ => {
                 let bytes =
@@ -77,14 +75,14 @@ impl StoreLayer {
     }
 
     /// The fields it sets, by the names they are shown under.
-    pub(super) fn fields(&self) -> impl Iterator<Item = &'static str> + use<> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &'static str> + use<> {
         let set =
             [self.path.is_some(), self.durability.is_some(), self.age.is_some(), self.most_bytes.is_some()];
-        FIELDS.into_iter().zip(set).filter_map(|(field, set)| set.then_some(field))
+        STORE_FIELDS.into_iter().zip(set).filter_map(|(field, set)| set.then_some(field))
     }
 
     /// It, and where it is silent what a lighter layer says.
-    pub(super) fn over(self, lighter: StoreLayer) -> StoreLayer {
+    pub(crate) fn over(self, lighter: StoreLayer) -> StoreLayer {
         StoreLayer {
             path: self.path.or(lighter.path),
             durability: self.durability.or(lighter.durability),
@@ -94,72 +92,57 @@ impl StoreLayer {
     }
 }
 
-/// Where Plimsoll keeps sessions, and how.
-#[derive(Clone, Debug)]
-pub(crate) struct StoreConfig {
-    /// The database; nothing where nobody names one and there is no home.
-    pub(crate) path: Option<PathBuf>,
+/// Where Plimsoll keeps sessions, and how: plain values, which the caller turns into those of the store it opens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The database; nothing where nothing names one and there is no home.
+    pub path: Option<PathBuf>,
     /// What an acknowledged write survives.
-    pub(crate) durability: Durability,
-    /// How long spilled outputs stay.
-    pub(crate) retention: Retention,
+    pub durability: Durability,
+    /// How old spilled outputs may get.
+    pub spill_age: SpillAge,
+    /// Most bytes of all spilled outputs; the store's own limit where it is not set.
+    pub spill_bytes: Option<u64>,
 }
 
-impl From<StoreLayer> for StoreConfig {
-    fn from(layer: StoreLayer) -> StoreConfig {
-        let age = layer.age.unwrap_or(Retention::default().age);
-        StoreConfig {
-            path: layer.path,
-            durability: layer.durability.unwrap_or_default(),
-            retention: Retention { age, most_bytes: layer.most_bytes },
-        }
-    }
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The death of the process.
+    #[default]
+    Process,
+    /// A power cut.
+    Power,
 }
 
-impl StoreConfig {
-    /// Find the place where nobody names it, and the home in one that begins with it.
-    pub(super) fn settle(&mut self, around: &Surroundings) {
-        self.path = match self.path.take() {
+/// How old spilled outputs may get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpillAge {
+    /// As old as the store lets them by itself.
+    #[default]
+    Default,
+    /// Any age.
+    Any,
+    /// No older than this.
+    AtMost(Millis),
+}
+
+impl StoreLayer {
+    /// All layers together, with the default place where none names one and the home in a path that begins with `~`.
+    pub(crate) fn settle(self, around: &Surroundings) -> StoreConfig {
+        let path = match self.path {
             Some(path) => match path.strip_prefix("~") {
                 Ok(rest) => around.home.as_ref().map(|home| home.join(rest)),
                 Err(_) => Some(path),
             },
-            None => usual(around),
+            None => around.data_folder().map(|folder| folder.join("plimsoll.db")),
         };
-    }
-
-    pub(super) fn as_json(&self) -> Value {
-        json!({
-            "path": self.path,
-            "durability": durability(self.durability),
-            "spills": { "age": self.retention.age, "mostBytes": self.retention.most_bytes },
-        })
-    }
-
-    /// The values of [`FIELDS`] for people.
-    pub(super) fn shown(&self, around: &Surroundings) -> [String; 4] {
-        let path = self.path.as_deref().map(|path| around.short(path));
-        let bytes = self.retention.most_bytes.map(|bytes| bytes.to_string());
-        [
-            path.unwrap_or_else(|| "nowhere".to_owned()),
-            durability(self.durability).to_owned(),
-            self.retention.age.map_or_else(|| "any".to_owned(), age),
-            bytes.unwrap_or_else(|| "any".to_owned()),
-        ]
-    }
-}
-
-fn usual(around: &Surroundings) -> Option<PathBuf> {
-    let data = around.path("XDG_DATA_HOME");
-    let data = data.or_else(|| around.path("LOCALAPPDATA").filter(|_| cfg!(windows)));
-    let data = data.or_else(|| around.below_home(".local/share"));
-    data.map(|data| data.join("plimsoll").join("plimsoll.db"))
-}
-
-fn durability(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Process => "process",
-        Durability::Power => "power",
+        StoreConfig {
+            path,
+            durability: self.durability.unwrap_or_default(),
+            spill_age: self.age.unwrap_or_default(),
+            spill_bytes: self.most_bytes,
+        }
     }
 }
 
@@ -173,21 +156,16 @@ fn duration(text: &str) -> Option<Millis> {
     Some(Millis(count.checked_mul(*millis)?))
 }
 
-/// An age in the largest unit that does not round it; weeks are told as days.
-fn age(age: Millis) -> String {
-    let whole = UNITS[1..].iter().find(|(_, millis)| age.0.is_multiple_of(*millis));
-    whole.map_or_else(|| format!("{} ms", age.0), |(unit, millis)| format!("{}{unit}", age.0 / millis))
-}
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{age, duration};
+    use plimsoll::Millis;
+
+    use super::duration;
 
     #[test]
     fn ages_have_a_number_and_a_unit() {
-        for (text, told) in [("7d", "7d"), ("1w", "7d"), ("90m", "90m"), ("120m", "2h"), ("5s", "5s")] {
-            assert_eq!(age(duration(text).unwrap()), told);
+        for (text, millis) in [("7d", 604_800_000), ("1w", 604_800_000), ("90m", 5_400_000), ("5s", 5_000)] {
+            assert_eq!(duration(text), Some(Millis(millis)), "{text}");
         }
         for wrong in ["", "7", "d", "0d", "-1d", "7 days", "99999999999999999w"] {
             assert!(duration(wrong).is_none(), "{wrong}");

@@ -1,6 +1,7 @@
 //! A configuration or policy file: TOML with the place of every value, or JSON.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use plimsoll::Preset;
@@ -9,44 +10,60 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::names::{check_key, leaves};
-use super::store::StoreLayer;
-use super::{Layer, Origin};
-use crate::error::{CliError, reason};
+use crate::error::ConfigError;
+use crate::layers::{Layer, placed};
+use crate::names::{check_key, leaves};
+use crate::origin::Origin;
+use crate::store::StoreLayer;
+
+/// A file comes with a checkout, and must not fill the memory of whatever looks at it.
+const MOST_BYTES: u64 = 1_000_000;
 
 /// What a file says.
 #[derive(Debug)]
-pub(super) struct ConfigFile {
-    path: PathBuf,
+pub(crate) struct ConfigFile {
+    pub(crate) path: PathBuf,
+    /// The blake3 hash of its bytes, by which a change is noticed.
+    pub(crate) hash: String,
     /// The policy it names, and where.
-    pub(super) policy: Option<(String, Origin)>,
+    pub(crate) policy: Option<(String, Origin)>,
     /// The context window it names.
-    pub(super) context: Option<u64>,
-    /// What it says about the store.
-    pub(super) store: StoreLayer,
+    pub(crate) context: Option<u64>,
+    /// What it says about the store,
+    pub(crate) store: StoreLayer,
+    /// and those settings as they are written.
+    pub(crate) store_values: Vec<(String, Value)>,
     /// The fields of a policy.
-    pub(super) fields: Map<String, Value>,
+    pub(crate) fields: Map<String, Value>,
     /// The lines of all keys of a TOML file, by path.
     lines: BTreeMap<String, usize>,
 }
 
 impl ConfigFile {
     /// Read a file, as TOML or as JSON by its name.
-    pub(super) fn read(path: &Path) -> Result<ConfigFile, CliError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            CliError::usage(format!("cannot read `{}`: {}", path.display(), reason(&error)))
-        })?;
+    pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text))
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        if text.len() as u64 > MOST_BYTES {
+            let origin = Origin::File { path: path.to_owned(), line: None };
+            let problem = "larger than 1,000,000 bytes, which no configuration is".to_owned();
+            return Err(ConfigError::Value { origin, problem });
+        }
         let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
         ConfigFile::parse(&text, path, is_toml)
     }
 
-    fn parse(text: &str, path: &Path, is_toml: bool) -> Result<ConfigFile, CliError> {
+    fn parse(text: &str, path: &Path, is_toml: bool) -> Result<ConfigFile, ConfigError> {
         let path = path.to_owned();
         let mut file = ConfigFile {
             path,
+            hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
             policy: None,
             context: None,
             store: StoreLayer::default(),
+            store_values: Vec::new(),
             fields: Map::new(),
             lines: BTreeMap::new(),
         };
@@ -58,8 +75,8 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// The same as a layer of the configuration. It has a preset where the file names one, or has the guide's section.
-    pub(super) fn layer(&self) -> Result<Layer, CliError> {
+    /// What the file says, as a layer of the configuration. It has a preset where the file names one, or has the guide's section.
+    pub(crate) fn layer(&self) -> Result<Layer, ConfigError> {
         let mut value = self.fields.clone();
         let preset = self.policy.as_ref().filter(|(name, _)| name.parse::<Preset>().is_ok());
         if let Some((name, _)) = preset {
@@ -67,7 +84,7 @@ impl ConfigFile {
         }
         let overrides = Overrides::from_value(Value::Object(value)).map_err(|error| {
             let known = self.fields_at(&self.fields);
-            super::placed(&error, &known)
+            placed(&error, &known)
         })?;
         let mut origins = self.fields_at(&overrides.fields);
         if self.context.is_some() {
@@ -84,7 +101,8 @@ impl ConfigFile {
         fields.map(|(field, _)| (field.clone(), self.place(&field))).collect()
     }
 
-    fn place(&self, field: &str) -> Origin {
+    /// Where a key is; the file as a whole where it stands in no line.
+    pub(crate) fn place(&self, field: &str) -> Origin {
         // What is inside a list or an inline table has the line of what it is in.
         let mut known = field;
         loop {
@@ -98,17 +116,21 @@ impl ConfigFile {
         }
     }
 
-    fn toml(&mut self, text: &str) -> Result<Map<String, Value>, CliError> {
+    fn toml(&mut self, text: &str) -> Result<Map<String, Value>, ConfigError> {
         let table = DeTable::parse(text).map_err(|error| {
-            let place = error.span().map(|span| place(text, span.start));
-            let place = place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
+            let at = error.span().map(|span| place(text, span.start));
             let message = error.message().replace('\n', ", ");
-            CliError::usage(format!("{}{place}: not valid TOML: {message}", self.path.display()))
+            ConfigError::Syntax { path: self.path.clone(), at, language: "TOML", message }
         })?;
         self.table(text, table.get_ref(), "")
     }
 
-    fn table(&mut self, text: &str, table: &DeTable<'_>, path: &str) -> Result<Map<String, Value>, CliError> {
+    fn table(
+        &mut self,
+        text: &str,
+        table: &DeTable<'_>,
+        path: &str,
+    ) -> Result<Map<String, Value>, ConfigError> {
         let mut fields = Map::new();
         for (key, value) in table {
             let name = key.get_ref().to_string();
@@ -119,7 +141,7 @@ impl ConfigFile {
         Ok(fields)
     }
 
-    fn value(&mut self, text: &str, value: &Spanned<DeValue<'_>>, path: &str) -> Result<Value, CliError> {
+    fn value(&mut self, text: &str, value: &Spanned<DeValue<'_>>, path: &str) -> Result<Value, ConfigError> {
         let whole =
             |number: &toml::de::DeInteger<'_>| i64::from_str_radix(number.as_str(), number.radix()).ok();
         match value.get_ref() {
@@ -136,75 +158,66 @@ impl ConfigFile {
             }
             DeValue::Table(table) => return Ok(Value::Object(self.table(text, table, path)?)),
         }
-        .map_err(|found| {
-            let origin = self.place(path);
-            CliError::usage(format!("{origin}: `{path}`: {found} is no value of any setting"))
-        })
+        .map_err(|found| self.wrong(path, format!("`{path}`: {found} is no value of any setting")))
     }
 
-    fn json(&self, text: &str) -> Result<Map<String, Value>, CliError> {
-        let path = self.path.display();
+    fn json(&self, text: &str) -> Result<Map<String, Value>, ConfigError> {
         match serde_json::from_str(text) {
             Ok(Value::Object(fields)) => Ok(fields),
-            Ok(_) => Err(CliError::usage(format!("{path}: a policy is a JSON object"))),
+            Ok(_) => Err(self.wrong("", "a policy is a JSON object".to_owned())),
             Err(error) => {
-                let (line, column) = (error.line(), error.column());
                 let message = error.to_string();
-                let message = message.split(" at line ").next().unwrap_or_default();
-                Err(CliError::usage(format!("{path}:{line}:{column}: not valid JSON: {message}")))
+                let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+                let at = Some((error.line(), error.column()));
+                Err(ConfigError::Syntax { path: self.path.clone(), at, language: "JSON", message })
             }
         }
     }
 
-    fn check_keys(&self) -> Result<(), CliError> {
+    fn check_keys(&self) -> Result<(), ConfigError> {
         for (section, value) in &self.fields {
             let mut paths = vec![vec![section.clone()]];
             if let (Some(fields), true) = (value.as_object(), section != "TokenManagement") {
                 paths.extend(fields.keys().map(|key| vec![section.clone(), key.clone()]));
             }
             for path in paths {
-                let Err(near) = check_key(&path) else { continue };
-                let name = path.join(".");
-                let hint = match near {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => "`plimsoll config --schema` describes all fields".to_owned(),
-                };
-                let message = format!("{}: there is no setting `{name}`", self.place(&name));
-                return Err(CliError::usage(message).hint(hint));
+                let Err(nearest) = check_key(&path) else { continue };
+                let key = path.join(".");
+                return Err(ConfigError::UnknownKey { origin: self.place(&key), key, nearest });
             }
         }
         Ok(())
     }
 
-    fn take_policy(&mut self) -> Result<(), CliError> {
+    fn wrong(&self, key: &str, problem: String) -> ConfigError {
+        ConfigError::Value { origin: self.place(key), problem }
+    }
+
+    fn take_policy(&mut self) -> Result<(), ConfigError> {
         for key in ["policy", "preset"] {
             let Some(value) = self.fields.shift_remove(key) else { continue };
             let origin = self.place(key);
             let Value::String(name) = value else {
-                return Err(CliError::usage(format!(
-                    "{origin}: `{key}`: expected the name of a preset or a file"
-                )));
+                return Err(self.wrong(key, format!("`{key}`: expected the name of a preset or a file")));
             };
             if self.policy.is_some() {
-                let message = format!("{origin}: `policy` and `preset` say the same; leave one out");
-                return Err(CliError::usage(message));
+                let problem = "`policy` and `preset` say the same; leave one out".to_owned();
+                return Err(ConfigError::Value { origin, problem });
             }
-            if let ("preset", Err(error)) = (key, name.parse::<Preset>()) {
-                let hint = "`policy` takes the path of a policy file";
-                return Err(CliError::usage(format!("{origin}: {error}")).hint(hint));
+            if let ("preset", Err(source)) = (key, name.parse::<Preset>()) {
+                return Err(ConfigError::UnknownPreset { origin, source });
             }
             self.policy = Some((name, origin));
         }
         Ok(())
     }
 
-    fn take_store(&mut self) -> Result<(), CliError> {
+    fn take_store(&mut self) -> Result<(), ConfigError> {
         let spills = match self.fields.shift_remove("spills") {
             Some(Value::Object(spills)) => spills,
             None => Map::new(),
             Some(_) => {
-                let origin = self.place("spills");
-                return Err(CliError::usage(format!("{origin}: `spills`: expected a section with fields")));
+                return Err(self.wrong("spills", "`spills`: expected a section with fields".to_owned()));
             }
         };
         let own = ["store", "durability"].into_iter();
@@ -215,18 +228,17 @@ impl ConfigFile {
         let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
         for (field, value) in fields {
             let set = self.store.set(&field, &value, &folder);
-            set.map_err(|problem| CliError::usage(format!("{}: `{field}`: {problem}", self.place(&field))))?;
+            set.map_err(|problem| self.wrong(&field, format!("`{field}`: {problem}")))?;
+            self.store_values.push((field, value));
         }
         Ok(())
     }
 
-    fn take_context(&mut self) -> Result<(), CliError> {
+    fn take_context(&mut self) -> Result<(), ConfigError> {
         let Some(value) = self.fields.shift_remove("context") else { return Ok(()) };
         let tokens = value.as_u64().filter(|tokens| *tokens > 0);
-        let wrong = || {
-            let origin = self.place("context");
-            CliError::usage(format!("{origin}: `context`: expected a whole number above 0, found {value}"))
-        };
+        let wrong =
+            || self.wrong("context", format!("`context`: expected a whole number above 0, found {value}"));
         self.context = Some(tokens.ok_or_else(wrong)?);
         Ok(())
     }

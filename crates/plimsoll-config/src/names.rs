@@ -4,16 +4,23 @@ use plimsoll::Policy;
 use plimsoll::policy::Setting;
 use serde_json::Value;
 
-use super::store::{self, SPILLS};
-use super::{OF_TESTS, POLICY, WINDOW};
-use crate::error::CliError;
+use crate::error::ConfigError;
+use crate::store::{self, SPILLS};
 use crate::surroundings::Surroundings;
 
+/// Variables that are not fields of the policy; those of the store are in [`store::VARIABLES`].
+pub(crate) const POLICY: &str = "PLIMSOLL_POLICY";
+pub(crate) const WINDOW: &str = "PLIMSOLL_CONTEXT";
+/// Variables that the project's tests read.
+const OF_TESTS: [&str; 4] =
+    ["PLIMSOLL_BLESS", "PLIMSOLL_CORPUS", "PLIMSOLL_OPENCODE_DB", "PLIMSOLL_OPENCODE_MESSAGES"];
+
 /// Keys that a configuration file may have beside the sections of a policy.
-const KEYS: [&str; 7] = ["policy", "preset", "context", "store", "durability", "spills", "TokenManagement"];
+pub(crate) const KEYS: [&str; 7] =
+    ["policy", "preset", "context", "store", "durability", "spills", "TokenManagement"];
 
 /// Every value below `path`, by its own path. A list is one value, and so is an object without fields.
-pub(super) fn leaves(path: &str, value: &Value) -> Vec<(String, Value)> {
+pub(crate) fn leaves(path: &str, value: &Value) -> Vec<(String, Value)> {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             let below = fields.iter().flat_map(|(key, value)| leaves(&format!("{path}.{key}"), value));
@@ -24,7 +31,7 @@ pub(super) fn leaves(path: &str, value: &Value) -> Vec<(String, Value)> {
 }
 
 /// Whether a configuration file may have this key at this place; if not, which one may have been meant.
-pub(super) fn check_key(path: &[String]) -> Result<(), Option<String>> {
+pub(crate) fn check_key(path: &[String]) -> Result<(), Option<String>> {
     let policy = serde_json::to_value(Policy::default()).unwrap_or_default();
     let known = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
     let names = match path {
@@ -49,29 +56,21 @@ pub(super) fn check_key(path: &[String]) -> Result<(), Option<String>> {
 }
 
 /// Refuse variables that look like ours and are not.
-pub(super) fn check_variables(around: &Surroundings) -> Result<(), CliError> {
+pub(crate) fn check_variables(around: &Surroundings) -> Result<(), ConfigError> {
     let mut known = Setting::variables();
     known.extend([POLICY, WINDOW].into_iter().chain(store::VARIABLES).map(str::to_owned));
     let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && !OF_TESTS.contains(name);
     for name in around.names().filter(is_ours) {
         if !known.iter().any(|known| known == name) {
-            let hint = match nearest(name, known.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => {
-                    "`plimsoll config` lists all fields; `prune.minTokens` is `PLIMSOLL_PRUNE_MIN_TOKENS`"
-                        .into()
-                }
-            };
-            return Err(
-                CliError::usage(format!("the environment has `{name}`, which is no setting")).hint(hint)
-            );
+            let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+            return Err(ConfigError::UnknownVariable { name: name.to_owned(), nearest });
         }
     }
     Ok(())
 }
 
 /// The name most like the given one, if any is like it at all.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // What all names begin with makes none of them likelier.
     let bare = |name: &str| name.trim_start_matches("PLIMSOLL_").to_lowercase();
     let wanted = bare(name);

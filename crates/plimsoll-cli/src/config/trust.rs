@@ -1,0 +1,144 @@
+//! `plimsoll trust` and `plimsoll untrust`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use plimsoll_config::{Ledger, Project};
+use serde_json::json;
+
+use super::{shell_word, short_origin, written};
+use crate::args::TrustArgs;
+use crate::error::CliError;
+use crate::output::{Column, Holds, Output, Table, note};
+use crate::surroundings::Surroundings;
+
+/// Show what a project's file would set beyond what is harmless, and let it.
+pub(crate) fn trust(
+    args: &TrustArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    if args.list {
+        return list(around, output);
+    }
+    let file = project_file(args.directory.as_deref(), around)?;
+    // What is recorded is what was shown: the files are read once, and their hashes are of what was read.
+    let review = Project::read(&file)?.review()?;
+    if !output.json {
+        for setting in &review.settings {
+            let origin = short_origin(&setting.origin, around);
+            output.text(&format!("{origin}: {} = {}", setting.key, written(&setting.value)))?;
+        }
+        output.flush()?;
+    }
+    let trusted = !args.dry_run && !review.settings.is_empty();
+    if trusted {
+        Ledger::trust(around, &review)?;
+    }
+    if output.json {
+        output.json(&json!({
+            "directory": review.directory,
+            "files": review.files,
+            "settings": review.settings,
+            "recorded": trusted,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let word = shell_word(&review.directory, around);
+    note(&if review.settings.is_empty() {
+        format!("nothing in `{}` needs trust; it takes effect as it is", around.short(&file))
+    } else if args.dry_run {
+        format!("would take effect after `plimsoll trust {word}`; nothing was recorded")
+    } else {
+        format!(
+            "trusted `{}`: this takes effect until a file changes, or `plimsoll untrust {word}`",
+            around.short(&review.directory)
+        )
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Let a project's file set nothing but what is harmless.
+pub(crate) fn untrust(
+    directory: Option<&Path>,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let named = match directory {
+        Some(directory) => project_folder(&around.directory.join(directory)),
+        None => match Project::nearest_file(&around.directory) {
+            Some(file) => project_folder(&file),
+            None => around.directory.clone(),
+        },
+    };
+    // A directory that is gone is still on record under the path it had.
+    let canonical = named.canonicalize().unwrap_or(named);
+    let was_trusted = Ledger::revoke(around, &canonical)?;
+    if output.json {
+        output.json(&json!({ "directory": canonical, "wasTrusted": was_trusted }))?;
+        return Ok(ExitCode::from(u8::from(!was_trusted)));
+    }
+    let shown = around.short(&canonical);
+    if !was_trusted {
+        return Err(
+            CliError::no(format!("`{shown}` was not trusted")).hint("`plimsoll trust --list` lists what is")
+        );
+    }
+    note(&format!("`{shown}` is not trusted any more"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+    let ledger = Ledger::read(around)?;
+    let state = |directory: &Path| match Project::file_in(directory).map(|file| Project::read(&file)) {
+        Some(Ok(project)) if project.distrust(&ledger).is_none() => "trusted",
+        Some(_) => "changed since, not trusted",
+        None => "gone",
+    };
+    let projects = ledger.projects();
+    if output.json {
+        let all = projects.iter().map(|project| {
+            json!({ "directory": project.directory, "files": project.files, "state": state(&project.directory) })
+        });
+        output.json(&all.collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if projects.is_empty() {
+        note("nothing is trusted");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let column = |heading, holds| Column { heading, holds };
+    let mut table = Table::new(vec![column("DIRECTORY", Holds::Names), column("STATE", Holds::Names)]);
+    for project in projects {
+        table.row([around.short(&project.directory), state(&project.directory).to_owned()]);
+    }
+    output.table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file of a directory that was named, or the nearest upwards if none was.
+fn project_file(directory: Option<&Path>, around: &Surroundings) -> Result<PathBuf, CliError> {
+    let Some(directory) = directory else {
+        return Project::nearest_file(&around.directory).ok_or_else(|| {
+            let here = around.short(&around.directory);
+            CliError::usage(format!("there is no `plimsoll.toml` in `{here}` or above it"))
+        });
+    };
+    let folder = project_folder(&around.directory.join(directory));
+    let folder = folder.canonicalize().unwrap_or(folder);
+    Project::file_in(&folder).ok_or_else(|| {
+        let error = CliError::usage(format!("there is no `plimsoll.toml` in `{}`", around.short(&folder)));
+        match Project::nearest_file(&folder) {
+            Some(above) => error.hint(format!("`{}` is the nearest above it", around.short(&above))),
+            None => error,
+        }
+    })
+}
+
+/// The folder that was meant by it or by the file in it.
+fn project_folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if path.is_file() => folder.to_owned(),
+        _ => path.to_owned(),
+    }
+}

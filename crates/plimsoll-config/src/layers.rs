@@ -1,0 +1,211 @@
+//! What each layer says, and all of them laid over each other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use plimsoll::policy::{Overrides, Setting};
+use plimsoll::{PolicyError, Preset};
+
+use crate::error::ConfigError;
+use crate::file::ConfigFile;
+use crate::names::{self, POLICY, WINDOW};
+use crate::origin::Origin;
+use crate::store::{self, STORE_FIELDS, StoreLayer};
+use crate::surroundings::Surroundings;
+use crate::{CONTEXT, Config, Flags};
+
+/// What one of the layers says.
+#[derive(Debug, Default)]
+pub(crate) struct Layer {
+    /// Set if this is a policy that was named, under that name; else these are single settings.
+    pub(crate) chosen: Option<String>,
+    pub(crate) overrides: Overrides,
+    pub(crate) context: Option<u64>,
+    pub(crate) store: StoreLayer,
+    pub(crate) origins: BTreeMap<String, Origin>,
+}
+
+/// Lay the layers over each other, the lightest first, and check what comes of it.
+pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Config, ConfigError> {
+    let mut all = Overrides::default();
+    let built_in = ["context"].into_iter().chain(STORE_FIELDS);
+    let mut origins: BTreeMap<String, Origin> =
+        built_in.map(|field| (field.to_owned(), Origin::BuiltIn)).collect();
+    let (mut context, mut store) = (CONTEXT, StoreLayer::default());
+    let heaviest = layers.iter().rposition(|layer| layer.chosen.is_some());
+    let mut chosen = Preset::Plimsoll.name().to_owned();
+    for (place, layer) in layers.into_iter().enumerate() {
+        if let Some(name) = layer.chosen {
+            if Some(place) != heaviest {
+                continue;
+            }
+            chosen = name;
+        }
+        all = all.under(layer.overrides);
+        context = layer.context.unwrap_or(context);
+        store = layer.store.over(store);
+        origins.extend(layer.origins);
+    }
+    let preset = all.preset.unwrap_or(Preset::Plimsoll);
+    origins.entry("policy".to_owned()).or_insert(Origin::BuiltIn);
+    let policy = all.policy().map_err(|error| placed(&error, &origins))?;
+    let store = store.settle(around);
+    Ok(Config { policy, context, store, chosen, left_out: None, preset, origins })
+}
+
+/// The error with the place of the value it is about.
+pub(crate) fn placed(error: &PolicyError, origins: &BTreeMap<String, Origin>) -> ConfigError {
+    let origin = match error {
+        PolicyError::Field { field, .. } => origins.get(field).filter(|origin| **origin != Origin::BuiltIn),
+        _ => None,
+    };
+    let mut problem = error.to_string();
+    // Words of programmers for people.
+    for (theirs, ours) in [
+        ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("unknown variant", "there is no choice"),
+        ("invalid type: ", "found "),
+        ("invalid value: ", "found "),
+    ] {
+        problem = problem.replace(theirs, ours);
+    }
+    if let Some(end) = problem.find("expected struct ") {
+        problem.truncate(end);
+        problem.push_str("expected a section with fields");
+    }
+    ConfigError::Policy { origin: origin.cloned(), problem }
+}
+
+/// A file's own fields, and under them the policy that it names.
+pub(crate) fn file_layers(file: &ConfigFile) -> Result<Vec<Layer>, ConfigError> {
+    let named = match &file.policy {
+        // A path in a file is meant from where the file is.
+        Some((name, origin)) => Some(named(name, origin.clone(), folder(&file.path))?),
+        None => None,
+    };
+    Ok(stacked(named, file.layer()?, &file.path))
+}
+
+/// The policy that a file names, under the file's own fields.
+pub(crate) fn stacked(named: Option<Layer>, mut own: Layer, path: &Path) -> Vec<Layer> {
+    let mut layers: Vec<Layer> = named.into_iter().collect();
+    match own.overrides.preset.take() {
+        // The guide's section stands on a preset of its own.
+        Some(preset) if layers.is_empty() => {
+            layers.push(of_preset(preset, Origin::File { path: path.to_owned(), line: None }));
+        }
+        _ => {}
+    }
+    layers.push(own);
+    layers
+}
+
+/// The policy that a layer names: a preset, or the fields of a file.
+fn named(name: &str, origin: Origin, folder: &Path) -> Result<Layer, ConfigError> {
+    let source = match name.parse::<Preset>() {
+        Ok(preset) => return Ok(of_preset(preset, origin)),
+        Err(unknown) => unknown,
+    };
+    let path = folder.join(name);
+    if !path.exists() {
+        return Err(ConfigError::UnknownPolicy { origin, source });
+    }
+    of_policy_file(name, origin, &ConfigFile::read(&path)?)
+}
+
+/// The fields of a policy file, under the name it was given by.
+pub(crate) fn of_policy_file(name: &str, origin: Origin, file: &ConfigFile) -> Result<Layer, ConfigError> {
+    if let Some((further, origin)) = file.policy.as_ref().filter(|(name, _)| name.parse::<Preset>().is_err())
+    {
+        let problem = format!("a policy file builds on a preset, and `{further}` is none");
+        return Err(ConfigError::Value { origin: origin.clone(), problem });
+    }
+    if let Some(field) = file.store.fields().next() {
+        return Err(ConfigError::StoreInPolicy { path: file.path.clone(), field });
+    }
+    let mut layer = file.layer()?;
+    layer.overrides.preset.get_or_insert(Preset::Plimsoll);
+    layer.origins.insert("policy".to_owned(), origin);
+    Ok(Layer { chosen: Some(name.to_owned()), ..layer })
+}
+
+pub(crate) fn of_preset(preset: Preset, origin: Origin) -> Layer {
+    let overrides = Overrides { preset: Some(preset), ..Overrides::default() };
+    let origins = BTreeMap::from([("policy".to_owned(), origin)]);
+    Layer { chosen: Some(preset.name().to_owned()), overrides, origins, ..Layer::default() }
+}
+
+/// What the environment says about the policy as a whole and the context window.
+pub(crate) fn environment_policy(around: &Surroundings) -> Result<Vec<Layer>, ConfigError> {
+    names::check_variables(around)?;
+    let mut layers = Vec::new();
+    if let Some(name) = around.variable(POLICY) {
+        layers.push(named(name, Origin::Variable(POLICY.to_owned()), &around.directory)?);
+    }
+    if let Some(text) = around.variable(WINDOW) {
+        let origin = Origin::Variable(WINDOW.to_owned());
+        let tokens = text.trim().parse().ok().filter(|tokens| *tokens > 0);
+        let tokens = tokens.ok_or_else(|| {
+            let problem = format!("expected a whole number above 0, found `{text}`");
+            ConfigError::Value { origin: origin.clone(), problem }
+        })?;
+        let origins = BTreeMap::from([("context".to_owned(), origin)]);
+        layers.push(Layer { context: Some(tokens), origins, ..Layer::default() });
+    }
+    Ok(layers)
+}
+
+/// What the environment says about single fields.
+pub(crate) fn environment_fields(preset: Preset, around: &Surroundings) -> Result<Layer, ConfigError> {
+    let opencode = preset.name().starts_with("opencode");
+    let settings = Setting::all(opencode, |name| around.variable(name).map(str::to_owned));
+    let settings = settings.map_err(ConfigError::Variable)?;
+    let mut origins = BTreeMap::new();
+    for setting in &settings {
+        let variable = Origin::Variable(setting.variable.clone());
+        let leaves = names::leaves(&setting.field, &setting.value);
+        origins.extend(leaves.into_iter().map(|(field, _)| (field, variable.clone())));
+    }
+    Ok(Layer { overrides: Setting::overrides(&settings), origins, ..Layer::default() })
+}
+
+/// What the environment says about the store.
+pub(crate) fn environment_store(around: &Surroundings) -> Result<Layer, ConfigError> {
+    let mut layer = Layer::default();
+    for (name, field) in store::VARIABLES.into_iter().zip(store::SETTINGS) {
+        let Some(text) = around.variable(name) else { continue };
+        let origin = Origin::Variable(name.to_owned());
+        let value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+        let value = if field == "store" { text.into() } else { value };
+        let set = layer.store.set(field, &value, &around.directory);
+        set.map_err(|problem| ConfigError::Value { origin: origin.clone(), problem })?;
+        let shown = if field == "spills.keep" { "spills.age" } else { field };
+        layer.origins.insert(shown.to_owned(), origin);
+    }
+    Ok(layer)
+}
+
+/// What flags say.
+pub(crate) fn flag_layers(flags: &Flags, around: &Surroundings) -> Result<Vec<Layer>, ConfigError> {
+    let origin = |field: &str, flag| BTreeMap::from([(field.to_owned(), Origin::Flag(flag))]);
+    let mut layers = Vec::new();
+    if let Some(name) = &flags.policy {
+        layers.push(named(name, Origin::Flag("--policy"), &around.directory)?);
+    }
+    if let Some(tokens) = flags.context {
+        let origins = origin("context", "--context");
+        layers.push(Layer { context: Some(tokens), origins, ..Layer::default() });
+    }
+    if let Some(path) = &flags.store {
+        let store = StoreLayer::at(around.directory.join(path));
+        layers.push(Layer { store, origins: origin("store", "--store"), ..Layer::default() });
+    }
+    Ok(layers)
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}

@@ -1,0 +1,128 @@
+//! Configuration: one policy, one context window and one store out of five layers, each value with its origin.
+//!
+//! From the lightest to the heaviest: the preset, the user's `config.toml`, the project's `plimsoll.toml`, the
+//! environment, flags. It is the order of git, cargo and uv: what is nearer to the work wins.
+//!
+//! Any layer may name a policy, and the heaviest that does so decides: another policy is not used at all. A preset is
+//! what everything else is laid over. The fields of a policy file have the weight of the layer that named it, just
+//! under that layer's own.
+//!
+//! A project's file comes with a checkout. Until its user trusts it, it sets only what cannot hurt (`risk.rs` says what
+//! that is, key by key); the rest is left out and told of in [`Config::left_out`]. Trust is for a directory and the content of the
+//! files concerned, kept in a [`Ledger`] in the user's own data folder.
+//!
+//! ```
+//! use plimsoll_config::{Config, Flags, Origin, Surroundings};
+//! let around = Surroundings::new("/nowhere".into(), [("PLIMSOLL_CONTEXT".to_owned(), "64000".to_owned())]);
+//! let config = Config::load(&Flags::default(), &around)?;
+//! assert_eq!(config.context, 64_000);
+//! assert_eq!(config.origin("context"), Origin::Variable("PLIMSOLL_CONTEXT".to_owned()));
+//! # Ok::<(), plimsoll_config::ConfigError>(())
+//! ```
+//!
+//! The crate reads files and writes the ledger. It has no terminal, prints nothing, and reads neither variables nor the
+//! current directory of its process: [`Surroundings`] are passed in.
+
+mod error;
+mod file;
+mod layers;
+mod ledger;
+mod names;
+mod origin;
+mod project;
+mod risk;
+mod store;
+mod surroundings;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plimsoll::{Policy, Preset};
+use serde_json::Value;
+
+use file::ConfigFile;
+
+pub use error::ConfigError;
+pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
+pub use names::nearest;
+pub use origin::Origin;
+pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
+pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
+pub use surroundings::Surroundings;
+
+/// The context window where nothing names one.
+const CONTEXT: u64 = 200_000;
+
+/// What all layers together say.
+#[derive(Debug)]
+pub struct Config {
+    /// The policy.
+    pub policy: Policy,
+    /// The model's context window, in tokens.
+    pub context: u64,
+    /// Where Plimsoll keeps sessions, and how.
+    pub store: StoreConfig,
+    /// The policy's name as it was given: a preset, or a file.
+    pub chosen: String,
+    /// What the project's file says and is not trusted to say.
+    pub left_out: Option<LeftOut>,
+    preset: Preset,
+    origins: BTreeMap<String, Origin>,
+}
+
+/// Settings of the heaviest layer.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// A preset or a policy file.
+    pub policy: Option<String>,
+    /// The context window, in tokens.
+    pub context: Option<u64>,
+    /// The database.
+    pub store: Option<PathBuf>,
+}
+
+impl Config {
+    /// What holds in these surroundings, with these flags.
+    pub fn load(flags: &Flags, around: &Surroundings) -> Result<Config, ConfigError> {
+        let mut layers = Vec::new();
+        if let Some(path) = user_file(around) {
+            layers.extend(layers::file_layers(&ConfigFile::read(&path)?)?);
+        }
+        let mut left_out = None;
+        if let Some(path) = Project::nearest_file(&around.directory) {
+            let (project, held) = Project::read(&path)?.layers(around)?;
+            layers.extend(project);
+            left_out = held;
+        }
+        layers.extend(layers::environment_policy(around)?);
+        let asked = layers::flag_layers(flags, around)?;
+        // OpenCode's own variables count where one of its presets is followed, whichever layer chose it.
+        let chosen = layers.iter().chain(&asked).rev().find_map(|layer| layer.overrides.preset);
+        layers.push(layers::environment_fields(chosen.unwrap_or(Preset::Plimsoll), around)?);
+        layers.push(layers::environment_store(around)?);
+        layers.extend(asked);
+        Ok(Config { left_out, ..layers::merge(layers, around)? })
+    }
+
+    /// What one file says by itself, as if it were trusted.
+    pub fn of_file(path: &Path, around: &Surroundings) -> Result<Config, ConfigError> {
+        layers::merge(layers::file_layers(&ConfigFile::read(path)?)?, around)
+    }
+
+    /// Where a value comes from: a field of the policy by its path, `policy`, `context`, or one of [`STORE_FIELDS`].
+    pub fn origin(&self, field: &str) -> Origin {
+        let preset = || Origin::Preset(self.preset.name());
+        self.origins.get(field).cloned().unwrap_or_else(preset)
+    }
+
+    /// Every field of the policy by its path, with its value.
+    pub fn fields(&self) -> Vec<(String, Value)> {
+        // A policy is plain data, and always can be written.
+        names::leaves("", &serde_json::to_value(&self.policy).unwrap_or_default())
+    }
+}
+
+/// The user's own file, if there is one.
+fn user_file(around: &Surroundings) -> Option<PathBuf> {
+    around.config_folder().map(|folder| folder.join("config.toml")).filter(|file| file.is_file())
+}

@@ -1,0 +1,348 @@
+//! Which settings a checkout may make without being trusted.
+//!
+//! A project's file comes with a checkout, and a checkout may be hostile. What it sets before its user trusts it must
+//! not be able to
+//!
+//! - write or read at a place of its choosing, or run anything,
+//! - destroy or fail to keep what cannot be brought back,
+//! - put words before the model, or take from it words that the user or the host laid down,
+//! - repeat calls that are paid for without bound.
+//!
+//! Numbers and fixed choices that only decide how much of a session is in view can make work slower or dearer. They
+//! lose nothing: the log keeps everything, and `plimsoll config` shows where each comes from. The name of a preset is
+//! harmless too, even where the preset chooses what a single field may not: presets are whole, published behaviours.
+//!
+//! Every key stands in [`TABLE`]; a test holds it against the schema. A key that is missing needs trust.
+//!
+//! To come, and each of them needs trust: providers and their base URLs, models by name, agents with their prompts and
+//! tools, permissions, MCP servers, hooks, and references `{env:NAME}` and `{file:PATH}` in any value. They get their
+//! rows here.
+
+use serde_json::Value;
+
+use Risk::{Harmless, NeedsTrust};
+
+/// What a setting could do in the hands of a hostile checkout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Risk {
+    /// Nothing that hurts.
+    Harmless,
+    /// It takes effect in a trusted project alone.
+    NeedsTrust,
+}
+
+/// Every key of a configuration or policy file: its risk, its section (none for the top level), its names.
+///
+/// `policy` is harmless as the name of a preset and as a file inside the project, which is held to this table itself;
+/// a file outside needs trust ([`crate::Project`]). The guide's `TokenManagement` section and a named fork policy are
+/// written out as policy fields before they are looked up, so the section as such has no risk of its own.
+const TABLE: &[(Risk, &str, &[&str])] = &[
+    (Harmless, "", &["policy", "preset", "context", "TokenManagement"]),
+    // A path: the user's private sessions would be written into the checkout, or over a file of the user's.
+    (NeedsTrust, "", &["store"]),
+    // The weaker choice loses acknowledged writes in a power cut.
+    (NeedsTrust, "", &["durability"]),
+    // `gc` destroys what these let go of, across all projects that share the database; `keep` fills the disk.
+    (NeedsTrust, "spills", &["keep", "age", "mostBytes"]),
+    // Free text that receipts carry, and by which a policy could pass for another.
+    (NeedsTrust, "", &["name"]),
+    (Harmless, "count", &["charsPerToken", "rounding", "fileTokens"]),
+    (
+        Harmless,
+        "truncate",
+        &[
+            "maxLines",
+            "maxBytes",
+            "maxLineChars",
+            "toolLimits",
+            "defaultLimit",
+            "toolLimitOverridesBytes",
+            "terminalKeep",
+            "headShare",
+            "notice",
+        ],
+    ),
+    // Without the spill, what is cut from an output is gone for good; the directory is a path.
+    (NeedsTrust, "truncate", &["spill", "spillDirectory"]),
+    // A list of free text. It decides which end of an output is cut off, so an error at its end could be hidden.
+    (NeedsTrust, "truncate", &["terminalTools"]),
+    (
+        Harmless,
+        "prune",
+        &[
+            "enabled",
+            "afterTurn",
+            "protectTokens",
+            "measure",
+            "minTokens",
+            "minInclusive",
+            "minOutputChars",
+            "activeTurns",
+            "order",
+            "stopAfterTokens",
+            "atCleared",
+            "atSummary",
+            "view",
+            "retainChars",
+            "nameHandle",
+            "gateShare",
+            "gateHeadroom",
+        ],
+    ),
+    // What is protected is instructions, as those of a skill; a shorter list takes them from the model's view.
+    (NeedsTrust, "prune", &["protectedTools"]),
+    (
+        Harmless,
+        "overflow",
+        &[
+            "auto",
+            "line",
+            "share",
+            "inclusive",
+            "usage",
+            "detector",
+            "maxFactor",
+            "maxHiddenShare",
+            "refusedMargin",
+            "outputCap",
+            "inputReserve",
+            "maxReserveShare",
+            "defaultContext",
+            "defaultOutput",
+            "models",
+        ],
+    ),
+    (
+        Harmless,
+        "compact",
+        &[
+            "scope",
+            "splitTurns",
+            "tailShare",
+            "tailMin",
+            "tailMax",
+            "stepShare",
+            "promptShare",
+            "targetPercent",
+            "turnShare",
+            "minMessages",
+            "template",
+            "request",
+            "maxSummaryTokens",
+            "inputShare",
+            "resultChars",
+            "requestHeadShare",
+            "requestLeast",
+            "hookChars",
+            "extractive",
+            "extractiveTokens",
+            "extractiveLineShare",
+            "extractiveGainShare",
+            "extractiveLeast",
+        ],
+    ),
+    // The model reads it as the user's words.
+    (NeedsTrust, "compact", &["continueText"]),
+    // As a system message, a summary of what the checkout's own files said would have the host's authority.
+    (NeedsTrust, "compact", &["summaryAs"]),
+    // How often a call that is paid for is made again after it failed; both go up to four thousand million.
+    (NeedsTrust, "compact", &["retries", "breaker"]),
+    (
+        Harmless,
+        "summary",
+        &[
+            "userShare",
+            "foundShare",
+            "standingShare",
+            "filesShare",
+            "commandsShare",
+            "todosShare",
+            "errorsShare",
+            "commitShare",
+            "stepsShare",
+            "namesShare",
+            "priorShare",
+            "endsWeight",
+            "minWords",
+            "pasteRun",
+            "pastedLines",
+            "sentenceChars",
+            "turnSentences",
+            "duplicateShare",
+            "reportHeadShare",
+            "lastSteps",
+            "lastNames",
+            "commandChars",
+            "instructionChars",
+            "resultChars",
+        ],
+    ),
+    // The contract carries the user's standing instructions into every summary. A budget of 0 is off as well.
+    (NeedsTrust, "contract", &["enabled", "maxTokens", "maxShare"]),
+    (Harmless, "shed", &["enabled", "minPartChars", "headShare", "rounds"]),
+    // A pin beyond the budget is refused aloud; none that is set is lost.
+    (Harmless, "pin", &["maxTokens", "maxShare"]),
+    (Harmless, "cache", &["maxBreakpoints", "lookBack", "systemFirst"]),
+    (Harmless, "recall", &["maxChars", "maxMatches", "contextLines", "maxLineChars"]),
+    (
+        Harmless,
+        "fork",
+        &[
+            "charBudget",
+            "noRemoval",
+            "tier1Count",
+            "tier2Count",
+            "tier2Limit",
+            "tier3Limit",
+            "paramsTier1",
+            "paramsTier2",
+            "paramsTier3",
+            "headRatio",
+            "tailRatio",
+            "cutMarker",
+            "newestRoom",
+            "wordsRoom",
+            "leastResult",
+            "childShare",
+            "newestShare",
+            "wordsShare",
+            "historyShare",
+        ],
+    ),
+    // Lists of free text that decide what of a result is cut, as `truncate.terminalTools`.
+    (NeedsTrust, "fork", &["errorPatterns", "headTailKeywords", "uncutTools"]),
+];
+
+/// The risk of a key by its section and name, the section empty for the top level; none for a key that is not in the
+/// table.
+pub(crate) fn of_key(section: &str, name: &str) -> Option<Risk> {
+    let row = TABLE.iter().find(|(_, of, names)| *of == section && names.contains(&name));
+    row.map(|(risk, ..)| *risk)
+}
+
+/// The risk of a key with this value. A reference needs trust wherever it stands: it takes something of the user's to
+/// where the value goes.
+pub(crate) fn of_value(section: &str, name: &str, value: &Value) -> Risk {
+    if has_reference(value) { NeedsTrust } else { of_key(section, name).unwrap_or(NeedsTrust) }
+}
+
+fn has_reference(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("{env:") || text.contains("{file:"),
+        Value::Array(items) => items.iter().any(has_reference),
+        Value::Object(fields) => fields.values().any(has_reference),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use plimsoll::Policy;
+    use plimsoll::policy::Overrides;
+    use serde_json::{Map, Value, json};
+
+    use super::{Risk, TABLE, of_key, of_value};
+    use crate::names::KEYS;
+    use crate::store::{SETTINGS, SPILLS};
+
+    /// Every key that a file may have: what the schema describes, and what a configuration file has beside it.
+    fn keys() -> BTreeSet<(String, String)> {
+        let schema = Policy::schema();
+        let resolve = |value: &Value| {
+            let inner = value.get("anyOf").and_then(|choices| choices.get(0)).unwrap_or(value);
+            match inner.get("$ref").and_then(Value::as_str) {
+                Some(name) => schema.pointer(name.trim_start_matches('#')).unwrap().clone(),
+                None => inner.clone(),
+            }
+        };
+        let mut keys: BTreeSet<(String, String)> = BTreeSet::new();
+        for (name, value) in schema["properties"].as_object().unwrap() {
+            match resolve(value)["properties"].as_object() {
+                Some(fields) if name != "TokenManagement" => {
+                    keys.extend(fields.keys().map(|field| (name.clone(), field.clone())));
+                }
+                _ => drop(keys.insert((String::new(), name.clone()))),
+            }
+        }
+        keys.extend(
+            KEYS.iter().filter(|key| **key != "spills").map(|key| (String::new(), (*key).to_owned())),
+        );
+        keys.extend(SPILLS.iter().map(|key| ("spills".to_owned(), (*key).to_owned())));
+        keys
+    }
+
+    #[test]
+    fn every_key_of_the_schema_is_classified_once() {
+        let classified: Vec<(String, String)> = TABLE
+            .iter()
+            .flat_map(|(_, section, names)| {
+                names.iter().map(|name| ((*section).to_owned(), (*name).to_owned()))
+            })
+            .collect();
+        let unique: BTreeSet<_> = classified.iter().cloned().collect();
+        assert_eq!(unique.len(), classified.len(), "a key stands in the table twice");
+        let known = keys();
+        assert!(known.len() > 130, "the schema was not read: {known:?}");
+        let missing: Vec<_> = known.difference(&unique).collect();
+        assert!(missing.is_empty(), "not classified; say in `risk.rs` what a checkout could do: {missing:?}");
+        let stale: Vec<_> = unique.difference(&known).collect();
+        assert!(stale.is_empty(), "classified, but no key: {stale:?}");
+    }
+
+    #[test]
+    fn only_numbers_switches_and_fixed_choices_are_harmless() {
+        let policy = serde_json::to_value(Policy::default()).unwrap();
+        for (section, name) in keys() {
+            let value = &policy[&section][&name];
+            if of_key(&section, &name) == Some(Risk::Harmless) && !section.is_empty() {
+                assert!(!value.is_array(), "{section}.{name} is a list");
+                // A fixed choice refuses what it does not know; free text takes anything.
+                let free = Overrides {
+                    preset: None,
+                    fields: Map::from_iter([(section.clone(), json!({ &name: "any text at all" }))]),
+                };
+                assert!(free.policy().is_err(), "{section}.{name} takes any text");
+            }
+        }
+    }
+
+    #[test]
+    fn the_guides_section_is_looked_up_as_the_fields_it_sets() {
+        let schema = Policy::schema();
+        let section = schema["properties"]["TokenManagement"]["properties"].as_object().unwrap();
+        assert!(section.len() > 10);
+        for name in section.keys() {
+            let tries = [json!(7), json!(0.5), json!(false), json!("elsewhere"), json!({ "bash": 7 })];
+            let set = tries.into_iter().find_map(|value| {
+                Overrides::from_value(json!({ "TokenManagement": { name: value } }))
+                    .ok()
+                    .filter(|set| !set.fields.is_empty())
+            });
+            let fields = set.unwrap_or_else(|| panic!("nothing can be set by {name}")).fields;
+            for (section, value) in fields {
+                for field in value.as_object().unwrap().keys() {
+                    assert!(of_key(&section, field).is_some(), "{name} sets {section}.{field}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_setting_of_the_store_needs_trust() {
+        for key in SETTINGS {
+            let (section, name) = key.split_once('.').unwrap_or(("", key));
+            assert_eq!(of_key(section, name), Some(Risk::NeedsTrust), "{key}");
+        }
+    }
+
+    #[test]
+    fn references_and_unknown_keys_need_trust() {
+        for value in [json!("{env:TOKEN}"), json!(["a", "x{file:~/.netrc}"]), json!({ "a": "{env:X}" })] {
+            assert_eq!(of_value("prune", "order", &value), Risk::NeedsTrust);
+        }
+        assert_eq!(of_value("prune", "order", &json!("oldestFirst")), Risk::Harmless);
+        assert_eq!(of_value("hooks", "before", &json!(1)), Risk::NeedsTrust);
+    }
+}
