@@ -4,8 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::Policy;
-use plimsoll::truncate::{Address, Spill, TruncatePlan};
+use plimsoll::truncate::{Address, OutputEnds, Spill};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -17,9 +16,6 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::surroundings::Surroundings;
 
-/// So much of the beginning and of the end is held at most. It is far more than any sensible limit lets through, so
-/// what lies between need only be counted and spilled.
-const HELD: usize = 8 << 20;
 const PIECE: usize = 1 << 16;
 
 /// Cut what comes on standard input.
@@ -31,9 +27,10 @@ pub(crate) fn run(
     let policy = Config::load(&args.policy, around)?.policy;
     let spill_dir = args.spill_dir.as_deref().filter(|_| policy.truncate.spill);
     let progress = Progress::bytes("reading standard input", None);
-    let mut held = Held::read(progress.reading(io::stdin().lock()), most_held(&policy), spill_dir)?;
+    let ends = OutputEnds::new(&args.tool, &policy);
+    let mut held = Held::read(progress.reading(io::stdin().lock()), ends, spill_dir)?;
     drop(progress);
-    let plan = held.plan(&args.tool, &policy);
+    let plan = held.ends.plan(&args.tool, &policy);
     let spill = match spill_dir {
         Some(folder) if plan.wants_spill() => held.spill(folder),
         _ => Spill::Off,
@@ -47,43 +44,24 @@ pub(crate) fn run(
             output.bytes(b"\n")?;
         }
     } else {
-        output.bytes(&held.head)?;
+        let (head, tail) = held.ends.held();
+        output.bytes(head)?;
+        output.bytes(tail)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// How much of each end to hold. A policy that lets more through than [`HELD`] has everything held.
-fn most_held(policy: &Policy) -> usize {
-    let truncate = &policy.truncate;
-    let tools = truncate.tool_limits.values().chain([&truncate.default_limit]).map(|chars| chars.0).max();
-    // A char is at most three bytes of UTF-8.
-    let by_tool = tools.unwrap_or_default().saturating_mul(3);
-    let by_bytes = truncate.max_bytes;
-    let most = if truncate.tool_limit_overrides_bytes { by_bytes.max(by_tool) } else { by_bytes };
-    if most < HELD as u64 { HELD } else { usize::MAX }
-}
-
-/// An output as far as it is held, and what is known of the rest.
+/// An output as far as it is held, and the whole of one that is too long for that.
 struct Held {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-    /// Bytes and newlines between head and tail.
-    between: (u64, u64),
+    ends: OutputEnds,
     hash: blake3::Hasher,
-    /// The whole, once it is too long to be held.
     whole: Option<io::Result<NamedTempFile>>,
 }
 
 impl Held {
-    /// Read everything, and hold at most twice `most` of it.
-    fn read(mut input: impl Read, most: usize, spill_dir: Option<&Path>) -> io::Result<Held> {
-        let mut held = Held {
-            head: Vec::new(),
-            tail: Vec::new(),
-            between: (0, 0),
-            hash: blake3::Hasher::new(),
-            whole: None,
-        };
+    /// Read everything; what is too long to be held goes into a file as it comes.
+    fn read(mut input: impl Read, ends: OutputEnds, spill_dir: Option<&Path>) -> io::Result<Held> {
+        let mut held = Held { ends, hash: blake3::Hasher::new(), whole: None };
         let mut piece = vec![0; PIECE];
         loop {
             let count = match input.read(&mut piece) {
@@ -92,41 +70,23 @@ impl Held {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            held.add(&piece[..count], most, spill_dir);
+            held.add(&piece[..count], spill_dir);
         }
     }
 
-    fn add(&mut self, piece: &[u8], most: usize, spill_dir: Option<&Path>) {
+    fn add(&mut self, piece: &[u8], spill_dir: Option<&Path>) {
         self.hash.update(piece);
-        let (first, rest) = piece.split_at(piece.len().min(most.saturating_sub(self.head.len())));
-        self.head.extend_from_slice(first);
-        self.tail.extend_from_slice(rest);
+        // The next piece may be the one by which it is no longer whole.
+        let long = self.ends.held().1.len() > PIECE;
+        if let (None, Some(folder), true) = (&self.whole, spill_dir, long) {
+            self.whole = Some(self.written(folder));
+        }
         if let Some(Ok(file)) = &mut self.whole
             && let Err(error) = file.write_all(piece)
         {
             self.whole = Some(Err(error));
         }
-        // Twice as much as needed, so that moving the rest to the front costs little.
-        if self.tail.len() >= most.saturating_mul(2) {
-            if let (None, Some(folder)) = (&self.whole, spill_dir) {
-                self.whole = Some(self.written(folder));
-            }
-            let gone = self.tail.len() - most;
-            self.between.0 += gone as u64;
-            self.between.1 += self.tail.drain(..gone).filter(|byte| *byte == b'\n').count() as u64;
-        }
-    }
-
-    /// What stays of it. What is between the ends changes nothing but the counts.
-    fn plan(&self, tool: &str, policy: &Policy) -> TruncatePlan {
-        if self.tail.is_empty() {
-            return plimsoll::truncate::plan(&self.head, tool, policy);
-        }
-        let ends = [self.head.as_slice(), &self.tail].concat();
-        let mut plan = plimsoll::truncate::plan(&ends, tool, policy);
-        plan.original_bytes += self.between.0;
-        plan.original_lines += self.between.1;
-        plan
+        self.ends.push(piece);
     }
 
     /// Keep the whole. Where that fails, the output is still cut and says that the rest is lost.
@@ -143,8 +103,9 @@ impl Held {
     /// Head and tail in a file.
     fn written(&self, folder: &Path) -> io::Result<NamedTempFile> {
         let mut file = files::private(folder)?;
-        file.write_all(&self.head)?;
-        file.write_all(&self.tail)?;
+        let (head, tail) = self.ends.held();
+        file.write_all(head)?;
+        file.write_all(tail)?;
         Ok(file)
     }
 }
@@ -153,7 +114,7 @@ impl Held {
 mod tests {
     use super::Held;
     use plimsoll::Policy;
-    use plimsoll::truncate::{Address, Spill, plan};
+    use plimsoll::truncate::{Address, OutputEnds, Spill, plan};
 
     #[test]
     fn holding_both_ends_cuts_as_holding_everything() {
@@ -161,9 +122,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for preset in plimsoll::Preset::ALL {
             let policy: Policy = preset.policy();
-            let mut held = Held::read(&output[..], 100_000, Some(folder.path())).unwrap();
-            assert!(held.between.0 > 100_000 && held.tail.len() < 200_000, "something is not held");
-            assert_eq!(held.plan("bash", &policy), plan(&output, "bash", &policy), "{preset}");
+            let ends = OutputEnds::holding(100_000);
+            let mut held = Held::read(&output[..], ends, Some(folder.path())).unwrap();
+            assert!(!held.ends.is_whole() && held.ends.held().1.len() < 200_000, "something is not held");
+            assert_eq!(held.ends.plan("bash", &policy), plan(&output, "bash", &policy), "{preset}");
             let Spill::Saved(Address::Path(path)) = held.spill(folder.path()) else { panic!("not saved") };
             assert!(std::fs::read(path).unwrap() == output);
         }

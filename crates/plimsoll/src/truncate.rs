@@ -17,6 +17,8 @@
 //! assert!(shown.ends_with("[Full output kept: recall spill_9c2f]\n"));
 //! ```
 
+mod stream;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -25,6 +27,8 @@ use serde::{Deserialize, Serialize};
 use crate::chars::{Chars, Text, head, tail, thousands};
 use crate::policy::{Keep, Notice, Policy, TruncatePolicy};
 use crate::recall;
+
+pub use stream::OutputEnds;
 
 const LINE_CUT: &str = "... (line truncated)";
 const LINE_CUT_BEFORE: &str = "(line truncated) ...";

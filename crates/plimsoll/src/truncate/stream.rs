@@ -1,0 +1,84 @@
+//! An output of any length, of which only what may stay is held.
+
+use super::{TruncatePlan, plan};
+use crate::policy::Policy;
+
+/// So much of each end is held at least: far more than any sensible limit lets through, so that lines which are
+/// shortened leave room for the lines behind them.
+const LEAST: usize = 4 << 20;
+
+/// The beginning and the end of an output that streams by. What lies between is only counted, so an output of gigabytes
+/// needs a few megabytes.
+///
+/// ```
+/// use plimsoll::truncate::{OutputEnds, plan};
+/// use plimsoll::Policy;
+/// let policy = Policy::default();
+/// let mut ends = OutputEnds::new("bash", &policy);
+/// for number in 0..5_000 {
+///     ends.push(format!("line {number}\n").as_bytes());
+/// }
+/// assert!(ends.plan("bash", &policy).truncated);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct OutputEnds {
+    /// How much of each end is held.
+    most: usize,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    bytes_between: u64,
+    newlines_between: u64,
+}
+
+impl OutputEnds {
+    /// Hold as much of each end as the policy may let through of that tool's output.
+    pub fn new(tool: &str, policy: &Policy) -> OutputEnds {
+        let rules = &policy.truncate;
+        let chars = rules.tool_limits.get(tool).unwrap_or(&rules.default_limit).0;
+        // A char is at most three bytes of UTF-8.
+        let by_tool = if rules.tool_limit_overrides_bytes { chars.saturating_mul(3) } else { 0 };
+        let most = usize::try_from(rules.max_bytes.max(by_tool)).unwrap_or(usize::MAX);
+        OutputEnds::holding(most.max(LEAST))
+    }
+
+    /// Hold so much of each end.
+    pub fn holding(most: usize) -> OutputEnds {
+        OutputEnds { most, ..OutputEnds::default() }
+    }
+
+    /// Take the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        let (first, rest) = piece.split_at(piece.len().min(self.most.saturating_sub(self.head.len())));
+        self.head.extend_from_slice(first);
+        self.tail.extend_from_slice(rest);
+        // Up to twice as much as needed, so that moving the rest to the front costs little.
+        if self.tail.len() >= self.most.saturating_mul(2) {
+            let gone = self.tail.len() - self.most;
+            self.bytes_between += gone as u64;
+            self.newlines_between += memchr::memchr_iter(b'\n', &self.tail[..gone]).count() as u64;
+            self.tail.drain(..gone);
+        }
+    }
+
+    /// Whether all that came is still held.
+    pub fn is_whole(&self) -> bool {
+        self.bytes_between == 0
+    }
+
+    /// What is held of the beginning and of the end; of a whole output one after the other.
+    pub fn held(&self) -> (&[u8], &[u8]) {
+        (&self.head, &self.tail)
+    }
+
+    /// What stays of the output. What is between the ends is longer than anything that could stay, so it changes nothing
+    /// but the counts.
+    pub fn plan(&self, tool: &str, policy: &Policy) -> TruncatePlan {
+        if self.tail.is_empty() {
+            return plan(&self.head, tool, policy);
+        }
+        let mut plan = plan(&[self.head.as_slice(), &self.tail].concat(), tool, policy);
+        plan.original_bytes += self.bytes_between;
+        plan.original_lines += self.newlines_between;
+        plan
+    }
+}
