@@ -5,6 +5,8 @@
 
 mod chain;
 mod check;
+mod extend;
+mod feed;
 mod leases;
 mod marks;
 mod read;

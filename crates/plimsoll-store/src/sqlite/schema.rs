@@ -148,11 +148,28 @@ const MIGRATIONS: [&str; 5] = [
     ALTER TABLE mark ADD COLUMN data TEXT;
     CREATE INDEX mark_pin ON mark (session, at) WHERE effect = 'pin';
     ALTER TABLE compaction ADD COLUMN set_aside_after TEXT;",
-    // 5: an epoch for each session, which every write must name; answers without an end are found by index. Messages
-    // from before count as ended.
+    // 5: an epoch for each session, which every write must name; answers without an end are found by index, those from
+    // before count as ended. Revisions (`shaped` is the one of the newest reduction, undoing or pin) and the change
+    // feed. Deltas of texts that grow, by the byte they begin at, until they are folded into the part.
     "ALTER TABLE session ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE message ADD COLUMN is_open INTEGER NOT NULL DEFAULT 0;
-    CREATE INDEX message_open ON message (session, at, id) WHERE is_open = 1;",
+    CREATE INDEX message_open ON message (session, at, id) WHERE is_open = 1;
+    ALTER TABLE session ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE session ADD COLUMN shaped INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE change (
+        sequence INTEGER PRIMARY KEY,
+        session TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        message TEXT,
+        part TEXT
+    ) STRICT;
+    CREATE TABLE delta (
+        part INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (part, at)
+    ) STRICT, WITHOUT ROWID;",
 ];
 
 /// The version this code writes.

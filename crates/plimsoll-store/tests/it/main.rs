@@ -5,6 +5,7 @@
 mod crash;
 mod extremes;
 mod faults;
+mod feed;
 mod forks;
 mod leases;
 mod model;
