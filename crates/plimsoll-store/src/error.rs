@@ -66,6 +66,14 @@ pub enum StoreError {
         /// The revision that did away with the plan's ground.
         reduced_in: Revision,
     },
+    /// A task is not where a step begins.
+    #[error("task `{task}` is `{status}` by now")]
+    TaskMoved {
+        /// The task.
+        task: String,
+        /// Where it stands.
+        status: String,
+    },
     /// A reduction is undone once.
     #[error("receipt `{receipt}` was undone before, by `{by}`")]
     Undone {

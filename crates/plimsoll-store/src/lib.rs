@@ -59,8 +59,9 @@ pub use session::{
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version};
 pub use store::{
-    Change, ChangeKind, ChangePage, Claim, Epoch, Feed, Forgetter, Keeper, Lease, Leases, Logs, Reductions,
-    Revision, Sequence, Sessions, Settled, Snapshot, SpillRecord, Spills, Store, Upkeep, settle_calls,
+    Change, ChangeKind, ChangePage, Claim, Epoch, Feed, Forgetter, Inbox, Keeper, Lease, Leases, Logs,
+    NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions, Settled, Snapshot, SpillRecord, Spills,
+    Store, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep, settle_calls,
 };
 
 use plimsoll::{LogError, MessageId, Part, PartBody, ToolStatus};

@@ -8,6 +8,7 @@ mod logs;
 mod reductions;
 mod sessions;
 mod spills;
+mod tasks;
 mod upkeep;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +22,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::inherited;
 use crate::session::{NewSession, Session};
-use crate::store::{Change, ChangeKind, Claim, Epoch, Revision, Sequence, SpillRecord};
+use crate::store::{Change, ChangeKind, Claim, Epoch, Revision, Sequence, SpillRecord, TaskRecord};
 
 /// Sessions in memory.
 #[derive(Default)]
@@ -40,6 +41,8 @@ struct State {
     forks: Vec<(SessionId, usize, SessionId)>,
     /// Counts writes, for the order of sessions.
     written: u64,
+    notes: Vec<tasks::HeldNote>,
+    tasks: Vec<TaskRecord>,
     /// The change feed.
     changes: VecDeque<Change>,
     /// The number of the newest change.

@@ -124,6 +124,8 @@ impl Sessions for MemoryStore {
             state.leases.remove(&id);
             state.receipts.retain(|(session, _)| *session != id);
             state.spills.retain(|(session, _)| *session != id);
+            state.notes.retain(|held| held.session != id);
+            state.tasks.retain(|task| task.parent != id);
         }
         Ok(())
     }

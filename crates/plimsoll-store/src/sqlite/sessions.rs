@@ -208,7 +208,9 @@ fn remove_tree(
     // Its forks may keep some of it, and in databases of older versions that can be a call without an answer.
     settle(connection, key, now)?;
     connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
-    connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
+    for table in ["lease", "note", "task"] {
+        connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
+    }
     let changed = Changed { key, session, now };
     changed.note(connection, ChangeKind::Removed, None, None)?;
     sweep(connection, key)

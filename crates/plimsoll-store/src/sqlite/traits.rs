@@ -6,15 +6,18 @@ use plimsoll::log::MessageUpdate;
 use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId};
 
 use super::read::Detail;
-use super::{SqliteStore, check, extend, feed, leases, random_ids, read, search, sessions, spills, write};
+use super::{
+    SqliteStore, check, extend, feed, inbox, leases, random_ids, read, search, sessions, spills, tasks, write,
+};
 use crate::error::StoreError;
 use crate::recall::{Ask, Hit};
 use crate::session::{
     CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
 };
 use crate::store::{
-    ChangePage, Claim, Feed, Forgetter, Keeper, Lease, Leases, Logs, Reductions, Revision, Sequence,
-    Sessions, Snapshot, SpillRecord, Spills, Upkeep,
+    ChangePage, Claim, Feed, Forgetter, Inbox, Keeper, Lease, Leases, Logs, NewNote, NewTask, Note,
+    Reductions, Revision, Sequence, Sessions, Snapshot, SpillRecord, Spills, TaskFilter, TaskMove,
+    TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.
@@ -201,6 +204,41 @@ impl Feed for SqliteStore {
 
     fn newest_change(&self) -> Result<Sequence, StoreError> {
         self.read(feed::newest)
+    }
+}
+
+impl Inbox for SqliteStore {
+    fn send(&self, session: &SessionId, note: NewNote, now: Millis) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(move |connection| inbox::send(connection, &session, &note, now))
+    }
+
+    fn notes(&self, session: &SessionId, most: u64) -> Result<Vec<Note>, StoreError> {
+        self.read(|connection| inbox::notes(connection, session, most))
+    }
+
+    fn take_notes(&self, claim: &Claim, ids: &[String], now: Millis) -> Result<Vec<Note>, StoreError> {
+        let (claim, ids) = (claim.clone(), ids.to_vec());
+        self.write(move |connection| inbox::take(connection, &claim, &ids, now))
+    }
+}
+
+impl Tasks for SqliteStore {
+    fn put_task(&self, task: NewTask, now: Millis) -> Result<TaskRecord, StoreError> {
+        self.write(move |connection| tasks::put(connection, &task, now))
+    }
+
+    fn task(&self, id: &str) -> Result<TaskRecord, StoreError> {
+        self.read(|connection| tasks::task(connection, id))
+    }
+
+    fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
+        self.read(|connection| tasks::tasks(connection, filter))
+    }
+
+    fn move_task(&self, id: &str, step: TaskMove, now: Millis) -> Result<TaskRecord, StoreError> {
+        let id = id.to_owned();
+        self.write(move |connection| tasks::step(connection, &id, &step, now))
     }
 }
 

@@ -12,6 +12,7 @@ mod model;
 mod requirements;
 mod search;
 mod sessions;
+mod tasks;
 mod together;
 
 use std::sync::Arc;
