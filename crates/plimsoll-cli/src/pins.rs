@@ -53,14 +53,16 @@ fn pinned(
         .map_err(|error| CliError::no(error.to_string()))?;
     let weigh = |log: &Log| request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count);
     let receipt = plan.apply(&mut log, &mut store::ids(), now, policy, weigh)?;
-    store.reduce(claim, Reduction { receipts: vec![receipt.clone()], ..Reduction::default() }, now)?;
+    let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+    // The lease is held since before the window was read.
+    store.reduce(claim, reduction, None, now)?;
     Ok(receipt)
 }
 
 /// What is in view and, if it is not among that, the message that is meant; and what is to be pinned of it.
 fn find(opened: &Opened, session: &SessionId, what: &str) -> Result<(Log, PinTarget), CliError> {
     let store = opened.archive.store();
-    let window = store.window(session)?;
+    let window = store.window(session)?.log;
     let message = |id: &MessageId| match store.message(session, id) {
         Err(StoreError::Missing { .. }) => Ok(None),
         other => other.map(Some),
@@ -106,7 +108,7 @@ pub(crate) fn list(session: Option<&str>, around: &Surroundings, output: &mut Ou
     let config = Config::load(&PolicyArgs::default(), around)?;
     let opened = Opened::existing(&config, around)?;
     let session = opened.chosen(session, around)?;
-    let log = opened.archive.store().window(&session.id)?;
+    let log = opened.archive.store().window(&session.id)?.log;
     let count = &config.policy.count;
     let limits = config.policy.limits("", Some(Limits::new(config.context, 0)));
     let budget = pin::budget(&config.policy, Some(limits));

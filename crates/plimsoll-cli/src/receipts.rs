@@ -115,7 +115,7 @@ pub(crate) fn undo(id: &str, around: &Surroundings, output: &mut Output) -> Done
         match opened.archive.store().undo(claim, &receipt.id, now) {
             Ok(undone) => Ok(undone),
             // It was undone before, and by what.
-            Err(StoreError::Refused(why)) => Err(CliError::no(why)),
+            Err(error @ StoreError::Undone { .. }) => Err(CliError::no(error.to_string())),
             Err(error) => Err(error.into()),
         }
     })?;

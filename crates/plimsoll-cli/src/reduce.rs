@@ -9,7 +9,7 @@ use plimsoll::receipt::Stamp;
 use plimsoll::{
     Fixed, Limits, Load, Log, Millis, Plan, Receipt, Reduction, SessionId, Window, prune as pruning,
 };
-use plimsoll_store::Claim;
+use plimsoll_store::{Claim, Snapshot};
 use serde_json::json;
 
 use crate::args::InputArgs;
@@ -53,7 +53,7 @@ fn pruned(
     now: Millis,
 ) -> Result<Result<Receipt, String>, CliError> {
     let (policy, store) = (&config.policy, opened.archive.store());
-    let mut log = store.window(&claim.session)?;
+    let Snapshot { mut log, revision } = store.window(&claim.session)?;
     let load = Load::of(&log, policy, Fixed::default(), &policy.count);
     let pressure = Pressure { load: load.tokens, limits: Limits::new(config.context, 0) };
     let plan = pruning::plan(&log, policy, Some(pressure));
@@ -65,7 +65,8 @@ fn pruned(
     let Some(receipt) = Plan::Prune(plan).apply(&mut log, stamp, weigh)? else {
         return Ok(Err("prune nothing: the window would not get smaller".to_owned()));
     };
-    store.reduce(claim, Reduction { receipts: vec![receipt.clone()], ..Reduction::default() }, now)?;
+    let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+    store.reduce(claim, reduction, Some(revision), now)?;
     Ok(Ok(receipt))
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn compact(args: &InputArgs, around: &Surroundings, output: &mut Outp
     let policy = &config.policy;
     let limits = policy.limits("", Some(Limits::new(config.context, 0)));
     let climb = |claim: &Claim, now: Millis| {
-        let log = opened.archive.store().window(&session)?;
+        let Snapshot { log, revision } = opened.archive.store().window(&session)?;
         let mut ids = store::ids();
         let situation = Situation { trigger: Trigger::Manual, ..Situation::new(policy, limits, now) };
         let step = Ladder::new(log, situation).climb(&mut ids)?;
@@ -84,7 +85,7 @@ pub(crate) fn compact(args: &InputArgs, around: &Surroundings, output: &mut Outp
             return Err(CliError::failed("the climb asked for a model, and there is none"));
         };
         if !outcome.reduction.is_empty() {
-            opened.archive.store().reduce(claim, outcome.reduction.clone(), now)?;
+            opened.archive.store().reduce(claim, outcome.reduction.clone(), Some(revision), now)?;
         }
         Ok(outcome)
     };

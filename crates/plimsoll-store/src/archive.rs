@@ -169,6 +169,7 @@ impl Archive {
         self.store.reduce(
             claim,
             Reduction { receipts: vec![receipt.clone()], ..Reduction::default() },
+            None,
             now,
         )?;
         Ok(Taken { shown, receipt: Some(receipt) })

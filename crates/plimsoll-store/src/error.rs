@@ -1,10 +1,11 @@
 //! Why the store did not do what it was asked.
 
 use plimsoll::receipt::UndoError;
-use plimsoll::{LogError, Millis, SessionId};
+use plimsoll::{LogError, Millis, ReceiptId, SessionId};
 use thiserror::Error;
 
 use crate::clock::{span, utc};
+use crate::store::Revision;
 
 /// Why the store did not do what it was asked: what, on what, and what to do.
 #[derive(Debug, Error)]
@@ -49,6 +50,37 @@ pub enum StoreError {
         session: SessionId,
         /// Who holds it now, if anyone does.
         held_by: Option<String>,
+    },
+    /// What was planned does not fit any more.
+    #[error(
+        "session `{session}` was reduced by another since this was planned: planned on revision {}, reduced in {}; \
+         plan it anew",
+        planned_on.0,
+        reduced_in.0
+    )]
+    Stale {
+        /// The session.
+        session: SessionId,
+        /// The revision it was planned on.
+        planned_on: Revision,
+        /// The revision that did away with the plan's ground.
+        reduced_in: Revision,
+    },
+    /// A task is not where a step begins.
+    #[error("task `{task}` is `{status}` by now")]
+    TaskMoved {
+        /// The task.
+        task: String,
+        /// Where it stands.
+        status: String,
+    },
+    /// A reduction is undone once.
+    #[error("receipt `{receipt}` was undone before, by `{by}`")]
+    Undone {
+        /// The reduction's receipt.
+        receipt: ReceiptId,
+        /// The receipt of the undoing.
+        by: ReceiptId,
     },
     /// Spilled content is gone by the rules of retention.
     #[error("the content of `{handle}` expired at {}; the window still shows: {shown}", utc(*at))]
@@ -114,6 +146,11 @@ fn fenced_by(holder: Option<&str>) -> String {
 }
 
 impl StoreError {
+    /// A name is taken by something else.
+    pub(crate) fn duplicate(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
+        StoreError::Log(LogError::Duplicate { kind, id: id.to_string() })
+    }
+
     /// Something is not there.
     pub(crate) fn missing(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Missing { kind, id: id.to_string() }

@@ -59,11 +59,13 @@ pub use session::{
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version};
 pub use store::{
-    Claim, Epoch, Forgetter, Keeper, Lease, Leases, Logs, Reductions, Sessions, Settled, SpillRecord, Spills,
-    Store, Upkeep, settle_calls,
+    Change, ChangeKind, ChangePage, Claim, Epoch, Feed, Forgetter, Inbox, Keeper, Lease, Leases, Logs,
+    NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions, Settled, Snapshot, SpillRecord, Spills,
+    Store, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep, settle_calls,
 };
 
-use plimsoll::{MessageId, ToolStatus};
+use plimsoll::{LogError, MessageId, Part, PartBody, ToolStatus};
+use serde_json::Value;
 
 /// Says of a call that it will not be answered any more.
 pub(crate) const INTERRUPTED: &str = "Interrupted: the process that ran this tool ended before it answered.";
@@ -84,6 +86,30 @@ pub(crate) fn is_being_written(message: &plimsoll::Message) -> bool {
     let is_open = |status: &ToolStatus| matches!(status, ToolStatus::Pending | ToolStatus::Running);
     let waits = |part: &plimsoll::Part| part.as_tool().is_some_and(|tool| is_open(&tool.state.status));
     is_unfinished(message) || message.parts.iter().any(waits)
+}
+
+/// What is said in pieces: the text of a part, or the input of a call that the model still writes.
+pub(crate) fn text_in_pieces(part: &Part) -> Option<&str> {
+    match &part.body {
+        PartBody::Text(said) => Some(said.text.as_str()),
+        PartBody::Reasoning(thought) => Some(thought.text.as_str()),
+        PartBody::Tool(tool) => Some(tool.state.extra.get("raw").and_then(Value::as_str).unwrap_or_default()),
+        _ => None,
+    }
+}
+
+/// A delta that does not begin where a text ends is one that came before, or the one before it was lost.
+pub(crate) fn repeated_delta(part: &Part, from: u64, more: &str) -> Result<(), StoreError> {
+    let rewrite = |why| Err(StoreError::Log(LogError::Rewrite { id: part.id.clone(), why }));
+    let Some(text) = text_in_pieces(part) else {
+        return rewrite("only text, reasoning and the input of a call come in pieces");
+    };
+    let there = usize::try_from(from).ok().and_then(|from| text.as_bytes().get(from..));
+    match there {
+        Some(there) if there.starts_with(more.as_bytes()) => Ok(()),
+        Some(_) => rewrite("the delta begins before the end of the text, and says something else"),
+        None => rewrite("the delta begins after the end of the text: one before it is missing"),
+    }
 }
 
 /// A fork may not share a message that is still being written.

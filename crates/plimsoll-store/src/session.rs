@@ -3,6 +3,8 @@
 use plimsoll::{MessageId, Millis, SessionId, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::store::Revision;
+
 /// A session that is to be.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewSession {
@@ -59,6 +61,27 @@ pub struct Session {
     pub usage: Totals,
     /// What they cost, as far as providers said.
     pub cost: f64,
+    /// How often it was written to.
+    pub revision: Revision,
+}
+
+impl Session {
+    /// Whether this is what beginning `new` at `now`, as a fork of `parent` or on its own, has made, and nothing has
+    /// happened to it since. One that was written to is not taken for the result of a repeated call: two callers who
+    /// by chance begin the same session would both go on to fill it.
+    pub(crate) fn was_begun_as(&self, new: &NewSession, parent: Option<&SessionId>, now: Millis) -> bool {
+        let NewSession { id, parent: task_of, title, agent, model, directory, version } = new;
+        let same = *id == self.id
+            && *task_of == self.parent
+            && *title == self.title
+            && *agent == self.agent
+            && *model == self.model
+            && *directory == self.directory
+            && *version == self.version;
+        same && self.forked_from.as_ref().map(|point| &point.session) == parent
+            && self.created == now
+            && self.revision == Revision(1)
+    }
 }
 
 /// Tokens that providers counted, added up.

@@ -94,7 +94,7 @@ fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, String> {
 /// A stored session: what is in view says how much the next request weighs, without its texts being read.
 fn stored(opened: &Opened, session: &Session, policy: &Policy) -> Result<Weighed, StoreError> {
     let store = opened.archive.store();
-    let view = store.outline(&session.id)?;
+    let view = store.outline(&session.id)?.log;
     let load = Load::of(&view, policy, Fixed::default(), &policy.count);
     let (mut messages, mut log) = (0, Tokens::ZERO);
     let mut add = |message: &Message| {

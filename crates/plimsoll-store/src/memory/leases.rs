@@ -8,7 +8,7 @@ use plimsoll::{Millis, SessionId};
 use super::{Held, MemoryStore};
 use crate::error::StoreError;
 use crate::is_unfinished;
-use crate::store::{Claim, Epoch, Lease, Leases, Settled, settle_calls};
+use crate::store::{ChangeKind, Claim, Epoch, Lease, Leases, Settled, settle_calls};
 
 impl MemoryStore {
     fn take_lease(
@@ -36,6 +36,7 @@ impl MemoryStore {
             held.epoch = epoch;
             held.settle(now)
         })?;
+        state.note(session, ChangeKind::Leased, None, None);
         let (session, holder) = (session.clone(), holder.to_owned());
         Ok(Lease { session, holder, epoch, until, settled, taken_from })
     }
@@ -83,6 +84,8 @@ impl Leases for MemoryStore {
         state.update(&lease.claim(), Millis(0), |held| {
             held.epoch = Epoch(held.epoch.0 + 1);
             Ok(())
-        })
+        })?;
+        state.note(&lease.session, ChangeKind::Released, None, None);
+        Ok(())
     }
 }

@@ -1,17 +1,29 @@
 //! Messages and parts, in memory.
 
+use plimsoll::log::MessageUpdate;
 use plimsoll::pivot::Visible;
-use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId, Usage};
+use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId};
 
 use super::MemoryStore;
 use crate::error::StoreError;
 use crate::recall::{Ask, Hit, Recalled, part_text};
 use crate::session::{Page, PageRequest};
-use crate::store::{Claim, Logs};
+use crate::store::{ChangeKind, Claim, Logs, Snapshot};
+use crate::{repeated_delta, text_in_pieces};
 
 impl Logs for MemoryStore {
     fn append(&self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
-        self.state().update(claim, now, |held| held.append(messages))
+        let mut state = self.state();
+        let held = state.claimed(claim)?;
+        if messages.first().is_some_and(|first| held.place(&first.info.id).is_ok()) {
+            return held.same_messages(&messages);
+        }
+        let ids: Vec<MessageId> = messages.iter().map(|message| message.info.id.clone()).collect();
+        state.update(claim, now, |held| held.append(messages))?;
+        for id in ids {
+            state.note(&claim.session, ChangeKind::Appended, Some(id), None);
+        }
+        Ok(())
     }
 
     fn append_part(
@@ -23,52 +35,104 @@ impl Logs for MemoryStore {
     ) -> Result<(), StoreError> {
         let mut state = self.state();
         let shared = state.shared(&claim.session);
-        state.update(claim, now, |held| {
-            held.own(held.place(message)?, shared, message.as_str())?;
-            held.with_log(|log| Ok(log.append_part(message, part)?))
-        })
+        let held = state.claimed(claim)?;
+        let place = held.own(held.place(message)?, shared, message.as_str())?;
+        if let Some((at, there)) = held.part(&part.id) {
+            let same = at == place && there.clone().without_marks() == part.clone().without_marks();
+            return if same { Ok(()) } else { Err(StoreError::duplicate("part", &part.id)) };
+        }
+        let id = part.id.clone();
+        state.update(claim, now, |held| held.with_log(|log| Ok(log.append_part(message, part)?)))?;
+        state.note(&claim.session, ChangeKind::PartAppended, Some(message.clone()), Some(id));
+        Ok(())
     }
 
     fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
         let mut state = self.state();
         let shared = state.shared(&claim.session);
+        let held = state.claimed(claim)?;
+        let (place, before) = held.part(&part.id).ok_or_else(|| StoreError::missing("part", &part.id))?;
+        held.own(place, shared, part.id.as_str())?;
+        let mut log = held.log();
+        log.advance(part.clone())?;
+        if log.part(&part.id)? == before {
+            return Ok(());
+        }
+        let message = held.messages[place].info.id.clone();
         state.update(claim, now, |held| {
-            let holds = |message: &Message| message.parts.iter().any(|other| other.id == part.id);
-            let place = held.messages.iter().position(holds);
-            let place = place.ok_or_else(|| StoreError::missing("part", &part.id))?;
-            held.own(place, shared, part.id.as_str())?;
-            held.with_log(|log| Ok(log.advance(part)?))
-        })
+            held.messages = log.messages().to_vec();
+            Ok(())
+        })?;
+        state.note(&claim.session, ChangeKind::Advanced, Some(message), Some(part.id));
+        Ok(())
     }
 
-    fn finish(
+    fn extend(
+        &self,
+        claim: &Claim,
+        part: &PartId,
+        from: u64,
+        more: &str,
+        _: Millis,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let shared = state.shared(&claim.session);
+        let held = state.claimed(claim)?;
+        let (place, there) = held.part(part).ok_or_else(|| StoreError::missing("part", part))?;
+        held.own(place, shared, part.as_str())?;
+        if text_in_pieces(there).map(|text| text.len() as u64) != Some(from) {
+            return repeated_delta(there, from, more);
+        }
+        let mut log = held.log();
+        log.extend(part, more)?;
+        if more.is_empty() {
+            return Ok(());
+        }
+        let message = held.messages[place].info.id.clone();
+        state.update(claim, Millis(0), |held| {
+            held.messages = log.messages().to_vec();
+            Ok(())
+        })?;
+        state.note(&claim.session, ChangeKind::Extended, Some(message), Some(part.clone()));
+        Ok(())
+    }
+
+    fn record(
         &self,
         claim: &Claim,
         message: &MessageId,
-        finish: &str,
-        usage: Option<Usage>,
+        update: MessageUpdate,
         now: Millis,
     ) -> Result<(), StoreError> {
         let mut state = self.state();
         let shared = state.shared(&claim.session);
+        let held = state.claimed(claim)?;
+        let place = held.own(held.place(message)?, shared, message.as_str())?;
+        let before = held.messages[place].info.clone();
+        let mut log = held.log();
+        log.record(message, update, now)?;
+        if log[place].info == before {
+            return Ok(());
+        }
         state.update(claim, now, |held| {
-            let place = held.own(held.place(message)?, shared, message.as_str())?;
-            let before = held.messages[place].info.tokens.clone();
-            held.with_log(|log| Ok(log.finish(message, finish, usage.clone(), now)?))?;
-            if let Some(usage) = usage {
-                held.session.usage.recount(&before.unwrap_or_default(), &usage);
-            }
+            held.messages = log.messages().to_vec();
+            held.recount(&before, place);
             Ok(())
-        })
+        })?;
+        state.note(&claim.session, ChangeKind::Recorded, Some(message.clone()), None);
+        Ok(())
     }
 
-    fn window(&self, session: &SessionId) -> Result<Log, StoreError> {
-        let log = self.state().held(session)?.log();
+    fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
+        let state = self.state();
+        let held = state.held(session)?;
+        let log = held.log();
         let places = Visible::of(&log).needed(&log);
-        Ok(Log::from_messages(places.into_iter().map(|place| log[place].clone())))
+        let log = Log::from_messages(places.into_iter().map(|place| log[place].clone()));
+        Ok(Snapshot { log, revision: held.session.revision })
     }
 
-    fn outline(&self, session: &SessionId) -> Result<Log, StoreError> {
+    fn outline(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
         // Everything is in memory already; there is nothing to save.
         self.window(session)
     }

@@ -2,23 +2,27 @@
 //! held against, so it is written to be obviously right rather than fast: a fork copies, a window is computed from
 //! the whole log.
 
+mod feed;
 mod leases;
 mod logs;
 mod reductions;
 mod sessions;
 mod spills;
+mod tasks;
 mod upkeep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
-use plimsoll::{Log, LogError, Message, MessageId, Millis, Receipt, SessionId};
+use plimsoll::log::Info;
+use plimsoll::reduction::same_content;
+use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartId, Receipt, SessionId};
 
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::inherited;
 use crate::session::{NewSession, Session};
-use crate::store::{Claim, Epoch, SpillRecord};
+use crate::store::{Change, ChangeKind, Claim, Epoch, Revision, Sequence, SpillRecord, TaskRecord};
 
 /// Sessions in memory.
 #[derive(Default)]
@@ -37,6 +41,12 @@ struct State {
     forks: Vec<(SessionId, usize, SessionId)>,
     /// Counts writes, for the order of sessions.
     written: u64,
+    notes: Vec<tasks::HeldNote>,
+    tasks: Vec<TaskRecord>,
+    /// The change feed.
+    changes: VecDeque<Change>,
+    /// The number of the newest change.
+    sequence: Sequence,
 }
 
 #[derive(Clone)]
@@ -48,6 +58,8 @@ struct Held {
     written: u64,
     /// How often the right to write it has changed hands.
     epoch: Epoch,
+    /// The revision of the newest reduction, undoing or pin.
+    shaped: Revision,
 }
 
 impl Held {
@@ -78,6 +90,39 @@ impl Held {
         let done = change(&mut log)?;
         self.messages = log.messages().to_vec();
         Ok(done)
+    }
+
+    /// A part and the place of its message.
+    fn part(&self, id: &PartId) -> Option<(usize, &Part)> {
+        let placed = |(place, message): (usize, &'_ Message)| {
+            message.parts.iter().position(|part| part.id == *id).map(|at| (place, at))
+        };
+        let (place, at) = self.messages.iter().enumerate().find_map(placed)?;
+        Some((place, &self.messages[place].parts[at]))
+    }
+
+    /// Whether messages under names that are taken are those that are there.
+    fn same_messages(&self, messages: &[Message]) -> Result<(), StoreError> {
+        for message in messages {
+            let place = self.place(&message.info.id).ok().filter(|place| *place >= self.inherited);
+            if !place.is_some_and(|place| same_content(&self.messages[place], message)) {
+                return Err(StoreError::duplicate("message", &message.info.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Count a message for what is known of it now instead of what was known before.
+    fn recount(&mut self, before: &Info, place: usize) {
+        let after = &self.messages[place].info;
+        let usage = |info: &Info| info.tokens.clone().unwrap_or_default();
+        let cost = |info: &Info| info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
+        self.session.usage.recount(&usage(before), &usage(after));
+        let total = self.session.cost + (cost(after) - cost(before));
+        self.session.cost = total.clamp(-f64::MAX, f64::MAX);
+        if before.model_id != after.model_id {
+            self.session.model = after.model_id.clone().or(self.session.model.take());
+        }
     }
 
     fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
@@ -158,8 +203,23 @@ impl State {
         self.written += 1;
         held.written = self.written;
         held.session.updated = held.session.updated.max(now);
+        held.session.revision.0 += 1;
         self.sessions.insert(claim.session.clone(), held);
         Ok(done)
+    }
+
+    /// Add to the feed what a session's newest revision did.
+    fn note(
+        &mut self,
+        session: &SessionId,
+        kind: ChangeKind,
+        message: Option<MessageId>,
+        part: Option<PartId>,
+    ) {
+        let revision = self.sessions.get(session).map(|held| held.session.revision).unwrap_or_default();
+        self.sequence.0 += 1;
+        let (sequence, session) = (self.sequence, session.clone());
+        self.changes.push_back(Change { sequence, session, revision, kind, message, part });
     }
 
     fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut Held, StoreError> {
@@ -181,10 +241,17 @@ impl State {
             version,
             created: now,
             updated: now,
+            revision: Revision(1),
             ..Session::default()
         };
-        let held =
-            Held { session, messages: Vec::new(), inherited: 0, written: self.written, epoch: Epoch(0) };
+        let held = Held {
+            session,
+            messages: Vec::new(),
+            inherited: 0,
+            written: self.written,
+            epoch: Epoch(0),
+            shaped: Revision(0),
+        };
         Ok(self.sessions.entry(id).or_insert(held))
     }
 }

@@ -5,18 +5,45 @@ use plimsoll::{Ids, Message, Millis, Receipt, ReceiptId, Reduction, SessionId};
 use super::MemoryStore;
 use crate::error::StoreError;
 use crate::session::CompactionRecord;
-use crate::store::{Claim, Reductions};
+use crate::store::{ChangeKind, Claim, Reductions, Revision};
 
 impl Reductions for MemoryStore {
-    fn reduce(&self, claim: &Claim, reduction: Reduction, now: Millis) -> Result<(), StoreError> {
+    fn reduce(
+        &self,
+        claim: &Claim,
+        reduction: Reduction,
+        planned_on: Option<Revision>,
+        now: Millis,
+    ) -> Result<(), StoreError> {
         let mut state = self.state();
+        let reduced_in = state.claimed(claim)?.shaped;
+        if let Some(first) = reduction.receipts.first() {
+            let there = state.receipts.iter().find(|(_, receipt)| receipt.id == first.id);
+            match there {
+                Some((session, there)) if *session == claim.session && there == first => return Ok(()),
+                Some(_) => return Err(StoreError::duplicate("receipt", &first.id)),
+                None => {}
+            }
+        }
+        if let Some(planned_on) = planned_on.filter(|planned_on| reduced_in > *planned_on) {
+            return Err(StoreError::Stale { session: claim.session.clone(), planned_on, reduced_in });
+        }
+        let has_marks = reduction.receipts.iter().any(|receipt| !receipt.plan.effects().is_empty());
+        let shapes = has_marks || !reduction.appended.is_empty();
         state.update(claim, now, |held| {
             let appended = reduction.appended.len();
             held.with_log(|log| Ok(reduction.commit(log)?))?;
             let new = held.messages.len() - appended;
             held.count(new);
+            if shapes {
+                held.shaped = Revision(held.session.revision.0 + 1);
+            }
             Ok(())
         })?;
+        for message in &reduction.appended {
+            state.note(&claim.session, ChangeKind::Appended, Some(message.info.id.clone()), None);
+        }
+        state.note(&claim.session, ChangeKind::Reduced, None, None);
         state.receipts.extend(reduction.receipts.into_iter().map(|receipt| (claim.session.clone(), receipt)));
         Ok(())
     }
@@ -43,15 +70,18 @@ impl Reductions for MemoryStore {
         state.claimed(claim)?;
         let done = state.receipts.iter().find(|(_, other)| other.undoes.as_ref() == Some(id));
         if let Some((_, done)) = done {
-            return Err(StoreError::Refused(format!("receipt `{id}` was undone before, by `{}`", done.id)));
+            return Err(StoreError::Undone { receipt: id.clone(), by: done.id.clone() });
         }
         let mut drawn = state.written;
         let mut ids = Ids::new(move || {
             drawn += 1;
             drawn
         });
-        let undone =
-            state.update(claim, now, |held| held.with_log(|log| Ok(receipt.undo(log, &mut ids, now)?)))?;
+        let undone = state.update(claim, now, |held| {
+            held.shaped = Revision(held.session.revision.0 + 1);
+            held.with_log(|log| Ok(receipt.undo(log, &mut ids, now)?))
+        })?;
+        state.note(&claim.session, ChangeKind::Undone, None, None);
         state.receipts.push((session, undone.clone()));
         Ok(undone)
     }

@@ -2,15 +2,29 @@
 
 use plimsoll::{MessageId, Millis, SessionId};
 
-use super::{Held, MemoryStore};
+use super::{Held, MemoryStore, State};
 use crate::error::StoreError;
 use crate::session::{Filter, ForkPoint, NewSession, Session, SessionPatch};
-use crate::store::{Claim, Sessions};
+use crate::store::{ChangeKind, Claim, Sessions};
 use crate::{is_being_written, still_written};
+
+impl State {
+    /// The session of that name, if it was begun by the same call: then the call came twice.
+    fn same_session(&self, new: &NewSession, parent: Option<&SessionId>, now: Millis) -> Option<Session> {
+        let there = &self.sessions.get(&new.id)?.session;
+        there.was_begun_as(new, parent, now).then(|| there.clone())
+    }
+}
 
 impl Sessions for MemoryStore {
     fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
-        Ok(self.state().insert(session, now)?.session.clone())
+        let mut state = self.state();
+        if let Some(there) = state.same_session(&session, None, now) {
+            return Ok(there);
+        }
+        let session = state.insert(session, now)?.session.clone();
+        state.note(&session.id, ChangeKind::Created, None, None);
+        Ok(session)
     }
 
     fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
@@ -35,13 +49,17 @@ impl Sessions for MemoryStore {
     }
 
     fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError> {
-        self.state().update(claim, now, |held| {
+        let mut state = self.state();
+        let session = state.update(claim, now, |held| {
             let session = &mut held.session;
             session.title = patch.title.unwrap_or(std::mem::take(&mut session.title));
             session.agent = patch.agent.or(session.agent.take());
             session.model = patch.model.or(session.model.take());
-            Ok(session.clone())
-        })
+            Ok(())
+        });
+        session?;
+        state.note(&claim.session, ChangeKind::Patched, None, None);
+        Ok(state.held(&claim.session)?.session.clone())
     }
 
     fn fork(
@@ -52,6 +70,9 @@ impl Sessions for MemoryStore {
         now: Millis,
     ) -> Result<Session, StoreError> {
         let mut state = self.state();
+        if let Some(there) = state.same_session(&child, Some(parent), now) {
+            return Ok(there);
+        }
         let held = state.held(parent)?;
         let open = held.messages.iter().position(is_being_written);
         let shared = match upto {
@@ -71,6 +92,7 @@ impl Sessions for MemoryStore {
         let child = state.insert(child, now)?;
         (child.inherited, child.messages, child.session.forked_from) = (shared, messages, Some(point));
         let child = child.session.clone();
+        state.note(&child.id, ChangeKind::Created, None, None);
         state.forks.push(fork);
         Ok(child)
     }
@@ -92,11 +114,18 @@ impl Sessions for MemoryStore {
                 return Err(StoreError::Leased { session, holder, until: *until, now });
             }
         }
-        for id in going {
+        // Tasks go before what they are tasks of, the last first.
+        for id in going.into_iter().rev() {
+            if let Some(held) = state.sessions.get_mut(&id) {
+                held.session.revision.0 += 1;
+            }
+            state.note(&id, ChangeKind::Removed, None, None);
             state.sessions.remove(&id);
             state.leases.remove(&id);
             state.receipts.retain(|(session, _)| *session != id);
             state.spills.retain(|(session, _)| *session != id);
+            state.notes.retain(|held| held.session != id);
+            state.tasks.retain(|task| task.parent != id);
         }
         Ok(())
     }

@@ -10,6 +10,14 @@ impl Upkeep for MemoryStore {
         Ok(0)
     }
 
+    fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        let keep = usize::try_from(keep.max(1)).unwrap_or(usize::MAX);
+        let over = state.changes.len().saturating_sub(keep);
+        state.changes.drain(..over);
+        Ok(over as u64)
+    }
+
     fn check(&self) -> Result<Findings, StoreError> {
         let state = self.state();
         let messages = || state.sessions.values().flat_map(|held| &held.messages[held.inherited..]);

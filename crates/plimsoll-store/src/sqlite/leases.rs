@@ -5,10 +5,12 @@ use plimsoll::{Log, MessageId, Millis, PartId, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{Chain, key};
-use super::read::{self, Detail};
+use super::extend::fold_message;
+use super::feed::Changed;
+use super::read;
 use super::write::{update_info, update_part};
 use crate::error::StoreError;
-use crate::store::{Epoch, Lease, Settled, settle_call};
+use crate::store::{ChangeKind, Epoch, Lease, Settled, settle_call};
 
 /// How a lease is asked for.
 pub(crate) struct Request<'a> {
@@ -43,6 +45,8 @@ pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Le
         .execute(params![key, holder, until.0])?;
     let settled = settle(connection, key, now)?;
     let epoch = next_epoch(connection, key)?;
+    let changed = Changed { key, session, now: Millis(0) };
+    changed.note(connection, ChangeKind::Leased, None, None)?;
     let (session, holder) = (session.clone(), holder.to_owned());
     Ok(Lease { session, holder, epoch, until, settled, taken_from })
 }
@@ -65,7 +69,8 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Stor
     };
     connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
     next_epoch(connection, key)?;
-    Ok(())
+    let changed = Changed { key, session: &lease.session, now: Millis(0) };
+    changed.note(connection, ChangeKind::Released, None, None)
 }
 
 /// Move a session to its next epoch: writes of the one before are refused from now on.
@@ -93,10 +98,11 @@ pub(crate) fn settle(connection: &Connection, session: i64, now: Millis) -> Resu
     let open = statement.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let open = open.collect::<Result<Vec<(i64, String)>, _>>()?;
     for place in &open {
-        let mut log = Log::from_messages(read::one(connection, &chain, &place.1, Detail::Whole)?);
+        let mut log = Log::from_messages([read::info(connection, session, place)?]);
         let update = MessageUpdate::aborted(crate::INTERRUPTED_ANSWER);
         log.record(&MessageId::new(place.1.as_str()), update, now)?;
         update_info(connection, session, place, &log[0])?;
+        fold_message(connection, &chain, place)?;
     }
     Ok(Settled { calls: calls.len() as u64, answers: open.len() as u64 })
 }

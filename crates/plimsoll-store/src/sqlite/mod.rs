@@ -5,6 +5,9 @@
 
 mod chain;
 mod check;
+mod extend;
+mod feed;
+mod inbox;
 mod leases;
 mod marks;
 mod read;
@@ -13,6 +16,7 @@ mod schema;
 mod search;
 mod sessions;
 mod spills;
+mod tasks;
 mod traits;
 mod write;
 mod writer;

@@ -13,6 +13,7 @@ use super::marks;
 use super::rows::{self, Placed};
 use crate::error::StoreError;
 use crate::session::{CompactionRecord, Filter, ForkPoint, Page, PageRequest, Session, Totals};
+use crate::store::{Revision, Snapshot};
 
 /// How much of a part is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(crate) fn window(
     connection: &Connection,
     session: &SessionId,
     detail: Detail,
-) -> Result<Log, StoreError> {
+) -> Result<Snapshot, StoreError> {
     let chain = Chain::of(connection, session)?;
     let mut places = Vec::new();
     let start = match newest_pivot(connection, &chain)? {
@@ -61,7 +62,13 @@ pub(crate) fn window(
         messages.extend(one(connection, &chain, &place.1, detail)?);
     }
     messages.extend(kept);
-    Ok(Log::from_messages(messages))
+    Ok(Snapshot { log: Log::from_messages(messages), revision: revision(connection, chain.own())? })
+}
+
+/// How often a session was written to.
+pub(crate) fn revision(connection: &Connection, key: i64) -> Result<Revision, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT revision FROM session WHERE key = ?1")?;
+    Ok(Revision(statement.query_row([key], |row| row.get(0))?))
 }
 
 /// The user's message that a pivot keeps in view.
@@ -213,8 +220,8 @@ pub(crate) fn range(
             messages.push(message);
         }
         let columns = match detail {
-            Detail::Whole => rows::WHOLE,
-            Detail::Outline => rows::OUTLINE,
+            Detail::Whole => rows::whole_columns(),
+            Detail::Outline => rows::OUTLINE.to_owned(),
         };
         let mut statement = connection.prepare_cached(&format!(
             "SELECT {columns} FROM part WHERE session = ?1 AND (at, message) >= (?2, ?3)
@@ -230,12 +237,13 @@ pub(crate) fn range(
     }
     let mut marks = marks::of_range(connection, chain, from.0, to.map(|to| to.0))?;
     let aside = set_aside(connection, chain, from, to)?;
-    for Placed { message, mut part, .. } in parts {
-        if let Some(marks) = marks.remove(part.id.as_str()) {
-            // What the window shows of a marked part depends on its text.
-            if detail == Detail::Outline {
-                part = whole(connection, chain, &part.id)?;
-            }
+    for Placed { message, mut part, has_deltas } in parts {
+        let marks = marks.remove(part.id.as_str());
+        // What the window shows of a marked part depends on its text.
+        if detail == Detail::Outline && (has_deltas || marks.is_some()) {
+            part = whole(connection, chain, &part.id)?;
+        }
+        if let Some(marks) = marks {
             part = part.with_marks(marks);
         }
         if let PartBody::Compaction(marker) = &mut part.body {
@@ -349,6 +357,14 @@ fn places_of(
     Ok(places.collect::<Result<_, _>>()?)
 }
 
+/// What is known about a session's own message besides its parts.
+pub(crate) fn info(connection: &Connection, session: i64, place: &At) -> Result<Message, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?;
+    let info: String = statement.query_row(params![session, place.0, place.1], |row| row.get(0))?;
+    rows::message_of(&info, &place.1)
+}
+
 /// One message by its name.
 pub(crate) fn message(
     connection: &Connection,
@@ -375,8 +391,10 @@ pub(crate) fn part(connection: &Connection, session: &SessionId, id: &PartId) ->
 pub(crate) fn whole(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
     let missing = || StoreError::missing("part", id);
     let (segment, _) = chain.find_part(connection, id.as_str())?.ok_or_else(missing)?;
-    let mut statement = connection
-        .prepare_cached(&format!("SELECT {} FROM part WHERE session = ?1 AND id = ?2", rows::WHOLE))?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {} FROM part WHERE session = ?1 AND id = ?2",
+        rows::whole_columns()
+    ))?;
     let mut found = statement.query((segment.key, id.as_str()))?;
     let row = found.next()?.ok_or_else(missing)?;
     Ok(rows::whole_part(row)?.part)
@@ -419,7 +437,7 @@ pub(crate) fn compactions(
 
 const SESSION: &str =
     "SELECT s.id, s.parent, s.title, s.agent, s.model, s.directory, s.created, s.updated, s.messages,
-    s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id, s.version
+    s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id, s.version, s.revision
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
 fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
@@ -452,6 +470,7 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
         messages: row.get(8)?,
         usage,
         cost: row.get(14)?,
+        revision: Revision(row.get(18)?),
     })
 }
 

@@ -30,7 +30,12 @@ enum Place {
     Output = 2,
     Error = 3,
     Url = 4,
+    /// The input of a call while the model still writes it.
+    Raw = 5,
 }
+
+/// Where OpenCode keeps the input of a call while the model still writes it.
+const RAW_INPUT: &str = "raw";
 
 /// A part ready to be written.
 pub(crate) struct PartRow {
@@ -118,7 +123,14 @@ fn take_text(body: &mut PartBody) -> (Place, Option<Text>) {
         PartBody::Tool(tool) => match (&mut tool.state.output, &mut tool.state.error) {
             (Some(output), _) => (Place::Output, output),
             (None, Some(error)) => (Place::Error, error),
-            (None, None) => return (Place::Nowhere, None),
+            (None, None) => {
+                return match tool.state.extra.get_mut(RAW_INPUT) {
+                    Some(Value::String(raw)) if tool.state.status == ToolStatus::Pending => {
+                        (Place::Raw, Some(Text::from(std::mem::take(raw))))
+                    }
+                    _ => (Place::Nowhere, None),
+                };
+            }
         },
         PartBody::File(file) => match &mut file.url {
             Some(url) => (Place::Url, url),
@@ -137,25 +149,39 @@ fn put_text(body: &mut PartBody, place: u8, text: Text) {
         PartBody::Reasoning(part) => part.text = text,
         PartBody::ToolResult(result) => result.text = text,
         PartBody::Tool(tool) if place == Place::Error as u8 => tool.state.error = Some(text),
+        PartBody::Tool(tool) if place == Place::Raw as u8 => {
+            tool.state.extra.insert(RAW_INPUT.into(), Value::String(text.as_str().to_owned()));
+        }
         PartBody::Tool(tool) => tool.state.output = Some(text),
         PartBody::File(file) => file.url = Some(text),
         PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) | PartBody::Bare(_) => {}
     }
 }
 
+/// A part's text with the deltas that were not folded into it yet. Most parts have none, and a look into a table that
+/// is nearly empty costs next to nothing.
+pub(crate) const TEXT: &str = "CASE WHEN EXISTS (SELECT 1 FROM delta d WHERE d.part = part.seq)
+    THEN text || (SELECT group_concat(d.text, '' ORDER BY d.at) FROM delta d WHERE d.part = part.seq)
+    ELSE text END";
+
 /// The columns of a whole part, in the order [`whole_part`] reads them.
-pub(crate) const WHOLE: &str = "message, place, data, text, id";
+pub(crate) fn whole_columns() -> String {
+    format!("message, place, data, {TEXT}, id")
+}
 
 /// The columns of a part's outline, in the order [`outline`] reads them.
 pub(crate) const OUTLINE: &str =
     "message, id, kind, tool, status, call, blank, chars, input_chars, place, files,
      CASE WHEN kind IN ('text', 'result', 'compaction') THEN data END,
-     CASE WHEN kind IN ('text', 'result') THEN text END";
+     CASE WHEN kind IN ('text', 'result') THEN text END,
+     EXISTS (SELECT 1 FROM delta d WHERE d.part = part.seq)";
 
 /// A part and where it belongs.
 pub(crate) struct Placed {
     pub(crate) message: String,
     pub(crate) part: Part,
+    /// The outline does not know deltas; the part must be read whole.
+    pub(crate) has_deltas: bool,
 }
 
 /// A part with everything in it.
@@ -169,7 +195,7 @@ pub(crate) fn whole_part(row: &Row<'_>) -> Result<Placed, StoreError> {
     if part.id.is_empty() {
         part.id = PartId::new(row.get::<_, String>(4)?);
     }
-    Ok(Placed { message: row.get(0)?, part })
+    Ok(Placed { message: row.get(0)?, part, has_deltas: false })
 }
 
 /// A part with lengths instead of texts. What was said is read whole, and so are markers and results without
@@ -207,11 +233,11 @@ pub(crate) fn outline(row: &Row<'_>) -> Result<Placed, StoreError> {
         "text" | "result" | "compaction" => {
             let mut part: Part = serde_json::from_str(&string(11)?)?;
             put_text(&mut part.body, place, Text::from(string(12)?));
-            return Ok(Placed { message: row.get(0)?, part });
+            return Ok(Placed { message: row.get(0)?, part, has_deltas: row.get(13)? });
         }
         other => PartBody::Other(other.to_owned()),
     };
-    Ok(Placed { message: row.get(0)?, part: Part::new(id, body) })
+    Ok(Placed { message: row.get(0)?, part: Part::new(id, body), has_deltas: row.get(13)? })
 }
 
 /// How a role is written.

@@ -148,11 +148,52 @@ const MIGRATIONS: [&str; 5] = [
     ALTER TABLE mark ADD COLUMN data TEXT;
     CREATE INDEX mark_pin ON mark (session, at) WHERE effect = 'pin';
     ALTER TABLE compaction ADD COLUMN set_aside_after TEXT;",
-    // 5: an epoch for each session, which every write must name; answers without an end are found by index. Messages
-    // from before count as ended.
+    // 5: an epoch for each session, which every write must name; answers without an end are found by index, those from
+    // before count as ended. Revisions (`shaped` is the one of the newest reduction, undoing or pin) and the change
+    // feed. Deltas of texts that grow, by the byte they begin at, until they are folded into the part. Notes and
+    // tasks.
     "ALTER TABLE session ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE message ADD COLUMN is_open INTEGER NOT NULL DEFAULT 0;
-    CREATE INDEX message_open ON message (session, at, id) WHERE is_open = 1;",
+    CREATE INDEX message_open ON message (session, at, id) WHERE is_open = 1;
+    ALTER TABLE session ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE session ADD COLUMN shaped INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE change (
+        sequence INTEGER PRIMARY KEY,
+        session TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        message TEXT,
+        part TEXT
+    ) STRICT;
+    CREATE TABLE delta (
+        part INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (part, at)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE note (
+        seq INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES session (key),
+        id TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        data TEXT NOT NULL,
+        sent INTEGER NOT NULL,
+        taken INTEGER
+    ) STRICT;
+    CREATE UNIQUE INDEX note_id ON note (session, id);
+    CREATE INDEX note_waiting ON note (session, seq) WHERE taken IS NULL;
+    CREATE TABLE task (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        session INTEGER NOT NULL REFERENCES session (key),
+        runs_in TEXT,
+        status TEXT NOT NULL,
+        data TEXT NOT NULL,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX task_session ON task (session, seq);
+    CREATE INDEX task_status ON task (status, seq);",
 ];
 
 /// The version this code writes.

@@ -8,6 +8,7 @@ use plimsoll::{MessageId, SessionId};
 use rusqlite::{Connection, params};
 
 use super::chain::{At, Chain, Segment};
+use super::rows::TEXT;
 use super::{marks, read};
 use crate::error::StoreError;
 use crate::recall::{Ask, Hit, Recalled, Search, part_text};
@@ -112,7 +113,9 @@ fn behind(
     let upto: i64 = connection
         .prepare_cached("SELECT coalesce((SELECT upto FROM searched WHERE session = ?1), 0)")?
         .query_row([segment.key], |row| row.get(0))?;
-    let maybe = "AND (seq > ?4 OR seq IN (SELECT rowid FROM search WHERE search MATCH ?5))";
+    // A text that still grows may say more than the index knows.
+    let maybe = "AND (seq > ?4 OR seq IN (SELECT rowid FROM search WHERE search MATCH ?5)
+                 OR seq IN (SELECT part FROM delta))";
     scan(connection, maybe, params![segment.key, end.0, end.1, upto, plain], visit)
 }
 
@@ -123,7 +126,7 @@ fn scan(
     visit: Visit<'_>,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT id, message, tool, text FROM part WHERE session = ?1 AND (at, message) < (?2, ?3)
+        "SELECT id, message, tool, {TEXT} FROM part WHERE session = ?1 AND (at, message) < (?2, ?3)
          AND text IS NOT NULL AND kind <> 'file' {only} ORDER BY at, message, ord"
     ))?;
     let mut rows = statement.query(bounds)?;

@@ -4,16 +4,36 @@ use plimsoll::{LogError, MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain, claimed_key};
+use super::feed::Changed;
 use super::leases::settle;
 use super::read;
 use crate::error::StoreError;
 use crate::session::{NewSession, Session, SessionPatch};
-use crate::store::Claim;
+use crate::store::{ChangeKind, Claim};
 
 /// Begin a session.
 pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
-    insert_session(connection, new, now)?;
+    if let Some(there) = same_session(connection, new, None, now)? {
+        return Ok(there);
+    }
+    let key = insert_session(connection, new, now)?;
+    let changed = Changed { key, session: &new.id, now };
+    changed.note(connection, ChangeKind::Created, None, None)?;
     read::session(connection, &new.id)
+}
+
+/// The session of that name, if it was begun by the same call: then the call came twice.
+fn same_session(
+    connection: &Connection,
+    new: &NewSession,
+    parent: Option<&SessionId>,
+    now: Millis,
+) -> Result<Option<Session>, StoreError> {
+    match read::session(connection, &new.id) {
+        Ok(there) => Ok(Some(there).filter(|there| there.was_begun_as(new, parent, now))),
+        Err(StoreError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn insert_session(connection: &Connection, new: &NewSession, now: Millis) -> Result<i64, StoreError> {
@@ -56,9 +76,11 @@ pub(crate) fn patch(
     connection
         .prepare_cached(
             "UPDATE session SET title = coalesce(?2, title), agent = coalesce(?3, agent),
-             model = coalesce(?4, model), updated = max(updated, ?5) WHERE key = ?1",
+             model = coalesce(?4, model) WHERE key = ?1",
         )?
-        .execute(params![key, patch.title, patch.agent, patch.model, now.0])?;
+        .execute(params![key, patch.title, patch.agent, patch.model])?;
+    let changed = Changed { key, session: &claim.session, now };
+    changed.note(connection, ChangeKind::Patched, None, None)?;
     read::session(connection, &claim.session)
 }
 
@@ -70,6 +92,9 @@ pub(crate) fn fork(
     child: &NewSession,
     now: Millis,
 ) -> Result<Session, StoreError> {
+    if let Some(there) = same_session(connection, child, Some(parent), now)? {
+        return Ok(there);
+    }
     let (chain, end) = Chain::with_end(connection, parent)?;
     // Whatever is shared must not change any more, or the child would see it change, or the parent would have to be
     // kept from going on. So nothing that is still being written is ever shared.
@@ -98,6 +123,8 @@ pub(crate) fn fork(
              fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction WHERE session = ?2) WHERE key = ?1",
         )?
         .execute(params![key, chain.own(), point.0, point.1])?;
+    let changed = Changed { key, session: &child.id, now };
+    changed.note(connection, ChangeKind::Created, None, None)?;
     read::session(connection, &child.id)
 }
 
@@ -181,7 +208,11 @@ fn remove_tree(
     // Its forks may keep some of it, and in databases of older versions that can be a call without an answer.
     settle(connection, key, now)?;
     connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
-    connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
+    for table in ["lease", "note", "task"] {
+        connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
+    }
+    let changed = Changed { key, session, now };
+    changed.note(connection, ChangeKind::Removed, None, None)?;
     sweep(connection, key)
 }
 
@@ -199,6 +230,9 @@ fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
         return Ok(());
     }
     unindex(connection, key)?;
+    connection
+        .prepare_cached("DELETE FROM delta WHERE part IN (SELECT seq FROM part WHERE session = ?1)")?
+        .execute([key])?;
     for table in ["part", "message", "mark", "compaction", "receipt", "spill", "searched"] {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
     }

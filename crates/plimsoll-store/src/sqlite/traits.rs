@@ -2,20 +2,26 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    Log, Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId, Usage,
-};
+use plimsoll::log::MessageUpdate;
+use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId};
 
 use super::read::Detail;
-use super::{SqliteStore, check, leases, random_ids, read, search, sessions, spills, write};
+use super::{
+    SqliteStore, check, extend, feed, inbox, leases, random_ids, read, search, sessions, spills, tasks, write,
+};
 use crate::error::StoreError;
 use crate::recall::{Ask, Hit};
 use crate::session::{
     CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
 };
 use crate::store::{
-    Claim, Forgetter, Keeper, Lease, Leases, Logs, Reductions, Sessions, SpillRecord, Spills, Upkeep,
+    ChangePage, Claim, Feed, Forgetter, Inbox, Keeper, Lease, Leases, Logs, NewNote, NewTask, Note,
+    Reductions, Revision, Sequence, Sessions, Snapshot, SpillRecord, Spills, TaskFilter, TaskMove,
+    TaskRecord, Tasks, Upkeep,
 };
+
+/// So many changes are forgotten in one transaction at most.
+const TRIMMED: u64 = 5_000;
 
 impl Sessions for SqliteStore {
     fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
@@ -74,23 +80,34 @@ impl Logs for SqliteStore {
         self.write(move |connection| write::advance(connection, &claim, &part, now))
     }
 
-    fn finish(
+    fn extend(
+        &self,
+        claim: &Claim,
+        part: &PartId,
+        from: u64,
+        more: &str,
+        _: Millis,
+    ) -> Result<(), StoreError> {
+        let (claim, part, more) = (claim.clone(), part.clone(), more.to_owned());
+        self.write(move |connection| extend::extend(connection, &claim, &part, from, &more))
+    }
+
+    fn record(
         &self,
         claim: &Claim,
         message: &MessageId,
-        finish: &str,
-        usage: Option<Usage>,
+        update: MessageUpdate,
         now: Millis,
     ) -> Result<(), StoreError> {
-        let (claim, message, finish) = (claim.clone(), message.clone(), finish.to_owned());
-        self.write(move |connection| write::finish(connection, &claim, &message, &finish, usage, now))
+        let (claim, message) = (claim.clone(), message.clone());
+        self.write(move |connection| write::record(connection, &claim, &message, update, now))
     }
 
-    fn window(&self, session: &SessionId) -> Result<Log, StoreError> {
+    fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
         self.read(|connection| read::window(connection, session, Detail::Whole))
     }
 
-    fn outline(&self, session: &SessionId) -> Result<Log, StoreError> {
+    fn outline(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
         self.read(|connection| read::window(connection, session, Detail::Outline))
     }
 
@@ -112,9 +129,15 @@ impl Logs for SqliteStore {
 }
 
 impl Reductions for SqliteStore {
-    fn reduce(&self, claim: &Claim, reduction: Reduction, now: Millis) -> Result<(), StoreError> {
+    fn reduce(
+        &self,
+        claim: &Claim,
+        reduction: Reduction,
+        planned_on: Option<Revision>,
+        now: Millis,
+    ) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| write::reduce(connection, &claim, &reduction, now))
+        self.write(move |connection| write::reduce(connection, &claim, &reduction, planned_on, now))
     }
 
     fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
@@ -174,6 +197,51 @@ impl Leases for SqliteStore {
     }
 }
 
+impl Feed for SqliteStore {
+    fn changes(&self, since: Sequence, most: u64) -> Result<ChangePage, StoreError> {
+        self.read(|connection| feed::changes(connection, since, most))
+    }
+
+    fn newest_change(&self) -> Result<Sequence, StoreError> {
+        self.read(feed::newest)
+    }
+}
+
+impl Inbox for SqliteStore {
+    fn send(&self, session: &SessionId, note: NewNote, now: Millis) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(move |connection| inbox::send(connection, &session, &note, now))
+    }
+
+    fn notes(&self, session: &SessionId, most: u64) -> Result<Vec<Note>, StoreError> {
+        self.read(|connection| inbox::notes(connection, session, most))
+    }
+
+    fn take_notes(&self, claim: &Claim, ids: &[String], now: Millis) -> Result<Vec<Note>, StoreError> {
+        let (claim, ids) = (claim.clone(), ids.to_vec());
+        self.write(move |connection| inbox::take(connection, &claim, &ids, now))
+    }
+}
+
+impl Tasks for SqliteStore {
+    fn put_task(&self, task: NewTask, now: Millis) -> Result<TaskRecord, StoreError> {
+        self.write(move |connection| tasks::put(connection, &task, now))
+    }
+
+    fn task(&self, id: &str) -> Result<TaskRecord, StoreError> {
+        self.read(|connection| tasks::task(connection, id))
+    }
+
+    fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
+        self.read(|connection| tasks::tasks(connection, filter))
+    }
+
+    fn move_task(&self, id: &str, step: TaskMove, now: Millis) -> Result<TaskRecord, StoreError> {
+        let id = id.to_owned();
+        self.write(move |connection| tasks::step(connection, &id, &step, now))
+    }
+}
+
 impl Spills for SqliteStore {
     fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
         self.read(|connection| read::owner(connection, id))
@@ -209,6 +277,10 @@ impl Spills for SqliteStore {
 impl Upkeep for SqliteStore {
     fn index(&self) -> Result<u64, StoreError> {
         self.write(search::index)
+    }
+
+    fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {
+        self.write(move |connection| feed::trim(connection, keep, TRIMMED))
     }
 
     fn check(&self) -> Result<Findings, StoreError> {

@@ -1,19 +1,21 @@
 //! Writing: everything here runs on the writing thread, within a transaction.
 
-use plimsoll::log::{Effect, Mark, Moment};
+use plimsoll::log::{Effect, Info, Mark, MessageUpdate, Moment};
+use plimsoll::reduction::same_content;
 use plimsoll::{
     Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Receipt, ReceiptId,
-    Reduction, SessionId, Text, Usage,
+    Reduction, SessionId, Text,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain};
+use super::feed::{self, Changed};
 use super::marks::Marked;
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
 use crate::error::StoreError;
 use crate::session::Totals;
-use crate::store::Claim;
+use crate::store::{ChangeKind, Claim, Revision};
 
 /// Add messages at the end.
 pub(crate) fn append(
@@ -22,14 +24,58 @@ pub(crate) fn append(
     messages: &[Message],
     now: Millis,
 ) -> Result<(), StoreError> {
-    let (chain, mut last) = Chain::claimed_with_end(connection, claim)?;
+    let (chain, last) = Chain::claimed_with_end(connection, claim)?;
+    if let Some(first) = messages.first()
+        && chain.find(connection, first.info.id.as_str())?.is_some()
+    {
+        return same_messages(connection, &chain, messages);
+    }
+    insert_messages(connection, &chain, last, messages, now)?;
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    let revision = changed.next_revision(connection)?;
+    add_appended(connection, claim, revision, messages)
+}
+
+/// Whether messages under names that are taken are those that are there: then the append came twice.
+fn same_messages(connection: &Connection, chain: &Chain, messages: &[Message]) -> Result<(), StoreError> {
+    for message in messages {
+        let id = message.info.id.as_str();
+        let inherited = Chain::find_among(chain.inherited(), connection, id)?.is_some();
+        let there = read::one(connection, chain, id, Detail::Whole)?;
+        if inherited || !there.is_some_and(|there| same_content(&there, message)) {
+            return Err(StoreError::duplicate("message", id));
+        }
+    }
+    Ok(())
+}
+
+fn add_appended(
+    connection: &Connection,
+    claim: &Claim,
+    revision: Revision,
+    messages: &[Message],
+) -> Result<(), StoreError> {
+    messages.iter().try_for_each(|message| {
+        let id = Some(message.info.id.as_str());
+        feed::add(connection, &claim.session, revision, ChangeKind::Appended, id, None)
+    })
+}
+
+/// Add messages at the end, and what they count for to the session's figures.
+fn insert_messages(
+    connection: &Connection,
+    chain: &Chain,
+    mut last: At,
+    messages: &[Message],
+    now: Millis,
+) -> Result<(), StoreError> {
     let own = chain.own();
     let mut usage = Totals::default();
     let (mut cost, mut model) = (0.0, None);
     for message in messages {
         let place = next_place(&last, message, now)?;
-        insert_message(connection, &chain, message, &place)?;
-        note_pivot(connection, &chain, message, &place, now)?;
+        insert_message(connection, chain, message, &place)?;
+        note_pivot(connection, chain, message, &place, now)?;
         if let Some(tokens) = &message.info.tokens {
             usage.add(tokens);
         }
@@ -40,17 +86,16 @@ pub(crate) fn append(
     }
     connection
         .prepare_cached(
-            "UPDATE session SET last_at = ?2, last_id = ?3, messages = messages + ?4, updated = max(updated, ?5),
-             input = min(input + ?6, ?13), output = min(output + ?7, ?13), reasoning = min(reasoning + ?8, ?13),
-             cache_read = min(cache_read + ?9, ?13), cache_write = min(cache_write + ?10, ?13),
-             cost = max(min(cost + ?11, ?14), -?14), model = coalesce(?12, model) WHERE key = ?1",
+            "UPDATE session SET last_at = ?2, last_id = ?3, messages = messages + ?4,
+             input = min(input + ?5, ?12), output = min(output + ?6, ?12), reasoning = min(reasoning + ?7, ?12),
+             cache_read = min(cache_read + ?8, ?12), cache_write = min(cache_write + ?9, ?12),
+             cost = max(min(cost + ?10, ?13), -?13), model = coalesce(?11, model) WHERE key = ?1",
         )?
         .execute(params![
             own,
             last.0,
             last.1,
             messages.len(),
-            now.0,
             integer(usage.input.0),
             integer(usage.output.0),
             integer(usage.reasoning.0),
@@ -278,34 +323,42 @@ pub(crate) fn append_part(
 ) -> Result<(), StoreError> {
     let chain = Chain::claimed(connection, claim)?;
     let place = own_message(connection, &chain, message)?;
+    if let Some((segment, found)) = chain.find_part(connection, part.id.as_str())? {
+        let same = segment.key == chain.own()
+            && found == place
+            && read::whole(connection, &chain, &part.id)? == part.clone().without_marks();
+        // The same part again is a repetition; another under its name is a mistake.
+        return if same { Ok(()) } else { Err(StoreError::duplicate("part", &part.id)) };
+    }
     // The log knows what a message takes; it is asked about this one, without the parts it has already, because
     // reading those would make a long answer cost more with every part.
-    let info: String = connection
-        .prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?
-        .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
-    let mut log = Log::from_messages([rows::message_of(&info, &place.1)?]);
+    let mut log = Log::from_messages([read::info(connection, chain.own(), &place)?]);
     log.append_part(message, part.clone())?;
     let ord: usize = connection
         .prepare_cached("SELECT count(*) FROM part WHERE session = ?1 AND at = ?2 AND message = ?3")?
         .query_row(params![chain.own(), place.0, place.1], |row| row.get(0))?;
     insert_part(connection, &chain, &place, ord, part)?;
     if matches!(part.body, PartBody::Text(_)) {
-        let message = read::one(connection, &chain, &place.1, Detail::Outline)?;
-        note_summary(connection, &chain, message.as_ref(), &place, now)?;
+        note_summary(connection, &chain, &log[0].info, &place, now)?;
     }
-    touch(connection, chain.own(), now)
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    changed.note(connection, ChangeKind::PartAppended, Some(message.as_str()), Some(part.id.as_str()))
 }
 
-/// A summary that was finished before it said anything makes a pivot once it does.
+/// A summary makes a pivot once it is finished and says something.
 fn note_summary(
     connection: &Connection,
     chain: &Chain,
-    message: Option<&Message>,
+    info: &Info,
     place: &At,
     now: Millis,
 ) -> Result<(), StoreError> {
-    match message.filter(|message| message.is_finished_summary()) {
-        Some(summary) => note_pivot(connection, chain, summary, place, now),
+    if !info.summary {
+        return Ok(());
+    }
+    let message = read::one(connection, chain, &place.1, Detail::Whole)?;
+    match message.filter(Message::is_finished_summary) {
+        Some(summary) => note_pivot(connection, chain, &summary, place, now),
         None => Ok(()),
     }
 }
@@ -321,6 +374,16 @@ fn own_message(connection: &Connection, chain: &Chain, message: &MessageId) -> R
     }
 }
 
+/// The place of a part that may go forward.
+pub(super) fn own_part(connection: &Connection, chain: &Chain, part: &PartId) -> Result<At, StoreError> {
+    let found = chain.find_part(connection, part.as_str())?;
+    let (segment, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
+    if segment.key != chain.own() {
+        return Err(crate::inherited(part.as_str()));
+    }
+    unshared(connection, chain, place, part.as_str())
+}
+
 /// The place, unless a session was forked at it or after it.
 fn unshared(connection: &Connection, chain: &Chain, place: At, what: &str) -> Result<At, StoreError> {
     let shared: bool = connection
@@ -331,13 +394,6 @@ fn unshared(connection: &Connection, chain: &Chain, place: At, what: &str) -> Re
     if shared { Err(crate::shared(what)) } else { Ok(place) }
 }
 
-fn touch(connection: &Connection, session: i64, now: Millis) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE session SET updated = max(updated, ?2) WHERE key = ?1")?
-        .execute((session, now.0))?;
-    Ok(())
-}
-
 /// Let a part go forward: text grows, a call starts, answers or fails.
 pub(crate) fn advance(
     connection: &Connection,
@@ -346,22 +402,30 @@ pub(crate) fn advance(
     now: Millis,
 ) -> Result<(), StoreError> {
     let chain = Chain::claimed(connection, claim)?;
-    let found = chain.find_part(connection, part.id.as_str())?;
-    let (segment, place) = found.ok_or_else(|| StoreError::missing("part", &part.id))?;
-    if segment.key != chain.own() {
-        return Err(crate::inherited(part.id.as_str()));
-    }
-    let place = unshared(connection, &chain, place, part.id.as_str())?;
-    // The log knows what may change; it is asked about this one message.
-    let message = read::one(connection, &chain, &place.1, Detail::Whole)?;
-    let mut log = Log::from_messages(message);
+    let place = own_part(connection, &chain, &part.id)?;
+    // The log knows what may change; it is asked about this one part of its message.
+    let mut message = read::info(connection, chain.own(), &place)?;
+    message.parts.push(read::part(connection, &claim.session, &part.id)?);
+    let mut log = Log::from_messages([message]);
+    let before = log.part(&part.id)?.clone();
     log.advance(part.clone())?;
-    update_part(connection, chain.own(), log.part(&part.id)?)?;
-    note_summary(connection, &chain, log.first(), &place, now)?;
-    touch(connection, chain.own(), now)
+    let after = log.part(&part.id)?;
+    if *after == before {
+        return Ok(());
+    }
+    update_part(connection, chain.own(), after)?;
+    note_summary(connection, &chain, &log[0].info, &place, now)?;
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    changed.note(connection, ChangeKind::Advanced, Some(&place.1), Some(part.id.as_str()))
 }
 
+/// Write a part anew, with all that it says: deltas are no longer needed.
 pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "DELETE FROM delta WHERE part = (SELECT seq FROM part WHERE session = ?1 AND id = ?2)",
+        )?
+        .execute((session, part.id.as_str()))?;
     let row = PartRow::of(part)?;
     connection
         .prepare_cached(
@@ -425,47 +489,65 @@ pub(super) fn update_info(
     Ok(())
 }
 
-/// Say that a message is finished.
-pub(crate) fn finish(
+/// Record what has become known about a message.
+pub(crate) fn record(
     connection: &Connection,
     claim: &Claim,
     message: &MessageId,
-    finish: &str,
-    usage: Option<Usage>,
+    update: MessageUpdate,
     now: Millis,
 ) -> Result<(), StoreError> {
     let chain = Chain::claimed(connection, claim)?;
     let place = own_message(connection, &chain, message)?;
-    let whole = read::one(connection, &chain, message.as_str(), Detail::Whole)?;
-    let mut log = Log::from_messages(whole);
-    let counted = log[0].info.tokens.clone().unwrap_or_default();
-    log.finish(message, finish, usage, now)?;
-    let after = log[0].info.tokens.clone().unwrap_or_default();
-    update_info(connection, chain.own(), &place, &log[0])?;
+    let mut log = Log::from_messages([read::info(connection, chain.own(), &place)?]);
+    let before = log[0].info.clone();
+    log.record(message, update, now)?;
+    let after = &log[0];
+    if after.info == before {
+        return Ok(());
+    }
+    update_info(connection, chain.own(), &place, after)?;
+    recount(connection, chain.own(), &before, &after.info)?;
+    if after.is_finished() {
+        super::extend::fold_message(connection, &chain, &place)?;
+    }
+    note_summary(connection, &chain, &after.info, &place, now)?;
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    changed.note(connection, ChangeKind::Recorded, Some(message.as_str()), None)
+}
+
+/// Count a message for what is known of it now instead of what was known before.
+fn recount(connection: &Connection, session: i64, before: &Info, after: &Info) -> Result<(), StoreError> {
+    let usage = |info: &Info| info.tokens.clone().unwrap_or_default();
+    let cost = |info: &Info| info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
+    let (counted, counts) = (usage(before), usage(after));
     // As `Totals::recount` does it: a sum that is too large becomes a float, and the smaller of both is taken.
     connection
         .prepare_cached(
-            "UPDATE session SET input = max(min(input + ?2, ?13) - ?3, 0),
-             output = max(min(output + ?4, ?13) - ?5, 0), reasoning = max(min(reasoning + ?6, ?13) - ?7, 0),
-             cache_read = max(min(cache_read + ?8, ?13) - ?9, 0),
-             cache_write = max(min(cache_write + ?10, ?13) - ?11, 0), updated = max(updated, ?12) WHERE key = ?1",
+            "UPDATE session SET input = max(min(input + ?2, ?12) - ?3, 0),
+             output = max(min(output + ?4, ?12) - ?5, 0), reasoning = max(min(reasoning + ?6, ?12) - ?7, 0),
+             cache_read = max(min(cache_read + ?8, ?12) - ?9, 0),
+             cache_write = max(min(cache_write + ?10, ?12) - ?11, 0),
+             cost = max(min(cost + ?13, ?14), -?14), model = coalesce(?15, model) WHERE key = ?1",
         )?
         .execute(params![
-            chain.own(),
-            integer(after.input.0),
+            session,
+            integer(counts.input.0),
             integer(counted.input.0),
-            integer(after.output.0),
+            integer(counts.output.0),
             integer(counted.output.0),
-            integer(after.reasoning.0),
+            integer(counts.reasoning.0),
             integer(counted.reasoning.0),
-            integer(after.cache_read.0),
+            integer(counts.cache_read.0),
             integer(counted.cache_read.0),
-            integer(after.cache_write.0),
+            integer(counts.cache_write.0),
             integer(counted.cache_write.0),
-            now.0,
-            integer(Totals::MOST.0)
+            integer(Totals::MOST.0),
+            f64::clamp(cost(after) - cost(before), -f64::MAX, f64::MAX),
+            f64::MAX,
+            after.model_id.as_ref().filter(|_| before.model_id != after.model_id)
         ])?;
-    note_pivot(connection, &chain, &log[0], &place, now)
+    Ok(())
 }
 
 /// Record reductions: what they appended, the marks they set, their receipts; all or nothing.
@@ -473,17 +555,26 @@ pub(crate) fn reduce(
     connection: &Connection,
     claim: &Claim,
     reduction: &Reduction,
+    planned_on: Option<Revision>,
     now: Millis,
 ) -> Result<(), StoreError> {
-    let chain = Chain::claimed(connection, claim)?;
+    let (chain, last) = Chain::claimed_with_end(connection, claim)?;
+    if is_recorded(connection, claim, &reduction.receipts)? {
+        return Ok(());
+    }
+    if let Some(planned_on) = planned_on {
+        require_fresh(connection, claim, chain.own(), planned_on)?;
+    }
+    let mut appended = Vec::new();
     if !reduction.appended.is_empty() {
         let missed = missed(connection, &chain, reduction)?;
         let place =
             |id: &MessageId| chain.find(connection, id.as_str()).ok().flatten().map(|(_, place)| place);
-        let appended =
+        appended =
             reduction.appended_before(missed.as_ref().map(|place| MessageId::new(&*place.1)).as_ref(), place);
-        append(connection, claim, &appended, now)?;
+        insert_messages(connection, &chain, last, &appended, now)?;
     }
+    let mut shapes = !appended.is_empty();
     for receipt in &reduction.receipts {
         let moment = moment(connection, &claim.session, receipt.at)?;
         for (part, effect) in receipt.plan.effects() {
@@ -491,10 +582,52 @@ pub(crate) fn reduce(
             let (_, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
             let mark = Mark { receipt: Some(receipt.id.clone()), effect, set: moment.clone(), lifted: None };
             Marked { session: chain.own(), at: place.0, part: part.as_str() }.set(connection, &mark)?;
+            shapes = true;
         }
         insert_receipt(connection, chain.own(), receipt)?;
     }
-    touch(connection, chain.own(), now)
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    let revision = changed.next_revision(connection)?;
+    if shapes {
+        shaped(connection, chain.own(), revision)?;
+    }
+    add_appended(connection, claim, revision, &appended)?;
+    feed::add(connection, &claim.session, revision, ChangeKind::Reduced, None, None)
+}
+
+/// Whether a reduction was recorded before. Its receipts come together or not at all, so the first tells.
+fn is_recorded(connection: &Connection, claim: &Claim, receipts: &[Receipt]) -> Result<bool, StoreError> {
+    let Some(first) = receipts.first() else { return Ok(false) };
+    match read::receipt(connection, &first.id) {
+        Err(StoreError::Missing { .. }) => Ok(false),
+        Ok((session, there)) if session == claim.session && there == *first => Ok(true),
+        Ok(_) => Err(StoreError::duplicate("receipt", &first.id)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuse what was planned before the window was last reduced or widened.
+fn require_fresh(
+    connection: &Connection,
+    claim: &Claim,
+    session: i64,
+    planned_on: Revision,
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached("SELECT shaped FROM session WHERE key = ?1")?;
+    let reduced_in = Revision(statement.query_row([session], |row| row.get(0))?);
+    if reduced_in > planned_on {
+        let session = claim.session.clone();
+        return Err(StoreError::Stale { session, planned_on, reduced_in });
+    }
+    Ok(())
+}
+
+/// Remember the revision in which the window was last reduced or widened.
+pub(super) fn shaped(connection: &Connection, session: i64, revision: Revision) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE session SET shaped = ?2 WHERE key = ?1")?
+        .execute((session, integer(revision.0)))?;
+    Ok(())
 }
 
 /// Now, in the order of the session's log.
@@ -565,7 +698,7 @@ pub(crate) fn undo(
         .query_row([id.as_str()], |row| row.get(0))
         .optional()?;
     if let Some(done) = done {
-        return Err(StoreError::Refused(format!("receipt `{id}` was undone before, by `{done}`")));
+        return Err(StoreError::Undone { receipt: id.clone(), by: ReceiptId::new(done) });
     }
     let parts: Vec<PartId> = receipt.plan.effects().into_iter().map(|(part, _)| part.clone()).collect();
     let compact = match &receipt.plan {
@@ -608,7 +741,10 @@ pub(crate) fn undo(
         set_aside(connection, &chain, marker, &moment)?;
     }
     insert_receipt(connection, chain.own(), &undone)?;
-    touch(connection, chain.own(), now)?;
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    let revision = changed.next_revision(connection)?;
+    shaped(connection, chain.own(), revision)?;
+    feed::add(connection, &claim.session, revision, ChangeKind::Undone, None, None)?;
     Ok(undone)
 }
 

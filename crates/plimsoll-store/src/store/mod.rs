@@ -14,23 +14,35 @@
 //! - **Lists that can be long come in pages.** No method needs a listing of a whole bucket or table.
 
 mod claim;
+mod feed;
+mod inbox;
 mod leases;
 mod logs;
 mod reductions;
 mod sessions;
 mod spills;
+mod tasks;
 mod upkeep;
 
 pub use claim::{Claim, Epoch};
+pub use feed::{Change, ChangeKind, ChangePage, Feed, Revision, Sequence};
+pub use inbox::{Inbox, NewNote, Note};
 pub(crate) use leases::settle_call;
 pub use leases::{Lease, Leases, Settled, settle_calls};
-pub use logs::Logs;
+pub use logs::{Logs, Snapshot};
 pub use reductions::Reductions;
 pub use sessions::Sessions;
 pub use spills::{Forgetter, Keeper, SpillRecord, Spills};
+pub use tasks::{NewTask, TaskFilter, TaskMove, TaskRecord, Tasks};
 pub use upkeep::Upkeep;
 
 /// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
-pub trait Store: Sessions + Logs + Reductions + Leases + Spills + Upkeep + Send + Sync {}
+pub trait Store:
+    Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Spills + Upkeep + Send + Sync
+{
+}
 
-impl<T: Sessions + Logs + Reductions + Leases + Spills + Upkeep + Send + Sync> Store for T {}
+impl<T: Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Spills + Upkeep + Send + Sync> Store
+    for T
+{
+}

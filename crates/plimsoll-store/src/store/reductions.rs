@@ -2,15 +2,23 @@
 
 use plimsoll::{Millis, Receipt, ReceiptId, Reduction, SessionId};
 
-use super::Claim;
+use super::{Claim, Revision};
 use crate::error::StoreError;
 use crate::session::CompactionRecord;
 
 /// Reductions, their receipts, and undoing them. Methods block; see the [module](super).
 pub trait Reductions {
     /// Record what a climb of the ladder did to a window: the messages it appended, the marks it set, its
-    /// receipts; all or nothing.
-    fn reduce(&self, claim: &Claim, reduction: Reduction, now: Millis) -> Result<(), StoreError>;
+    /// receipts; all or nothing. It is refused as [`Stale`](StoreError::Stale) if another reduction, undoing, pin or
+    /// purge was committed after the revision it was planned on; messages that came since are no reason. One whose
+    /// receipts are there already is the same again, and changes nothing.
+    fn reduce(
+        &self,
+        claim: &Claim,
+        reduction: Reduction,
+        planned_on: Option<Revision>,
+        now: Millis,
+    ) -> Result<(), StoreError>;
 
     /// The receipts of a session, oldest first.
     fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError>;

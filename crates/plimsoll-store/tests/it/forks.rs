@@ -25,7 +25,7 @@ fn clear(store: &Fresh, session: &SessionId, part: &str) {
         handles: Vec::new(),
         undoes: None,
     }];
-    store.reduce(&unleased(session), Reduction { receipts, ..Reduction::default() }, NOW).unwrap();
+    store.reduce(&unleased(session), Reduction { receipts, ..Reduction::default() }, None, NOW).unwrap();
 }
 
 /// Numbers of rows that are removed are given anew; a fork must not take a new mark for one it knew.
@@ -85,6 +85,7 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
         .reduce(
             &unleased(session),
             Reduction { appended: vec![marker, summary], receipts, ..Reduction::default() },
+            None,
             NOW,
         )
         .unwrap();

@@ -91,7 +91,7 @@ fn a_former_holder_writes_nothing(#[values(false, true)] real: bool) {
             store.append_part(&old, &"msg_1".into(), Part::text("prt_2".into(), "x"), NOW).unwrap_err(),
             store.advance(&old, Part::text("msg_1.1".into(), "half way"), NOW).unwrap_err(),
             store.finish(&old, &"msg_1".into(), "stop", None, NOW).unwrap_err(),
-            store.reduce(&old, Default::default(), NOW).unwrap_err(),
+            store.reduce(&old, Default::default(), None, NOW).unwrap_err(),
             store.patch(&old, SessionPatch::default(), NOW).unwrap_err(),
             store.remove(&old, NOW).unwrap_err(),
             store.renew(&first, millis(100)).unwrap_err(),

@@ -5,12 +5,14 @@
 mod crash;
 mod extremes;
 mod faults;
+mod feed;
 mod forks;
 mod leases;
 mod model;
 mod requirements;
 mod search;
 mod sessions;
+mod tasks;
 mod together;
 
 use std::sync::Arc;

@@ -115,7 +115,7 @@ fn all(store: &dyn Store, session: &SessionId) -> Vec<Message> {
 }
 
 fn climb(store: &dyn Store, session: &SessionId, policy: &Policy, context: u64, now: Millis) -> Reduction {
-    let log = store.window(session).unwrap();
+    let log = store.window(session).unwrap().log;
     let mut ids = ids();
     // The same names must not come twice in a session.
     (0..store.receipts(session).unwrap().len() * 10 + now.0 as usize % 1_000_000 * 8)
@@ -212,7 +212,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             };
             prop_assert_eq!(told(&reduced[0]), told(&reduced[1]));
             let one = &reduced[0];
-            if both!(|store: &dyn Store| store.reduce(&claim, one.clone(), now)).is_ok() {
+            if both!(|store: &dyn Store| store.reduce(&claim, one.clone(), None, now)).is_ok() {
                 known.receipts.extend(one.receipts.iter().map(|r| (r.id.clone(), r.id.clone())));
             }
         }

@@ -61,7 +61,7 @@ impl Home {
 
     /// Climb the ladder on the window as it is, and record what came of it.
     fn climb(&self, policy: &Policy, context: u64, now: Millis) -> Outcome {
-        let log = self.store().window(&self.session).unwrap();
+        let log = self.store().window(&self.session).unwrap().log;
         let mut names = numbered();
         let limits = Limits::new(context, 64);
         let summariser = Some(Summariser::named("summariser", Limits::new(128_000, 4_000)));
@@ -74,14 +74,14 @@ impl Home {
                 Step::Ask(_) => ladder.answer(Ok(Reply::finished("the summary")), &mut names).unwrap(),
             }
         };
-        self.store().reduce(&unleased(&self.session), outcome.reduction.clone(), now).unwrap();
+        self.store().reduce(&unleased(&self.session), outcome.reduction.clone(), None, now).unwrap();
         outcome
     }
 
     /// Prune as a host does after a turn.
     fn prune(&self, now: Millis) -> Option<Receipt> {
         let policy = pruner();
-        let mut log = self.store().window(&self.session).unwrap();
+        let mut log = self.store().window(&self.session).unwrap().log;
         let mut names = numbered();
         // The names of an earlier prune are taken.
         (0..now.0 - NOW.0).for_each(|_| drop(names.part(now)));
@@ -90,7 +90,7 @@ impl Home {
         let receipt = Plan::Prune(prune::plan(&log, &policy, None)).apply(&mut log, stamp, weigh).unwrap();
         let receipts = receipt.clone().into_iter().collect();
         self.store()
-            .reduce(&unleased(&self.session), Reduction { receipts, ..Reduction::default() }, now)
+            .reduce(&unleased(&self.session), Reduction { receipts, ..Reduction::default() }, None, now)
             .unwrap();
         receipt
     }
@@ -550,7 +550,7 @@ fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[valu
         store.append(&unleased(&id), vec![asked, said], NOW).unwrap();
     }
     let policy = Preset::Opencode.policy();
-    let log = store.window(&id).unwrap();
+    let log = store.window(&id).unwrap().log;
     let mut names = numbered();
     let situation = Situation {
         trigger: Trigger::Manual,
@@ -565,7 +565,7 @@ fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[valu
     let receipts = &outcome.reduction.receipts;
     let Plan::Compact(plan) = &receipts[0].plan else { panic!("{receipts:?}") };
     assert_eq!(plan.tail_start, None, "everything was summarised");
-    store.reduce(&unleased(&id), outcome.reduction.clone(), NOW).unwrap();
+    store.reduce(&unleased(&id), outcome.reduction.clone(), None, NOW).unwrap();
     let window = Window::of(&store.window(&id).unwrap(), &policy);
     let shown: Vec<MessageId> = window.messages.into_iter().filter_map(|message| message.message).collect();
     assert!(shown.contains(&"msg_meanwhile".into()), "{shown:?}");

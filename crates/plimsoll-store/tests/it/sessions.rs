@@ -50,7 +50,8 @@ fn messages_are_refused_all_or_none() {
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
     let error = store.append(&unleased(&"ses_none".into()), vec![user("msg_9", "b")], NOW).unwrap_err();
     assert_eq!(error.to_string(), "there is no session `ses_none`");
-    let error = store.create(NewSession::new(id), NOW).unwrap_err();
+    let other = NewSession { title: "another".into(), ..NewSession::new(id) };
+    let error = store.create(other, NOW).unwrap_err();
     assert_eq!(error.to_string(), "there is already a session `ses_1` in this log");
 }
 

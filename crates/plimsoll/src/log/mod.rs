@@ -213,15 +213,16 @@ impl Log {
                     return rewrite("a call keeps its id and its tool");
                 }
                 let (was, is) = (&old.state, &new.state);
-                let same = was.output == is.output
+                let same = was.status == is.status
+                    && was.output == is.output
                     && was.error == is.error
                     && was.input == is.input
                     && was.attachments == is.attachments;
+                if was.status.is_final() && !is.status.is_final() {
+                    return rewrite("a call that has answered is not asked again");
+                }
                 if was.status.is_final() && !same {
                     return rewrite("a call that has answered keeps its input and its answer");
-                }
-                if old.state.status.is_final() && !new.state.status.is_final() {
-                    return rewrite("a call that has answered is not asked again");
                 }
             }
             (PartBody::Text(_), PartBody::Text(_)) | (PartBody::Reasoning(_), PartBody::Reasoning(_)) => {}

@@ -248,7 +248,7 @@ impl<'a> Host<'a> {
         let now = self.tick();
         let policy = self.policy();
         let context = 400 + self.dice.below(3_000);
-        let mut log = self.archive.store().window(session).unwrap();
+        let mut log = self.archive.store().window(session).unwrap().log;
         let limits = Limits::new(context, 64);
         let large = Summariser::named("summariser", Limits::new(128_000, 4_000));
         let summariser = (self.dice.below(2) == 0).then_some(large);
@@ -273,7 +273,9 @@ impl<'a> Host<'a> {
         let marked = effects.map(|(part, _)| log.part(part).unwrap().clone()).collect();
         let (appended, receipts) = (reduction.appended.clone(), reduction.receipts.clone());
         let step = Step::Reduce { session: session.clone(), appended, marked, receipts };
-        self.step(step, |archive| archive.store().reduce(&claim, reduction, now).map(|()| Told::default()));
+        self.step(step, |archive| {
+            archive.store().reduce(&claim, reduction, None, now).map(|()| Told::default())
+        });
     }
 
     /// One that prunes early, so that there is something to do in small sessions.

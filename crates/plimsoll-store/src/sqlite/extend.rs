@@ -1,0 +1,178 @@
+//! Texts while they grow: a delta is a row of its own, so a delta costs what it says and not what was said before.
+//!
+//! Deltas are folded into their part when its message ends, when the part goes forward in another way, and whenever
+//! they outweigh what was folded before. The last keeps reading a long answer from joining a million rows, and as the
+//! text doubles between two folds, all folds together write no more than twice the text.
+
+use plimsoll::{Log, LogError, PartId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::chain::{At, Chain};
+use super::feed;
+use super::read;
+use super::rows;
+use super::write::{own_part, update_part};
+use crate::error::StoreError;
+use crate::store::{ChangeKind, Claim, Revision};
+
+/// Fewer bytes are not worth folding before the end.
+const FOLDED: u64 = 64 << 10;
+
+/// A part that grows.
+struct Growing {
+    seq: i64,
+    kind: String,
+    status: Option<String>,
+    is_raw: bool,
+    is_open: bool,
+    /// The length of what was folded, in bytes.
+    folded: u64,
+    /// The length of the whole.
+    length: u64,
+}
+
+/// Add to the end of a text.
+pub(crate) fn extend(
+    connection: &Connection,
+    claim: &Claim,
+    part: &PartId,
+    from: u64,
+    more: &str,
+) -> Result<(), StoreError> {
+    let chain = Chain::claimed(connection, claim)?;
+    let found = growing(connection, chain.own(), part)?;
+    // An open message is never shared with a fork; whether any other is has to be looked up.
+    let (place, growing) = match found {
+        Some((place, growing)) if growing.is_open => (place, growing),
+        found => (
+            own_part(connection, &chain, part)?,
+            found.map(|(_, growing)| growing).ok_or_else(missing(part))?,
+        ),
+    };
+    if from != growing.length {
+        return repeated(connection, &chain, part, from, more);
+    }
+    if !growing.is_open {
+        let message = read::info(connection, chain.own(), &place)?;
+        if message.is_finished() {
+            let (message, why) = (message.info.id, "its parts grow no more");
+            return Err(StoreError::Log(LogError::Finished { message, why }));
+        }
+    }
+    let rewrite = |why| Err(StoreError::Log(LogError::Rewrite { id: part.clone(), why }));
+    match (growing.kind.as_str(), growing.status.as_deref()) {
+        ("text" | "reasoning", _) => {}
+        ("tool", Some("pending")) if growing.is_raw => {}
+        ("tool", Some("pending")) => return begin_raw(connection, claim, &chain, &place, part, more),
+        ("tool", _) => return rewrite("a call that has started keeps its input"),
+        _ => return rewrite("only text, reasoning and the input of a call come in pieces"),
+    }
+    if more.is_empty() {
+        return Ok(());
+    }
+    connection.prepare_cached("INSERT INTO delta (part, at, text) VALUES (?1, ?2, ?3)")?.execute(params![
+        growing.seq,
+        rows::integer(from),
+        more
+    ])?;
+    let length = from + more.len() as u64;
+    if length - growing.folded >= growing.folded.max(FOLDED) {
+        fold(connection, &chain, part)?;
+    }
+    noted(connection, claim, chain.own(), &place, part)
+}
+
+fn missing(part: &PartId) -> impl FnOnce() -> StoreError {
+    let id = part.to_string();
+    move || StoreError::missing("part", &id)
+}
+
+/// When a session was last written to is left alone: it stands in an index, and deltas come often.
+fn noted(
+    connection: &Connection,
+    claim: &Claim,
+    key: i64,
+    place: &At,
+    part: &PartId,
+) -> Result<(), StoreError> {
+    let mut statement = connection
+        .prepare_cached("UPDATE session SET revision = revision + 1 WHERE key = ?1 RETURNING revision")?;
+    let revision = Revision(statement.query_row([key], |row| row.get(0))?);
+    let (message, part) = (Some(place.1.as_str()), Some(part.as_str()));
+    feed::add(connection, &claim.session, revision, ChangeKind::Extended, message, part)
+}
+
+fn growing(
+    connection: &Connection,
+    session: i64,
+    part: &PartId,
+) -> Result<Option<(At, Growing)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT p.at, p.message, p.seq, p.kind, p.status, p.place = 5, m.is_open, coalesce(octet_length(p.text), 0),
+         (SELECT d.at + octet_length(d.text) FROM delta d WHERE d.part = p.seq ORDER BY d.at DESC LIMIT 1)
+         FROM part p JOIN message m ON m.session = p.session AND m.at = p.at AND m.id = p.message
+         WHERE p.session = ?1 AND p.id = ?2",
+    )?;
+    let found = statement.query_row((session, part.as_str()), |row| {
+        let folded = row.get(7)?;
+        let growing = Growing {
+            seq: row.get(2)?,
+            kind: row.get(3)?,
+            status: row.get(4)?,
+            is_raw: row.get(5)?,
+            is_open: row.get(6)?,
+            folded,
+            length: row.get::<_, Option<u64>>(8)?.unwrap_or(folded),
+        };
+        Ok(((row.get(0)?, row.get(1)?), growing))
+    });
+    Ok(found.optional()?)
+}
+
+/// The first piece of a call's input: from here on it is text that grows.
+fn begin_raw(
+    connection: &Connection,
+    claim: &Claim,
+    chain: &Chain,
+    place: &At,
+    part: &PartId,
+    more: &str,
+) -> Result<(), StoreError> {
+    let mut message = read::info(connection, chain.own(), place)?;
+    message.parts.push(read::whole(connection, chain, part)?);
+    let mut log = Log::from_messages([message]);
+    log.extend(part, more)?;
+    update_part(connection, chain.own(), log.part(part)?)?;
+    noted(connection, claim, chain.own(), place, part)
+}
+
+/// A delta that does not begin where the text ends: one that is there already, or one too many.
+fn repeated(
+    connection: &Connection,
+    chain: &Chain,
+    part: &PartId,
+    from: u64,
+    more: &str,
+) -> Result<(), StoreError> {
+    let whole = read::whole(connection, chain, part)?;
+    crate::repeated_delta(&whole, from, more)
+}
+
+/// Fold the deltas of a part into it.
+fn fold(connection: &Connection, chain: &Chain, part: &PartId) -> Result<(), StoreError> {
+    let whole = read::whole(connection, chain, part)?;
+    update_part(connection, chain.own(), &whole)
+}
+
+/// Fold the deltas of all parts of a message.
+pub(super) fn fold_message(connection: &Connection, chain: &Chain, place: &At) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM part WHERE session = ?1 AND at = ?2 AND message = ?3
+         AND EXISTS (SELECT 1 FROM delta d WHERE d.part = part.seq)",
+    )?;
+    let parts = statement.query_map(params![chain.own(), place.0, place.1], |row| row.get::<_, String>(0))?;
+    for part in parts.collect::<Result<Vec<_>, _>>()? {
+        fold(connection, chain, &PartId::new(part))?;
+    }
+    Ok(())
+}
