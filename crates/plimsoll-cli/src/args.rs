@@ -288,6 +288,10 @@ pub(crate) enum Command {
     Undo {
         /// The receipt: its id or the beginning of it.
         receipt: String,
+
+        /// Do it although another process runs the session; that one is named, and can write no more.
+        #[arg(long)]
+        force: bool,
     },
     /// Bring back what is out of the window of a stored session, or search it.
     #[command(after_help = RECALL)]
@@ -306,6 +310,10 @@ pub(crate) enum Command {
     Unpin {
         /// The receipt of the pin: its id or the beginning of it.
         receipt: String,
+
+        /// Do it although another process runs the session; that one is named, and can write no more.
+        #[arg(long)]
+        force: bool,
     },
     /// Cut a tool's output from standard input as layer 1 would.
     ///
@@ -489,6 +497,10 @@ pub(crate) struct PruneArgs {
     /// Do it, to a stored session, and give the receipt.
     #[arg(long, conflicts_with = "plan")]
     pub(crate) apply: bool,
+
+    /// Do it although another process runs the session; that one is named, and can write no more.
+    #[arg(long, requires = "apply")]
+    pub(crate) force: bool,
 }
 
 /// For `compact`.
@@ -509,6 +521,10 @@ pub(crate) struct CompactArgs {
     /// Put that summary into a stored session, and give the receipt.
     #[arg(long, requires = "offline", conflicts_with = "plan")]
     pub(crate) apply: bool,
+
+    /// Do it although another process runs the session; that one is named, and can write no more.
+    #[arg(long, requires = "apply")]
+    pub(crate) force: bool,
 }
 
 /// For `truncate`.
@@ -641,6 +657,10 @@ pub(crate) struct PinArgs {
     /// newest message if nobody said them.
     #[arg(value_name = "TEXT|MESSAGE")]
     pub(crate) what: String,
+
+    /// Do it although another process runs the session; that one is named, and can write no more.
+    #[arg(long)]
+    pub(crate) force: bool,
 
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,

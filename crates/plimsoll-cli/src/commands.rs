@@ -100,7 +100,7 @@ impl Counter for Larger {
 /// Which old tool outputs would be cleared.
 pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output) -> Done {
     if args.apply {
-        return reduce::prune(&args.input, around, output);
+        return reduce::prune(&args.input, args.force, around, output);
     }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let log = input::log(&args.input, around)?;
@@ -120,7 +120,7 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
 /// Which messages a summary would take the place of.
 pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Output) -> Done {
     if args.apply {
-        return reduce::compact(&args.input, around, output);
+        return reduce::compact(&args.input, args.force, around, output);
     }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let log = input::log(&args.input, around)?;

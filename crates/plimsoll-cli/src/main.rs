@@ -10,6 +10,7 @@ mod error;
 mod files;
 mod input;
 mod inspect;
+mod interrupt;
 mod manual;
 mod output;
 mod pins;
@@ -64,11 +65,11 @@ fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Fork(args) => commands::fork(args, around, output),
         Command::Convert(args) => convert::run(args, around, output),
         Command::Receipts(args) => receipts::list(args, around, output),
-        Command::Undo { receipt } => receipts::undo(receipt, around, output),
+        Command::Undo { receipt, force } => receipts::undo(receipt, *force, around, output),
         Command::Recall(args) => recall::run(args, around, output),
         Command::Pin(args) => pins::pin(args, around, output),
         Command::Pins { session } => pins::list(session.as_deref(), around, output),
-        Command::Unpin { receipt } => pins::unpin(receipt, around, output),
+        Command::Unpin { receipt, force } => pins::unpin(receipt, *force, around, output),
         Command::Truncate(args) => truncate::run(args, around, output),
         Command::Config(args) => config::run(args, around, output),
         Command::Trust(args) => config::trust(args, around, output),

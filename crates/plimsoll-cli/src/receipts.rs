@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
+use plimsoll_session::SessionError;
 use plimsoll_store::StoreError;
 use serde_json::{Value, json};
 
-use crate::args::ReceiptsArgs;
+use crate::args::{PolicyArgs, ReceiptsArgs};
+use crate::config::Config;
 use crate::error::CliError;
 use crate::output::{Column, Holds, Output, Table, note, printable};
 use crate::store::Opened;
@@ -108,17 +110,17 @@ fn short(id: &ReceiptId, all: &[Receipt]) -> String {
 }
 
 /// Undo a reduction.
-pub(crate) fn undo(id: &str, around: &Surroundings, output: &mut Output) -> Done {
-    let opened = Opened::usual(around)?;
+pub(crate) fn undo(id: &str, force: bool, around: &Surroundings, output: &mut Output) -> Done {
+    let config = Config::load(&PolicyArgs::default(), around)?;
+    let opened = Opened::existing(&config, around)?;
     let (session, receipt) = find(&opened, id)?;
-    let undone = opened.with_lease(&session, |claim, now| {
-        match opened.archive.store().undo(claim, &receipt.id, now) {
-            Ok(undone) => Ok(undone),
-            // It was undone before, and by what.
-            Err(error @ StoreError::Undone { .. }) => Err(CliError::no(error.to_string())),
-            Err(error) => Err(error.into()),
-        }
-    })?;
+    let mut driver = opened.driver(&opened.archive.store().session(&session)?, &config, force)?;
+    let undone = match driver.undo(&receipt.id) {
+        // It was undone before, and by what.
+        Err(SessionError::Store(StoreError::Refused(why))) => return Err(CliError::no(why)),
+        other => other?,
+    };
+    driver.close()?;
     if output.json {
         output.json(&json!({ "session": session, "receipt": undone }))?;
         return Ok(ExitCode::SUCCESS);

@@ -2,14 +2,10 @@
 
 use std::process::ExitCode;
 
-use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger, Verdict};
-use plimsoll::count::request_tokens;
-use plimsoll::prune::Pressure;
-use plimsoll::receipt::Stamp;
-use plimsoll::{
-    Fixed, Limits, Load, Log, Millis, Plan, Receipt, Reduction, SessionId, Window, prune as pruning,
-};
-use plimsoll_store::{Claim, Snapshot};
+use plimsoll::compact::ladder::{Outcome, Verdict};
+use plimsoll::{Fixed, Plan, Receipt, SessionId};
+use plimsoll_session::Pruned;
+use plimsoll_store::Session;
 use serde_json::json;
 
 use crate::args::InputArgs;
@@ -18,7 +14,7 @@ use crate::error::CliError;
 use crate::output::{Output, note, printable};
 use crate::progress::Progress;
 use crate::receipts;
-use crate::store::{self, Opened};
+use crate::store::Opened;
 use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
@@ -27,77 +23,45 @@ type Done = Result<ExitCode, CliError>;
 const LINES: usize = 20;
 
 /// Clear old tool outputs.
-pub(crate) fn prune(args: &InputArgs, around: &Surroundings, output: &mut Output) -> Done {
+pub(crate) fn prune(args: &InputArgs, force: bool, around: &Surroundings, output: &mut Output) -> Done {
     let config = Config::load(&args.policy, around)?;
     let (opened, session) = stored(args, &config, around)?;
-    let receipt = Progress::during("pruning", || {
-        opened.with_lease(&session, |claim, now| pruned(&opened, claim, &config, now))
+    let pruned = Progress::during("pruning", || -> Result<Pruned, CliError> {
+        let mut driver = opened.driver(&session, &config, force)?;
+        let pruned = driver.prune(Fixed::default(), "a person asked for it")?;
+        driver.close()?;
+        Ok(pruned)
     })?;
-    match receipt {
-        Ok(receipt) => tell(&session, &[receipt], output),
-        Err(nothing) => {
-            if output.json {
-                output.json(&json!({ "session": session, "receipts": [] }))?;
-            }
-            note(&nothing);
-            Ok(ExitCode::from(1))
-        }
-    }
-}
-
-/// Set the marks, or say why there is nothing to mark.
-fn pruned(
-    opened: &Opened,
-    claim: &Claim,
-    config: &Config,
-    now: Millis,
-) -> Result<Result<Receipt, String>, CliError> {
-    let (policy, store) = (&config.policy, opened.archive.store());
-    let Snapshot { mut log, revision } = store.window(&claim.session)?;
-    let load = Load::of(&log, policy, Fixed::default(), &policy.count);
-    let pressure = Pressure { load: load.tokens, limits: Limits::new(config.context, 0) };
-    let plan = pruning::plan(&log, policy, Some(pressure));
-    if plan.items.is_empty() {
-        return Ok(Err(Plan::Prune(plan).to_string()));
-    }
-    let stamp = Stamp { ids: &mut store::ids(), now, policy, reason: "a person asked for it" };
-    let weigh = |log: &Log| request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count);
-    let Some(receipt) = Plan::Prune(plan).apply(&mut log, stamp, weigh)? else {
-        return Ok(Err("prune nothing: the window would not get smaller".to_owned()));
+    let nothing = match pruned {
+        Pruned::Done(receipt) => return tell(&session.id, &[*receipt], output),
+        Pruned::Nothing(plan) => Plan::Prune(*plan).to_string(),
+        Pruned::NotSmaller => "prune nothing: the window would not get smaller".to_owned(),
     };
-    let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
-    store.reduce(claim, reduction, Some(revision), now)?;
-    Ok(Ok(receipt))
+    if output.json {
+        output.json(&json!({ "session": session.id, "receipts": [] }))?;
+    }
+    note(&nothing);
+    Ok(ExitCode::from(1))
 }
 
 /// Put a summary that is made without a model in the place of older messages.
-pub(crate) fn compact(args: &InputArgs, around: &Surroundings, output: &mut Output) -> Done {
+pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, output: &mut Output) -> Done {
     let config = Config::load(&args.policy, around)?;
     let (opened, session) = stored(args, &config, around)?;
-    let policy = &config.policy;
-    let limits = policy.limits("", Some(Limits::new(config.context, 0)));
-    let climb = |claim: &Claim, now: Millis| {
-        let Snapshot { log, revision } = opened.archive.store().window(&session)?;
-        let mut ids = store::ids();
-        let situation = Situation { trigger: Trigger::Manual, ..Situation::new(policy, limits, now) };
-        let step = Ladder::new(log, situation).climb(&mut ids)?;
-        let Step::Done(outcome) = step else {
-            return Err(CliError::failed("the climb asked for a model, and there is none"));
-        };
-        if !outcome.reduction.is_empty() {
-            opened.archive.store().reduce(claim, outcome.reduction.clone(), Some(revision), now)?;
-        }
+    let outcome = Progress::during("compacting", || -> Result<Outcome, CliError> {
+        let mut driver = opened.driver(&session, &config, force)?;
+        let outcome = driver.compact(Fixed::default(), |_| Err("no model is asked here".to_owned()))?;
+        driver.close()?;
         Ok(outcome)
-    };
-    let outcome = Progress::during("compacting", || opened.with_lease(&session, climb))?;
+    })?;
     if outcome.reduction.receipts.is_empty() {
         if output.json {
-            output.json(&json!({ "session": session, "receipts": [] }))?;
+            output.json(&json!({ "session": session.id, "receipts": [] }))?;
         }
         note("there is too little to summarise");
         return Ok(ExitCode::from(1));
     }
-    let done = tell(&session, &outcome.reduction.receipts, output)?;
+    let done = tell(&session.id, &outcome.reduction.receipts, output)?;
     if outcome.verdict != Verdict::Fits {
         note(&outcome.verdict.to_string());
     }
@@ -105,7 +69,7 @@ pub(crate) fn compact(args: &InputArgs, around: &Surroundings, output: &mut Outp
 }
 
 /// The stored session that was asked for, or the newest of the current directory.
-fn stored(args: &InputArgs, config: &Config, around: &Surroundings) -> Result<(Opened, SessionId), CliError> {
+fn stored(args: &InputArgs, config: &Config, around: &Surroundings) -> Result<(Opened, Session), CliError> {
     let only = || {
         CliError::usage("`--apply` changes stored sessions alone")
             .hint("`plimsoll sessions import FILE` stores one, and prints its id")
@@ -122,7 +86,7 @@ fn stored(args: &InputArgs, config: &Config, around: &Surroundings) -> Result<(O
     if id.is_none() {
         note(&format!("Plimsoll: `{}` in `{}`", session.id, around.short(&opened.path)));
     }
-    Ok((opened, session.id))
+    Ok((opened, session))
 }
 
 /// Show the receipts, and how to take them back.

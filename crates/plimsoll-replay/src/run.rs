@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{Limits, LogError, Millis, Tokens, Usage};
+use plimsoll::{Limits, Millis, Tokens, Usage};
+use plimsoll_session::SessionError;
 
 use crate::pieces::{Piece, Pieces};
 use crate::price::{Billed, Price};
@@ -48,7 +49,7 @@ impl Circumstances {
 
 impl Recording {
     /// What these rules would have done.
-    pub fn replay(&self, rules: &Rules, circumstances: &Circumstances) -> Result<Report, LogError> {
+    pub fn replay(&self, rules: &Rules, circumstances: &Circumstances) -> Result<Report, SessionError> {
         self.replay_and_tell(rules, circumstances, &|| ())
     }
 
@@ -58,10 +59,10 @@ impl Recording {
         rules: &Rules,
         circumstances: &Circumstances,
         told: &dyn Fn(),
-    ) -> Result<Report, LogError> {
+    ) -> Result<Report, SessionError> {
         let mut pieces = Pieces::new(self);
         let limits = circumstances.limits();
-        let sight = sight::sight(rules, self, limits, circumstances.fixed.0, &mut pieces);
+        let sight = sight::sight(rules, self, limits, circumstances.fixed.0, &mut pieces)?;
         let report = Report { policy: rules.to_string(), ..Report::default() };
         let mut run = Run { rules, circumstances, pieces, sight, report, sent: None };
         for step in &self.steps {
@@ -91,7 +92,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Make a recorded call; returns what the provider would have counted.
-    fn call(&mut self, call: &Call) -> Result<Usage, LogError> {
+    fn call(&mut self, call: &Call) -> Result<Usage, SessionError> {
         self.report.calls += 1;
         self.sight.prepare(call, false, &mut self.pieces)?;
         let mut request = self.sight.request(&mut self.pieces);

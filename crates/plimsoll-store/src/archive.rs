@@ -93,6 +93,11 @@ impl Archive {
         Archive { store, blobs, ids: Mutex::new(random_ids()), copy: None, retention: Retention::default() }
     }
 
+    /// Everything in memory, gone with the process: for tests, replays and plans.
+    pub fn in_memory() -> Archive {
+        Archive::new(Box::new(crate::MemoryStore::new()), Ok(Arc::new(crate::MemoryBlobs::default())))
+    }
+
     /// The store.
     pub fn store(&self) -> &dyn Store {
         &*self.store

@@ -39,6 +39,7 @@
 
 mod archive;
 mod blobs;
+mod blobs_memory;
 mod clock;
 mod error;
 mod memory;
@@ -49,6 +50,7 @@ pub mod store;
 
 pub use archive::{Archive, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, Staged};
+pub use blobs_memory::MemoryBlobs;
 pub use clock::Clock;
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -57,7 +59,7 @@ pub use session::{
     CompactionRecord, Filter, Findings, ForkPoint, NewSession, Page, PageRequest, Session, SessionPatch,
     Totals,
 };
-pub use sqlite::{Durability, SqliteStore, database_of_version};
+pub use sqlite::{Durability, SqliteStore, database_of_version, random_ids};
 pub use store::{
     Change, ChangeKind, ChangePage, Claim, Epoch, Feed, Forgetter, Inbox, Keeper, Lease, Leases, Logs,
     NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions, Settled, Snapshot, SpillRecord, Spills,

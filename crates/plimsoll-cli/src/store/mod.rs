@@ -11,17 +11,20 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::receipt::UndoError;
-use plimsoll::{Ids, LogError, Message, Millis, Policy, SessionId};
+use plimsoll::{Ids, Limits, LogError, Message, Policy, SessionId};
 use plimsoll_formats::{Format, SessionInfo, Transcript};
-use plimsoll_store::{Archive, Claim, Filter, Lease, PageRequest, Session, StoreError};
+use plimsoll_session::{Driver, SessionError, Settings};
+use plimsoll_store::{Archive, Filter, Lease, PageRequest, Session, StoreError};
 
 use crate::args::PolicyArgs;
 use crate::config::{self, Config};
 use crate::error::{CliError, reason};
 use crate::files;
+use crate::interrupt;
 use crate::output::note;
 use crate::sessions;
 use crate::surroundings::Surroundings;
@@ -49,7 +52,7 @@ pub(crate) enum Extent {
 /// A database that is open.
 pub(crate) struct Opened {
     /// The sessions and the outputs that were spilled from them.
-    pub(crate) archive: Archive,
+    pub(crate) archive: Arc<Archive>,
     /// The file.
     pub(crate) path: PathBuf,
 }
@@ -112,7 +115,7 @@ impl Opened {
                 copy.display()
             ));
         }
-        Ok(Opened { archive, path: path.to_owned() })
+        Ok(Opened { archive: Arc::new(archive), path: path.to_owned() })
     }
 
     /// The session with this id, or the one that begins with it.
@@ -176,24 +179,44 @@ impl Opened {
         Ok(Transcript { messages, ..about(session) })
     }
 
-    /// Change a session, unless another process runs it.
-    pub(crate) fn with_lease<T>(
-        &self,
-        session: &SessionId,
-        change: impl FnOnce(&Claim, Millis) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
-        let lease = self.lease(session, false)?;
-        let changed = change(&lease.claim(), when::now());
-        self.archive.store().release(&lease)?;
-        changed
+    /// A driver of the session, unless another process runs it; with `force` although one does.
+    pub(crate) fn driver(&self, session: &Session, config: &Config, force: bool) -> Result<Driver, CliError> {
+        let settings = Settings {
+            policy: Arc::new(config.policy.clone()),
+            limits: Some(Limits::new(config.context, 0)),
+            holder: holder(),
+            lease: LEASE,
+            take_over: force,
+            ..Settings::new(session.model.clone().unwrap_or_default())
+        };
+        let driver = match Driver::open(Arc::clone(&self.archive), &session.id, settings) {
+            Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
+                return Err(CliError::from(error).hint("`--force` takes it over"));
+            }
+            other => other?,
+        };
+        interrupt::give_back(&self.archive, driver.lease());
+        if let Some(holder) = driver.taken_from() {
+            note(&format!("note: `{}` was taken from `{holder}`, whose writes are refused now", session.id));
+        }
+        Ok(driver)
     }
 
     /// The right to change a session; by force if another process may be running it.
     pub(crate) fn lease(&self, session: &SessionId, force: bool) -> Result<Lease, StoreError> {
-        let holder = format!("plimsoll, process {}", std::process::id());
-        let store = self.archive.store();
-        if force { store.break_lease(session, &holder, LEASE) } else { store.lease(session, &holder, LEASE) }
+        let (holder, store) = (holder(), self.archive.store());
+        let lease = if force {
+            store.break_lease(session, &holder, LEASE)
+        } else {
+            store.lease(session, &holder, LEASE)
+        };
+        lease.inspect(|lease| interrupt::give_back(&self.archive, lease))
     }
+}
+
+/// Who runs a session from here, for people who find it taken.
+fn holder() -> String {
+    format!("plimsoll, process {}", std::process::id())
 }
 
 /// Whether there is a database; that it cannot be told is an error.
@@ -268,6 +291,20 @@ impl From<StoreError> for CliError {
                 CliError::usage(error.to_string())
             }
             StoreError::Io { what, source } => CliError::failed(format!("{what}: {}", reason(&source))),
+            other => CliError::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<SessionError> for CliError {
+    fn from(error: SessionError) -> CliError {
+        match error {
+            SessionError::Store(error) => error.into(),
+            SessionError::Log(error) => error.into(),
+            error @ SessionError::Pin(_) => CliError::no(error.to_string()),
+            error @ SessionError::OutOfView(_) => {
+                CliError::usage(error.to_string()).hint("`plimsoll recall` names the message of a part")
+            }
             other => CliError::failed(other.to_string()),
         }
     }

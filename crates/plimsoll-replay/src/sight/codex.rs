@@ -3,9 +3,11 @@
 use plimsoll::chars::tail;
 use plimsoll::compact::extract::extract;
 use plimsoll::{
-    CharCounter, Chars, Counter, Limits, LogError, Message, MessageId, PartId, Policy, Role, Text, Tokens,
-    Usage, Window,
+    CharCounter, Chars, Counter, Limits, Message, MessageId, PartId, Policy, Role, Text, Tokens, Usage,
+    Window,
 };
+
+use plimsoll_session::SessionError;
 
 use super::{Reduction, Sight};
 use crate::pieces::{Piece, Pieces};
@@ -106,13 +108,13 @@ impl Codex {
 }
 
 impl Sight for Codex {
-    fn append(&mut self, step: &Step, _: Option<Usage>) -> Result<(), LogError> {
+    fn append(&mut self, step: &Step, _: Option<Usage>) -> Result<(), SessionError> {
         self.ready = None;
         self.history.push(step.message.clone());
         Ok(())
     }
 
-    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError> {
+    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError> {
         // A request that is refused ends the turn there; the next one finds the window full.
         if refused || self.history.len() <= self.carried {
             return Ok(());

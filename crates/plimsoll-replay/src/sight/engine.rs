@@ -1,162 +1,67 @@
-//! The engine under one of its policies: every layer, as a runtime would drive it.
+//! The engine under one of its policies, driven as a running agent would drive it: by the driver of a turn, on a store in
+//! memory. A replay cannot differ from what really runs, because it is the same code.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step as Next, Trigger};
 use plimsoll::compact::request::Summariser;
-use plimsoll::count::request_tokens;
-use plimsoll::pivot::Visible;
-use plimsoll::prune::{self, Pressure};
-use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{
-    CharCounter, Counter, Fixed, Ids, Limits, Log, LogError, Message, Millis, PartBody, Plan, Policy, Text,
-    Tokens, Usage, Window,
+    CharCounter, Counter, Fixed, Ids, Limits, Millis, Plan, Policy, Receipt, SessionId, Text, Tokens, Usage,
+    Window,
 };
+use plimsoll_session::{Counting, Driver, Prepared, SessionError, Settings};
+use plimsoll_store::{Archive, Clock, NewSession};
 
 use super::{Reduction, Sight};
 use crate::pieces::{Piece, Pieces};
 use crate::recording::{Call, Step};
 
-pub(super) struct Engine<'a> {
-    policy: &'a Policy,
-    limits: Limits,
+pub(super) struct Engine {
+    driver: Driver,
     fixed: Fixed,
-    log: Log,
-    ids: Ids,
-    breaker: Breaker,
     /// Counts steps. Recorded times may be missing or jump, and marks must be told from what was before them.
-    clock: u64,
+    clock: Arc<AtomicU64>,
+    /// Whether the turn has an answer, so that the next prompt ends it.
     answered: bool,
-    /// Requests below this are far from anything that could fire.
-    calm: u64,
-    /// Tokens of the newest answer, which count against the line where usage does.
-    last_output: u64,
-    /// The request, if it was built and nothing has changed since.
-    ready: Option<Vec<Piece>>,
+    /// The window that was prepared, if nothing has changed since.
+    prepared: Option<Window>,
     fired: Vec<Reduction>,
 }
 
-/// The load from which on a policy may do something, with room for the differences between counters.
-fn calm(policy: &Policy, limits: Limits) -> u64 {
-    let line = policy.overflow.line(limits).map(|line| line.at);
-    let share = policy.prune.gate_share.map(|share| limits.context.share(share));
-    let headroom = policy.prune.gate_headroom.map(|headroom| limits.context - headroom);
-    let first = [line, share, headroom].into_iter().flatten().min().unwrap_or_default();
-    first.share(0.9).0
-}
-
-impl<'a> Engine<'a> {
-    pub(super) fn new(policy: &'a Policy, limits: Limits, fixed: u64) -> Engine<'a> {
-        let mut seed = 0u64;
-        let limits = policy.limits("", Some(limits));
-        Engine {
-            policy,
-            limits,
-            calm: calm(policy, limits),
-            last_output: 0,
-            ready: None,
-            fixed: Fixed { system: Tokens(fixed), tools: Tokens::ZERO },
-            log: Log::new(),
-            // The same replay names the same things.
-            ids: Ids::new(move || {
-                seed += 1;
-                seed
-            }),
-            breaker: Breaker::default(),
-            clock: 1,
-            answered: false,
-            fired: Vec::new(),
-        }
-    }
-
-    fn now(&mut self) -> Millis {
-        self.clock += 1;
-        Millis(self.clock)
-    }
-
-    /// Layer 1: cut what tools answered as it arrives.
-    fn truncate(&mut self, message: &mut Message) {
-        for part in &mut message.parts {
-            let (tool, output) = match &mut part.body {
-                PartBody::Tool(tool) => match &mut tool.state.output {
-                    Some(output) => (tool.tool.as_str(), output),
-                    None => continue,
-                },
-                PartBody::ToolResult(result) => {
-                    (result.tool.as_deref().unwrap_or("unknown"), &mut result.text)
-                }
-                _ => continue,
-            };
-            let plan = truncate::plan(output.as_bytes(), tool, self.policy);
-            if !plan.loses() {
-                continue;
-            }
-            let spill = if plan.wants_spill() {
-                Spill::Saved(Address::Handle(format!("spill_{}", part.id)))
-            } else {
-                Spill::Off
-            };
-            let shown = plan.render(&spill);
-            let (before, after) = (tokens(output), tokens(&shown));
-            if after < before {
-                *output = shown;
-                self.fired.push(Reduction { kind: "truncate".into(), before, after, ..Reduction::default() });
-            }
-        }
-    }
-
-    /// Layer 2 after a turn, for policies that want it then.
-    fn prune(&mut self) -> Result<(), LogError> {
-        let now = self.now();
-        let load = plimsoll::Load::of(&self.log, self.policy, self.fixed, &self.policy.count);
-        let pressure = Pressure { load: load.tokens, limits: self.limits };
-        let plan = prune::plan(&self.log, self.policy, Some(pressure));
-        if plan.items.is_empty() {
-            return Ok(());
-        }
-        let before = self.weigh();
-        let receipt = self.ids.receipt(now);
-        Plan::Prune(plan).mark(&mut self.log, &receipt, now)?;
-        let after = self.weigh();
-        self.fired.push(Reduction { kind: "prune".into(), before, after, ..Reduction::default() });
-        Ok(())
-    }
-
-    fn weigh(&self) -> u64 {
-        request_tokens(&Window::of(&self.log, self.policy), self.fixed, &self.policy.count).0
-    }
-
-    fn climb(&mut self, call: &Call, trigger: Trigger) -> Result<(), LogError> {
-        let now = self.now();
-        let (policy, limits) = (self.policy, self.limits);
-        let situation = Situation {
+impl Engine {
+    pub(super) fn new(policy: &Policy, limits: Limits, fixed: u64) -> Result<Engine, SessionError> {
+        let clock = Arc::new(AtomicU64::new(1));
+        let time = Arc::clone(&clock);
+        let settings = Settings {
+            policy: Arc::new(policy.clone()),
+            limits: Some(limits),
             summariser: Some(Summariser::named("summariser", limits)),
-            fixed: self.fixed,
-            breaker: self.breaker,
-            trigger,
-            ..Situation::new(policy, limits, now)
+            counting: Counting::Fixed(Arc::new(policy.count)),
+            clock: Clock::new(move || Millis(time.load(Ordering::Relaxed))),
+            ..Settings::new("")
         };
-        let mut ladder = Ladder::new(self.log.clone(), situation);
-        let (mut asked, mut answered) = (0u64, 0u64);
-        let outcome = loop {
-            match ladder.climb(&mut self.ids)? {
-                Next::Ask(request) => {
-                    asked = asked.saturating_add(request.tokens.0);
-                    let recorded = call.summary.clone().filter(|_| request.chunk == request.of);
-                    let reply = recorded.or_else(|| ladder.offline());
-                    answered = answered.saturating_add(reply.as_ref().map(tokens).unwrap_or_default());
-                    let reply = match reply {
-                        Some(text) => Ok(Reply::finished(text.as_str())),
-                        None => Err("there is too little to summarise".into()),
-                    };
-                    ladder.answer(reply, &mut self.ids)?;
-                }
-                Next::Done(outcome) => break outcome,
-            }
-        };
-        outcome.reduction.commit(&mut self.log)?;
-        self.breaker = outcome.breaker;
-        let mut pivoted = false;
-        for receipt in &outcome.reduction.receipts {
+        let archive = Arc::new(Archive::in_memory());
+        let session = SessionId::new("ses_replay");
+        archive.store().create(NewSession::new(session.clone()), Millis(1))?;
+        // The same replay names the same things.
+        let mut seed = 0u64;
+        let ids = Ids::new(move || {
+            seed += 1;
+            seed
+        });
+        let driver = Driver::open(archive, &session, settings)?.with_ids(ids);
+        let fixed = Fixed { system: Tokens(fixed), tools: Tokens::ZERO };
+        Ok(Engine { driver, fixed, clock, answered: false, prepared: None, fired: Vec::new() })
+    }
+
+    fn tick(&self) -> Millis {
+        Millis(self.clock.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Note what was done. `paid` is what the summariser was sent and answered for it.
+    fn note(&mut self, receipts: &[Receipt], mut paid: (u64, u64)) {
+        for receipt in receipts {
             let kind = match receipt.plan {
                 Plan::Truncate(_) => "truncate",
                 Plan::Prune(_) => "prune",
@@ -165,33 +70,15 @@ impl<'a> Engine<'a> {
                 Plan::Fork(_) => "fork",
                 Plan::Pin(_) => "pin",
             };
-            let compacts = kind == "compact";
-            pivoted |= compacts;
-            let paid =
-                if compacts { (std::mem::take(&mut asked), std::mem::take(&mut answered)) } else { (0, 0) };
-            self.fired.push(Reduction {
-                kind: kind.into(),
-                before: receipt.before.0,
-                after: receipt.after.0,
-                asked: paid.0,
-                answered: paid.1,
-            });
+            let (asked, answered) = if kind == "compact" { std::mem::take(&mut paid) } else { (0, 0) };
+            let (before, after) = (receipt.before.0, receipt.after.0);
+            self.fired.push(Reduction { kind: kind.into(), before, after, asked, answered });
         }
+        let (asked, answered) = paid;
         if asked > 0 {
             // A summary that was paid for and not taken.
-            let (before, after) = (outcome.before.0, outcome.after.0);
-            self.fired.push(Reduction { kind: "compact".into(), before, after, asked, answered });
+            self.fired.push(Reduction { kind: "compact".into(), asked, answered, ..Reduction::default() });
         }
-        if pivoted {
-            self.forget();
-        }
-        Ok(())
-    }
-
-    /// Hold only what is in view: everything before a pivot is found in the recording.
-    fn forget(&mut self) {
-        let places = Visible::of(&self.log).needed(&self.log);
-        self.log = Log::from_messages(places.into_iter().map(|place| self.log[place].clone()));
     }
 }
 
@@ -199,43 +86,62 @@ fn tokens(text: &Text) -> u64 {
     CharCounter::default().count_text(text).0
 }
 
-impl Sight for Engine<'_> {
-    fn append(&mut self, step: &Step, usage: Option<Usage>) -> Result<(), LogError> {
+impl Sight for Engine {
+    fn append(&mut self, step: &Step, usage: Option<Usage>) -> Result<(), SessionError> {
         if self.answered && step.message.starts_turn() {
             self.answered = false;
-            if self.policy.prune.after_turn {
-                self.prune()?;
-            }
+            self.tick();
+            let receipt = self.driver.end_turn(self.fixed)?;
+            self.note(receipt.as_slice(), (0, 0));
         }
         self.answered |= step.call.is_some();
-        self.ready = None;
+        self.prepared = None;
         let mut message = step.message.clone();
-        self.truncate(&mut message);
-        let now = self.now();
+        let now = self.tick();
         let time = message.info.time.get_or_insert_default();
         (time.created, time.completed) = (Some(now), Some(now));
-        self.last_output = usage.as_ref().map(|usage| usage.output.0).unwrap_or(self.last_output);
         message.info.tokens = usage;
-        self.log.append(message)
+        let (_, receipts) = self.driver.append_recorded(message)?;
+        self.note(&receipts, (0, 0));
+        Ok(())
     }
 
-    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError> {
-        let request = self.request(pieces);
-        let load = Tokens(pieces.tokens(&request)) + self.fixed.total() + Tokens(self.last_output);
-        if !refused && load < Tokens(self.calm) {
-            self.ready = Some(request);
-            return Ok(());
+    fn prepare(&mut self, call: &Call, refused: bool, _: &mut Pieces<'_>) -> Result<(), SessionError> {
+        if refused {
+            self.driver.refused(None);
         }
-        self.climb(call, if refused { Trigger::Refused } else { Trigger::Auto })
+        self.tick();
+        let (mut asked, mut answered) = (0u64, 0u64);
+        loop {
+            match self.driver.prepare(self.fixed)? {
+                Prepared::Ready(content) => {
+                    self.note(&content.receipts, (asked, answered));
+                    self.prepared = Some(content.window);
+                    return Ok(());
+                }
+                Prepared::Summarise(request) => {
+                    asked = asked.saturating_add(request.tokens.0);
+                    let recorded = call.summary.clone().filter(|_| request.chunk == request.of);
+                    let reply = recorded.or_else(|| self.driver.offline_summary());
+                    answered = answered.saturating_add(reply.as_ref().map(tokens).unwrap_or_default());
+                    let reply = reply.map(|text| Reply::finished(text.as_str()));
+                    self.driver
+                        .summarised(reply.ok_or_else(|| "there is too little to summarise".to_owned()))?;
+                }
+                Prepared::CannotFit { receipts, .. } => {
+                    self.note(&receipts, (asked, answered));
+                    self.prepared = Some(self.driver.window());
+                    return Ok(());
+                }
+            }
+        }
     }
 
     fn request(&mut self, pieces: &mut Pieces<'_>) -> Vec<Piece> {
-        if let Some(request) = self.ready.take() {
-            return request;
-        }
-        let window = Window::of(&self.log, self.policy);
+        let window = self.prepared.take().unwrap_or_else(|| self.driver.window());
         let mut request = Vec::new();
         window.messages.iter().for_each(|message| pieces.message(message, &mut request));
+        self.prepared = Some(window);
         request
     }
 

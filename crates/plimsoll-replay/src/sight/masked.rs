@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use plimsoll::{Block, LogError, Message, Policy, Text, Usage, Window};
+use plimsoll::{Block, Message, Policy, Text, Usage, Window};
+
+use plimsoll_session::SessionError;
 
 use super::{Reduction, Sight};
 use crate::pieces::{Piece, Pieces};
@@ -93,12 +95,12 @@ impl Masked {
 }
 
 impl Sight for Masked {
-    fn append(&mut self, _: &Step, _: Option<Usage>) -> Result<(), LogError> {
+    fn append(&mut self, _: &Step, _: Option<Usage>) -> Result<(), SessionError> {
         self.appended += 1;
         Ok(())
     }
 
-    fn prepare(&mut self, _: &Call, _: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError> {
+    fn prepare(&mut self, _: &Call, _: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError> {
         let Some(Mask { trigger, keep }) = self.mask else { return Ok(()) };
         let end = self.ends[self.appended];
         let whole = pieces.tokens(&self.all[..end]).saturating_add(self.fixed);

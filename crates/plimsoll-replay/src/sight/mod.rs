@@ -4,7 +4,8 @@ mod codex;
 mod engine;
 mod masked;
 
-use plimsoll::{Limits, LogError, Usage};
+use plimsoll::{Limits, Usage};
+use plimsoll_session::SessionError;
 use serde::Serialize;
 
 use crate::pieces::{Piece, Pieces};
@@ -17,10 +18,10 @@ use masked::Masked;
 /// A session as some rules show it.
 pub(crate) trait Sight {
     /// Something was said or done. `usage` is what the provider counted, if it was the model.
-    fn append(&mut self, step: &Step, usage: Option<Usage>) -> Result<(), LogError>;
+    fn append(&mut self, step: &Step, usage: Option<Usage>) -> Result<(), SessionError>;
 
     /// Make ready for a call; with `refused` because the request as it was did not fit.
-    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), LogError>;
+    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError>;
 
     /// The request as it stands.
     fn request(&mut self, pieces: &mut Pieces<'_>) -> Vec<Piece>;
@@ -58,9 +59,9 @@ pub(crate) fn sight<'a>(
     limits: Limits,
     fixed: u64,
     pieces: &mut Pieces<'_>,
-) -> Box<dyn Sight + 'a> {
-    match rules {
-        Rules::Engine(policy) => Box::new(Engine::new(policy, limits, fixed)),
+) -> Result<Box<dyn Sight + 'a>, SessionError> {
+    Ok(match rules {
+        Rules::Engine(policy) => Box::new(Engine::new(policy, limits, fixed)?),
         Rules::Codex { user_tokens } => Box::new(Codex::new(*user_tokens, limits, fixed)),
         Rules::None => Box::new(Masked::new(recording, None, fixed, pieces)),
         Rules::Mask { keep } => {
@@ -72,5 +73,5 @@ pub(crate) fn sight<'a>(
             fixed,
             pieces,
         )),
-    }
+    })
 }

@@ -184,7 +184,7 @@ fn restrict(path: &Path) {
 fn restrict(_: &Path) {}
 
 /// Names that are random enough, and in order.
-pub(crate) fn random_ids() -> Ids {
+pub fn random_ids() -> Ids {
     let mut state = [0; 16];
     let mut drawn = 0u64;
     if let Ok(mut file) = std::fs::File::open("/dev/urandom") {

@@ -1,0 +1,59 @@
+//! Ctrl-C and a request to end: sessions that are held are given back first, so that the next command need not wait for
+//! their leases to run out.
+
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+use plimsoll_store::{Archive, Lease};
+
+/// The exit code of a command that was interrupted, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+static HELD: Mutex<Vec<(Arc<Archive>, Lease)>> = Mutex::new(Vec::new());
+static WATCH: Once = Once::new();
+
+/// Give this lease back if the command is interrupted. Giving back one that was given back already does nothing.
+pub(crate) fn give_back(archive: &Arc<Archive>, lease: &Lease) {
+    held().push((Arc::clone(archive), lease.clone()));
+    // Without a handler the lease runs out by itself, which is all that would be lost.
+    WATCH.call_once(|| drop(ctrlc::set_handler(end)));
+}
+
+/// A write under way is committed first: the store's single writer makes the release wait its turn.
+fn end() {
+    release();
+    std::process::exit(INTERRUPTED);
+}
+
+fn release() {
+    for (archive, lease) in held().drain(..) {
+        // There is nobody left to tell.
+        let _ = archive.store().release(&lease);
+    }
+}
+
+fn held() -> MutexGuard<'static, Vec<(Arc<Archive>, Lease)>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use plimsoll::{Millis, SessionId};
+    use plimsoll_store::{Archive, MemoryStore, NewSession};
+
+    #[test]
+    fn p6_an_interrupted_command_gives_its_session_back() {
+        let archive = Arc::new(Archive::new(Box::new(MemoryStore::new()), Err("no spills here".into())));
+        let id = SessionId::new("ses_1");
+        archive.store().create(NewSession::new(id.clone()), Millis(1)).unwrap();
+        let hour = Duration::from_secs(3_600);
+        super::give_back(&archive, &archive.store().lease(&id, "first", hour).unwrap());
+        assert!(archive.store().lease(&id, "second", hour).is_err());
+        super::release();
+        archive.store().lease(&id, "second", hour).unwrap();
+        super::release();
+        assert!(archive.store().lease(&id, "third", hour).is_err(), "the lease of another stays");
+    }
+}

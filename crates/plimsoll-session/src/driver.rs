@@ -1,0 +1,417 @@
+//! The driver: one session, held under a lease, with what its window is made of in memory.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll::cache::Fingerprint;
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::{Breaker, Burden, Outcome, Situation, Trigger, Verdict};
+use plimsoll::compact::request::SummaryRequest;
+use plimsoll::{
+    CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
+    Reduction, SessionId, Tokens, Window,
+};
+use plimsoll_store::{Archive, Claim, Lease, Revision, Snapshot, Store, StoreError};
+use plimsoll_tokens::Measure;
+
+use crate::answer::Writing;
+use crate::climb::{Climb, ClimbStep, Climbed};
+use crate::error::SessionError;
+use crate::meter::Meter;
+use crate::settings::Settings;
+
+/// Drives one session: what happens around each call of a model, whoever makes the call.
+///
+/// It holds the session's lease, and every write carries the lease's epoch, so that a driver whose session was taken
+/// over meanwhile is refused. It keeps what the window is made of in memory; each change is written to the store
+/// first, and shows in memory only once it is stored.
+pub struct Driver {
+    pub(crate) archive: Arc<Archive>,
+    pub(crate) settings: Settings,
+    pub(crate) lease: Lease,
+    /// When the lease was last taken or renewed. The store's clock may be another machine's, so how much of a lease is
+    /// left is told by the time that went by here.
+    leased: Instant,
+    pub(crate) ids: Ids,
+    /// What the window is made of: the newest pivot, its tail and what follows.
+    pub(crate) log: Log,
+    /// A revision of the session since which nothing was reduced or undone: what plans on `log` are made on.
+    revision: Revision,
+    pub(crate) meter: Meter,
+    pub(crate) writing: Option<Writing>,
+    limits: Limits,
+    breaker: Breaker,
+    /// Why the next climb is made.
+    trigger: Trigger,
+    climb: Option<Climb>,
+    /// What was handed out for the next request, and becomes what was sent once its answer begins.
+    prepared: Option<Sent>,
+    sent: Option<Sent>,
+}
+
+/// A request that was handed out: what its provider's cache holds afterwards, and what it measured.
+#[derive(Clone)]
+struct Sent {
+    fingerprint: Fingerprint,
+    measure: Measure,
+}
+
+/// What the host does next.
+#[derive(Clone, Debug)]
+pub enum Prepared {
+    /// Send this.
+    Ready(Box<Content>),
+    /// Ask the summariser, give [`Driver::summarised`] what it says, and prepare again.
+    Summarise(Box<SummaryRequest>),
+    /// No request can be made that fits.
+    CannotFit {
+        /// What takes the room.
+        burden: Box<Burden>,
+        /// What was reduced all the same, oldest first.
+        receipts: Vec<Receipt>,
+    },
+}
+
+/// The content of the next request.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// The conversation.
+    pub window: Window,
+    /// What of it the provider's cache holds, and where to set breakpoints.
+    pub cache: CachePlan,
+    /// What the request weighs.
+    pub load: Load,
+    /// The line it is under, if the model's window is known. Policies that follow a document may let it be over.
+    pub line: Option<Line>,
+    /// The longest answer that has room beside it.
+    pub room: Tokens,
+    /// What was reduced to get here, oldest first.
+    pub receipts: Vec<Receipt>,
+}
+
+impl Driver {
+    /// Take the right to run a session, and load what its window is made of.
+    pub fn open(
+        archive: Arc<Archive>,
+        session: &SessionId,
+        settings: Settings,
+    ) -> Result<Driver, SessionError> {
+        let store = archive.store();
+        let lease = match settings.take_over {
+            true => store.break_lease(session, &settings.holder, settings.lease)?,
+            false => store.lease(session, &settings.holder, settings.lease)?,
+        };
+        let Snapshot { log, revision } = match store.window(session) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                // The lease of a session that cannot be read must not keep others from trying.
+                let _ = store.release(&lease);
+                return Err(error.into());
+            }
+        };
+        let meter = Meter::new(&settings.counting, &settings.model, None);
+        Ok(Driver {
+            limits: settings.limits(),
+            ids: plimsoll_store::random_ids(),
+            archive,
+            settings,
+            lease,
+            leased: Instant::now(),
+            log,
+            revision,
+            meter,
+            writing: None,
+            breaker: Breaker::default(),
+            trigger: Trigger::Auto,
+            climb: None,
+            prepared: None,
+            sent: None,
+        })
+    }
+
+    /// Make names from this source instead of a random one, so that a replay names the same things each time.
+    pub fn with_ids(mut self, ids: Ids) -> Driver {
+        self.ids = ids;
+        self
+    }
+
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        &self.lease.session
+    }
+
+    /// The right under which the session is driven.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Who was running the session when it was taken over by force.
+    pub fn taken_from(&self) -> Option<&str> {
+        self.lease.taken_from.as_deref()
+    }
+
+    /// What the window is made of, as it is stored.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The archive the session is in.
+    pub fn archive(&self) -> &Arc<Archive> {
+        &self.archive
+    }
+
+    /// How the session is driven.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Counts as this session's model does, as far as is known by now; for system prompts and schemas of tools.
+    pub fn counter(&self) -> Arc<dyn Counter> {
+        self.meter.counter()
+    }
+
+    /// The window as it is now.
+    pub fn window(&self) -> Window {
+        Window::of(&self.log, &self.settings.policy)
+    }
+
+    /// Go on with another model. The next [`prepare`](Driver::prepare) makes the window fit it first.
+    pub fn switch_model(&mut self, model: impl Into<String>, limits: Option<Limits>) {
+        (self.settings.model, self.settings.limits) = (model.into(), limits);
+        self.limits = self.settings.limits();
+        self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
+        // Another model's cache holds nothing, and a climb for the old limits is of no use.
+        (self.sent, self.prepared, self.climb) = (None, None, None);
+    }
+
+    /// Append the user's prompt.
+    pub fn prompt(&mut self, text: impl Into<plimsoll::Text>) -> Result<MessageId, SessionError> {
+        let now = self.now();
+        let message = Message::user(self.ids.message(now), self.ids.part(now), text).at(now);
+        self.append(message)
+    }
+
+    /// Append a message that is whole already: a prompt with files, a message of the host, or one from a recording.
+    /// Outputs of tools in it are taken through layer 1 by [`append_recorded`](Driver::append_recorded) instead.
+    pub fn append(&mut self, message: Message) -> Result<MessageId, SessionError> {
+        let id = message.info.id.clone();
+        let now = self.now();
+        self.store(|store, claim| store.append(claim, vec![message.clone()], now))?;
+        self.log.append(message)?;
+        Ok(id)
+    }
+
+    /// Get the next request ready: weigh it, climb the ladder where the policy wants it, and give its content.
+    ///
+    /// `fixed` is what the request carries besides the conversation, counted by [`counter`](Driver::counter).
+    pub fn prepare(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
+        if self.climb.is_none() {
+            let situation = self.situation(fixed, self.trigger);
+            let (load, calls) = situation.weigh(&self.log);
+            if !calls {
+                return Ok(Prepared::Ready(Box::new(self.content(load, Vec::new()))));
+            }
+            self.climb = Some(self.climb_from(situation));
+        }
+        let Some(climb) = &mut self.climb else {
+            return Err(SessionError::OutOfOrder("there is no climb to go on with"));
+        };
+        match climb.step()? {
+            ClimbStep::Ask(request) => Ok(Prepared::Summarise(request)),
+            ClimbStep::Done(climbed) => {
+                self.climb = None;
+                let verdict = climbed.outcome.verdict.clone();
+                let receipts = self.commit(*climbed)?;
+                self.trigger = Trigger::Auto;
+                match verdict {
+                    Verdict::TooHeavy(burden) => {
+                        Ok(Prepared::CannotFit { burden: Box::new(burden), receipts })
+                    }
+                    Verdict::Fits | Verdict::StillOver => {
+                        let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+                        Ok(Prepared::Ready(Box::new(self.content(load, receipts))))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hand in what the summariser said to the request of [`Prepared::Summarise`], or why it said nothing.
+    pub fn summarised(&mut self, reply: Result<Reply, String>) -> Result<(), SessionError> {
+        match &mut self.climb {
+            Some(climb) => climb.answer(reply),
+            None => Err(SessionError::OutOfOrder("a summary was handed in that nobody asked for")),
+        }
+    }
+
+    /// The summary that can be made without a model of what is being asked for.
+    pub fn offline_summary(&self) -> Option<plimsoll::Text> {
+        self.climb.as_ref().and_then(Climb::offline)
+    }
+
+    /// The provider refused the last request as too long. The next [`prepare`](Driver::prepare) reduces whatever the
+    /// figures say; `window` is the context window that the refusal names, if it does.
+    pub fn refused(&mut self, window: Option<Tokens>) {
+        self.trigger = Trigger::Refused;
+        self.climb = None;
+        if let Some(window) = window.filter(|window| *window > Tokens::ZERO) {
+            self.limits.context = window;
+            self.limits.input = self.limits.input.filter(|input| *input <= window);
+        }
+    }
+
+    /// A compaction to be made beside the running turn: the climb works on a copy, may be sent to another thread, and
+    /// its outcome goes into [`commit`](Driver::commit) whenever it is done. What came meanwhile stays in view.
+    pub fn begin_compaction(&mut self, fixed: Fixed, trigger: Trigger) -> Climb {
+        let situation = self.situation(fixed, trigger);
+        self.climb_from(situation)
+    }
+
+    fn climb_from(&mut self, situation: Situation) -> Climb {
+        Climb::new(self.log.clone(), self.revision, situation, self.ids.split())
+    }
+
+    /// Record what a climb did: in the store first, then in memory. It is refused as stale if something else was reduced
+    /// or undone since the climb began; appends since then are fine, and stay in view.
+    pub fn commit(&mut self, climbed: Climbed) -> Result<Vec<Receipt>, SessionError> {
+        let Outcome { reduction, breaker, .. } = climbed.outcome;
+        if !reduction.is_empty() {
+            self.reduce(reduction.clone(), climbed.planned_on)?;
+            let pivots = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
+            if reduction.receipts.iter().any(pivots) {
+                // What the pivot stands for need not be held any more; the store knows what must be.
+                self.reload()?;
+            } else {
+                reduction.commit(&mut self.log)?;
+            }
+        }
+        self.breaker = breaker;
+        Ok(reduction.receipts)
+    }
+
+    /// Write a reduction to the store.
+    pub(crate) fn reduce(&mut self, reduction: Reduction, planned_on: Revision) -> Result<(), SessionError> {
+        let now = self.now();
+        self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
+        self.revision = self.archive.store().session(self.session())?.revision;
+        Ok(())
+    }
+
+    /// What plans on the log as it is now are made on.
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The turn is over: prune where the policy wants it then.
+    pub fn end_turn(&mut self, fixed: Fixed) -> Result<Option<Receipt>, SessionError> {
+        if !self.settings.policy.prune.after_turn {
+            return Ok(None);
+        }
+        Ok(self.prune(fixed, "the turn is over")?.receipt())
+    }
+
+    /// Give the session back. A driver that is dropped does so too, but cannot say whether it worked.
+    pub fn close(self) -> Result<(), SessionError> {
+        let (archive, lease) = (Arc::clone(&self.archive), self.lease.clone());
+        std::mem::forget(self);
+        Ok(archive.store().release(&lease)?)
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.settings.clock.now()
+    }
+
+    /// The numbers of the model that hold now, a window learned from a refusal among them.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(crate) fn situation(&self, fixed: Fixed, trigger: Trigger) -> Situation {
+        let now = self.now();
+        Situation {
+            summariser: self.settings.summariser.clone(),
+            fixed,
+            counter: self.meter.counter(),
+            trigger,
+            hook: self.settings.hook.clone(),
+            breaker: self.breaker,
+            ..Situation::new(Arc::clone(&self.settings.policy), self.limits, now)
+        }
+    }
+
+    fn content(&mut self, load: Load, receipts: Vec<Receipt>) -> Content {
+        let policy = &self.settings.policy;
+        let window = Window::of(&self.log, policy);
+        let last = self.sent.as_ref().map(|sent| &sent.fingerprint);
+        let cache =
+            CachePlan::new(&window, &self.log, last, self.settings.reserved_breakpoints, &policy.cache);
+        let measure = self.meter.measure(&window);
+        self.prepared = Some(Sent { fingerprint: cache.fingerprint.clone(), measure });
+        let line = policy.overflow.line(self.limits);
+        let left = self.limits.context - load.tokens;
+        let longest = if self.limits.output == Tokens::ZERO {
+            policy.overflow.default_output
+        } else {
+            self.limits.output
+        };
+        let room = if self.limits.context == Tokens::ZERO { longest } else { longest.min(left) };
+        Content { window, cache, load, line, room, receipts }
+    }
+
+    /// The request that was prepared is being answered: that is what the provider's cache holds now.
+    pub(crate) fn note_sent(&mut self) -> Option<Measure> {
+        let sent = self.prepared.take()?;
+        let measure = sent.measure;
+        self.sent = Some(sent);
+        Some(measure)
+    }
+
+    /// Write to the store under this driver's lease, which is renewed when a good part of it has gone.
+    pub(crate) fn store<T>(
+        &mut self,
+        write: impl FnOnce(&dyn Store, &Claim) -> Result<T, StoreError>,
+    ) -> Result<T, SessionError> {
+        self.keep_lease()?;
+        let claim = self.lease.claim();
+        Ok(write(self.archive.store(), &claim)?)
+    }
+
+    /// Renew the lease if half of it has gone by. Hosts that wait long for a model call this now and then.
+    pub fn keep_lease(&mut self) -> Result<(), SessionError> {
+        if self.leased.elapsed() > self.settings.lease / 2 {
+            self.lease = self.archive.store().renew(&self.lease, self.settings.lease)?;
+            self.leased = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Read anew what the window is made of.
+    pub fn reload(&mut self) -> Result<(), SessionError> {
+        let Snapshot { log, revision } = self.archive.store().window(&self.lease.session)?;
+        (self.log, self.revision) = (log, revision);
+        Ok(())
+    }
+
+    /// Add a part to a message that is being written.
+    pub(crate) fn append_part(&mut self, message: &MessageId, part: Part) -> Result<(), SessionError> {
+        let now = self.now();
+        self.store(|store, claim| store.append_part(claim, message, part.clone(), now))?;
+        self.log.append_part(message, part)?;
+        Ok(())
+    }
+
+    /// Let a part go forward.
+    pub(crate) fn advance(&mut self, part: Part) -> Result<(), SessionError> {
+        let now = self.now();
+        self.store(|store, claim| store.advance(claim, part.clone(), now))?;
+        self.log.advance(part)?;
+        Ok(())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Whoever waits for the session need not wait for the lease to run out.
+        let _ = self.archive.store().release(&self.lease);
+    }
+}

@@ -1,0 +1,91 @@
+//! What is in the window now.
+
+use plimsoll::compact::ladder::Trigger;
+use plimsoll::count::block_tokens;
+use plimsoll::pin;
+use plimsoll::{Block, Fixed, Limits, Line, Load, Tokens, WindowRole};
+use plimsoll_store::Session;
+use serde::Serialize;
+
+use crate::driver::Driver;
+use crate::error::SessionError;
+
+/// What is in a session's window, and how far it is from the line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspection {
+    /// The session, with what it was charged for so far.
+    pub session: Session,
+    /// What the next request weighs.
+    pub load: Load,
+    /// The limits of the model.
+    pub limits: Limits,
+    /// The line, if the model's window is known.
+    pub line: Option<Line>,
+    /// How many messages the window has.
+    pub messages: usize,
+    /// What they weigh, by kind.
+    pub kinds: Kinds,
+    /// Tool results that show a placeholder.
+    pub cleared: usize,
+    /// What pinned texts weigh.
+    pub pins: Tokens,
+}
+
+/// What a window weighs, by kind of content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kinds {
+    /// The system prompt and the tools.
+    pub fixed: Tokens,
+    /// Messages of the host.
+    pub system: Tokens,
+    /// The user's words.
+    pub user: Tokens,
+    /// The model's words.
+    pub assistant: Tokens,
+    /// Its thoughts.
+    pub thinking: Tokens,
+    /// Calls of tools.
+    pub calls: Tokens,
+    /// Results of tools.
+    pub results: Tokens,
+    /// Files.
+    pub files: Tokens,
+}
+
+impl Driver {
+    /// Weigh what is in the window now.
+    pub fn inspect(&self, fixed: Fixed) -> Result<Inspection, SessionError> {
+        let (window, counter) = (self.window(), self.meter.counter());
+        let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+        let mut kinds = Kinds { fixed: fixed.total(), ..Kinds::default() };
+        let mut cleared = 0;
+        for message in &window.messages {
+            for block in &message.blocks {
+                let tokens = block_tokens(block, &*counter);
+                let kind = match (block, message.role) {
+                    (Block::Text { .. }, WindowRole::System) => &mut kinds.system,
+                    (Block::Text { .. }, WindowRole::User) => &mut kinds.user,
+                    (Block::Text { .. }, WindowRole::Assistant | WindowRole::Tool) => &mut kinds.assistant,
+                    (Block::Reasoning { .. }, _) => &mut kinds.thinking,
+                    (Block::Call { .. }, _) => &mut kinds.calls,
+                    (Block::Result { .. }, _) => &mut kinds.results,
+                    (Block::File { .. }, _) => &mut kinds.files,
+                };
+                *kind += tokens;
+                cleared += usize::from(matches!(block, Block::Result { cleared: true, .. }));
+            }
+        }
+        Ok(Inspection {
+            session: self.archive.store().session(self.session())?,
+            load,
+            limits: self.limits(),
+            line: self.settings.policy.overflow.line(self.limits()),
+            messages: window.messages.len(),
+            kinds,
+            cleared,
+            pins: pin::pins(&self.log).map(|(_, _, text)| counter.count_text(text)).sum(),
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! Counting for one session: an exact vocabulary, calibrated by the usage that the model's provider reports.
+
+use std::sync::Arc;
+
+use plimsoll::{Counter, Memo, Tokens, Usage, Window};
+use plimsoll_tokens::{Bpe, Calibration, Measure, Observed};
+
+use crate::settings::Counting;
+
+/// Counts for one session, and learns from each response.
+pub(crate) enum Meter {
+    Calibrated { base: Arc<Memo<Bpe>>, calibration: Box<Calibration> },
+    Fixed(Arc<dyn Counter>),
+}
+
+impl Meter {
+    /// A meter for a model, with what an earlier session has learned about it.
+    pub(crate) fn new(counting: &Counting, model: &str, learned: Option<Calibration>) -> Meter {
+        match counting {
+            Counting::Fixed(counter) => Meter::Fixed(Arc::clone(counter)),
+            Counting::Calibrated => {
+                let known = learned.filter(|learned| learned.model() == model);
+                let mut calibration = known.unwrap_or_else(|| Calibration::new(model));
+                calibration.begin_session();
+                Meter::Calibrated {
+                    base: Arc::new(Memo::new(Bpe::O200k)),
+                    calibration: Box::new(calibration),
+                }
+            }
+        }
+    }
+
+    /// The counter with what is known by now.
+    pub(crate) fn counter(&self) -> Arc<dyn Counter> {
+        match self {
+            Meter::Calibrated { base, calibration } => Arc::new(calibration.counter(Arc::clone(base))),
+            Meter::Fixed(counter) => Arc::clone(counter),
+        }
+    }
+
+    /// What a window measures before it is sent.
+    pub(crate) fn measure(&self, window: &Window) -> Measure {
+        match self {
+            Meter::Calibrated { base, .. } => Measure::of_window(window, &**base),
+            Meter::Fixed(_) => Measure::default(),
+        }
+    }
+
+    /// Learn from what a provider counted for a request of that measure.
+    pub(crate) fn observe(&mut self, sent: Measure, usage: &Usage) -> Option<Observed> {
+        let Meter::Calibrated { calibration, .. } = self else { return None };
+        let charged = usage.input + usage.cache_read + usage.cache_write;
+        (charged > Tokens::ZERO).then(|| calibration.observe(sent, charged))
+    }
+}

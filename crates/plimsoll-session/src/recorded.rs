@@ -1,0 +1,48 @@
+//! Messages from a recording, taken as if they had just been said.
+
+use std::sync::Arc;
+
+use plimsoll::{Message, MessageId, PartBody, Receipt};
+
+use crate::driver::Driver;
+use crate::error::SessionError;
+
+impl Driver {
+    /// Append a message that is whole already, its tool outputs through layer 1 first. Gives the receipts of what was
+    /// cut. Replays and proxies take what others have said this way.
+    pub fn append_recorded(
+        &mut self,
+        mut message: Message,
+    ) -> Result<(MessageId, Vec<Receipt>), SessionError> {
+        let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
+        self.keep_lease()?;
+        let claim = self.lease.claim();
+        let mut receipts = Vec::new();
+        for part in &mut message.parts {
+            let (tool, output) = match &mut part.body {
+                PartBody::Tool(tool) => match &mut tool.state.output {
+                    Some(output) => (tool.tool.clone(), output),
+                    None => continue,
+                },
+                PartBody::ToolResult(result) => {
+                    (result.tool.clone().unwrap_or_else(|| "unknown".to_owned()), &mut result.text)
+                }
+                _ => continue,
+            };
+            let taken =
+                self.archive.take_output(&claim, &part.id, &tool, &mut output.as_bytes(), &policy, now)?;
+            if let Some(receipt) = taken.receipt {
+                *output = taken.shown;
+                receipts.push(receipt);
+            }
+        }
+        // The provider's usage was counted over what was sent then, and the meter knows what that was.
+        let usage = message.info.tokens.clone();
+        let sent = if message.is_assistant() { self.note_sent() } else { None };
+        let id = self.append(message)?;
+        if let (Some(usage), Some(sent)) = (usage, sent) {
+            self.meter.observe(sent, &usage);
+        }
+        Ok((id, receipts))
+    }
+}

@@ -1,0 +1,152 @@
+//! What a person or a policy does to a session outside of a climb: prune, pin, compact on request, undo.
+
+use std::sync::Arc;
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::{Outcome, Trigger};
+use plimsoll::compact::request::SummaryRequest;
+use plimsoll::pin::{self, PinTarget};
+use plimsoll::prune::{self, Pressure, PrunePlan};
+use plimsoll::receipt::Stamp;
+use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction};
+use plimsoll_store::{Ask, Search, StoreError};
+
+use crate::climb::ClimbStep;
+use crate::driver::Driver;
+use crate::error::SessionError;
+
+/// What became of a wish to prune.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pruned {
+    /// Old outputs were cleared.
+    Done(Box<Receipt>),
+    /// There is nothing to clear; the plan says why.
+    Nothing(Box<PrunePlan>),
+    /// The window would not get smaller by what could be cleared.
+    NotSmaller,
+}
+
+impl Pruned {
+    /// The receipt, if something was done.
+    pub fn receipt(self) -> Option<Receipt> {
+        match self {
+            Pruned::Done(receipt) => Some(*receipt),
+            Pruned::Nothing(_) | Pruned::NotSmaller => None,
+        }
+    }
+}
+
+impl Driver {
+    /// What a prune would clear now.
+    pub fn plan_prune(&self, fixed: Fixed) -> PrunePlan {
+        let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+        let pressure = Pressure { load: load.tokens, limits: self.limits() };
+        prune::plan(&self.log, &self.settings.policy, Some(pressure))
+    }
+
+    /// Clear old tool outputs from the window, by the policy's rules.
+    pub fn prune(&mut self, fixed: Fixed, reason: &str) -> Result<Pruned, SessionError> {
+        let plan = self.plan_prune(fixed);
+        if plan.items.is_empty() {
+            return Ok(Pruned::Nothing(Box::new(plan)));
+        }
+        let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
+        let situation = self.situation(fixed, Trigger::Auto);
+        let mut log = self.log.clone();
+        let stamp = Stamp { ids: &mut self.ids, now, policy: &policy, reason };
+        let receipt = Plan::Prune(plan).apply(&mut log, stamp, |log| situation.estimate(log))?;
+        match receipt {
+            Some(receipt) => Ok(Pruned::Done(Box::new(self.keep(receipt, log)?))),
+            None => Ok(Pruned::NotSmaller),
+        }
+    }
+
+    /// What of the session is meant by a message's id, a part's id or some words. What is out of view is read back, so
+    /// that it can be pinned.
+    pub fn find_pin(&mut self, what: &str) -> Result<PinTarget, SessionError> {
+        let (message, part) = (MessageId::new(what), PartId::new(what));
+        if self.bring(&message)? {
+            return Ok(PinTarget::Message(message));
+        }
+        if self.log.part(&part).is_ok() {
+            return Ok(PinTarget::Part(part));
+        }
+        let words = PinTarget::Words(what.to_owned());
+        if self.log.iter().any(|message| message.text().contains(what)) {
+            return Ok(words);
+        }
+        // Out of view: the newest message that says it. The beginning of a long text tells enough.
+        let pattern = plimsoll::chars::head(what, plimsoll::Chars(200)).to_owned();
+        let search = Search { pattern, literal: true, ..Search::default() };
+        let ask = Ask { lines: None, search: Some(search), most_bytes: 1 << 20, most_matches: 10_000 };
+        let hits = self.archive.store().search(self.session(), &ask)?;
+        match hits.iter().rev().find_map(|hit| hit.message.clone()) {
+            Some(newest) => self.bring(&newest).map(drop)?,
+            None if self.archive.store().part(self.session(), &part).is_ok() => {
+                return Err(SessionError::OutOfView(part));
+            }
+            None => {}
+        }
+        Ok(words)
+    }
+
+    /// Hold a message although it is out of view; says whether there is one of that name.
+    fn bring(&mut self, id: &MessageId) -> Result<bool, SessionError> {
+        if self.log.place(id).is_ok() {
+            return Ok(true);
+        }
+        let message = match self.archive.store().message(self.session(), id) {
+            Err(StoreError::Missing { .. }) => return Ok(false),
+            other => other?,
+        };
+        // Whatever is out of view stands before all that is in it.
+        let all = std::iter::once(message).chain(self.log.messages().iter().cloned());
+        self.log = Log::from_messages(all);
+        Ok(true)
+    }
+
+    /// Keep text in view word for word, whatever is reduced.
+    pub fn pin(&mut self, target: &PinTarget, fixed: Fixed) -> Result<Receipt, SessionError> {
+        let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
+        let plan = pin::plan(&self.log, target, &policy, Some(self.limits()), &*self.meter.counter())?;
+        let situation = self.situation(fixed, Trigger::Auto);
+        let mut log = self.log.clone();
+        let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| situation.estimate(log))?;
+        self.keep(receipt, log)
+    }
+
+    /// Compact because a person asks for it. `ask` is called for each summary the climb wants; without a summariser
+    /// in the settings it is not called at all.
+    pub fn compact(
+        &mut self,
+        fixed: Fixed,
+        mut ask: impl FnMut(&SummaryRequest) -> Result<Reply, String>,
+    ) -> Result<Outcome, SessionError> {
+        let mut climb = self.begin_compaction(fixed, Trigger::Manual);
+        let climbed = loop {
+            match climb.step()? {
+                ClimbStep::Ask(request) => climb.answer(ask(&request))?,
+                ClimbStep::Done(climbed) => break *climbed,
+            }
+        };
+        self.commit(climbed.clone())?;
+        Ok(climbed.outcome)
+    }
+
+    /// Undo a reduction of this session, in any order, once.
+    pub fn undo(&mut self, receipt: &ReceiptId) -> Result<Receipt, SessionError> {
+        let now = self.now();
+        let undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
+        // What an undone pivot stood for comes back into view from the store.
+        self.reload()?;
+        Ok(undone)
+    }
+
+    /// Store a receipt whose marks `log` carries already.
+    fn keep(&mut self, receipt: Receipt, log: Log) -> Result<Receipt, SessionError> {
+        let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+        self.reduce(reduction, self.revision())?;
+        self.log = log;
+        Ok(receipt)
+    }
+}

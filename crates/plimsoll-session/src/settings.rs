@@ -1,0 +1,70 @@
+//! What a host decides once for a session it drives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll::compact::request::{HookText, Summariser};
+use plimsoll::{Counter, Limits, Policy};
+use plimsoll_store::Clock;
+
+/// What a host decides once for a session it drives.
+#[derive(Clone)]
+pub struct Settings {
+    /// The numbers and choices.
+    pub policy: Arc<Policy>,
+    /// The model's name, as usage is recorded under it.
+    pub model: String,
+    /// What is known of the model's limits; the policy's own entry for the model wins, its defaults fill in.
+    pub limits: Option<Limits>,
+    /// Who summarises; none where no model can be asked.
+    pub summariser: Option<Summariser>,
+    /// What hooks add to summary requests.
+    pub hook: HookText,
+    /// How tokens are counted.
+    pub counting: Counting,
+    /// Who runs the session, in words for a person who finds it taken.
+    pub holder: String,
+    /// Take the session although another process runs it; [`Driver::taken_from`](crate::Driver::taken_from) says whom
+    /// that hits.
+    pub take_over: bool,
+    /// For how long the right to run the session is taken and renewed.
+    pub lease: Duration,
+    /// How many of a provider's cache breakpoints the host sets outside the conversation.
+    pub reserved_breakpoints: u64,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// How tokens are counted.
+#[derive(Clone)]
+pub enum Counting {
+    /// By OpenAI's o200k vocabulary, times what the usage of this session's responses has shown of the model so far.
+    Calibrated,
+    /// By this counter, whatever usage shows: for replays and tests, whose figures must not move.
+    Fixed(Arc<dyn Counter>),
+}
+
+impl Settings {
+    /// The ordinary case: the default policy, calibrated counting, no summariser, a lease of a minute.
+    pub fn new(model: impl Into<String>) -> Settings {
+        Settings {
+            policy: Arc::new(Policy::default()),
+            model: model.into(),
+            limits: None,
+            summariser: None,
+            hook: HookText::default(),
+            counting: Counting::Calibrated,
+            holder: format!("process {}", std::process::id()),
+            take_over: false,
+            lease: Duration::from_secs(60),
+            // The system prompt and the tools.
+            reserved_breakpoints: 2,
+            clock: Clock::default(),
+        }
+    }
+
+    /// The limits that hold for the model.
+    pub fn limits(&self) -> Limits {
+        self.policy.limits(&self.model, self.limits)
+    }
+}

@@ -1,0 +1,12 @@
+//! The driver's tests, in one binary.
+
+// Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod answers;
+#[cfg(feature = "async")]
+mod handle;
+mod outputs;
+mod reductions;
+mod support;
+mod turns;

@@ -1,0 +1,122 @@
+//! Pins, prunes, undos and forks through the driver.
+
+use plimsoll::fork::child::Child;
+use plimsoll::fork::history::{Identity, NoHistory, Point};
+use plimsoll::pin::PinTarget;
+use plimsoll::{Fixed, Limits, Plan, SessionId, Tokens};
+use plimsoll_session::{Driver, Given, Identities, Pruned};
+use plimsoll_store::NewSession;
+
+use crate::support::{Harbour, ready, say, shown, turn};
+
+fn filled(driver: &mut Driver, turns: usize) {
+    for number in 0..turns {
+        driver.prompt(format!("Prompt {number}: {}", "word ".repeat(800))).unwrap();
+        say(driver, &"answer ".repeat(1_000));
+    }
+}
+
+#[test]
+fn an_undone_compaction_is_as_if_it_had_never_been() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    filled(&mut driver, 8);
+    let before = shown(&driver);
+    let outcome = driver.compact(Fixed::default(), |_| panic!("there is no model")).unwrap();
+    assert!(shown(&driver).len() < before.len());
+    assert_eq!(driver.log(), &harbour.stored(&driver));
+    let receipt = &outcome.reduction.receipts[0];
+    driver.undo(&receipt.id).unwrap();
+    assert_eq!(shown(&driver), before);
+    assert!(driver.undo(&receipt.id).is_err(), "once");
+}
+
+#[test]
+fn a_pin_stays_in_view_word_for_word() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    driver.prompt("Never touch the migrations. Now port it.").unwrap();
+    say(&mut driver, "Ported.");
+    let receipt =
+        driver.pin(&PinTarget::Words("Never touch the migrations.".into()), Fixed::default()).unwrap();
+    assert!(matches!(receipt.plan, Plan::Pin(_)));
+    for _ in 0..3 {
+        filled(&mut driver, 8);
+        driver.compact(Fixed::default(), |_| panic!("there is no model")).unwrap();
+        assert!(shown(&driver).contains("Never touch the migrations."));
+        assert_eq!(driver.log(), &harbour.stored(&driver));
+    }
+}
+
+#[test]
+fn a_prune_clears_old_outputs_or_says_why_not() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    turn(&mut driver, "Read it.", "short");
+    let Pruned::Nothing(plan) = driver.prune(Fixed::default(), "a test").unwrap() else { panic!("pruned") };
+    assert!(Plan::Prune(*plan).to_string().contains("prune nothing"));
+    driver.switch_model("large", Some(Limits::new(400_000, 8_000)));
+    for number in 0..10 {
+        turn(&mut driver, &format!("Read {number}."), &"some words of a line\n".repeat(2_000));
+    }
+    let Pruned::Done(receipt) = driver.prune(Fixed::default(), "a test").unwrap() else {
+        panic!("not pruned")
+    };
+    assert!(receipt.after < receipt.before && receipt.reason == "a test");
+    assert!(shown(&driver).contains("cleared"));
+    assert_eq!(driver.log(), &harbour.stored(&driver));
+}
+
+#[test]
+fn a_child_gets_a_digest_or_the_history_itself() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    turn(&mut driver, "Read the plan.", "THE PLAN IS TO SAIL AT DAWN");
+    let before = harbour.stored(&driver);
+    let child =
+        Child { limits: Limits::new(32_000, 4_000), fixed: Fixed::default(), task: "Check the tide." };
+    let new = |id: &str| NewSession::new(SessionId::new(id));
+
+    let forked = driver.fork(Point::Newest, new("ses_2"), &child, None).unwrap();
+    assert!(matches!(forked.given, Given::Digest { why: None, .. }));
+    assert_eq!(forked.session.parent.as_ref(), Some(driver.session()));
+    let log = harbour.archive.store().window(&forked.session.id).unwrap();
+    let texts: Vec<String> = log.iter().map(plimsoll::Message::text).collect();
+    assert_eq!(texts.len(), 2);
+    assert!(texts[0].contains("THE PLAN IS TO SAIL AT DAWN") && texts[1] == "Check the tide.", "{texts:?}");
+
+    let same = Identity { model: "m".into(), system: "s".into(), tools: "t".into() };
+    let agents = Identities { parent: &same, child: &same };
+    let forked = driver.fork(Point::Newest, new("ses_3"), &child, Some(agents)).unwrap();
+    let Given::History(history) = forked.given else { panic!("{:?}", forked.given) };
+    let log = harbour.archive.store().window(&forked.session.id).unwrap();
+    assert_eq!(&log[..history.shared], &before[..]);
+    assert!(log.last().unwrap().text().contains("Check the tide."));
+
+    let other = Identity { model: "n".into(), ..same.clone() };
+    let agents = Identities { parent: &same, child: &other };
+    let forked = driver.fork(Point::Newest, new("ses_4"), &child, Some(agents)).unwrap();
+    assert!(matches!(forked.given, Given::Digest { why: Some(NoHistory::OtherModel { .. }), .. }));
+    assert_eq!(harbour.stored(&driver), before, "the parent is not changed");
+}
+
+#[test]
+fn an_inspection_adds_up() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    turn(&mut driver, "Read it.", &"abc\n".repeat(1_000));
+    let fixed = Fixed { system: Tokens(100), tools: Tokens(50) };
+    let found = driver.inspect(fixed).unwrap();
+    let kinds = found.kinds;
+    assert_eq!((kinds.fixed, kinds.results), (Tokens(150), Tokens(1_000)));
+    let sum = kinds.fixed
+        + kinds.system
+        + kinds.user
+        + kinds.assistant
+        + kinds.thinking
+        + kinds.calls
+        + kinds.results;
+    // Each message has four tokens of its own.
+    assert_eq!(sum + Tokens(4 * found.messages as u64), found.load.estimate);
+    assert_eq!(found.line, ready(&mut driver, "").line);
+}

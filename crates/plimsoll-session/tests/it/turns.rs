@@ -1,0 +1,243 @@
+//! Whole turns: what is prepared, and what is stored.
+
+use std::sync::Arc;
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::Trigger;
+use plimsoll::compact::request::Summariser;
+use plimsoll::{Fixed, Limits, Plan, Tokens, Usage};
+use plimsoll_session::{
+    AnswerEnd, AnswerEvent, ClimbStep, Counting, Driver, Prepared, SessionError, Settings,
+};
+use plimsoll_store::StoreError;
+
+use crate::support::{Harbour, ready, say, shown, turn};
+
+#[test]
+fn what_is_in_memory_is_what_is_stored() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    turn(&mut driver, "Read it.", "let x = 1;\n");
+    turn(&mut driver, "And again.", "let x = 2;\n");
+    assert_eq!(driver.log(), &harbour.stored(&driver));
+    // Another driver goes on where this one ended.
+    let session = driver.session().clone();
+    driver.close().unwrap();
+    let again = Driver::open(Arc::clone(&harbour.archive), &session, harbour.settings()).unwrap();
+    assert_eq!(again.log().len(), 6);
+    assert!(shown(&again).contains("let x = 2;"));
+}
+
+#[test]
+fn the_window_stays_under_the_line_over_many_turns_and_nothing_is_lost() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open_with_model("ses_1");
+    let mut compacted = 0;
+    for number in 0..40 {
+        let output = format!("fact number {number}\n{}", "some words of a line\n".repeat(900));
+        let content = turn(&mut driver, &format!("Read file {number}."), &output);
+        let line = content.line.unwrap();
+        assert!(
+            !line.is_over(content.load.tokens),
+            "{} over {:?} in turn {number}",
+            content.load.tokens,
+            line
+        );
+        content.window.check().unwrap();
+        compacted += content.receipts.iter().filter(|r| matches!(r.plan, Plan::Compact(_))).count();
+        assert_eq!(driver.log().messages().last(), harbour.stored(&driver).messages().last());
+    }
+    assert!(compacted > 2, "{compacted} compactions");
+    let session = harbour.archive.store().session(driver.session()).unwrap();
+    assert!(session.messages >= 120, "{} messages", session.messages);
+    assert!(driver.log().len() < 60, "only what is in view is held: {}", driver.log().len());
+}
+
+#[test]
+fn a_summary_is_asked_for_and_taken() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open_with_model("ses_1");
+    for number in 0..8 {
+        driver.prompt(format!("Prompt {number}: {}", "word ".repeat(800))).unwrap();
+        say(&mut driver, &"answer ".repeat(2_000));
+    }
+    driver.prompt("And now?").unwrap();
+    let Prepared::Summarise(request) = driver.prepare(Fixed::default()).unwrap() else {
+        panic!("no summary")
+    };
+    assert!(request.tokens < Tokens(32_000), "{}", request.tokens);
+    driver.summarised(Ok(Reply::finished("## Goal\nTo know what comes now."))).unwrap();
+    let content = ready(&mut driver, "## Goal\nTo know what comes now.");
+    assert_eq!(content.receipts.len(), 1);
+    let text = shown(&driver);
+    assert!(text.contains("To know what comes now.") && text.contains("And now?"), "{text}");
+    assert!(!text.contains("Prompt 0:"));
+    assert!(
+        matches!(driver.summarised(Ok(Reply::default())), Err(SessionError::OutOfOrder(_))),
+        "nobody asked"
+    );
+}
+
+#[test]
+fn a_summariser_that_fails_costs_nothing_but_its_summary() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open_with_model("ses_1");
+    for number in 0..10 {
+        driver.prompt(format!("Never touch file {number}. {}", "word ".repeat(800))).unwrap();
+        say(&mut driver, &"answer ".repeat(2_000));
+    }
+    driver.prompt("And now?").unwrap();
+    let content = loop {
+        match driver.prepare(Fixed::default()).unwrap() {
+            Prepared::Ready(content) => break content,
+            Prepared::Summarise(_) => driver.summarised(Err("the provider is down".into())).unwrap(),
+            Prepared::CannotFit { burden, .. } => panic!("{burden}"),
+        }
+    };
+    assert!(!content.line.unwrap().is_over(content.load.tokens));
+    assert!(shown(&driver).contains("made without a model"));
+}
+
+#[test]
+fn what_cannot_fit_is_said() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    driver.prompt("Hello").unwrap();
+    let fixed = Fixed { system: Tokens(40_000), tools: Tokens(0) };
+    let Prepared::CannotFit { burden, .. } = driver.prepare(fixed).unwrap() else { panic!("it fits") };
+    assert_eq!(burden.system, Tokens(40_000));
+}
+
+#[test]
+fn a_refusal_reduces_and_teaches_the_window() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    for number in 0..4 {
+        driver.prompt(format!("Prompt {number}: {}", "word ".repeat(1_000))).unwrap();
+        say(&mut driver, &"answer ".repeat(1_000));
+    }
+    driver.prompt("And now?").unwrap();
+    let before = ready(&mut driver, "").load.tokens;
+    driver.refused(Some(Tokens(8_192)));
+    let after = ready(&mut driver, "");
+    assert!(after.load.tokens < before, "{before} then {}", after.load.tokens);
+    assert_eq!(driver.limits().context, Tokens(8_192));
+    assert!(after.load.tokens < Tokens(8_192));
+    assert!(shown(&driver).contains("And now?"), "the prompt is not lost");
+}
+
+#[test]
+fn r160_a_compaction_made_beside_the_turn_hides_nothing_that_came_meanwhile() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open_with_model("ses_1");
+    for number in 0..8 {
+        driver.prompt(format!("Prompt {number}: {}", "word ".repeat(800))).unwrap();
+        say(&mut driver, &"answer ".repeat(1_000));
+    }
+    let mut climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let made = std::thread::spawn(move || {
+        loop {
+            match climb.step().unwrap() {
+                ClimbStep::Ask(_) => climb.answer(Ok(Reply::finished("## Goal\nSome goal."))).unwrap(),
+                ClimbStep::Done(climbed) => break *climbed,
+            }
+        }
+    });
+    driver.prompt("What came meanwhile").unwrap();
+    say(&mut driver, "and its answer");
+    let receipts = driver.commit(made.join().unwrap()).unwrap();
+    assert_eq!(receipts.len(), 1);
+    let text = shown(&driver);
+    assert!(
+        text.contains("Some goal.")
+            && text.contains("What came meanwhile")
+            && text.contains("and its answer")
+    );
+    assert!(!text.contains("Prompt 0:"));
+    assert_eq!(driver.log(), &harbour.stored(&driver));
+}
+
+#[test]
+fn a_smaller_model_makes_the_next_request_fit_it_first() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    for number in 0..6 {
+        driver.prompt(format!("Prompt {number}: {}", "word ".repeat(800))).unwrap();
+        say(&mut driver, &"answer ".repeat(1_500));
+    }
+    assert!(ready(&mut driver, "").load.tokens > Tokens(16_000));
+    driver.switch_model("small-model", Some(Limits::new(12_000, 2_000)));
+    driver.prompt("And now?").unwrap();
+    let content = ready(&mut driver, "");
+    assert!(content.load.tokens <= Tokens(10_000), "{}", content.load.tokens);
+    assert_eq!(content.cache.unchanged.blocks, 0, "another model's cache holds nothing");
+}
+
+#[test]
+fn usage_teaches_the_counter() {
+    let harbour = Harbour::new();
+    let session = harbour.session("ses_1");
+    let settings = Settings {
+        counting: Counting::Calibrated,
+        limits: Some(Limits::new(200_000, 8_000)),
+        ..harbour.settings()
+    };
+    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    let text = "The harbour is nine metres deep at low water. ".repeat(200);
+    let plain = driver.counter().count(&text);
+    let mut charged = 20_000;
+    for _ in 0..12 {
+        driver.prompt(text.as_str()).unwrap();
+        ready(&mut driver, "");
+        driver.begin_answer(None).unwrap();
+        driver.write(AnswerEvent::Text("Yes.".into())).unwrap();
+        // The provider counts half as much again as the vocabulary does.
+        charged += plain.0 * 3 / 2;
+        let usage = Some(Usage::new(Tokens(charged), Tokens(5)));
+        driver.end_answer(AnswerEnd::Finished { reason: "stop".into(), usage, cost: None }).unwrap();
+    }
+    let learned = driver.counter().count(&text).0 as f64 / plain.0 as f64;
+    assert!((1.35..1.65).contains(&learned), "{learned}");
+    // The next request is weighed from the last usage on.
+    driver.prompt("short").unwrap();
+    let load = ready(&mut driver, "").load;
+    assert!(load.tokens.0.abs_diff(charged + 10) < 100, "{} after {charged}", load.tokens);
+}
+
+#[test]
+fn a_driver_whose_session_was_taken_over_writes_nothing_more() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    driver.prompt("First").unwrap();
+    harbour.wait(120_000);
+    let settings = Settings { holder: "another".into(), ..harbour.settings() };
+    let mut other = Driver::open(Arc::clone(&harbour.archive), driver.session(), settings).unwrap();
+    other.prompt("Second").unwrap();
+    let refused = driver.prompt("Too late").unwrap_err();
+    assert!(
+        matches!(refused, SessionError::Store(StoreError::Fenced { .. } | StoreError::Leased { .. })),
+        "{refused}"
+    );
+    drop(driver);
+    let text: Vec<String> = harbour.stored(&other).iter().map(plimsoll::Message::text).collect();
+    assert_eq!(text, ["First", "Second"]);
+    other.prompt("Third").unwrap();
+}
+
+#[test]
+fn a_host_that_names_a_summariser_asks_it_and_not_its_own_model() {
+    let harbour = Harbour::new();
+    let session = harbour.session("ses_1");
+    let summariser = Some(Summariser::named("small", Limits::new(16_000, 2_000)));
+    let settings = Settings { summariser, ..harbour.settings() };
+    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    for number in 0..10 {
+        driver.prompt(format!("Prompt {number}: {}", "word ".repeat(800))).unwrap();
+        say(&mut driver, &"answer ".repeat(2_000));
+    }
+    let Prepared::Summarise(request) = driver.prepare(Fixed::default()).unwrap() else {
+        panic!("no summary")
+    };
+    assert_eq!(request.model.as_deref(), Some("small"));
+    assert!(request.tokens + request.max_tokens <= Tokens(16_000));
+}
