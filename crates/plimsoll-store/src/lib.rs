@@ -50,7 +50,7 @@ pub mod store;
 pub use archive::{Archive, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, Staged};
 pub use clock::Clock;
-pub use error::StoreError;
+pub use error::{Cause, StoreError};
 pub use memory::MemoryStore;
 pub use recall::{Ask, Hit, Line, Recalled, Search};
 pub use session::{
