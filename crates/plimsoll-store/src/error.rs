@@ -1,11 +1,18 @@
 //! Why the store did not do what it was asked.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use plimsoll::receipt::UndoError;
 use plimsoll::{LogError, Millis, ReceiptId, SessionId};
+use rusqlite::ErrorCode;
 use thiserror::Error;
 
 use crate::clock::{span, utc};
 use crate::store::Revision;
+
+/// How long one process waits for another that writes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the store did not do what it was asked: what, on what, and what to do.
 #[derive(Debug, Error)]
@@ -112,19 +119,61 @@ pub enum StoreError {
         /// The newest version known here.
         known: i64,
     },
-    /// The file is no database, or a damaged one.
+    /// The file is a database of another program.
     #[error(
-        "the database `{path}` cannot be used: {why}. Nothing was changed; restore a copy, or move the file away to start anew"
+        "the database `{path}` cannot be used: it belongs to another program. Nothing was changed; restore a copy, or move the file away to start anew"
+    )]
+    NotOurs {
+        /// The file.
+        path: String,
+    },
+    /// The file is no database, or one that is damaged at its root.
+    #[error(
+        "the database `{path}` cannot be used: {source}. Nothing was changed; restore a copy, or move the file away to start anew"
     )]
     Broken {
         /// The file.
         path: String,
         /// What is wrong with it.
-        why: String,
+        source: Cause,
     },
-    /// The database failed.
-    #[error("the database failed: {0}")]
-    Database(String),
+    /// Another process writes to the database and does not come to an end.
+    #[error(
+        "the database is busy: another process has been writing to it for {waited} s; try again ({source})"
+    )]
+    Busy {
+        /// For how long it was waited.
+        waited: u64,
+        /// What the database said.
+        source: Cause,
+    },
+    /// The disk is full.
+    #[error("there is no room left for the database; make some and try again ({source})")]
+    Full {
+        /// What the database said.
+        source: Cause,
+    },
+    /// The database can be read and not written.
+    #[error("the database can only be read: {source}")]
+    ReadOnly {
+        /// What the database said.
+        source: Cause,
+    },
+    /// Something in the database is damaged.
+    #[error("the database is damaged: {source}; a check tells what else is, and a copy may have it whole")]
+    Corrupt {
+        /// What was found.
+        source: Cause,
+    },
+    /// A change shared a transaction with one that could not be written.
+    #[error("another change could not be written and took this one with it; try again")]
+    TakenAlong,
+    /// The database failed in another way.
+    #[error("the database failed: {source}")]
+    Database {
+        /// What it said.
+        source: Cause,
+    },
     /// The file system failed.
     #[error("{what}: {source}")]
     Io {
@@ -146,6 +195,32 @@ fn fenced_by(holder: Option<&str>) -> String {
 }
 
 impl StoreError {
+    /// Whether the database itself failed, rather than refusing what was asked of it.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Busy { .. }
+                | StoreError::Full { .. }
+                | StoreError::ReadOnly { .. }
+                | StoreError::Corrupt { .. }
+                | StoreError::Database { .. }
+        )
+    }
+
+    /// The same failure, for another who is hit by it.
+    pub(crate) fn again(&self) -> StoreError {
+        match self {
+            StoreError::Busy { waited, source } => {
+                StoreError::Busy { waited: *waited, source: source.clone() }
+            }
+            StoreError::Full { source } => StoreError::Full { source: source.clone() },
+            StoreError::ReadOnly { source } => StoreError::ReadOnly { source: source.clone() },
+            StoreError::Corrupt { source } => StoreError::Corrupt { source: source.clone() },
+            StoreError::Database { source } => StoreError::Database { source: source.clone() },
+            _ => StoreError::TakenAlong,
+        }
+    }
+
     /// A name is taken by something else.
     pub(crate) fn duplicate(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Log(LogError::Duplicate { kind, id: id.to_string() })
@@ -163,14 +238,27 @@ impl StoreError {
     }
 }
 
+/// What lies behind an error. Several callers may be told of the same one.
+pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
+
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
-        StoreError::Database(error.to_string())
+        let code = error.sqlite_error_code();
+        let source: Cause = Arc::new(error);
+        match code {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                StoreError::Busy { waited: PATIENCE.as_secs(), source }
+            }
+            Some(ErrorCode::DiskFull) => StoreError::Full { source },
+            Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { source },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { source },
+            _ => StoreError::Database { source },
+        }
     }
 }
 
 impl From<serde_json::Error> for StoreError {
     fn from(error: serde_json::Error) -> StoreError {
-        StoreError::Database(format!("a record cannot be read: {error}"))
+        StoreError::Corrupt { source: Arc::new(error) }
     }
 }

@@ -52,7 +52,7 @@ pub use archive::{Archive, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, Staged};
 pub use blobs_memory::MemoryBlobs;
 pub use clock::Clock;
-pub use error::StoreError;
+pub use error::{Cause, StoreError};
 pub use memory::MemoryStore;
 pub use recall::{Ask, Hit, Line, Recalled, Search};
 pub use session::{

@@ -68,6 +68,9 @@ impl Marked<'_> {
     }
 }
 
+/// The columns of a mark, in the order [`take`] reads them.
+const COLUMNS: &str = "part, effect, receipt, data, cleared, cut_keep, cut_at, lifted";
+
 /// The marks on parts of messages in a range of times, as the end of the chain sees them.
 pub(crate) fn of_range(
     connection: &Connection,
@@ -77,23 +80,45 @@ pub(crate) fn of_range(
 ) -> Result<HashMap<String, Vec<Mark>>, StoreError> {
     let mut marks = HashMap::new();
     for segment in &chain.0 {
-        let mut statement = connection.prepare_cached(
-            "SELECT part, effect, receipt, data, cleared, cut_keep, cut_at, lifted FROM mark
-             WHERE session = ?1 AND at >= ?2 AND at <= ?3 AND seq <= ?4 ORDER BY seq",
-        )?;
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM mark WHERE session = ?1 AND at >= ?2 AND at <= ?3 AND seq <= ?4 ORDER BY seq"
+        ))?;
         let bounds = params![segment.key, from, to.unwrap_or(i64::MAX), segment.marks];
         let mut rows = statement.query(bounds)?;
         while let Some(row) = rows.next()? {
-            let marks: &mut Vec<Mark> = marks.entry(row.get::<_, String>(0)?).or_default();
-            match row.get::<_, Option<String>>(1)?.as_deref() {
-                None => older(row, marks)?,
-                Some(LIFT) => lift(row, marks)?,
-                Some(_) => marks
-                    .push(serde_json::from_str(row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?)?),
-            }
+            take(row, marks.entry(row.get::<_, String>(0)?).or_default())?;
         }
     }
     Ok(marks)
+}
+
+/// The marks on one part, as the end of the chain sees them. Times do not tell parts apart: a host may write fifty
+/// thousand messages in one millisecond, and an undoing that looked for each part's marks by time took 23.6 s.
+pub(crate) fn of_part(connection: &Connection, chain: &Chain, part: &str) -> Result<Vec<Mark>, StoreError> {
+    let mut marks = Vec::new();
+    for segment in &chain.0 {
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM mark INDEXED BY mark_part WHERE session = ?1 AND part = ?2 AND seq <= ?3
+             ORDER BY seq"
+        ))?;
+        let mut rows = statement.query(params![segment.key, part, segment.marks])?;
+        while let Some(row) = rows.next()? {
+            take(row, &mut marks)?;
+        }
+    }
+    Ok(marks)
+}
+
+/// Let a row set a mark or lift some.
+fn take(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<(), StoreError> {
+    match row.get::<_, Option<String>>(1)?.as_deref() {
+        None => older(row, marks),
+        Some(LIFT) => lift(row, marks),
+        Some(_) => {
+            marks.push(serde_json::from_str(row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?)?);
+            Ok(())
+        }
+    }
 }
 
 fn lift(row: &Row<'_>, marks: &mut [Mark]) -> Result<(), StoreError> {

@@ -21,6 +21,7 @@ mod traits;
 mod write;
 mod writer;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use plimsoll::Ids;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::clock::Clock;
-use crate::error::StoreError;
+use crate::error::{PATIENCE, StoreError};
 use writer::Writer;
 
 #[doc(hidden)]
@@ -45,8 +46,6 @@ pub enum Durability {
     Power,
 }
 
-/// How long one process waits for another that writes.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// So many idle reading connections are kept.
 const READERS: usize = 8;
 
@@ -56,7 +55,10 @@ pub struct SqliteStore {
     /// Closed before the writer: the last connection to close folds the write-ahead log into the database, and only
     /// one that may write can.
     readers: Mutex<Vec<Connection>>,
-    writer: Writer,
+    /// None where the database can only be read.
+    writer: Option<Writer>,
+    /// The file cannot change, and there is nothing beside it.
+    is_immutable: bool,
     /// The copy that was made of an older database.
     copy: Option<PathBuf>,
     /// Says when leases have run out.
@@ -76,13 +78,18 @@ impl SqliteStore {
         clock: Clock,
     ) -> Result<SqliteStore, StoreError> {
         let path = path.as_ref().to_path_buf();
+        if let Err(error) = std::fs::OpenOptions::new().write(true).open(&path)
+            && matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+        {
+            return SqliteStore::open_read_only(path);
+        }
         if path.exists() {
             look_first(&path)?;
         }
-        let mut connection = Connection::open(&path).map_err(|error| broken(&path, &error))?;
+        let mut connection = Connection::open(&path).map_err(|error| broken(&path, error))?;
         connection.busy_timeout(PATIENCE)?;
         let copy = schema::migrate(&mut connection, &path)?;
-        keep_write_ahead_log(&connection).map_err(|error| broken(&path, &error))?;
+        keep_write_ahead_log(&connection).map_err(|error| broken(&path, error))?;
         let synchronous = match durability {
             Durability::Process => "normal",
             Durability::Power => "full",
@@ -91,8 +98,43 @@ impl SqliteStore {
         connection.pragma_update(None, "cache_size", -16_000)?;
         connection.set_prepared_statement_cache_capacity(128);
         restrict(&path);
-        let writer = Writer::new(connection);
-        Ok(SqliteStore { path, writer, readers: Mutex::new(Vec::new()), copy, clock })
+        let writer = Some(Writer::new(connection));
+        Ok(SqliteStore { path, is_immutable: false, writer, readers: Mutex::new(Vec::new()), copy, clock })
+    }
+
+    /// Open a database that is there, to read it: from a read-only mount, say. Nothing is written, not even beside it.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<SqliteStore, StoreError> {
+        let path = path.as_ref().to_path_buf();
+        // Without a write-ahead log beside it all there is stands in the file itself. SQLite would want to make one to
+        // read, unless it is told that the file does not change.
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        let is_immutable = !std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
+        let (readers, clock) = (Mutex::new(Vec::new()), Clock::default());
+        let store = SqliteStore { path, is_immutable, writer: None, readers, copy: None, clock };
+        let connection = store.reader().map_err(|error| store.unreadable(error))?;
+        let (version, _) = schema::look(&connection, &store.path)?;
+        if version != schema::VERSION {
+            let why = format!(
+                "`{}` is of version {version} and cannot be upgraded to {} where it is; copy it elsewhere",
+                store.path.display(),
+                schema::VERSION
+            );
+            return Err(read_only(&why));
+        }
+        if let Ok(mut readers) = store.readers.lock() {
+            readers.push(connection);
+        }
+        Ok(store)
+    }
+
+    fn unreadable(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Database { source } => {
+                StoreError::Broken { path: self.path.display().to_string(), source }
+            }
+            other => other,
+        }
     }
 
     /// The copy that was made before an older database was upgraded.
@@ -109,7 +151,7 @@ impl SqliteStore {
         };
         connection.prepare_cached("BEGIN")?.execute([])?;
         let found = look(&connection);
-        if matches!(found, Err(StoreError::Database(_))) {
+        if found.as_ref().is_err_and(StoreError::is_failure) {
             // Its transaction may be gone, and what is wrong must not be hidden by that. The next has a new one.
             return found;
         }
@@ -124,7 +166,12 @@ impl SqliteStore {
 
     fn reader(&self) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
+        let connection = if self.is_immutable {
+            let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(immutable_uri(&self.path), flags)?
+        } else {
+            Connection::open_with_flags(&self.path, flags)?
+        };
         connection.busy_timeout(PATIENCE)?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
@@ -134,8 +181,30 @@ impl SqliteStore {
         &self,
         change: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.writer.write(change)
+        match &self.writer {
+            Some(writer) => writer.write(change),
+            None => Err(read_only("it is on a file system, or has permissions, that do not allow writing")),
+        }
     }
+}
+
+fn read_only(why: &str) -> StoreError {
+    let source = io::Error::new(io::ErrorKind::ReadOnlyFilesystem, why.to_owned());
+    StoreError::ReadOnly { source: std::sync::Arc::new(source) }
+}
+
+/// The address of a file that does not change.
+fn immutable_uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte));
+            }
+            byte => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri + "?immutable=1"
 }
 
 /// Several processes may try this on a new database at once, and SQLite does not wait here as it does elsewhere.
@@ -157,7 +226,7 @@ fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
 /// See whether a file is a database of ours, without touching it.
 fn look_first(path: &Path) -> Result<(), StoreError> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| broken(path, &error))?;
+        .map_err(|error| broken(path, error))?;
     connection.busy_timeout(PATIENCE)?;
     // Whoever died in the middle of making it left a journal, and to read is to roll back first. That is not for
     // one who only looks; it is done when the file is opened to be written, and looked at again.
@@ -168,8 +237,13 @@ fn look_first(path: &Path) -> Result<(), StoreError> {
     schema::look(&connection, path).map(drop)
 }
 
-fn broken(path: &Path, error: &rusqlite::Error) -> StoreError {
-    StoreError::Broken { path: path.display().to_string(), why: error.to_string() }
+fn broken(path: &Path, error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::ReadOnly | ErrorCode::DiskFull,
+        ) => error.into(),
+        _ => StoreError::Broken { path: path.display().to_string(), source: std::sync::Arc::new(error) },
+    }
 }
 
 /// What people said to an agent is nobody else's business.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll::log::Moment;
+use plimsoll::log::{Mark, Moment};
 use plimsoll::{
     Log, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Tokens,
 };
@@ -235,7 +235,15 @@ pub(crate) fn range(
             });
         }
     }
-    let mut marks = marks::of_range(connection, chain, from.0, to.map(|to| to.0))?;
+    let mut marks = match to {
+        Some(to) if to == from => {
+            let ids = parts.iter().map(|placed| placed.part.id.to_string());
+            let marked = |id: String| Ok((marks::of_part(connection, chain, &id)?, id));
+            let found = ids.map(marked).collect::<Result<Vec<(Vec<Mark>, String)>, StoreError>>()?;
+            found.into_iter().filter(|(marks, _)| !marks.is_empty()).map(|(marks, id)| (id, marks)).collect()
+        }
+        _ => marks::of_range(connection, chain, from.0, to.map(|to| to.0))?,
+    };
     let aside = set_aside(connection, chain, from, to)?;
     for Placed { message, mut part, has_deltas } in parts {
         let marks = marks.remove(part.id.as_str());
@@ -379,9 +387,8 @@ pub(crate) fn message(
 pub(crate) fn part(connection: &Connection, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
     let chain = Chain::of(connection, session)?;
     let mut part = whole(connection, &chain, id)?;
-    if let Some((_, (at, _))) = chain.find_part(connection, id.as_str())?
-        && let Some(marks) = marks::of_range(connection, &chain, at, Some(at))?.remove(id.as_str())
-    {
+    let marks = marks::of_part(connection, &chain, id.as_str())?;
+    if !marks.is_empty() {
         part = part.with_marks(marks);
     }
     Ok(part)
@@ -398,6 +405,17 @@ pub(crate) fn whole(connection: &Connection, chain: &Chain, id: &PartId) -> Resu
     let mut found = statement.query((segment.key, id.as_str()))?;
     let row = found.next()?.ok_or_else(missing)?;
     Ok(rows::whole_part(row)?.part)
+}
+
+/// A part with lengths instead of texts, without its marks.
+pub(crate) fn outline_of(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
+    let missing = || StoreError::missing("part", id);
+    let (segment, _) = chain.find_part(connection, id.as_str())?.ok_or_else(missing)?;
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {} FROM part WHERE session = ?1 AND id = ?2", rows::OUTLINE))?;
+    let mut found = statement.query((segment.key, id.as_str()))?;
+    let row = found.next()?.ok_or_else(missing)?;
+    Ok(rows::outline(row)?.part)
 }
 
 /// All compactions of a session, oldest first, each as it stands now.

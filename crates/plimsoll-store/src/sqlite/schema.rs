@@ -193,7 +193,8 @@ const MIGRATIONS: [&str; 5] = [
         updated INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX task_session ON task (session, seq);
-    CREATE INDEX task_status ON task (status, seq);",
+    CREATE INDEX task_status ON task (status, seq);
+    CREATE INDEX mark_part ON mark (session, part, seq);",
 ];
 
 /// The version this code writes.
@@ -224,21 +225,20 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option
 /// The version of a database, and whether there is nothing in it yet. Refuses what is not ours, and changes
 /// nothing.
 pub(crate) fn look(connection: &Connection, path: &Path) -> Result<(i64, bool), StoreError> {
-    let broken = |why: String| StoreError::Broken { path: path.display().to_string(), why };
     let number = |pragma: &str| {
         connection
             .query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0))
-            .map_err(|error| broken(error.to_string()))
+            .map_err(|error| super::broken(path, error))
     };
     let tables = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
-        .map_err(|error| broken(error.to_string()))?;
+        .map_err(|error| super::broken(path, error))?;
     let (version, application) = (number("user_version")?, number("application_id")?);
     if version > VERSION && (application == APPLICATION || application == 0) {
         return Err(StoreError::Newer { path: path.display().to_string(), found: version, known: VERSION });
     }
     if tables > 0 && (version == 0 || (application != APPLICATION && application != 0)) {
-        return Err(broken("it belongs to another program".into()));
+        return Err(StoreError::NotOurs { path: path.display().to_string() });
     }
     Ok((version, tables == 0))
 }

@@ -286,7 +286,9 @@ impl Upkeep for SqliteStore {
     fn check(&self) -> Result<Findings, StoreError> {
         // A database that cannot even be looked at is damaged all the more.
         match self.read(check::check) {
-            Err(StoreError::Database(why)) => Ok(Findings { problems: vec![why], ..Findings::default() }),
+            Err(error) if error.is_failure() => {
+                Ok(Findings { problems: vec![error.to_string()], ..Findings::default() })
+            }
             checked => checked,
         }
     }

@@ -1,5 +1,7 @@
 //! Writing: everything here runs on the writing thread, within a transaction.
 
+use std::collections::HashMap;
+
 use plimsoll::log::{Effect, Info, Mark, MessageUpdate, Moment};
 use plimsoll::reduction::same_content;
 use plimsoll::{
@@ -10,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain};
 use super::feed::{self, Changed};
-use super::marks::Marked;
+use super::marks::{self, Marked};
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
 use crate::error::StoreError;
@@ -706,36 +708,37 @@ pub(crate) fn undo(
         _ => None,
     };
     let (marker, go_on) = compact.map(|plan| (plan.marker, plan.go_on)).unwrap_or_default();
-    let mut messages: Vec<At> = Vec::new();
+    // The engine knows what can be undone; it is asked about the parts concerned, each in a message of its own. What
+    // they say is of no concern.
+    let mut times: HashMap<&PartId, i64> = HashMap::new();
+    let mut touched = Vec::new();
     for part in parts.iter().chain(&go_on) {
         let found = chain.find_part(connection, part.as_str())?;
-        messages.push(found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("part", part))?);
+        let (_, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
+        if times.insert(part, place.0).is_none() {
+            let marks = marks::of_part(connection, &chain, part.as_str())?;
+            let bare = read::outline_of(connection, &chain, part)?.with_marks(marks);
+            touched.push(Message { parts: vec![bare], ..Message::default() });
+        }
     }
     if let Some(marker) = &marker {
-        let found = chain.find(connection, marker.as_str())?;
-        messages.push(found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", marker))?);
+        let message = read::one(connection, &chain, marker.as_str(), Detail::Outline)?;
+        let mut message = message.ok_or_else(|| StoreError::missing("message", marker))?;
+        // One part of it may be among those above.
+        message.parts.retain(|part| !times.contains_key(&part.id));
+        touched.push(message);
     }
-    messages.sort();
-    messages.dedup();
-    let mut touched = Vec::new();
-    for (_, message) in &messages {
-        touched.extend(read::one(connection, &chain, message, Detail::Outline)?);
-    }
-    // The engine knows what can be undone; it is asked about the messages concerned.
     let undone = receipt.undo(&mut Log::from_messages(touched), ids, now)?;
     let moment = moment(connection, &session, now)?;
-    let at = |part: &PartId| {
-        let found = chain.find_part(connection, part.as_str())?;
-        found.map(|(_, place)| place.0).ok_or_else(|| StoreError::missing("part", part))
-    };
+    let marked = |part: &'_ PartId| times.get(part).copied().unwrap_or_default();
     for part in &parts {
-        let marked = Marked { session: chain.own(), at: at(part)?, part: part.as_str() };
+        let marked = Marked { session: chain.own(), at: marked(part), part: part.as_str() };
         marked.lift(connection, (&receipt.id, receipt.at), &undone.id, &moment)?;
     }
     if let Some(go_on) = &go_on {
         let (receipt, set) = (Some(undone.id.clone()), moment.clone());
         let mark = Mark { receipt, effect: Effect::Hide, set, lifted: None };
-        Marked { session: chain.own(), at: at(go_on)?, part: go_on.as_str() }.set(connection, &mark)?;
+        Marked { session: chain.own(), at: marked(go_on), part: go_on.as_str() }.set(connection, &mark)?;
     }
     if let Some(marker) = &marker {
         set_aside(connection, &chain, marker, &moment)?;

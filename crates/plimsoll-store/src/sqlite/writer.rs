@@ -1,24 +1,30 @@
-//! The one that writes: whoever holds the only writing connection, for all who stand in line.
+//! The single writer. Callers queue their changes; one of them leads: it commits the queue in one transaction and
+//! tells the others what came of theirs. So changes that come together share a commit, and one that comes alone is made
+//! by its own thread, without waking another (a thread of its own for writing took twice the time for a single append).
 //!
-//! A change is put in line, and then its owner waits for the connection. Whoever gets it makes all changes that are in
-//! line by then, in one transaction, and tells their owners, who find their answer when it is their turn. So changes
-//! that come together share a transaction, and one that comes alone is made where it is, without waking another thread:
-//! a thread of its own took twice the time for a single append.
-//!
-//! The first change of a transaction needs nothing to fall back on; each further one runs in a savepoint of its own, so
-//! one that fails takes nothing of the others with it. Nobody is told
-//! that a change is done before the transaction is.
+//! - **Fair**: the queue is first in, first out, and a follower waits for its own answer, not for the connection. When
+//!   all waited for a mutex around the connection, whoever had just run got it again: of 200 writers one made 574
+//!   appends and another 7.
+//! - **A busy database is waited for once**: each change waits [`PATIENCE`] from when it was queued, whoever leads. When
+//!   each waited in its own turn, the fourth in the queue was told after 40 seconds.
+//! - The first change of a transaction needs nothing to fall back on; each further one runs in a savepoint of its own,
+//!   so one that fails takes nothing of the others with it. No caller is told that a change is done before the
+//!   transaction is.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::error::StoreError;
+use crate::error::{PATIENCE, StoreError};
 
 /// So many changes go into one transaction at most.
 const GROUP: usize = 256;
+
+/// So long SQLite waits for another process before the queue is looked at again.
+const SLICE: Duration = Duration::from_millis(100);
 
 type Tell = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 type Job = Box<dyn FnOnce(Ground<'_>) -> Tell + Send>;
@@ -30,17 +36,58 @@ enum Ground<'a> {
     /// A transaction with the changes of others in it.
     Shared(&'a Connection),
     /// There is none, for this reason.
-    None(String),
+    None(StoreError),
 }
 
-/// The writing connection, and who stands in line for it.
+/// What a caller in the queue is told.
+enum News<T> {
+    /// Its change was made, or failed.
+    Done(Result<T, StoreError>),
+    /// It is first in the queue and leads.
+    Lead,
+}
+
+/// A change in the queue.
+struct Queued {
+    job: Job,
+    /// Tells its owner to lead; says whether the owner is still there.
+    lead: Box<dyn Fn() -> bool + Send>,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct Line {
+    jobs: VecDeque<Queued>,
+    is_led: bool,
+}
+
+/// The writing connection, and the changes that wait for it.
 pub(crate) struct Writer {
     connection: Mutex<Connection>,
-    line: Mutex<VecDeque<Job>>,
+    line: Mutex<Line>,
+}
+
+/// Leads until it is dropped, also by a panic; then the next in the queue does.
+struct Leader<'a>(&'a Writer);
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let mut line = held(&self.0.line);
+        while let Some(next) = line.jobs.front() {
+            if (next.lead)() {
+                return;
+            }
+            // Its owner is gone, and nobody waits for what it wanted.
+            line.jobs.pop_front();
+        }
+        line.is_led = false;
+    }
 }
 
 impl Writer {
     pub(crate) fn new(connection: Connection) -> Writer {
+        // It cannot fail; without it a busy database would only be asked more often.
+        let _ = connection.busy_timeout(SLICE);
         Writer { connection: Mutex::new(connection), line: Mutex::default() }
     }
 
@@ -49,7 +96,8 @@ impl Writer {
         &self,
         change: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (answer, wait) = mpsc::sync_channel::<Result<T, StoreError>>(1);
+        let (news, wait) = mpsc::channel::<News<T>>();
+        let call = news.clone();
         let job: Job = Box::new(move |ground| {
             let done = match ground {
                 Ground::New(connection) => change(connection).inspect_err(|_| {
@@ -57,33 +105,53 @@ impl Writer {
                     let _ = run(connection, "ROLLBACK");
                 }),
                 Ground::Shared(connection) => in_savepoint(connection, change),
-                Ground::None(why) => Err(StoreError::Database(why)),
+                Ground::None(why) => Err(why),
             };
-            tell(answer, done)
+            tell(news, done)
         });
-        held(&self.line).push_back(job);
-        let connection = held(&self.connection);
+        let lead = Box::new(move || call.send(News::Lead).is_ok());
+        let mut leads = {
+            let mut line = held(&self.line);
+            line.jobs.push_back(Queued { job, lead, since: Instant::now() });
+            !std::mem::replace(&mut line.is_led, true)
+        };
         loop {
-            match wait.try_recv() {
-                Ok(done) => return done,
+            if leads {
+                let _leader = Leader(self);
+                self.group();
+            }
+            match wait.recv() {
+                Ok(News::Done(done)) => return done,
+                Ok(News::Lead) => leads = true,
                 // A change that panicked took its answer with it.
-                Err(mpsc::TryRecvError::Disconnected) => return Err(StoreError::Closed),
-                Err(mpsc::TryRecvError::Empty) => self.group(&connection),
+                Err(mpsc::RecvError) => return Err(StoreError::Closed),
             }
         }
     }
 
     /// Make the changes that are in line, in one transaction.
-    fn group(&self, connection: &Connection) {
+    fn group(&self) {
+        let connection = &*held(&self.connection);
         if !connection.is_autocommit() {
             // Left behind by a change that panicked.
             let _ = run(connection, "ROLLBACK");
         }
-        let Some(first) = self.next() else { return };
-        if let Err(why) = run(connection, "BEGIN IMMEDIATE") {
-            first(Ground::None(why))(Ok(()));
-            return;
+        while let Err(why) = run(connection, "BEGIN IMMEDIATE") {
+            let is_busy = matches!(why, StoreError::Busy { .. });
+            // The one that leads is the first; when it is told, the next leads and tries for itself.
+            let first = self.next(|queued| !is_busy || queued.since.elapsed() >= PATIENCE);
+            if let Some(first) = first {
+                first(Ground::None(why.again()))(Ok(()));
+                if is_busy {
+                    self.give_up(&why);
+                }
+                return;
+            }
         }
+        let Some(first) = self.next(|_| true) else {
+            let _ = run(connection, "ROLLBACK");
+            return;
+        };
         let mut done = vec![first(Ground::New(connection))];
         if connection.is_autocommit() {
             // It failed and knows why; the others begin anew.
@@ -94,15 +162,12 @@ impl Writer {
         // would be reported as failed although it stands.
         while done.len() < GROUP
             && !connection.is_autocommit()
-            && let Some(next) = self.next()
+            && let Some(next) = self.next(|_| true)
         {
             done.push(next(Ground::Shared(connection)));
         }
-        let committed = if connection.is_autocommit() {
-            Err("another change could not be written and took this one with it; try again".to_owned())
-        } else {
-            run(connection, "COMMIT")
-        };
+        let committed =
+            if connection.is_autocommit() { Err(StoreError::TakenAlong) } else { run(connection, "COMMIT") };
         if committed.is_err() {
             // Nothing of it may linger, or the next transaction could not begin.
             let _ = run(connection, "ROLLBACK");
@@ -110,13 +175,25 @@ impl Writer {
         for tell in done {
             tell(match &committed {
                 Ok(()) => Ok(()),
-                Err(error) => Err(StoreError::Database(error.clone())),
+                Err(error) => Err(error.again()),
             });
         }
     }
 
-    fn next(&self) -> Option<Job> {
-        held(&self.line).pop_front()
+    /// Tell all who have waited long enough that the database is busy.
+    fn give_up(&self, why: &StoreError) {
+        while let Some(job) = self.next(|queued| queued.since.elapsed() >= PATIENCE) {
+            job(Ground::None(why.again()))(Ok(()));
+        }
+    }
+
+    /// The first change in the queue, if it is to be taken.
+    fn next(&self, is_taken: impl FnOnce(&Queued) -> bool) -> Option<Job> {
+        let mut line = held(&self.line);
+        if !is_taken(line.jobs.front()?) {
+            return None;
+        }
+        line.jobs.pop_front().map(|queued| queued.job)
     }
 }
 
@@ -126,10 +203,10 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What was found is only said once the transaction has been committed.
-fn tell<T: Send + 'static>(answer: SyncSender<Result<T, StoreError>>, done: Result<T, StoreError>) -> Tell {
+fn tell<T: Send + 'static>(news: Sender<News<T>>, done: Result<T, StoreError>) -> Tell {
     Box::new(move |committed| {
-        // Whoever asked may have gone; the change stands all the same. One that failed by itself says why.
-        let _ = answer.send(done.and_then(|value| committed.map(|()| value)));
+        // The caller may have gone; the change stands all the same. One that failed by itself says why.
+        let _ = news.send(News::Done(done.and_then(|value| committed.map(|()| value))));
     })
 }
 
@@ -154,9 +231,8 @@ fn in_savepoint<T>(
     }
 }
 
-fn run(connection: &Connection, statement: &str) -> Result<(), String> {
-    let prepared = connection.prepare_cached(statement);
-    prepared.and_then(|mut statement| statement.execute([]).map(drop)).map_err(|error| error.to_string())
+fn run(connection: &Connection, statement: &str) -> Result<(), StoreError> {
+    Ok(connection.prepare_cached(statement)?.execute([]).map(drop)?)
 }
 
 #[cfg(test)]
@@ -234,9 +310,10 @@ mod tests {
             Ok(connection.execute("INSERT INTO t VALUES (98, zeroblob(10000000))", []).map(drop)?)
         });
         let (told, rows) = together("PRAGMA max_page_count = 20", vec![insert(1), large, insert(2)]);
-        let taken =
-            "the database failed: another change could not be written and took this one with it; try again";
-        assert_eq!(told, [taken, taken, "the database failed: database or disk is full", "done"]);
+        let taken = "another change could not be written and took this one with it; try again";
+        let full =
+            "there is no room left for the database; make some and try again (database or disk is full)";
+        assert_eq!(told, [taken, taken, full, "done"]);
         assert_eq!(rows, [2]);
     }
 }

@@ -271,7 +271,7 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
     store.append(&unleased(&other), vec![begun("msg_1", "I ")], NOW).unwrap();
     let filler = fill(&disk, 400_000);
     let (mut done, error) = append_until_full(&store, &id, "msg");
-    assert!(matches!(error, StoreError::Database(_)), "{error}");
+    assert!(matches!(error, StoreError::Full { .. } | StoreError::TakenAlong), "{error}");
     assert_eq!(all(&store, &id), done);
     assert_eq!(store.window(&id).unwrap().len(), done.len());
     // Many at once on a full disk: each is told what happened to it.
@@ -336,7 +336,10 @@ fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
     if let Ok(path) = std::env::var(LIMITED) {
         let store = SqliteStore::open(&path, Durability::Process).unwrap();
         let (done, error) = append_until_full(&store, &id, "msg");
-        assert!(matches!(error, StoreError::Database(_)), "{error}");
+        assert!(
+            matches!(error, StoreError::Full { .. } | StoreError::Database { .. } | StoreError::TakenAlong),
+            "{error}"
+        );
         assert_eq!(all(&store, &id), done);
         fs::write(format!("{path}.done"), serde_json::to_vec(&done).unwrap()).unwrap();
         return;
@@ -526,4 +529,68 @@ fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
     let part = store.part(&id, &"prt_1".into()).unwrap();
     assert!(part.as_tool().unwrap().state.error.as_ref().unwrap().starts_with("Interrupted:"));
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// Nothing can be made beside the file there, and SQLite wants to.
+#[test]
+fn an_intact_database_on_a_read_only_mount_can_be_read() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store.append(&unleased(&id), vec![user("msg_1", "hello")], NOW).unwrap();
+    let super::Fresh { store, folder, .. } = store;
+    drop(store);
+    let path = folder.path().join("plimsoll.db");
+    let before = fs::read(&path).unwrap();
+    let read = SqliteStore::open_read_only(&path).unwrap();
+    assert_eq!(ids(&read.window(&id).unwrap()), ["msg_1"]);
+    assert_eq!(read.sessions(&Filter::default()).unwrap().len(), 1);
+    assert_eq!(read.check().unwrap().problems, Vec::<String>::new());
+    let error = read.append(&unleased(&id), vec![user("msg_2", "x")], NOW).unwrap_err();
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((left.len(), fs::read(&path).unwrap() == before), (1, true), "{left:?}");
+    let old = folder.path().join("old.db");
+    plimsoll_store::database_of_version(&old, 3).unwrap();
+    let error = SqliteStore::open_read_only(&old).map(drop).unwrap_err();
+    assert!(error.to_string().contains("cannot be upgraded"), "{error}");
+    assert!(SqliteStore::open_read_only(folder.path().join("none.db")).is_err());
+}
+
+/// 50,000 took 23.6 s when the marks of each part were looked for by the time of its message.
+#[test]
+fn undoing_many_marks_takes_linear_time() {
+    use plimsoll::prune::{PruneItem, PrunePlan};
+    use plimsoll::{Plan, Receipt, ReceiptId, Reduction, Tokens};
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let took = |count: usize, name: &str| {
+        let messages: Vec<Message> = (0..count).map(|n| read(&format!("{name}_{n:06}"), "x")).collect();
+        let item = |message: &Message| PruneItem {
+            part: message.parts[0].id.clone(),
+            message: message.info.id.clone(),
+            tool: "read".into(),
+            tokens: Tokens(1),
+        };
+        let items = messages.iter().map(item).collect();
+        store.append(&unleased(&id), messages, NOW).unwrap();
+        let receipt = Receipt {
+            id: ReceiptId::new(format!("rcp_{name}")),
+            at: NOW,
+            policy: "plimsoll".into(),
+            reason: "a test".into(),
+            before: Tokens(2),
+            after: Tokens(1),
+            plan: Plan::Prune(PrunePlan { items, ..PrunePlan::default() }),
+            handles: vec![],
+            undoes: None,
+        };
+        let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+        store.reduce(&unleased(&id), reduction, None, NOW).unwrap();
+        let begun = std::time::Instant::now();
+        store.undo(&unleased(&id), &receipt.id, NOW).unwrap();
+        begun.elapsed()
+    };
+    let (tenth, whole) = (took(2_000, "a"), took(20_000, "b"));
+    println!("undoing 2,000 marks took {tenth:?}, 20,000 {whole:?}");
+    assert!(whole < tenth * 25, "2,000 took {tenth:?}, 20,000 took {whole:?}");
 }

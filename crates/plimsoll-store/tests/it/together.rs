@@ -203,3 +203,60 @@ fn two_processes_share_a_database_but_not_a_session() {
     assert_eq!(whole_prefix(&store.window(&ours).unwrap()), written);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
+
+/// Everyone in the queue waits for a busy database at the same time, not one after the other.
+#[test]
+fn a_busy_database_is_waited_for_once() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let other = Connection::open(store.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..4)
+            .map(|n| {
+                let (store, id) = (&store, &id);
+                scope.spawn(move || store.append(&unleased(id), vec![user(&name(n), "x")], NOW).unwrap_err())
+            })
+            .collect();
+        for thread in waiting {
+            let error = thread.join().unwrap();
+            assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            assert_eq!(source.as_deref(), Some("database is locked"));
+        }
+    });
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(13), "{waited:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    store.append(&unleased(&id), vec![user("msg_1", "x")], NOW).unwrap();
+    assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
+}
+
+/// Of 200 writers one made 574 appends while another made 7.
+#[test]
+fn writers_share_commits_fairly() {
+    const WRITERS: usize = 200;
+    let store = fresh();
+    let sessions: Vec<_> = (0..WRITERS).map(|n| session(&*store, &format!("ses_{n:03}"))).collect();
+    let done: Vec<AtomicUsize> = (0..WRITERS).map(|_| AtomicUsize::new(0)).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for n in 0..WRITERS {
+            let (store, id, done, stop) = (&store, &sessions[n], &done[n], &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let at = done.load(Ordering::Relaxed);
+                    store.append(&unleased(id), vec![user(&name(at), "x")], NOW).unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let counts: Vec<usize> = done.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+    println!("{WRITERS} writers made {} appends, from {least} to {most} each", counts.iter().sum::<usize>());
+    assert!(*most <= least * 2 + 5, "from {least} to {most}");
+}
