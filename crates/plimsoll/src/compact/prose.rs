@@ -255,6 +255,19 @@ pub(crate) fn shorten_front(text: &str, limit: Chars) -> String {
     if last.is_empty() { String::new() } else { format!("…{last}") }
 }
 
+/// Both ends of a text, cut between words: what a long sentence comes to stands at its end as often as at its beginning.
+pub(crate) fn shorten_ends(text: &str, limit: Chars) -> String {
+    if Chars::of(text) <= limit || limit < TWO_ENDS {
+        return shorten(text, limit);
+    }
+    let first = shorten(text, limit.share(0.6));
+    let last = shorten_front(text, limit.saturating_sub(Chars::of(&first)));
+    format!("{first} {}", last.trim_start_matches('…').trim_start())
+}
+
+/// In less room than this two ends of a sentence are two pieces of nothing.
+const TWO_ENDS: Chars = Chars(60);
+
 /// A text as it is compared: lower case, white space squeezed.
 pub(crate) fn normal(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
@@ -292,8 +305,17 @@ pub(crate) fn any_of(words: &[&str]) -> Option<Regex> {
     Regex::new(&format!(r"(?i)(?:^|[^\p{{L}}\p{{N}}])(?:{})(?:$|[^\p{{L}}\p{{N}}])", words.join("|"))).ok()
 }
 
-/// How many different concrete things a sentence names: files, code, figures, addresses, identifiers.
+/// How many different concrete things a sentence names. Figures count as one: a list of them says no more than that there
+/// is something to count.
 pub(crate) fn concreteness(text: &str) -> usize {
+    let found: BTreeSet<&str> = names(text).into_iter().collect();
+    let (named, figures): (Vec<&str>, Vec<&str>) =
+        found.into_iter().partition(|name| name.chars().any(char::is_alphabetic));
+    named.len() + figures.len().min(1)
+}
+
+/// The concrete things that a sentence names, in their order: files, code, figures, addresses, identifiers.
+pub(crate) fn names(text: &str) -> Vec<&str> {
     static NAMES: Pattern = Pattern::new(|| {
         Regex::new(
             r"(?x) `[^`]+` | https?://\S+ | [\w.-]*[\w-]/[\w./-]*\w | \b[\w-]+\.[a-z]{1,5}\b
@@ -302,9 +324,8 @@ pub(crate) fn concreteness(text: &str) -> usize {
         )
         .ok()
     });
-    let Some(names) = NAMES.as_ref() else { return 0 };
-    let found: BTreeSet<&str> = names.find_iter(text).map(|name| name.as_str()).collect();
-    found.len()
+    let Some(names) = NAMES.as_ref() else { return Vec::new() };
+    names.find_iter(text).map(|name| name.as_str()).collect()
 }
 
 #[cfg(test)]
@@ -361,6 +382,12 @@ mod tests {
                 assert!(Chars::of(&shorten(text, Chars(limit))) <= Chars(limit));
                 assert!(Chars::of(&shorten_front(text, Chars(limit))) <= Chars(limit));
             }
+        }
+        let text = "the beginning of it all ".repeat(9) + "and the end";
+        for limit in 0..300 {
+            let ends = shorten_ends(&text, Chars(limit));
+            assert!(Chars::of(&ends) <= Chars(limit), "{limit}: {ends}");
+            assert!(limit < 70 || ends.starts_with("the beginning") && ends.ends_with("the end"), "{ends}");
         }
     }
 

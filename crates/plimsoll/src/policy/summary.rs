@@ -35,6 +35,9 @@ pub struct SummaryPolicy {
     /// The first message of the user, which says what it is all about, and the newest, which is being worked on, get so many
     /// times the room of another.
     pub ends_weight: f64,
+    /// This share of the room for the user's words is shared evenly among the messages; the rest is for the sentences among
+    /// all of them that tell most of what is wanted.
+    pub even_share: f64,
     /// A message of the user is shown with at least this much, or left out and named.
     pub min_words: Chars,
     /// So many lines in a row that look like the output of a program are taken for pasted.
@@ -43,6 +46,8 @@ pub struct SummaryPolicy {
     pub pasted_lines: u64,
     /// Longest sentence or line that is picked out whole.
     pub sentence_chars: Chars,
+    /// A text of the agent in the middle of its work is taken for a report from this length on.
+    pub report_chars: Chars,
     /// At most so many sentences are picked from one report.
     pub turn_sentences: u64,
     /// A sentence that shares this much of its words with one already picked is left out.
@@ -109,21 +114,23 @@ impl Default for SummaryPolicy {
     fn default() -> SummaryPolicy {
         SummaryPolicy {
             user_share: 0.42,
-            found_share: 0.29,
+            found_share: 0.28,
             standing_share: 0.14,
-            files_share: 0.10,
-            commands_share: 0.05,
-            todos_share: 0.30,
+            files_share: 0.12,
+            commands_share: 0.04,
+            todos_share: 0.27,
             errors_share: 0.07,
             commit_share: 0.12,
             steps_share: 0.12,
-            names_share: 0.07,
+            names_share: 0.10,
             prior_share: 0.30,
             ends_weight: 3.0,
+            even_share: 0.75,
             min_words: Chars(48),
             paste_run: 3,
             pasted_lines: 3,
             sentence_chars: Chars(240),
+            report_chars: Chars(400),
             turn_sentences: 6,
             duplicate_share: 0.7,
             report_head_share: 0.3,

@@ -181,6 +181,7 @@ fn summarising(summary: &SummaryPolicy) -> Result<(), PolicyError> {
         format!("{} is not a share from 0 to below 1", summary.prior_share)
     })?;
     share("summary.duplicateShare", summary.duplicate_share)?;
+    share("summary.evenShare", summary.even_share)?;
     rule((0.0..=1.0).contains(&summary.report_head_share), "summary.reportHeadShare", || {
         format!("{} is not a share from 0 to 1", summary.report_head_share)
     })?;

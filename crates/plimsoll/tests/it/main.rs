@@ -25,5 +25,6 @@ mod recall;
 mod receipt;
 mod redact;
 mod streaming;
+mod summary;
 mod truncate;
 mod window;

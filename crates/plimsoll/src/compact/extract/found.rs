@@ -1,14 +1,13 @@
 //! What was found and decided: sentences of the agent's reports that state a cause, a decision, a fix or something left
 //! open, and name something concrete.
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::super::facts::{Facts, Said};
 use super::super::prose::{
     Pattern, PieceKind, any_of, concreteness, matches, overlap, pieces, shorten, word_set,
 };
 use super::room::Written;
-use super::standing::NOTES;
 use crate::chars::Chars;
 use crate::policy::SummaryPolicy;
 
@@ -22,38 +21,75 @@ pub(super) struct Finding {
     span: usize,
     /// Where in the history it stands, from 0 to 1.
     recency: f64,
+    /// The thing that it says is changed.
+    subject: Option<String>,
 }
 
 impl Finding {
     /// From an earlier summary, where it was chosen before.
     pub(super) fn earlier(text: &str) -> Finding {
-        Finding { text: text.to_owned(), words: word_set(text), score: 5.0, span: 0, recency: 0.0 }
+        let words = word_set(text);
+        Finding { text: text.to_owned(), words, score: 5.0, span: 0, recency: 0.0, subject: None }
     }
 }
 
-/// So many notes on the way make a stretch that is treated like a report.
+/// So many short notes on the way make a stretch that is treated like a report.
 const STRETCH: usize = 6;
 
-/// All sentences that may be worth keeping, oldest first. The last report is left out: it stands elsewhere.
-pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
-    let last = facts.turns.len().saturating_sub(1);
-    let mut spans: Vec<(Vec<&Said>, f64)> = vec![(Vec::new(), 0.0)];
-    for (place, turn) in facts.turns.iter().enumerate() {
-        // The newest notes of a turn that has not ended stand there too.
-        let shown = if place == last && turn.unfinished { (NOTES - 1).min(turn.notes.len()) } else { 0 };
-        for stretch in turn.notes[..turn.notes.len() - shown].chunks(STRETCH) {
-            // Notes say what will be done as often as what was; reports are to be preferred.
-            spans.push((stretch.iter().collect(), -1.0));
-        }
-        if let Some(report) = turn.report.as_ref().filter(|_| place != last) {
-            spans.push((vec![report], 0.0));
+/// What is picked from together: a report, or a stretch of notes.
+struct Span<'a> {
+    said: Vec<&'a Said>,
+    /// What its sentences are worth more or less than others.
+    bonus: f64,
+    /// Whether the user contradicted it next.
+    contradicted: bool,
+}
+
+/// The reports and stretches of notes of all turns, oldest first. A long note on the way is a report: agents that are not
+/// interrupted go on after it.
+fn spans<'a>(facts: &'a Facts, policy: &SummaryPolicy) -> Vec<Span<'a>> {
+    let mut spans = Vec::new();
+    for turn in &facts.turns {
+        let mut stretch: Vec<&Said> = Vec::new();
+        for said in turn.notes.iter().chain(&turn.report) {
+            let is_last = turn.report.as_ref().is_some_and(|report| std::ptr::eq(report, said));
+            let is_report = is_last && !turn.unfinished || Chars::of(&said.text) >= policy.report_chars;
+            if !is_report {
+                stretch.push(said);
+            }
+            if !stretch.is_empty() && (is_report || is_last || stretch.len() == STRETCH) {
+                // Notes say what will be done as often as what was; reports are to be preferred.
+                spans.push(Span { said: std::mem::take(&mut stretch), bonus: NOTED, contradicted: false });
+            }
+            if is_report {
+                // What the user contradicted does not hold, but that it was tried is worth knowing.
+                let contradicted = is_last && turn.corrected;
+                let bonus = if contradicted { CONTRADICTED } else { 0.0 };
+                spans.push(Span { said: vec![said], bonus, contradicted });
+            }
         }
     }
-    let count = spans.len().max(2) - 1;
+    spans
+}
+
+/// What a sentence of a note is worth more than one of a report.
+const NOTED: f64 = -1.0;
+/// What one is worth more that the user contradicted next,
+const CONTRADICTED: f64 = -1.5;
+/// and how it is marked.
+const CONTRADICTION: &str = "(the user objected) ";
+
+/// All sentences that may be worth keeping, oldest first.
+pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
+    let spans = spans(facts, policy);
+    // The first place is for what an earlier summary found.
+    let count = spans.len().max(1);
     let told: BTreeSet<String> = facts.words.iter().flat_map(|words| word_set(&words.text)).collect();
     let mut found = Vec::new();
-    for (span, (said, bonus)) in spans.into_iter().enumerate() {
-        let recency = span as f64 / count as f64;
+    // What was last said of a thing, by its name: the span.
+    let mut newest: BTreeMap<String, usize> = BTreeMap::new();
+    for (span, Span { said, bonus, contradicted }) in spans.into_iter().enumerate() {
+        let (span, recency) = (span + 1, (span + 1) as f64 / count as f64);
         for piece in said.into_iter().flat_map(|said| pieces(&said.text)) {
             let score = score(&piece.text, piece.kind) + bonus;
             if score >= WORTH {
@@ -64,12 +100,43 @@ pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
                 let echo =
                     if known as f64 >= policy.duplicate_share * words.len() as f64 { 1.5 } else { 0.0 };
                 let length = Chars::of(&text).0 as f64 / policy.sentence_chars.0.max(1) as f64;
-                found.push(Finding { words, text, score: score - echo - length, span, recency });
+                let subject = changed_thing(&text);
+                let text = if contradicted { format!("{CONTRADICTION}{text}") } else { text };
+                if let Some(subject) = &subject {
+                    newest.insert(subject.clone(), span);
+                }
+                found.push(Finding { words, text, score: score - echo - length, span, recency, subject });
             }
+        }
+    }
+    for finding in &mut found {
+        let subject = finding.subject.as_ref();
+        if subject.and_then(|subject| newest.get(subject)).is_some_and(|newer| *newer > finding.span) {
+            finding.score -= OVERTAKEN;
         }
     }
     found
 }
+
+/// What a sentence is worth less if a later one says what became of the same thing.
+const OVERTAKEN: f64 = 3.0;
+
+/// The thing that a sentence says is changed: its first name in code marks, unless that is a file, of which very much can be
+/// said.
+fn changed_thing(text: &str) -> Option<String> {
+    static CHANGE: Pattern = Pattern::new(|| {
+        any_of(&[
+            "changed", "now", "uses", "use", "set to", "replaced", "renamed", "moved", "removed", "reverted",
+            "instead", "from", "is", "was", "became", "→", "->",
+        ])
+    });
+    let name = text.split('`').nth(1)?;
+    let is_thing = !name.contains(['.', '/', ' ']) && name.chars().any(char::is_alphabetic);
+    (is_thing && (text.starts_with('`') || matches(&CHANGE, text))).then(|| name.to_lowercase())
+}
+
+/// A shorter sentence tells less than its words promise.
+const SHORT: usize = 45;
 
 /// A sentence below this says nothing that is needed later.
 const WORTH: f64 = 1.0;
@@ -87,6 +154,9 @@ fn score(text: &str, kind: PieceKind) -> f64 {
             "turns out",
             "the problem",
             "the issue",
+            "issues",
+            "wrong",
+            "broken",
             "bug",
             "since",
             "was missing",
@@ -205,11 +275,62 @@ fn score(text: &str, kind: PieceKind) -> f64 {
             "happy to",
             "ready to",
             "ready for",
+            "pausing",
+            "moving on",
+            "moving to",
+            "waiting for",
+            "for your review",
+            "glad",
+        ])
+    });
+    static SURROUNDINGS: Pattern = Pattern::new(|| {
+        any_of(&[
+            "port",
+            "localhost",
+            "version",
+            "requires",
+            "required",
+            "installed",
+            "env var",
+            "environment",
+            "credentials",
+            "account",
+            "branch",
+            "deployed",
+            "running",
+            "runs",
+            "endpoint",
+            "database",
+            "docker",
+            "command",
+        ])
+    });
+    // How something is run often stands only in a report: the user runs it.
+    static COMMAND: Pattern = Pattern::new(|| {
+        regex::Regex::new(
+            r"`(?:npx|npm|pnpm|yarn|bun|node|deno|cargo|make|just|python3?|pip|uv|pytest|go|ruby|bundle|rails|docker|kubectl|php|composer|dotnet|mvn|gradle|curl|git|\./\S+) [^`]+`",
+        )
+        .ok()
+    });
+    static GUESS: Pattern = Pattern::new(|| {
+        any_of(&[
+            "i bet",
+            "looking at",
+            "might",
+            "maybe",
+            "perhaps",
+            "probably",
+            "i think",
+            "i suspect",
+            "seems",
+            "should work",
+            "if that's",
+            "if you",
         ])
     });
     static ANNOUNCEMENT: Pattern = Pattern::new(|| {
         regex::Regex::new(
-            r"(?i)^(?:ok(?:ay)?[,.]? |great[,.!]? |perfect[,.!]? |good[,.!]? |now,? |next,? |first,? |also,? |then,? )*(?:let me|let's|i'll|i’ll|i will|i'm going|i’m going|now let|here's|here’s|here is|here are|looking at|checking)\b",
+            r"(?i)^(?:(?:now|next|first|then|also),? (?:add|update|create|remove|fix|check|make|find|run|replace)|(?:ok(?:ay)?[,.]? |great[,.!]? |perfect[,.!]? |good[,.!]? |now,? |next,? |first,? |also,? |then,? )*(?:implementing|proceeding|continuing|starting|working on|i['’]m (?:now |also |just )?\w+ing|let me|let's|i'll|i’ll|i will|i'm going|i’m going|now let|here's|here’s|here is|here are|looking at|checking))\b",
         )
         .ok()
     });
@@ -225,14 +346,21 @@ fn score(text: &str, kind: PieceKind) -> f64 {
         + 2.0 * f64::from(u8::from(matches(&OPEN, text)));
     let concrete = concreteness(text).min(4) as f64;
     let announced = if matches(&ANNOUNCEMENT, text) { 3.0 } else { 0.0 };
+    let guessed = if matches(&GUESS, text) { 1.5 } else { 0.0 };
+    let is_around = matches(&SURROUNDINGS, text) || matches(&COMMAND, text);
+    let around = if concrete > 0.0 && is_around { 1.0 } else { 0.0 };
+    // A cue without a name says little, and names alone are only a list.
     if concrete == 0.0 && cues < 4.0 {
         return 0.0;
     }
-    cues.min(5.0) + concrete - announced - leads
+    let listed = if cues + around == 0.0 { 2.0 } else { 0.0 };
+    // "Q1 is complete now" names something and says nothing of it.
+    let short = if length < SHORT { 1.0 } else { 0.0 };
+    cues.min(5.0) + concrete + around - announced - leads - guessed - short - listed
 }
 
-/// Write the best of them in the order in which they were said.
-pub(super) fn write(findings: &[Finding], room: Chars, policy: &SummaryPolicy) -> Written {
+/// Write the best of them in the order in which they were said. What stands in `shown` is not said again.
+pub(super) fn write(findings: &[Finding], shown: &str, room: Chars, policy: &SummaryPolicy) -> Written {
     let mut taken = vec![0u64; findings.last().map_or(0, |last| last.span + 1)];
     // What a sentence is worth falls with every one already taken from the same report, so that each turn gets its
     // share; the newer of two that are worth the same comes first.
@@ -267,7 +395,8 @@ pub(super) fn write(findings: &[Finding], room: Chars, policy: &SummaryPolicy) -
         }
         let repeats =
             |other: &usize| overlap(&finding.words, &findings[*other].words) >= policy.duplicate_share;
-        if chosen.iter().any(repeats) {
+        let text = finding.text.trim_start_matches(CONTRADICTION).trim_end_matches('…');
+        if shown.contains(text) || chosen.iter().any(repeats) {
             continue;
         }
         taken[finding.span] += 1;
@@ -280,7 +409,7 @@ pub(super) fn write(findings: &[Finding], room: Chars, policy: &SummaryPolicy) -
 }
 
 /// What the newest report is worth more than the oldest.
-const NEWNESS: f64 = 2.0;
+const NEWNESS: f64 = 3.0;
 /// What a sentence is worth less for each that was taken from the same report.
 const REPEATED: f64 = 1.5;
 /// A mark, a space and a line end.

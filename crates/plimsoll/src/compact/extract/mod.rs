@@ -147,24 +147,32 @@ impl<'a> Material<'a> {
         let rest = if self.earlier.is_empty() { 1.0 } else { 1.0 - policy.prior_share };
         let earlier = |room: Chars| prior::write(&self.earlier, room);
         let said = |room: Chars| said::write(&self.words, room, policy);
-        let found = |room: Chars| found::write(&self.findings, room, policy);
         let standing = |room: Chars| standing::write(self.facts, room, policy);
         let files = |room: Chars| files::write_files(&self.files, room);
         let commands = |room: Chars| files::write_commands(&self.commands, &self.facts.addresses, room);
-        let sections: [(&str, f64, Writer<'_>); 6] = [
-            (headings::EARLIER, 1.0 - rest, &earlier),
-            (headings::SAID, policy.user_share * rest, &said),
-            (headings::FOUND, policy.found_share * rest, &found),
-            (headings::STANDING, policy.standing_share * rest, &standing),
-            (headings::FILES, policy.files_share * rest, &files),
-            (headings::COMMANDS, policy.commands_share * rest, &commands),
-        ];
         // Two line ends before a heading, one after it.
         let portion = |(heading, share, write): (&str, f64, _)| Portion {
             share,
             frame: Chars::of(heading) + Chars(3),
             write,
         };
+        let sections = |found| -> [(&'static str, f64, Writer<'_>); 6] {
+            [
+                (headings::EARLIER, 1.0 - rest, &earlier),
+                (headings::SAID, policy.user_share * rest, &said),
+                (headings::FOUND, policy.found_share * rest, found),
+                (headings::STANDING, policy.standing_share * rest, &standing),
+                (headings::FILES, policy.files_share * rest, &files),
+                (headings::COMMANDS, policy.commands_share * rest, &commands),
+            ]
+        };
+        // How much of the last report is shown is known only when the room is divided; then it is divided again without
+        // what would be said twice.
+        let found = |room: Chars| found::write(&self.findings, "", room, policy);
+        let first = divide(&sections(&found).map(portion), left);
+        let shown = first.into_iter().nth(STANDING_PLACE).map(|written| written.text).unwrap_or_default();
+        let found = |room: Chars| found::write(&self.findings, &shown, room, policy);
+        let sections = sections(&found);
         let written = divide(&sections.map(portion), left);
         for ((heading, ..), Written { text, .. }) in sections.iter().zip(written) {
             if !text.is_empty() {
@@ -184,6 +192,9 @@ mod headings {
     pub(super) const FILES: &str = "## Files changed";
     pub(super) const COMMANDS: &str = "## Commands";
 }
+
+/// The place of the section that tells where it stands among the sections.
+const STANDING_PLACE: usize = 3;
 
 /// So many of the newest commands are considered.
 const MOST_COMMANDS: usize = 200;

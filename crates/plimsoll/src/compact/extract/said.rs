@@ -1,11 +1,12 @@
 //! The user's words, each message in its own, with the room shared evenly.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, BinaryHeap};
 
-use super::super::facts::{Occasion, TodoList, UserWords};
+use super::super::facts::{Occasion, TodoList, UserWords, is_instruction};
 use super::super::prose::{
-    Pattern, Piece, PieceKind, any_of, concreteness, matches, overlap, pieces, sentences, shorten, word_set,
+    Pattern, Piece, PieceKind, any_of, concreteness, matches, overlap, pieces, sentences, shorten_ends,
+    word_set,
 };
 use super::room::Written;
 use crate::chars::Chars;
@@ -19,6 +20,7 @@ pub(super) struct Words {
     lean: String,
     /// The pieces of that, and in which order they are worth keeping.
     pieces: Vec<Piece>,
+    scores: Vec<i32>,
     order: Vec<usize>,
     /// The message, if it is one of this history.
     source: Option<String>,
@@ -43,20 +45,21 @@ impl Words {
 
     fn new(text: String, source: Option<String>, open: &[BTreeSet<String>]) -> Words {
         let lean = without_praise(&text);
-        let pieces = pieces(&lean);
+        let pieces: Vec<Piece> = pieces(&lean).into_iter().flat_map(clauses).collect();
         let scores = scores(&pieces, open);
         let mut order: Vec<usize> = (0..pieces.len()).collect();
         order.sort_by_key(|place| (Reverse(scores[*place]), *place));
-        Words { text, lean, pieces, order, source }
+        Words { text, lean, pieces, scores, order, source }
     }
 
-    /// The message in at most so many chars: its most telling sentences and lines, in order, in its own words.
-    fn condense(&self, limit: Chars, policy: &SummaryPolicy) -> String {
+    /// The most telling sentences and lines that go into so many chars.
+    fn pick(&self, limit: Chars, policy: &SummaryPolicy) -> Picked<'_> {
         if length(&self.lean) <= limit {
-            return full_lines(&self.lean);
+            return Picked { words: self, shown: Showing::Whole };
         }
         if self.pieces.len() < 2 {
-            return shorten(&self.lean.split_whitespace().collect::<Vec<_>>().join(" "), limit);
+            let words = self.lean.split_whitespace().collect::<Vec<_>>().join(" ");
+            return Picked { words: self, shown: Showing::Cut(shorten_piece(&words, limit)) };
         }
         // One sentence whole says more than the beginnings of two.
         let cap = limit.share(0.5).max(WHOLE).min(policy.sentence_chars);
@@ -67,13 +70,164 @@ impl Words {
             if room < SHORTEST {
                 break;
             }
-            let text = shorten(&self.pieces[*place].text, room);
+            let text = shorten_piece(&self.pieces[*place].text, room);
             left = left.saturating_sub(Chars::of(&text) + JOINT);
             chosen[*place] = Some(text);
         }
-        joined(&self.pieces, &chosen)
+        Picked { words: self, shown: Showing::Pieces(chosen) }
     }
 }
+
+/// A sentence in at most so many chars. Where it has to be cut, the words that only lead it in go first.
+fn shorten_piece(text: &str, limit: Chars) -> String {
+    static LEADS: Pattern = Pattern::new(|| {
+        regex::Regex::new(
+            r"(?i)^(?:(?:ok|okay|alright|hm+|so|well|wait|actually|great|nice|cool|dude|hey|hi|please|pls|just|also|now|and|i think|i guess|i want you to|i would like you to|i'd like you to|can you|could you)[\s,.!:]+)+",
+        )
+        .ok()
+    });
+    if Chars::of(text) <= limit {
+        return text.to_owned();
+    }
+    let lead = LEADS.as_ref().and_then(|leads| leads.find(text)).map_or(0, |lead| lead.end());
+    shorten_ends(if lead < text.len() { &text[lead..] } else { text }, limit)
+}
+
+/// A message as far as it is shown.
+struct Picked<'a> {
+    words: &'a Words,
+    shown: Showing,
+}
+
+/// How much of a message is shown.
+enum Showing {
+    /// All of it, as it was written.
+    Whole,
+    /// The two ends of a text without seams.
+    Cut(String),
+    /// Some of its pieces, some of them shortened.
+    Pieces(Vec<Option<String>>),
+}
+
+impl Picked<'_> {
+    /// The chars it takes at most.
+    fn size(&self) -> Chars {
+        match &self.shown {
+            Showing::Whole => length(&self.words.lean),
+            Showing::Cut(text) => Chars::of(text),
+            Showing::Pieces(chosen) => chosen.iter().flatten().map(|text| Chars::of(text) + JOINT).sum(),
+        }
+    }
+
+    /// The text, in the message's own words and order.
+    fn text(&self) -> String {
+        match &self.shown {
+            Showing::Whole => full_lines(&self.words.lean),
+            Showing::Cut(text) => text.clone(),
+            Showing::Pieces(chosen) => joined(&self.words.pieces, chosen),
+        }
+    }
+}
+
+/// Give `room` to the pieces of all messages that tell most, shown so far shortened or not at all. The more of one message
+/// was taken, the less the next piece of it is worth.
+fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
+    let count = picked.len();
+    let mut taken = vec![0i32; count];
+    // The text that a piece would be shown with, and what that costs beyond what is shown already.
+    let next = |words: &Words, chosen: &[Option<String>], place: usize| {
+        let text = shorten_piece(&words.pieces[place].text, policy.sentence_chars);
+        let shown = chosen[place].as_ref().map_or(Chars::ZERO, |text| Chars::of(text) + JOINT);
+        let cost = (Chars::of(&text) + JOINT).saturating_sub(shown);
+        (text, cost)
+    };
+    let worth = |at: usize, place: usize, score: i32, cost: Chars, taken: &[i32]| {
+        // The first says what it is all about; of the others the newer is the likelier to hold.
+        let bonus = match at {
+            0 => FIRST,
+            _ if at + 1 == count => NEWEST,
+            _ => (NEWER * at / count.max(1)) as i32,
+        };
+        let cost = i32::try_from(cost.0 / COST.0).unwrap_or(i32::MAX / 2);
+        (score * 2 + bonus - taken[at] - cost, Reverse(at), Reverse(place))
+    };
+    let mut queue: BinaryHeap<(i32, Reverse<usize>, Reverse<usize>)> = BinaryHeap::new();
+    for (at, picked) in picked.iter().enumerate() {
+        let Showing::Pieces(chosen) = &picked.shown else { continue };
+        let pieces = picked.words.pieces.iter().zip(chosen).enumerate();
+        let missing = pieces.filter(|(_, (piece, text))| text.as_ref() != Some(&piece.text));
+        queue.extend(missing.map(|(place, _)| {
+            let (_, cost) = next(picked.words, chosen, place);
+            worth(at, place, picked.words.scores[place], cost, &taken)
+        }));
+    }
+    let mut left = room;
+    while let Some(best) = queue.pop() {
+        let (_, Reverse(at), Reverse(place)) = best;
+        let Picked { words, shown: Showing::Pieces(chosen) } = &mut picked[at] else { continue };
+        let (text, cost) = next(words, chosen, place);
+        let now = worth(at, place, words.scores[place], cost, &taken);
+        if now < best {
+            queue.push(now);
+            continue;
+        }
+        if cost > left {
+            if left < SHORTEST {
+                break;
+            }
+            continue;
+        }
+        left = left.saturating_sub(cost);
+        taken[at] += 1;
+        chosen[place] = Some(text);
+    }
+}
+
+/// What a piece of the first message is worth more than others,
+const FIRST: i32 = 4;
+/// what one of the newest,
+const NEWEST: i32 = 3;
+/// and what one of a newer message at most is worth more than one of an older.
+const NEWER: usize = 3;
+/// So many chars cost as much as a step of worth: completing what is nearly there comes first.
+const COST: Chars = Chars(60);
+
+/// A long sentence at the seams between its clauses: people who dictate hardly end one, and of a text without seams only
+/// the ends could be shown.
+fn clauses(piece: Piece) -> Vec<Piece> {
+    static SEAM: Pattern = Pattern::new(|| {
+        regex::Regex::new(
+            r"(?i)[,;:] | (?:- |– |— )| (?:and|then|but|so|because|also|which|while) |[，；：、]",
+        )
+        .ok()
+    });
+    let Some(seam) = SEAM.as_ref().filter(|_| Chars::of(&piece.text) > LONG_SENTENCE) else {
+        return vec![piece];
+    };
+    let mut found = Vec::new();
+    let mut start = 0;
+    for at in seam.find_iter(&piece.text) {
+        // Punctuation stays with what it ends, a conjunction with what it begins.
+        let end = if at.as_str().starts_with(' ') { at.start() } else { at.end() };
+        if Chars::of(&piece.text[start..end]) >= CLAUSE {
+            found.push(&piece.text[start..end]);
+            start = end;
+        }
+    }
+    found.push(&piece.text[start..]);
+    let kind = |place: usize| if place == 0 { piece.kind } else { PieceKind::Sentence };
+    let pieces = found.into_iter().enumerate().map(|(place, text)| Piece {
+        text: text.trim().to_owned(),
+        kind: kind(place),
+        section: piece.section,
+    });
+    pieces.filter(|piece| !piece.text.is_empty()).collect()
+}
+
+/// A sentence from this length on is taken apart,
+const LONG_SENTENCE: Chars = Chars(200);
+/// but not into clauses shorter than this.
+const CLAUSE: Chars = Chars(60);
 
 /// A mark, a space and a line end.
 const BULLET: Chars = Chars(3);
@@ -99,13 +253,20 @@ pub(super) fn write(words: &[Words], room: Chars, policy: &SummaryPolicy) -> Wri
     }
     let shown = Shown::choose(words, room, policy);
     let gap = shown.gap();
-    let rooms = rooms(words, &shown.places, room.saturating_sub(Chars::of(&gap) + Chars(1)), policy);
+    let room = room.saturating_sub(Chars::of(&gap) + Chars(1));
+    let whole: Chars = shown.places.iter().map(|place| length(&words[*place].lean) + BULLET).sum();
+    let even = if whole <= room { room } else { room.share(policy.even_share) };
+    let rooms = rooms(words, &shown.places, even, policy);
+    let places = shown.places.iter().zip(rooms);
+    let mut picked: Vec<Picked> = places.map(|(place, room)| words[*place].pick(room, policy)).collect();
+    let used: Chars = picked.iter().map(|picked| picked.size() + BULLET).sum();
+    add_best(&mut picked, room.saturating_sub(used), policy);
     let mut lines = Vec::new();
-    for (at, (place, room)) in shown.places.iter().zip(rooms).enumerate() {
+    for (at, picked) in picked.iter().enumerate() {
         if at == 1 && !gap.is_empty() {
             lines.push(gap.clone());
         }
-        let text = words[*place].condense(room, policy);
+        let text = picked.text();
         if !text.is_empty() {
             lines.push(bullet(&text));
         }
@@ -201,7 +362,7 @@ impl Shown {
 /// Chosen pieces in their order, an ellipsis where something is missing between them.
 fn joined(pieces: &[Piece], chosen: &[Option<String>]) -> String {
     let mut out = String::new();
-    let mut missing = false;
+    let (mut missing, mut after_item) = (false, false);
     for (piece, text) in pieces.iter().zip(chosen) {
         let Some(text) = text.as_ref().filter(|text| !text.is_empty()) else {
             missing = true;
@@ -211,9 +372,10 @@ fn joined(pieces: &[Piece], chosen: &[Option<String>]) -> String {
             if missing && !out.ends_with('…') {
                 out.push_str(" …");
             }
-            out.push(if piece.kind == PieceKind::Sentence { ' ' } else { '\n' });
+            let goes_on = piece.kind == PieceKind::Sentence && !after_item;
+            out.push(if goes_on { ' ' } else { '\n' });
         }
-        missing = false;
+        (missing, after_item) = (false, piece.kind == PieceKind::Item);
         out.push_str(text);
     }
     if missing && !out.is_empty() && !out.ends_with('…') {
@@ -359,6 +521,9 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
             "how",
         ])
     });
+    static SETTLED: Pattern = Pattern::new(|| {
+        regex::Regex::new(r"^(?:\d+[.)] )?[\p{L}][\p{L}\p{N} /_-]{1,24}: \S|\S (?:->|→|=>) \S").ok()
+    });
     // The sections of the message that an open task speaks of.
     let is_open = |piece: &&Piece| {
         let words = word_set(&piece.text);
@@ -378,17 +543,33 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
             _ => 0,
         };
         let numbered = text.starts_with(|c: char| c.is_ascii_digit());
-        let structure = i32::from(piece.kind == PieceKind::Heading || numbered) * 2;
+        let structure = i32::from(piece.kind != PieceKind::Sentence) + i32::from(numbered);
         // A sentence with several such words tells how things are to be done.
         let rules = RULES.as_ref().map_or(0, |rules| rules.find_iter(text).take(3).count());
+        // The words above are English ones; instructions are told in more languages.
+        let rules = if rules == 0 && is_instruction(text) { 2 } else { rules };
         let asked =
             i32::try_from(rules).unwrap_or(0) + i32::from(rules > 0) + i32::from(matches(&WISHES, text));
-        let concrete = i32::from(concreteness(text) > 0);
+        let concrete = i32::try_from(concreteness(text).min(2)).unwrap_or(0);
+        // "Backend: FastAPI", "tools -> core/tools": a line that settles one thing.
+        let settles = i32::from(matches(&SETTLED, text)) * 2;
         let open = i32::from(piece.section > 0 && wanted.contains(&piece.section)) * 2;
         let pasted = i32::from(text.contains("more lines pasted")) * 4;
-        ends + structure + asked + concrete + open - pasted
+        ends + structure + asked + concrete + settles + open - pasted
     };
-    pieces.iter().enumerate().map(score).collect()
+    let mut scores: Vec<i32> = pieces.iter().enumerate().map(score).collect();
+    // Without the line that leads it in, a list can say the opposite: "you may not:" and what then follows.
+    let mut best = None;
+    for place in (0..pieces.len()).rev() {
+        if pieces[place].text.ends_with([':', '：']) {
+            scores[place] = scores[place].max(best.take().unwrap_or(0) + 1);
+        } else if pieces[place].kind == PieceKind::Item {
+            best = best.max(Some(scores[place]));
+        } else {
+            best = None;
+        }
+    }
+    scores
 }
 
 /// A piece that shares this much of its words with a todo speaks of it.

@@ -1,7 +1,7 @@
 //! Where the work stands: the last report or what is being done, todos, what fails, the last commit, the last steps.
 
-use super::super::facts::{Facts, TodoState, Turn, end_of_path};
-use super::super::prose::{plain, shorten, shorten_front};
+use super::super::facts::{Facts, Said, TodoState, Turn, end_of_path};
+use super::super::prose::{plain, shorten, shorten_ends, shorten_front};
 use super::room::{Portion, Written, divide};
 use crate::chars::Chars;
 use crate::policy::SummaryPolicy;
@@ -41,37 +41,47 @@ fn shortened(text: &str, room: Chars, policy_least: Chars) -> Written {
 /// Less of a line says nothing.
 const LEAST: Chars = Chars(32);
 
-/// The last report, or of a turn that has not ended the last notes before it stopped.
+/// The last report, and of a turn that has not ended what was said and thought since.
 fn said(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
     let Some((turn, before)) = facts.turns.split_last() else { return Written::nothing() };
     if !turn.unfinished {
         let report = turn.report.as_ref().map(|report| report.text.as_str()).unwrap_or_default();
         return labelled("Last report: ", report, room, policy);
     }
-    let newest = notes(turn, room, policy);
-    // Where little was said in this turn, the report before it tells where it came from.
-    let report = before.iter().rev().find_map(|turn| turn.report.as_ref()).filter(|_| turn.notes.is_empty());
+    // An agent that is not interrupted reports and goes on.
+    let all: Vec<&Said> = turn.notes.iter().chain(&turn.report).collect();
+    let reported = all.iter().rposition(|said| Chars::of(&said.text) >= policy.report_chars);
+    let since = &all[reported.map_or(0, |place| place + 1)..];
+    let newest = notes(since, turn, room, policy);
+    let (label, report) = match reported {
+        Some(place) => ("Last report: ", Some(all[place])),
+        // Where little was said in this turn, the report before it tells where it came from.
+        None if since.len() < NOTES => {
+            ("Last report before this turn: ", before.iter().rev().find_map(|turn| turn.report.as_ref()))
+        }
+        None => ("", None),
+    };
     let Some(report) = report else { return newest };
-    let notes_room = Chars::of(&newest.text).min(room.share(0.6));
-    let newest = notes(turn, notes_room, policy);
+    let notes_room = Chars::of(&newest.text).min(room.share(0.5));
+    let newest = notes(since, turn, notes_room, policy);
     let left = room.saturating_sub(Chars::of(&newest.text) + Chars(1));
-    let report = labelled("Last report before this turn: ", &report.text, left, policy);
+    let report = labelled(label, &report.text, left, policy);
     let complete = newest.complete && report.complete;
     let texts: Vec<String> = [report.text, newest.text].into_iter().filter(|text| !text.is_empty()).collect();
     Written { text: texts.join("\n"), complete }
 }
 
-/// The newest notes of a turn, oldest first, and its thoughts where nothing was said since.
-fn notes(turn: &Turn, room: Chars, policy: &SummaryPolicy) -> Written {
+/// The newest of what was said since the last report, oldest first, and thoughts where nothing was said since.
+fn notes(since: &[&Said], turn: &Turn, room: Chars, policy: &SummaryPolicy) -> Written {
     let label = "In progress: ";
     let thoughts = turn.thoughts.iter().rev().map(|thought| plain(&thought.text));
-    let said = turn.notes.iter().chain(&turn.report).rev().map(|said| plain(&said.text)).take(NOTES);
+    let said = since.iter().rev().map(|said| plain(&said.text)).take(NOTES);
     let mut left = room.saturating_sub(Chars::of(label));
     let mut taken: Vec<String> = Vec::new();
     let mut complete = true;
     for note in thoughts.chain(said) {
         let whole = Chars::of(&note);
-        let note = shorten(&note, policy.sentence_chars.max(room.share(0.5)).min(left));
+        let note = shorten_ends(&note, policy.sentence_chars.max(room.share(0.5)).min(left));
         complete &= Chars::of(&note) == whole;
         if Chars::of(&note) < LEAST.min(whole) {
             break;
@@ -87,7 +97,7 @@ fn notes(turn: &Turn, room: Chars, policy: &SummaryPolicy) -> Written {
 }
 
 /// So many notes tell what is being done; what was said before them is a finding or nothing.
-pub(super) const NOTES: usize = 2;
+const NOTES: usize = 2;
 
 /// A report in at most so many chars, more of its end than of its beginning.
 fn labelled(label: &str, report: &str, room: Chars, policy: &SummaryPolicy) -> Written {

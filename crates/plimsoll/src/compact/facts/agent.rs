@@ -15,6 +15,8 @@ pub struct Turn {
     pub report: Option<Said>,
     /// Whether a call was made after the report, so that it is none and the turn has not ended.
     pub unfinished: bool,
+    /// Whether the user's next words contradict it, so that what it decided does not hold any more.
+    pub corrected: bool,
     /// The newest thoughts since anything was said, newest last, for turns in which little is said.
     pub thoughts: Vec<Said>,
 }
@@ -41,9 +43,10 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// A person speaks: what was said so far is a turn.
-    pub(super) fn begin(&mut self) {
-        let turn = std::mem::take(&mut self.open);
+    /// A person speaks: what was said so far is a turn. `corrected` says whether they contradict it.
+    pub(super) fn begin(&mut self, corrected: bool) {
+        let mut turn = std::mem::take(&mut self.open);
+        turn.corrected = corrected;
         self.thoughts.clear();
         if turn.report.is_some() {
             self.done.push(turn);

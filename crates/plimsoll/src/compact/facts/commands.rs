@@ -134,7 +134,7 @@ impl Commands {
         }
         self.note_addresses(head(call.result, self.scan));
         let ended = ended(call, last, self.scan);
-        let texts: Vec<String> = work.iter().map(|(program, _)| one_line(&program.text)).collect();
+        let texts: Vec<String> = work.iter().map(|(program, _)| one_line(&program.line())).collect();
         let text = shorten(&redact(&texts.join(" && ")).text, self.longest);
         for (program, _) in &work {
             let key = subject(program);
@@ -621,7 +621,7 @@ pub(super) fn is_refusal(result: &str) -> bool {
 }
 
 /// A command on one line, without what only merges its streams.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let text = text.split("<<").next().unwrap_or(text).trim_start_matches('(');
     let words = text.split_whitespace().filter(|word| !matches!(*word, "2>&1" | "2>/dev/null" | "1>&2"));
     words.collect::<Vec<_>>().join(" ")

@@ -139,7 +139,7 @@ const INNER: &[&str] = &[
 ];
 
 /// Whether a sentence lays something down.
-fn is_instruction(sentence: &str) -> bool {
+pub(in crate::compact) fn is_instruction(sentence: &str) -> bool {
     static STANDING: Pattern = Pattern::new(|| any_of(ANYWHERE));
     // A clause begins at the start, behind a stop or dash, and behind words that lead an order in.
     static ORDER: Pattern = Pattern::new(|| {

@@ -22,6 +22,7 @@ pub use agent::{Said, Turn};
 pub use changes::{Change, ChangedFile, paths};
 pub use commands::{CommandRun, Commit, Ended, OpenError};
 pub use instructions::Instruction;
+pub(in crate::compact) use instructions::is_instruction;
 pub use steps::Step;
 pub(in crate::compact) use steps::end_of_path;
 pub use todos::{Todo, TodoList, TodoState};
@@ -78,7 +79,7 @@ impl Facts {
             if message.is_assistant() {
                 turns.message(message);
             } else if words.message(message) {
-                turns.begin();
+                turns.begin(words.contradicts());
             }
             for part in &message.parts {
                 let Some(call) = Call::of(&message.info.id, part, &results, scan, number) else { continue };

@@ -10,6 +10,8 @@ pub(super) struct Program {
     pub(super) words: Vec<String>,
     /// The piece of the command line they came from.
     pub(super) text: String,
+    /// Variables set for it alone, such as `RUST_LOG=debug`; how something has to be run often stands only there.
+    pub(super) settings: Vec<String>,
     /// Files its output goes to.
     pub(super) writes: Vec<String>,
     /// Whether another program reads its output, so that nobody was told how it ended.
@@ -24,6 +26,12 @@ impl Program {
         let name = self.words.first().map(String::as_str).unwrap_or_default();
         let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
         [".exe", ".cmd", ".bat", ".ps1"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+    }
+
+    /// The command as it was typed, with the variables set for it.
+    pub(super) fn line(&self) -> String {
+        let settings = self.settings.iter().map(|setting| format!("{setting} "));
+        format!("{}{}", settings.collect::<String>(), self.text)
     }
 
     /// The arguments.
@@ -74,6 +82,8 @@ pub(super) fn join(directory: Option<&str>, path: &str) -> String {
     }
 }
 
+/// A longer setting is data.
+const LONGEST_SETTING: usize = 60;
 /// A shell inside a shell inside a shell is nobody's command line.
 const DEEPEST: usize = 3;
 
@@ -98,7 +108,8 @@ fn unwrap(mut program: Program, found: &mut Vec<Program>, depth: usize) {
         if skip == 0 {
             break;
         }
-        program.words.drain(..skip.min(program.words.len()));
+        let skipped = program.words.drain(..skip.min(program.words.len()));
+        program.settings.extend(skipped.filter(|word| is_setting(word) && word.len() <= LONGEST_SETTING));
         let first = program.words.first().cloned().unwrap_or_default();
         if let Some(at) = program.text.find(&first).filter(|_| !first.is_empty()) {
             program.text.replace_range(..at, "");
@@ -381,6 +392,7 @@ mod tests {
         assert_eq!(run("echo $(git log | head) done"), ["echo·$(git log | head)·done"]);
         assert!(programs("npm test | tail")[0].piped);
         assert_eq!(programs("cd a && FOO=1 npm test  -- x && ls")[0].text, "npm test  -- x");
+        assert_eq!(programs("cd a && FOO=1 npm test  -- x && ls")[0].line(), "FOO=1 npm test  -- x");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::prose::{plain, shorten};
 use super::call::{Call, Outcome};
 use super::changes::paths;
-use super::commands::command_lines;
+use super::commands::{command_lines, one_line};
 use super::shell;
 use crate::chars::Chars;
 use crate::redact::redact;
@@ -111,15 +111,12 @@ impl Steps {
         if !lines.is_empty() {
             let lines = lines.iter().filter_map(|line| {
                 let programs = shell::programs(line);
-                let texts: Vec<&str> = programs.iter().map(|program| program.text.as_str()).collect();
+                let texts = programs.iter().map(|program| one_line(&program.line()));
                 // What reads from a pipe only trims what the first of it printed.
-                let first = texts.first().copied().unwrap_or(line);
-                let text = if programs.first().is_some_and(|program| program.piped) {
-                    first
-                } else {
-                    &texts.join("; ")
-                };
-                let text = plain(&redact(text.split("<<").next().unwrap_or(text)).text);
+                let is_trimmed = programs.first().is_some_and(|program| program.piped);
+                let texts: Vec<String> = texts.take(if is_trimmed { 1 } else { usize::MAX }).collect();
+                let text = if texts.is_empty() { one_line(line) } else { texts.join("; ") };
+                let text = plain(&redact(&text).text);
                 (!text.is_empty())
                     .then(|| Step { verb: "ran", object: format!("`{}`", shorten(&text, self.longest)) })
             });

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::Value;
 
-use super::super::prose::{Pattern, normal, plain, shorten};
+use super::super::prose::{Pattern, matches, normal, plain, shorten};
 use super::call::Call;
+use super::steps::end_of_path;
 use super::strip::{is_host_command, is_nod, own_words, without_pastes};
 use crate::chars::{Chars, head};
 use crate::log::{Message, MessageId, PartBody, Role};
@@ -79,6 +80,17 @@ impl<'p> Gathered<'p> {
         is_turn
     }
 
+    /// Whether the newest words begin by contradicting what was said before them.
+    pub(super) fn contradicts(&self) -> bool {
+        static AGAINST: Pattern = Pattern::new(|| {
+            Regex::new(
+                r"(?i)^\W*(?:(?:ok|hm+|wait|but|actually|sorry|please)\W+)*(?:no|nope|nein|non|não|нет|wrong|wtf|omfg|undo|revert|stop|don'?t|do not|not (?:what|like|that|this)|that'?s (?:not|wrong)|this is (?:not|wrong)|it'?s (?:not|still)|you (?:broke|forgot|removed|misunderstood|fucked)|still (?:not|the same|wrong))\b|^\W*(?:不是|不对|不對|不要|错了|違う|いいえ|아니)",
+            )
+            .ok()
+        });
+        self.words.last().is_some_and(|words| matches(&AGAINST, head(&words.text, Chars(120))))
+    }
+
     /// Take note of what the user said through a tool.
     pub(super) fn call(&mut self, call: &Call) {
         if call.is_named(&["question", "ask", "askuserquestion", "input", "followup", "questions"]) {
@@ -113,7 +125,7 @@ impl<'p> Gathered<'p> {
         if !self.seen.insert(normal(&format!("{before}{whole}"))) {
             return;
         }
-        let text = format!("{before}{}", aligned(&without_pastes(&whole, self.policy)));
+        let text = format!("{before}{}", aligned(&short_paths(&without_pastes(&whole, self.policy))));
         self.words.push(UserWords { text, whole, occasion, source: source.clone() });
     }
 }
@@ -135,6 +147,29 @@ fn aligned(text: &str) -> String {
     out.truncate(out.trim_end().len());
     out
 }
+
+/// The text with long paths cut to their last names: those of dropped screenshots and temporary folders fill a line and
+/// say nothing.
+fn short_paths(text: &str) -> String {
+    if !text.split([' ', '\n']).any(is_long_path) {
+        return text.to_owned();
+    }
+    let short = |word: &str| match is_long_path(word) {
+        true => format!("…/{}", end_of_path(word)),
+        false => word.to_owned(),
+    };
+    let line = |line: &str| line.split(' ').map(short).collect::<Vec<_>>().join(" ");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn is_long_path(word: &str) -> bool {
+    word.len() > LONG_PATH
+        && word.trim_start_matches(['\'', '"', '`', '(']).starts_with(['/', '~'])
+        && word.matches('/').count() > 3
+}
+
+/// A path up to this length is shown as it is.
+const LONG_PATH: usize = 60;
 
 /// Messages that a host put into something else because they came while the agent worked.
 fn queued(text: &str) -> Vec<String> {
