@@ -6,6 +6,7 @@
 mod answers;
 #[cfg(feature = "async")]
 mod handle;
+mod model;
 mod outputs;
 mod reductions;
 mod support;

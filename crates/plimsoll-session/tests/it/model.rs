@@ -1,0 +1,260 @@
+//! The driver on a database and the driver on memory do the same, whatever happens; what it holds is what is stored; and
+//! its window is legal and under the line.
+
+use std::sync::Arc;
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::Trigger;
+use plimsoll::compact::request::Summariser;
+use plimsoll::pin::PinTarget;
+use plimsoll::{CharCounter, Fixed, Ids, Limits, PartId, Policy, ReceiptId, SessionId, Window};
+use plimsoll_session::{
+    AnswerEnd, AnswerEvent, ClimbStep, Climbed, Counting, Driver, Prepared, SessionError, Settings,
+};
+use plimsoll_store::{Archive, NewSession};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::Harbour;
+
+/// Something a host does.
+#[derive(Clone, Debug)]
+enum Act {
+    Prompt(usize),
+    /// An answer of so many words with so many calls, each of so many lines of output; and how it ends.
+    Answer {
+        words: usize,
+        calls: usize,
+        lines: usize,
+        end: u8,
+    },
+    /// Prepare, with a model that answers, fails or says nothing.
+    Prepare(u8),
+    Refused,
+    Compact(bool),
+    /// A compaction that begins before the next act and is committed behind it.
+    Beside,
+    Prune,
+    Pin(usize),
+    Undo(usize),
+    EndTurn,
+    Reopen,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let answer = (1usize..600, 0usize..4, 0usize..3_000, 0u8..6)
+        .prop_map(|(words, calls, lines, end)| Act::Answer { words, calls, lines, end });
+    let act = prop_oneof![
+        4 => (1usize..2_000).prop_map(Act::Prompt),
+        6 => answer,
+        4 => (0u8..3).prop_map(Act::Prepare),
+        1 => Just(Act::Refused),
+        1 => any::<bool>().prop_map(Act::Compact),
+        1 => Just(Act::Beside),
+        1 => Just(Act::Prune),
+        1 => any::<usize>().prop_map(Act::Pin),
+        2 => any::<usize>().prop_map(Act::Undo),
+        1 => Just(Act::EndTurn),
+        1 => Just(Act::Reopen),
+    ];
+    prop::collection::vec(act, 1..24)
+}
+
+struct Host {
+    archive: Arc<Archive>,
+    session: SessionId,
+    settings: Settings,
+    driver: Option<Driver>,
+    receipts: Vec<ReceiptId>,
+    beside: Option<Box<Climbed>>,
+    opened: u64,
+}
+
+impl Host {
+    fn new(archive: Arc<Archive>, settings: Settings) -> Host {
+        let session = SessionId::new("ses_1");
+        let now = settings.clock.now();
+        archive.store().create(NewSession::new(session.clone()), now).unwrap();
+        let mut host =
+            Host { archive, session, settings, driver: None, receipts: Vec::new(), beside: None, opened: 0 };
+        host.open();
+        host
+    }
+
+    fn open(&mut self) {
+        self.driver = None;
+        self.opened += 1;
+        let driver = Driver::open(Arc::clone(&self.archive), &self.session, self.settings.clone()).unwrap();
+        let mut seed = self.opened << 32;
+        self.driver = Some(driver.with_ids(Ids::new(move || {
+            seed += 1;
+            seed
+        })));
+    }
+
+    fn driver(&mut self) -> &mut Driver {
+        self.driver.as_mut().unwrap()
+    }
+
+    fn act(&mut self, act: &Act) {
+        let beside = self.beside.take();
+        match act {
+            Act::Prompt(words) => {
+                self.driver()
+                    .prompt(format!("Never touch file {words}. {}", "word ".repeat(*words)))
+                    .unwrap();
+            }
+            Act::Answer { words, calls, lines, end } => self.answer(*words, *calls, *lines, *end),
+            Act::Prepare(model) => self.prepare(*model),
+            Act::Refused => {
+                self.driver().refused(None);
+                self.prepare(0);
+            }
+            Act::Compact(works) => {
+                let reply = |works: bool| match works {
+                    true => Ok(Reply::finished("## Goal\nGo on.")),
+                    false => Err("no".to_owned()),
+                };
+                let outcome = self.driver().compact(Fixed::default(), |_| reply(*works)).unwrap();
+                self.receipts.extend(outcome.reduction.receipts.into_iter().map(|receipt| receipt.id));
+            }
+            Act::Beside => {
+                let mut climb = self.driver().begin_compaction(Fixed::default(), Trigger::Manual);
+                self.beside = Some(loop {
+                    match climb.step().unwrap() {
+                        ClimbStep::Ask(_) => climb.answer(Ok(Reply::finished("## Goal\nBeside."))).unwrap(),
+                        ClimbStep::Done(climbed) => break climbed,
+                    }
+                });
+            }
+            Act::Prune => {
+                let pruned = self.driver().prune(Fixed::default(), "a test").unwrap();
+                self.receipts.extend(pruned.receipt().map(|receipt| receipt.id));
+            }
+            Act::Pin(which) => {
+                let log = self.driver().log().clone();
+                if let Some(message) = log.get(which % log.len().max(1)) {
+                    let words: String = message.text().chars().take(30).collect();
+                    if let Ok(receipt) = self.driver().pin(&PinTarget::Words(words), Fixed::default()) {
+                        self.receipts.push(receipt.id);
+                    }
+                }
+            }
+            Act::Undo(which) if !self.receipts.is_empty() => {
+                let receipt = self.receipts.swap_remove(which % self.receipts.len());
+                self.driver().undo(&receipt).unwrap();
+            }
+            Act::Undo(_) => {}
+            Act::EndTurn => {
+                let receipt = self.driver().end_turn(Fixed::default()).unwrap();
+                self.receipts.extend(receipt.map(|receipt| receipt.id));
+            }
+            Act::Reopen => self.open(),
+        }
+        if let Some(climbed) = beside {
+            match self.driver().commit(*climbed) {
+                Ok(receipts) => self.receipts.extend(receipts.into_iter().map(|receipt| receipt.id)),
+                // Something else was reduced meanwhile: then the plan is refused, and nothing has changed.
+                Err(SessionError::Store(plimsoll_store::StoreError::Stale { .. })) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn answer(&mut self, words: usize, calls: usize, lines: usize, end: u8) {
+        let driver = self.driver();
+        driver.begin_answer(None).unwrap();
+        driver.write(AnswerEvent::Thinking("I think ".into())).unwrap();
+        driver.write(AnswerEvent::Signature(json!({ "anthropic": { "signature": "c2ln" } }))).unwrap();
+        for _ in 0..words / 100 + 1 {
+            driver.write(AnswerEvent::Text("word ".repeat(words % 100))).unwrap();
+        }
+        let mut made: Vec<PartId> = Vec::new();
+        for call in 0..calls {
+            let call = format!("call_{call}");
+            driver.write(AnswerEvent::CallBegin { call, tool: "bash".into() }).unwrap();
+            driver.write(AnswerEvent::CallInput("{}".into())).unwrap();
+            made.extend(driver.write(AnswerEvent::CallReady(json!({}))).unwrap());
+        }
+        match end {
+            0 => driver.end_answer(AnswerEnd::Aborted("stop".into())).map(drop).unwrap(),
+            1 => {
+                let end = AnswerEnd::Failed { name: "APIError".into(), message: "no".into() };
+                driver.end_answer(end).map(drop).unwrap();
+            }
+            _ => {
+                let finished = AnswerEnd::Finished { reason: "stop".into(), usage: None, cost: None };
+                driver.end_answer(finished).unwrap();
+                for (number, call) in made.iter().enumerate() {
+                    driver.start_call(call).unwrap();
+                    // Some calls are never answered.
+                    match (number + usize::from(end)) % 3 {
+                        0 => driver.fail_call(call, "no").unwrap(),
+                        1 => {
+                            let output = "a line of output\n".repeat(lines);
+                            driver.take_output(call, &mut output.as_bytes()).map(drop).unwrap();
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn prepare(&mut self, model: u8) {
+        loop {
+            match self.driver().prepare(Fixed::default()).unwrap() {
+                Prepared::Ready(content) => {
+                    content.window.check().unwrap();
+                    let line = content.line.unwrap();
+                    assert!(!line.is_over(content.load.tokens), "{} over {line:?}", content.load.tokens);
+                    return self.receipts.extend(content.receipts.into_iter().map(|receipt| receipt.id));
+                }
+                Prepared::Summarise(_) => {
+                    let reply = match model {
+                        0 => Ok(Reply::finished("## Goal\nGo on.")),
+                        1 => Err("no".to_owned()),
+                        _ => Ok(Reply::finished("")),
+                    };
+                    self.driver().summarised(reply).unwrap();
+                }
+                Prepared::CannotFit { receipts, .. } => {
+                    return self.receipts.extend(receipts.into_iter().map(|receipt| receipt.id));
+                }
+            }
+        }
+    }
+}
+
+/// The window as a provider would be given it: places in the list of messages that are held are none of its business.
+fn shown(log: &plimsoll::Log) -> serde_json::Value {
+    let window = Window::of(log, &Policy::default());
+    window.check().unwrap();
+    serde_json::to_value(&window).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn properties_a_database_and_memory_are_driven_alike(acts in acts(), context in 8_000u64..60_000) {
+        let harbour = Harbour::new();
+        let limits = Limits::new(context, context / 8);
+        let settings = Settings {
+            limits: Some(limits),
+            summariser: Some(Summariser::named("s", limits)),
+            counting: Counting::Fixed(Arc::new(CharCounter::default())),
+            ..harbour.settings()
+        };
+        let mut database = Host::new(Arc::clone(&harbour.archive), settings.clone());
+        let mut memory = Host::new(Arc::new(Archive::in_memory()), settings);
+        for act in &acts {
+            harbour.wait(1_000);
+            database.act(act);
+            memory.act(act);
+            let stored = database.archive.store().window(&database.session).unwrap().log;
+            prop_assert_eq!(shown(database.driver().log()), shown(&stored), "after {:?}", act);
+            prop_assert_eq!(shown(database.driver().log()), shown(memory.driver().log()), "after {:?}", act);
+        }
+    }
+}
