@@ -27,7 +27,7 @@ pub(crate) fn list(args: &ReceiptsArgs, around: &Surroundings, output: &mut Outp
         return one(&opened, id, output);
     }
     let session = opened.chosen(args.id.as_deref(), around)?;
-    let receipts = opened.archive.store().receipts(&session.id)?;
+    let receipts = opened.archive.store().receipts(&session.id, None, u64::MAX)?;
     if output.json {
         let rows: Vec<Value> =
             receipts.iter().map(|receipt| as_json(receipt, undone_by(receipt, &receipts))).collect();
@@ -45,7 +45,7 @@ pub(crate) fn list(args: &ReceiptsArgs, around: &Surroundings, output: &mut Outp
 
 fn one(opened: &Opened, id: &str, output: &mut Output) -> Done {
     let (session, receipt) = find(opened, id)?;
-    let receipts = opened.archive.store().receipts(&session)?;
+    let receipts = opened.archive.store().receipts(&session, None, u64::MAX)?;
     let undone = undone_by(&receipt, &receipts);
     if output.json {
         let mut value = as_json(&receipt, undone);
@@ -141,7 +141,7 @@ pub(crate) fn find(opened: &Opened, id: &str) -> Result<(SessionId, Receipt), Cl
     }
     let mut found = Vec::new();
     for session in opened.sessions()?.into_iter().filter(|_| id.len() > "rcp_".len()) {
-        let receipts = store.receipts(&session.id)?.into_iter();
+        let receipts = store.receipts(&session.id, None, u64::MAX)?.into_iter();
         let near = receipts.filter(|receipt| receipt.id.as_str().starts_with(id));
         found.extend(near.map(|receipt| (session.id.clone(), receipt)));
     }

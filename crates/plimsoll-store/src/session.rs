@@ -152,6 +152,8 @@ pub struct Filter {
     pub parent: Option<SessionId>,
     /// Tasks too.
     pub all: bool,
+    /// Only after the session of this id, which ended the page before.
+    pub after: Option<SessionId>,
     /// No more than so many.
     pub most: Option<u64>,
 }

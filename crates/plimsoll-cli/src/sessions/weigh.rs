@@ -101,7 +101,7 @@ fn stored(opened: &Opened, session: &Session, policy: &Policy) -> Result<Weighed
         messages += 1;
         log += message_tokens(message, &policy.count);
     };
-    if store.compactions(&session.id)?.is_empty() {
+    if store.compactions(&session.id, None, u64::MAX)?.is_empty() {
         // Then everything is in view.
         view.iter().for_each(&mut add);
     } else {

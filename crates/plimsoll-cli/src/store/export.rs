@@ -29,7 +29,7 @@ pub(crate) fn export(
     let spills = store.spills(&session.id)?;
     let beside = [
         (tasks.len(), "task"),
-        (store.receipts(&session.id)?.len(), "receipt"),
+        (store.receipts(&session.id, None, u64::MAX)?.len(), "receipt"),
         (spills.len(), "spilled output"),
     ];
     let beside = beside.into_iter().filter(|(count, _)| *count > 0);

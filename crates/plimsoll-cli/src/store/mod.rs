@@ -37,6 +37,8 @@ pub(crate) use show::show;
 
 /// How many messages are read at a time.
 const PAGE: u64 = 500;
+/// More sessions than this are not looked at to say that a name is ambiguous.
+const LIKE: u64 = 100;
 /// What changes a session from here has it for so long at most.
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -124,15 +126,15 @@ impl Opened {
             Err(StoreError::Missing { .. }) => {}
             other => return Ok(other?),
         }
-        let mut all = self.sessions()?;
-        let found: Vec<usize> = (0..all.len()).filter(|at| all[*at].id.as_str().starts_with(id)).collect();
-        match found.as_slice() {
-            [one] => Ok(all.swap_remove(*one)),
-            [] => Err(unknown(id, &all, around)),
-            _ => {
-                let named = found.iter().map(|at| (all[*at].id.as_str(), all[*at].title.as_str()));
-                Err(sessions::ambiguous(id, named))
-            }
+        let mut found = self.archive.store().sessions_like(id, LIKE)?;
+        if found.len() > 1 {
+            found.sort_by_key(|session| std::cmp::Reverse((session.updated, session.id.clone())));
+            let named = found.iter().map(|session| (session.id.as_str(), session.title.as_str()));
+            return Err(sessions::ambiguous(id, named));
+        }
+        match found.pop() {
+            Some(one) => Ok(one),
+            None => Err(unknown(id, &self.sessions()?, around)),
         }
     }
 

@@ -67,8 +67,8 @@ fn look(opened: &Opened, session: Session, messages: u64) -> Result<Shown, Store
     Ok(Shown {
         forks,
         tasks: tasks.iter().map(|task| task.id.to_string()).collect(),
-        compactions: store.compactions(&session.id)?,
-        receipts: store.receipts(&session.id)?.len(),
+        compactions: store.compactions(&session.id, None, u64::MAX)?,
+        receipts: store.receipts(&session.id, None, u64::MAX)?.len(),
         spills: store.spills(&session.id)?,
         newest,
         session,

@@ -255,3 +255,20 @@ impl State {
         Ok(self.sessions.entry(id).or_insert(held))
     }
 }
+
+/// The items after the one of a name, no more than `most`.
+fn page_after<T, I: PartialEq + ToString>(
+    items: impl Iterator<Item = T>,
+    after: Option<&I>,
+    name: impl Fn(&T) -> &I,
+    most: u64,
+    kind: &'static str,
+) -> Result<Vec<T>, StoreError> {
+    let mut items: Vec<T> = items.collect();
+    if let Some(after) = after {
+        let place = items.iter().position(|item| name(item) == after);
+        items.drain(..=place.ok_or_else(|| StoreError::missing(kind, after))?);
+    }
+    items.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    Ok(items)
+}

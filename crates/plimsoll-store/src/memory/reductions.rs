@@ -1,8 +1,8 @@
 //! Reductions and receipts, in memory.
 
-use plimsoll::{Ids, Message, Millis, Receipt, ReceiptId, Reduction, SessionId};
+use plimsoll::{Ids, Message, MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId};
 
-use super::MemoryStore;
+use super::{MemoryStore, page_after};
 use crate::error::StoreError;
 use crate::session::CompactionRecord;
 use crate::store::{ChangeKind, Claim, Reductions, Revision};
@@ -48,11 +48,16 @@ impl Reductions for MemoryStore {
         Ok(())
     }
 
-    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+    fn receipts(
+        &self,
+        session: &SessionId,
+        after: Option<&ReceiptId>,
+        most: u64,
+    ) -> Result<Vec<Receipt>, StoreError> {
         let state = self.state();
         state.held(session)?;
-        let own = state.receipts.iter().filter(|(owner, _)| owner == session);
-        Ok(own.map(|(_, receipt)| receipt.clone()).collect())
+        let own = state.receipts.iter().filter(|(owner, _)| owner == session).map(|(_, receipt)| receipt);
+        page_after(own.cloned(), after, |receipt| &receipt.id, most, "receipt")
     }
 
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
@@ -86,7 +91,12 @@ impl Reductions for MemoryStore {
         Ok(undone)
     }
 
-    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError> {
+    fn compactions(
+        &self,
+        session: &SessionId,
+        after: Option<&MessageId>,
+        most: u64,
+    ) -> Result<Vec<CompactionRecord>, StoreError> {
         let state = self.state();
         let messages = &state.held(session)?.messages;
         let mut records = Vec::new();
@@ -109,6 +119,6 @@ impl Reductions for MemoryStore {
                 set_aside: marker.set_aside.as_ref().map(|moment| moment.at),
             });
         }
-        Ok(records)
+        page_after(records.into_iter(), after, |record| &record.marker, most, "compaction")
     }
 }

@@ -2,7 +2,7 @@
 
 use plimsoll::{MessageId, Millis, SessionId};
 
-use super::{Held, MemoryStore, State};
+use super::{Held, MemoryStore, State, page_after};
 use crate::error::StoreError;
 use crate::session::{Filter, ForkPoint, NewSession, Session, SessionPatch};
 use crate::store::{ChangeKind, Claim, Sessions};
@@ -44,8 +44,21 @@ impl Sessions for MemoryStore {
         };
         let mut held: Vec<&Held> = state.sessions.values().filter(wanted).collect();
         held.sort_by_key(|held| std::cmp::Reverse((held.session.updated, held.written)));
-        let most = filter.most.map_or(usize::MAX, |most| most as usize);
-        Ok(held.into_iter().take(most).map(|held| held.session.clone()).collect())
+        let sessions = held.into_iter().map(|held| held.session.clone());
+        page_after(
+            sessions,
+            filter.after.as_ref(),
+            |session| &session.id,
+            filter.most.unwrap_or(u64::MAX),
+            "session",
+        )
+    }
+
+    fn sessions_like(&self, prefix: &str, most: u64) -> Result<Vec<Session>, StoreError> {
+        let state = self.state();
+        let like = state.sessions.values().filter(|held| held.session.id.as_str().starts_with(prefix));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(like.take(most).map(|held| held.session.clone()).collect())
     }
 
     fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError> {

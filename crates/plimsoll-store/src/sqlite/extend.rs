@@ -49,7 +49,8 @@ pub(crate) fn extend(
             found.map(|(_, growing)| growing).ok_or_else(missing(part))?,
         ),
     };
-    if from != growing.length {
+    let in_pieces = matches!(growing.kind.as_str(), "text" | "reasoning" | "tool");
+    if !in_pieces || from != growing.length {
         return repeated(connection, &chain, part, from, more);
     }
     if !growing.is_open {
@@ -114,12 +115,14 @@ fn growing(
          WHERE p.session = ?1 AND p.id = ?2",
     )?;
     let found = statement.query_row((session, part.as_str()), |row| {
-        let folded = row.get(7)?;
+        let (kind, is_raw): (String, bool) = (row.get(3)?, row.get(5)?);
+        // The text of a call is its answer, unless it is the input that is still being written.
+        let folded = if kind == "tool" && !is_raw { 0 } else { row.get(7)? };
         let growing = Growing {
             seq: row.get(2)?,
-            kind: row.get(3)?,
+            kind,
             status: row.get(4)?,
-            is_raw: row.get(5)?,
+            is_raw,
             is_open: row.get(6)?,
             folded,
             length: row.get::<_, Option<u64>>(8)?.unwrap_or(folded),

@@ -422,6 +422,8 @@ pub(crate) fn outline_of(connection: &Connection, chain: &Chain, id: &PartId) ->
 pub(crate) fn compactions(
     connection: &Connection,
     session: &SessionId,
+    after: Option<&MessageId>,
+    most: u64,
 ) -> Result<Vec<CompactionRecord>, StoreError> {
     let chain = Chain::of(connection, session)?;
     let mut records: Vec<CompactionRecord> = Vec::new();
@@ -450,6 +452,12 @@ pub(crate) fn compactions(
             records.push(record);
         }
     }
+    // A session has a few: they are made when its window is full.
+    if let Some(after) = after {
+        let place = records.iter().position(|record| record.marker == *after);
+        records.drain(..=place.ok_or_else(|| StoreError::missing("compaction", after))?);
+    }
+    records.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     Ok(records)
 }
 
@@ -506,11 +514,35 @@ pub(crate) fn sessions(connection: &Connection, filter: &Filter) -> Result<Vec<S
     let mut statement = connection.prepare_cached(&format!(
         "{SESSION} WHERE s.removed IS NULL AND (?1 IS NULL OR s.directory = ?1)
          AND CASE WHEN ?2 IS NOT NULL THEN s.parent = ?2 WHEN ?3 THEN 1 ELSE s.parent IS NULL END
+         AND (s.updated, s.key) < (?5, ?6)
          ORDER BY s.updated DESC, s.key DESC LIMIT ?4"
     ))?;
     let most = filter.most.map_or(-1, |most| i64::try_from(most).unwrap_or(i64::MAX));
     let parent = filter.parent.as_ref().map(SessionId::as_str);
-    let rows = statement.query_map(params![filter.directory, parent, filter.all, most], session_of)?;
+    let after: (i64, i64) = match &filter.after {
+        Some(id) => connection
+            .prepare_cached("SELECT updated, key FROM session WHERE id = ?1 AND removed IS NULL")?
+            .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?
+            .ok_or_else(|| StoreError::missing("session", id))?,
+        None => (i64::MAX, i64::MAX),
+    };
+    let bounds = params![filter.directory, parent, filter.all, most, after.0, after.1];
+    let rows = statement.query_map(bounds, session_of)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Sessions whose ids begin with something.
+pub(crate) fn sessions_like(
+    connection: &Connection,
+    prefix: &str,
+    most: u64,
+) -> Result<Vec<Session>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "{SESSION} WHERE s.id >= ?1 AND s.id < ?2 AND s.removed IS NULL ORDER BY s.id LIMIT ?3"
+    ))?;
+    let bounds = params![prefix, format!("{prefix}\u{10ffff}"), rows::integer(most)];
+    let rows = statement.query_map(bounds, session_of)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -528,11 +560,24 @@ pub(crate) fn receipt(connection: &Connection, id: &ReceiptId) -> Result<(Sessio
 }
 
 /// The receipts of a session, oldest first.
-pub(crate) fn receipts(connection: &Connection, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+pub(crate) fn receipts(
+    connection: &Connection,
+    session: &SessionId,
+    after: Option<&ReceiptId>,
+    most: u64,
+) -> Result<Vec<Receipt>, StoreError> {
     let key = key(connection, session)?;
-    let mut statement =
-        connection.prepare_cached("SELECT data FROM receipt WHERE session = ?1 ORDER BY seq")?;
-    let data = statement.query_map([key], |row| row.get::<_, String>(0))?;
+    let after: i64 = match after {
+        Some(id) => connection
+            .prepare_cached("SELECT seq FROM receipt WHERE session = ?1 AND id = ?2")?
+            .query_row((key, id.as_str()), |row| row.get(0))
+            .optional()?
+            .ok_or_else(|| StoreError::missing("receipt", id))?,
+        None => 0,
+    };
+    let mut statement = connection
+        .prepare_cached("SELECT data FROM receipt WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
+    let data = statement.query_map((key, after, rows::integer(most)), |row| row.get::<_, String>(0))?;
     data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
 }
 

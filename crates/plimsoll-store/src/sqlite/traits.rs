@@ -36,6 +36,10 @@ impl Sessions for SqliteStore {
         self.read(|connection| read::sessions(connection, filter))
     }
 
+    fn sessions_like(&self, prefix: &str, most: u64) -> Result<Vec<Session>, StoreError> {
+        self.read(|connection| read::sessions_like(connection, prefix, most))
+    }
+
     fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError> {
         let claim = claim.clone();
         self.write(move |connection| sessions::patch(connection, &claim, &patch, now))
@@ -140,8 +144,13 @@ impl Reductions for SqliteStore {
         self.write(move |connection| write::reduce(connection, &claim, &reduction, planned_on, now))
     }
 
-    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
-        self.read(|connection| read::receipts(connection, session))
+    fn receipts(
+        &self,
+        session: &SessionId,
+        after: Option<&ReceiptId>,
+        most: u64,
+    ) -> Result<Vec<Receipt>, StoreError> {
+        self.read(|connection| read::receipts(connection, session, after, most))
     }
 
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
@@ -153,8 +162,13 @@ impl Reductions for SqliteStore {
         self.write(move |connection| write::undo(connection, &claim, &id, &mut ids, now))
     }
 
-    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError> {
-        self.read(|connection| read::compactions(connection, session))
+    fn compactions(
+        &self,
+        session: &SessionId,
+        after: Option<&MessageId>,
+        most: u64,
+    ) -> Result<Vec<CompactionRecord>, StoreError> {
+        self.read(|connection| read::compactions(connection, session, after, most))
     }
 }
 

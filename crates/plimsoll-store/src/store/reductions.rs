@@ -1,6 +1,6 @@
 //! What left the window, and how it comes back.
 
-use plimsoll::{Millis, Receipt, ReceiptId, Reduction, SessionId};
+use plimsoll::{MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId};
 
 use super::{Claim, Revision};
 use crate::error::StoreError;
@@ -20,8 +20,13 @@ pub trait Reductions {
         now: Millis,
     ) -> Result<(), StoreError>;
 
-    /// The receipts of a session, oldest first.
-    fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError>;
+    /// The receipts of a session, oldest first: those after one, no more than `most`.
+    fn receipts(
+        &self,
+        session: &SessionId,
+        after: Option<&ReceiptId>,
+        most: u64,
+    ) -> Result<Vec<Receipt>, StoreError>;
 
     /// One receipt, and its session.
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError>;
@@ -29,6 +34,11 @@ pub trait Reductions {
     /// Undo a reduction of the claimed session; gives the receipt of that.
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError>;
 
-    /// The compactions of a session, oldest first.
-    fn compactions(&self, session: &SessionId) -> Result<Vec<CompactionRecord>, StoreError>;
+    /// The compactions of a session, oldest first: those after the one with a marker, no more than `most`.
+    fn compactions(
+        &self,
+        session: &SessionId,
+        after: Option<&MessageId>,
+        most: u64,
+    ) -> Result<Vec<CompactionRecord>, StoreError>;
 }

@@ -17,6 +17,9 @@ pub trait Sessions {
     /// Sessions, the last written to first.
     fn sessions(&self, filter: &Filter) -> Result<Vec<Session>, StoreError>;
 
+    /// Sessions whose ids begin with `prefix`, by their ids, no more than `most`.
+    fn sessions_like(&self, prefix: &str, most: u64) -> Result<Vec<Session>, StoreError>;
+
     /// Change what is said about a session.
     fn patch(&self, claim: &Claim, patch: SessionPatch, now: Millis) -> Result<Session, StoreError>;
 

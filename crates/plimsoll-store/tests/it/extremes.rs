@@ -53,7 +53,7 @@ fn exercise(store: &dyn Store) -> Session {
     assert_eq!(store.page(&id, &page).unwrap().messages.len(), 7);
     assert!(!store.window(&id).unwrap().is_empty());
     assert!(!store.outline(&id).unwrap().is_empty());
-    assert!(!store.compactions(&id).unwrap().is_empty());
+    assert!(!store.compactions(&id, None, u64::MAX).unwrap().is_empty());
 
     let lease = store.lease(&id, "host", Duration::MAX).unwrap();
     assert_eq!(store.expire_spills(Some(now), Some(MOST), now).unwrap(), 0);

@@ -51,7 +51,7 @@ fn assert_lost(archive: &Archive, taken: Taken, why: &str) {
         receipt.reason
     );
     assert!(taken.shown.len() < 60_000 && receipt.handles.is_empty());
-    let receipts = archive.store().receipts(&SessionId::new("ses_1")).unwrap();
+    let receipts = archive.store().receipts(&SessionId::new("ses_1"), None, u64::MAX).unwrap();
     assert_eq!(receipts.last().unwrap().id, receipt.id);
     assert!(archive.store().spills(&SessionId::new("ses_1")).unwrap().is_empty());
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());

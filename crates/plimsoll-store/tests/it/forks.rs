@@ -104,7 +104,7 @@ fn an_undoing_in_the_parent_is_not_seen_after_a_third_session_is_removed() {
     let fork = store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap().id;
     store.remove(&unleased(&third), NOW).unwrap();
     store.undo(&unleased(&parent), &receipt.id, Millis(NOW.0 + 5)).unwrap();
-    let aside = |session: &SessionId| store.compactions(session).unwrap()[0].set_aside;
+    let aside = |session: &SessionId| store.compactions(session, None, u64::MAX).unwrap()[0].set_aside;
     assert_eq!((aside(&parent), aside(&fork)), (Some(Millis(NOW.0 + 5)), None));
 }
 
@@ -116,8 +116,8 @@ fn a_fork_from_before_a_compaction_has_none() {
     compact(&store, &parent);
     let upto = "msg_1".into();
     let fork = store.fork(&parent, Some(&upto), NewSession::new("ses_2".into()), NOW).unwrap().id;
-    assert_eq!(store.compactions(&parent).unwrap().len(), 1);
-    assert_eq!(store.compactions(&fork).unwrap(), []);
+    assert_eq!(store.compactions(&parent, None, u64::MAX).unwrap().len(), 1);
+    assert_eq!(store.compactions(&fork, None, u64::MAX).unwrap(), []);
 }
 
 /// What forks keep of a removed session waits for nobody.

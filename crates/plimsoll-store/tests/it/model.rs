@@ -7,7 +7,8 @@ use plimsoll::{
     SessionId, Tokens, Usage, Window,
 };
 use plimsoll_store::{
-    Ask, Claim, Lease, MemoryStore, NewSession, PageRequest, Reductions, Search, Sessions, Store, StoreError,
+    Ask, Claim, Feed, Inbox, Lease, MemoryStore, NewNote, NewSession, NewTask, PageRequest, Reductions,
+    Search, Sequence, Sessions, Store, StoreError, TaskFilter, TaskMove, Tasks,
 };
 use plimsoll_testkit::{histories, ids};
 use proptest::prelude::*;
@@ -19,16 +20,77 @@ use super::{Fresh, fresh, json_of, millis};
 #[derive(Clone, Debug)]
 enum Op {
     Create,
-    Fork { session: usize, upto: Option<usize> },
-    Append { session: usize, messages: Vec<Message> },
-    Repeat { session: usize, message: usize },
-    AppendPart { session: usize, message: usize },
-    Grow { session: usize, message: usize },
-    Finish { session: usize, message: usize },
-    Climb { session: usize, context: u64, preset: usize },
-    Undo { receipt: usize },
-    Lease { session: usize, holder: usize, at: u64 },
-    Remove { session: usize },
+    Fork {
+        session: usize,
+        upto: Option<usize>,
+    },
+    Append {
+        session: usize,
+        messages: Vec<Message>,
+    },
+    Repeat {
+        session: usize,
+        message: usize,
+    },
+    AppendPart {
+        session: usize,
+        message: usize,
+    },
+    Grow {
+        session: usize,
+        message: usize,
+    },
+    Finish {
+        session: usize,
+        message: usize,
+    },
+    Climb {
+        session: usize,
+        context: u64,
+        preset: usize,
+    },
+    Undo {
+        receipt: usize,
+    },
+    Lease {
+        session: usize,
+        holder: usize,
+        at: u64,
+    },
+    Remove {
+        session: usize,
+    },
+    Extend {
+        session: usize,
+        message: usize,
+        from: i64,
+    },
+    Break {
+        session: usize,
+        holder: usize,
+    },
+    Release {
+        session: usize,
+    },
+    /// A write of a holder before the last.
+    Late {
+        session: usize,
+    },
+    Send {
+        session: usize,
+        note: usize,
+    },
+    TakeNotes {
+        session: usize,
+    },
+    PutTask {
+        session: usize,
+    },
+    MoveTask {
+        task: usize,
+        from: usize,
+        to: usize,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -45,7 +107,16 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(session, context, preset)| Op::Climb { session, context, preset }),
         3 => n.clone().prop_map(|receipt| Op::Undo { receipt }),
         2 => (n.clone(), 0usize..3, 0u64..50).prop_map(|(session, holder, at)| Op::Lease { session, holder, at }),
-        1 => n.prop_map(|session| Op::Remove { session }),
+        1 => n.clone().prop_map(|session| Op::Remove { session }),
+        4 => (n.clone(), n.clone(), -3i64..2)
+            .prop_map(|(session, message, from)| Op::Extend { session, message, from: from.min(0) }),
+        1 => (n.clone(), 0usize..3).prop_map(|(session, holder)| Op::Break { session, holder }),
+        1 => n.clone().prop_map(|session| Op::Release { session }),
+        1 => n.clone().prop_map(|session| Op::Late { session }),
+        2 => (n.clone(), 0usize..5).prop_map(|(session, note)| Op::Send { session, note }),
+        1 => n.clone().prop_map(|session| Op::TakeNotes { session }),
+        1 => n.clone().prop_map(|session| Op::PutTask { session }),
+        2 => (n, 0usize..3, 0usize..3).prop_map(|(task, from, to)| Op::MoveTask { task, from, to }),
     ]
 }
 
@@ -56,6 +127,7 @@ struct Known {
     receipts: Vec<(ReceiptId, ReceiptId)>,
     /// The newest lease of each session that was ever leased.
     leases: std::collections::BTreeMap<SessionId, Lease>,
+    tasks: Vec<String>,
     made: usize,
     clock: u64,
 }
@@ -118,7 +190,7 @@ fn climb(store: &dyn Store, session: &SessionId, policy: &Policy, context: u64, 
     let log = store.window(session).unwrap().log;
     let mut ids = ids();
     // The same names must not come twice in a session.
-    (0..store.receipts(session).unwrap().len() * 10 + now.0 as usize % 1_000_000 * 8)
+    (0..store.receipts(session, None, u64::MAX).unwrap().len() * 10 + now.0 as usize % 1_000_000 * 8)
         .for_each(|_| drop(ids.part(now)));
     let situation =
         Situation { trigger: Trigger::Refused, ..Situation::new(policy, Limits::new(context, 64), now) };
@@ -248,6 +320,71 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let _ = both!(|store: &dyn Store| store.remove(&claim, now));
             known.sessions.retain(|other| *other != session);
         }
+        Op::Extend { session, message, from } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
+            let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
+            let Some(part) = message.parts.last() else { return Ok(()) };
+            let length = match &part.body {
+                plimsoll::PartBody::Text(text) => text.text.len(),
+                plimsoll::PartBody::Reasoning(text) => text.text.len(),
+                _ => 0,
+            };
+            // Mostly where the text ends; now and then before it, as a repeated delta or a wrong one.
+            let (id, from) = (part.id.clone(), (length as i64 + from).max(0) as u64);
+            let _ = both!(|store: &dyn Store| store.extend(&claim, &id, from, "é on", now));
+        }
+        Op::Break { session, holder } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let holder = format!("holder {holder}");
+            if let Ok(lease) = both!(|store: &dyn Store| store.break_lease(&session, &holder, millis(10))) {
+                known.leases.insert(session, lease);
+            }
+        }
+        Op::Release { session } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let Some(lease) = known.leases.get(&session).cloned() else { return Ok(()) };
+            let _ = both!(|store: &dyn Store| store.release(&lease));
+        }
+        Op::Late { session } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let mut claim = known.claim(&session);
+            if claim.epoch.0 == 0 {
+                return Ok(());
+            }
+            claim.epoch.0 -= 1;
+            let message =
+                Message::user(MessageId::new(known.name("msg")), PartId::new(known.name("prt")), "late");
+            let late = both!(|store: &dyn Store| store.append(&claim, vec![message.clone()], now));
+            prop_assert!(late.is_err(), "a former holder's write got in");
+        }
+        Op::Send { session, note } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let note = NewNote { id: format!("note_{note}"), kind: "word".into(), data: Value::from(note) };
+            let _ = both!(|store: &dyn Store| store.send(&session, note.clone(), now));
+        }
+        Op::TakeNotes { session } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
+            let notes = both!(|store: &dyn Store| store.notes(&session, 2)).unwrap_or_default();
+            let ids: Vec<String> = notes.into_iter().map(|note| note.id).collect();
+            let _ = both!(|store: &dyn Store| store.take_notes(&claim, &ids, now));
+        }
+        Op::PutTask { session } => {
+            let Some(parent) = known.session(session) else { return Ok(()) };
+            let id = known.name("tsk");
+            let task = NewTask { id: id.clone(), parent, status: "0".into(), ..NewTask::default() };
+            let _ = both!(|store: &dyn Store| store.put_task(task.clone(), now));
+            known.tasks.push(id);
+        }
+        Op::MoveTask { task, from, to } => {
+            if known.tasks.is_empty() {
+                return Ok(());
+            }
+            let id = known.tasks[task % known.tasks.len()].clone();
+            let step = TaskMove { from: from.to_string(), to: to.to_string(), ..TaskMove::default() };
+            let _ = both!(|store: &dyn Store| store.move_task(&id, step.clone(), now));
+        }
     }
     Ok(())
 }
@@ -285,6 +422,13 @@ fn unnamed(mut messages: Value) -> Value {
 
 fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCaseError> {
     let policy = Policy::default();
+    let feeds = (model.changes(Sequence(0), u64::MAX).unwrap(), real.changes(Sequence(0), u64::MAX).unwrap());
+    prop_assert_eq!(feeds.0.changes.len(), feeds.1.changes.len());
+    for (one, two) in feeds.0.changes.into_iter().zip(feeds.1.changes) {
+        prop_assert_eq!(one, two);
+    }
+    let tasks = TaskFilter { most: u64::MAX, ..TaskFilter::default() };
+    prop_assert_eq!(model.tasks(&tasks).unwrap(), real.tasks(&tasks).unwrap());
     for session in &known.sessions {
         let (one, two) = (all(model, session), all(&real.store, session));
         let logs = (unnamed(json_of(&one)), unnamed(json_of(&two)));
@@ -299,8 +443,12 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
         prop_assert_eq!(weigh(&outline), weigh(&whole), "the weight of {}", session);
         let (mut one, mut two) = (model.session(session).unwrap(), real.session(session).unwrap());
         (one.cost, two.cost) = (0.0, 0.0);
+        prop_assert_eq!(model.notes(session, 0).unwrap(), real.notes(session, 0).unwrap());
         prop_assert_eq!(one, two);
-        prop_assert_eq!(model.receipts(session).unwrap().len(), real.receipts(session).unwrap().len());
+        prop_assert_eq!(
+            model.receipts(session, None, u64::MAX).unwrap().len(),
+            real.receipts(session, None, u64::MAX).unwrap().len()
+        );
         let ask = Ask {
             search: Some(Search { pattern: "e".into(), ..Search::default() }),
             most_bytes: usize::MAX,

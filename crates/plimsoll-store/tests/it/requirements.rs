@@ -323,7 +323,7 @@ fn r147_a_compaction_is_recorded_and_old_messages_are_flagged_not_deleted() {
     let (home, before, outcome) = compacted();
     let receipts = &outcome.reduction.receipts;
     let Plan::Compact(plan) = &receipts[0].plan else { panic!("{receipts:?}") };
-    let records = home.store().compactions(&home.session).unwrap();
+    let records = home.store().compactions(&home.session, None, u64::MAX).unwrap();
     let [record] = &records[..] else { panic!("{records:?}") };
     assert_eq!((record.messages, record.tokens), (Some(plan.messages), Some(plan.tokens.0)));
     assert_eq!((&record.tail, record.created), (&plan.tail_start, Millis(NOW.0 + 500)));
@@ -570,7 +570,7 @@ fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[valu
     let shown: Vec<MessageId> = window.messages.into_iter().filter_map(|message| message.message).collect();
     assert!(shown.contains(&"msg_meanwhile".into()), "{shown:?}");
     assert!(!shown.contains(&"msg_0".into()), "{shown:?}");
-    assert_eq!(store.compactions(&id).unwrap()[0].tail, Some("msg_meanwhile".into()));
+    assert_eq!(store.compactions(&id, None, u64::MAX).unwrap()[0].tail, Some("msg_meanwhile".into()));
 }
 
 /// A message that came while a summary was written, and from which a later compaction keeps everything: the
@@ -621,7 +621,7 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(
     (summary.info.summary, summary.info.parent_id) = (true, Some("msg_2".into()));
     summary.info.time = summary.info.time.filter(|_| timed);
     home.append(vec![marker, summary]);
-    assert_eq!(home.store().compactions(&home.session).unwrap().len(), 0);
+    assert_eq!(home.store().compactions(&home.session, None, u64::MAX).unwrap().len(), 0);
     if grows {
         home.store()
             .advance(&unleased(&home.session), Part::text("msg_3.1".into(), "in short"), NOW)

@@ -241,3 +241,30 @@ fn a_closed_database_is_one_file() {
     let copied = plimsoll_store::SqliteStore::open(copy, plimsoll_store::Durability::Process).unwrap();
     assert_eq!(ids(&copied.window(&id).unwrap()), ["msg_1"]);
 }
+
+#[rstest]
+fn long_lists_come_in_pages(#[values(false, true)] real: bool) {
+    let (fresh, memory) = (fresh(), MemoryStore::new());
+    let store: &dyn Store = if real { &*fresh } else { &memory };
+    for n in 0..7 {
+        store.create(NewSession::new(SessionId::new(format!("ses_{}{n}", n % 2))), Millis(n)).unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.sessions(&Filter { most: Some(3), after, ..Filter::default() }).unwrap();
+        after = page.last().map(|session| session.id.clone());
+        seen.push(page.into_iter().map(|session| session.id.to_string()).collect::<Vec<_>>());
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen[0], ["ses_06", "ses_15", "ses_04"]);
+    assert_eq!(seen.concat().len(), 7);
+    let like = |prefix: &str, most| -> Vec<String> {
+        store.sessions_like(prefix, most).unwrap().into_iter().map(|session| session.id.to_string()).collect()
+    };
+    assert_eq!(like("ses_1", 10), ["ses_11", "ses_13", "ses_15"]);
+    assert_eq!(like("ses_1", 2), ["ses_11", "ses_13"]);
+    assert_eq!(like("ses_2", 2), Vec::<String>::new());
+}

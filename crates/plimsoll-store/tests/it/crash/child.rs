@@ -12,7 +12,9 @@ use plimsoll::{
     Ids, Limits, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, SessionId, Tokens,
     ToolState, ToolStatus, Usage,
 };
-use plimsoll_store::{Archive, Claim, Filter, Lease, NewSession, StoreError};
+use plimsoll_store::{
+    Archive, Claim, Filter, Lease, NewNote, NewSession, NewTask, Snapshot, StoreError, TaskMove,
+};
 use serde_json::json;
 
 use super::journal::{Journal, Line, Step, Told};
@@ -21,10 +23,10 @@ use super::{Dice, THREADS, clock, open};
 /// Longer than any child lives.
 const LEASE: Duration = Duration::from_secs(60);
 
-pub(super) fn work(folder: &Path, round: u64) {
+pub(super) fn work(folder: &Path, round: u64, process: u64) {
     let archive = open(folder);
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
+        for thread in process * THREADS..(process + 1) * THREADS {
             let archive = &archive;
             scope.spawn(move || Host::new(archive, folder, round, thread).run());
         }
@@ -56,7 +58,7 @@ impl<'a> Host<'a> {
             ids: Ids::new(move || names.next()),
             leases: BTreeMap::new(),
             stem: format!("{round}_{thread}"),
-            holder: format!("child {round}"),
+            holder: format!("child {round}, thread {thread}"),
             thread,
             made: 0,
             now: clock(round),
@@ -81,7 +83,17 @@ impl<'a> Host<'a> {
                 self.journal.write(&Line::Done(told.clone()));
                 Some(told)
             }
-            Err(error @ (StoreError::Refused(_) | StoreError::Log(_) | StoreError::Undo(_))) => {
+            // The last four are what the other process can do to this one.
+            Err(
+                error @ (StoreError::Refused(_)
+                | StoreError::Log(_)
+                | StoreError::Undo(_)
+                | StoreError::Undone { .. }
+                | StoreError::Fenced { .. }
+                | StoreError::Leased { .. }
+                | StoreError::Missing { .. }
+                | StoreError::Stale { .. }),
+            ) => {
                 self.journal.write(&Line::Refused(error.to_string()));
                 None
             }
@@ -122,16 +134,81 @@ impl<'a> Host<'a> {
                 continue;
             };
             match dice {
-                0..28 => self.say(&session),
-                28..54 => self.answer(&session),
-                54..76 => self.climb(&session),
-                76..84 => self.undo(&session),
-                84..89 => self.fork(&session),
+                0..24 => self.say(&session),
+                24..48 => self.answer(&session),
+                48..66 => self.climb(&session),
+                66..73 => self.undo(&session),
+                73..77 => self.talk(&session),
+                77..81 => self.task(&session),
+                // A process whose sessions are taken over forks none: what the other appends to them is written down
+                // elsewhere, and the order of the two is not.
+                81..86 if self.is_thief() => self.fork(&session),
+                86..89 if self.is_thief() => self.take_over(),
+                81..89 => self.say(&session),
                 89..93 => self.lease(&session),
                 93..96 => self.sweep(),
                 _ if sessions.len() > 4 => self.remove(&session),
                 _ => self.create(),
             }
+        }
+    }
+
+    fn is_thief(&self) -> bool {
+        self.thread >= THREADS
+    }
+
+    /// Take a session from the other process and say something in it.
+    fn take_over(&mut self) {
+        let sessions = self.archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap();
+        let theirs =
+            |id: &SessionId| (0..THREADS).any(|thread| id.as_str().starts_with(&format!("ses{thread}_")));
+        let theirs: Vec<_> = sessions.into_iter().map(|session| session.id).filter(theirs).collect();
+        let Some(session) = self.dice.pick(&theirs).cloned() else { return };
+        let (holder, mut taken) = (self.holder.clone(), None);
+        self.step(Step::TakeOver { session: session.clone() }, |archive| {
+            taken = Some(archive.store().break_lease(&session, &holder, LEASE)?);
+            Ok(Told::default())
+        });
+        if let Some(lease) = taken {
+            self.leases.insert(session.clone(), lease);
+            self.say(&session);
+        }
+    }
+
+    /// Leave a note, or take in those that are there.
+    fn talk(&mut self, session: &SessionId) {
+        let claim = self.claim(session);
+        let now = self.tick();
+        let waiting = self.archive.store().notes(session, 10).unwrap_or_default();
+        if waiting.len() > 2 {
+            let notes: Vec<String> = waiting.into_iter().map(|note| note.id).collect();
+            let step = Step::TakeNotes { session: session.clone(), notes: notes.clone() };
+            self.step(step, |archive| {
+                archive.store().take_notes(&claim, &notes, now).map(|_| Told::default())
+            });
+            return;
+        }
+        let id = self.name("note");
+        let note = NewNote { id: id.clone(), kind: "word".into(), data: json!(self.text(100)) };
+        let step = Step::Send { session: session.clone(), note: id };
+        self.step(step, |archive| archive.store().send(session, note, now).map(|()| Told::default()));
+    }
+
+    /// Begin a task and move it on.
+    fn task(&mut self, session: &SessionId) {
+        let (id, now) = (self.name("tsk"), self.tick());
+        let new = NewTask {
+            id: id.clone(),
+            parent: session.clone(),
+            status: "pending".into(),
+            ..NewTask::default()
+        };
+        let step = Step::PutTask { session: session.clone(), task: id.clone() };
+        self.step(step, |archive| archive.store().put_task(new, now).map(|_| Told::default()));
+        for (from, to) in [("pending", "running"), ("running", "done")] {
+            let step = Step::MoveTask { session: session.clone(), task: id.clone(), to: to.into() };
+            let moved = TaskMove { from: from.into(), to: to.into(), ..TaskMove::default() };
+            self.step(step, |archive| archive.store().move_task(&id, moved, now).map(|_| Told::default()));
         }
     }
 
@@ -187,8 +264,19 @@ impl<'a> Host<'a> {
         let step = Step::Append { session: session.clone(), messages: begun.clone() };
         self.step(step, |archive| archive.store().append(&claim, begun, now).map(|()| Told::default()));
         for _ in 0..self.dice.below(3) {
-            text.push_str(&self.text(200));
-            self.advance(session, Part::text(words.clone(), text.as_str()));
+            let more = self.text(200);
+            let from = text.len() as u64;
+            text.push_str(&more);
+            let part = Part::text(words.clone(), text.as_str());
+            if self.dice.below(3) == 0 {
+                self.advance(session, part);
+                continue;
+            }
+            let now = self.tick();
+            let step = Step::Extend { session: session.clone(), part };
+            self.step(step, |archive| {
+                archive.store().extend(&claim, &words, from, &more, now).map(|()| Told::default())
+            });
         }
         for _ in 0..self.dice.below(3) {
             self.call(session, &message);
@@ -238,7 +326,8 @@ impl<'a> Host<'a> {
             let handle = taken.receipt.iter().flat_map(plimsoll_store::handles).next();
             Ok(Told { receipt: taken.receipt.map(|receipt| receipt.id), handle, ..Told::default() })
         });
-        let mut state = ToolState::completed(input, shown.unwrap());
+        let Some(shown) = shown else { return };
+        let mut state = ToolState::completed(input, shown);
         state.time = ToolTime::ran(begun, self.tick());
         self.advance(session, part(state));
     }
@@ -248,7 +337,7 @@ impl<'a> Host<'a> {
         let now = self.tick();
         let policy = self.policy();
         let context = 400 + self.dice.below(3_000);
-        let mut log = self.archive.store().window(session).unwrap().log;
+        let Ok(Snapshot { mut log, revision }) = self.archive.store().window(session) else { return };
         let limits = Limits::new(context, 64);
         let large = Summariser::named("summariser", Limits::new(128_000, 4_000));
         let summariser = (self.dice.below(2) == 0).then_some(large);
@@ -274,7 +363,7 @@ impl<'a> Host<'a> {
         let (appended, receipts) = (reduction.appended.clone(), reduction.receipts.clone());
         let step = Step::Reduce { session: session.clone(), appended, marked, receipts };
         self.step(step, |archive| {
-            archive.store().reduce(&claim, reduction, None, now).map(|()| Told::default())
+            archive.store().reduce(&claim, reduction, Some(revision), now).map(|()| Told::default())
         });
     }
 
@@ -289,7 +378,7 @@ impl<'a> Host<'a> {
 
     fn undo(&mut self, session: &SessionId) {
         let claim = self.claim(session);
-        let receipts = self.archive.store().receipts(session).unwrap();
+        let receipts = self.archive.store().receipts(session, None, u64::MAX).unwrap_or_default();
         let can: Vec<_> = receipts.iter().filter(|receipt| receipt.can_undo()).collect();
         let Some(receipt) = self.dice.pick(&can).map(|receipt| (*receipt).clone()) else { return };
         let mut parts: Vec<PartId> =

@@ -6,7 +6,7 @@ use plimsoll::count::request_tokens;
 use plimsoll::{
     Fixed, Message, MessageId, Part, PartBody, PartId, Policy, ReceiptId, SessionId, Text, ToolStatus, Window,
 };
-use plimsoll_store::{Archive, Ask, PageRequest, StoreError};
+use plimsoll_store::{Archive, Ask, PageRequest, StoreError, TaskFilter};
 
 use super::Tally;
 use super::journal::{Line, Marks, Step, Told, marks_of};
@@ -32,6 +32,8 @@ struct ExpectedMessage {
 struct ExpectedSession {
     messages: Vec<ExpectedMessage>,
     receipts: Vec<ReceiptId>,
+    notes: BTreeSet<String>,
+    tasks: BTreeMap<String, String>,
     /// Markers that were set aside.
     aside: BTreeSet<MessageId>,
 }
@@ -120,7 +122,20 @@ impl Expected {
 
     fn happened(&mut self, step: &Step, told: &Told) {
         match step {
-            Step::Lease { .. } => {}
+            Step::Lease { .. } | Step::TakeOver { .. } => {}
+            Step::Send { session, note } => {
+                self.sessions.get_mut(session).unwrap().notes.insert(note.clone());
+            }
+            Step::TakeNotes { session, notes } => {
+                let expected = self.sessions.get_mut(session).unwrap();
+                notes.iter().for_each(|note| assert!(expected.notes.remove(note), "{note} was there"));
+            }
+            Step::PutTask { session, task } => {
+                self.sessions.get_mut(session).unwrap().tasks.insert(task.clone(), "pending".into());
+            }
+            Step::MoveTask { session, task, to } => {
+                self.sessions.get_mut(session).unwrap().tasks.insert(task.clone(), to.clone());
+            }
             Step::Create { session } => drop(self.sessions.insert(session.clone(), Default::default())),
             Step::Append { session, messages } => {
                 let expected = self.sessions.get_mut(session).unwrap();
@@ -131,7 +146,7 @@ impl Expected {
                 let message = expected.messages.iter_mut().find(|other| other.id == *message).unwrap();
                 message.parts.push(ExpectedPart::of(part));
             }
-            Step::Advance { session, part } => {
+            Step::Advance { session, part } | Step::Extend { session, part } => {
                 let expected = self.sessions.get_mut(session).unwrap().part(&part.id);
                 *expected = ExpectedPart { marks: expected.marks, ..ExpectedPart::of(part) };
             }
@@ -170,6 +185,8 @@ impl Expected {
             Step::Fork { session, child } => {
                 let mut inherited = self.sessions[session].clone();
                 inherited.receipts.clear();
+                inherited.notes.clear();
+                inherited.tasks.clear();
                 let place = told.point.as_ref().map(|last| {
                     inherited.messages.iter().position(|message| message.id == *last).unwrap() + 1
                 });
@@ -205,6 +222,11 @@ impl Expected {
             assert_eq!(names(&messages), wanted, "the messages of {id}");
             for (found, wanted) in messages.iter().zip(&mut expected.messages) {
                 assert_eq!(found.info.finish, wanted.finish, "message {} of {id}", wanted.id);
+                assert!(
+                    found.is_finished() || !found.is_assistant(),
+                    "{} of {id} is half written",
+                    wanted.id
+                );
                 let parts: Vec<_> = found.parts.iter().map(|part| part.id.clone()).collect();
                 let named: Vec<_> = wanted.parts.iter().map(|part| part.id.clone()).collect();
                 assert_eq!(parts, named, "the parts of {} in {id}", wanted.id);
@@ -213,9 +235,16 @@ impl Expected {
                 }
                 tally.messages += 1;
             }
-            let receipts: Vec<_> = store.receipts(id).unwrap().into_iter().map(|r| r.id).collect();
+            let receipts: Vec<_> =
+                store.receipts(id, None, u64::MAX).unwrap().into_iter().map(|r| r.id).collect();
             assert_eq!(receipts, expected.receipts, "the receipts of {id}");
-            let compactions = store.compactions(id).unwrap();
+            let notes: BTreeSet<_> =
+                store.notes(id, 10_000).unwrap().into_iter().map(|note| note.id).collect();
+            assert_eq!(notes, expected.notes, "the notes of {id}");
+            let filter = TaskFilter { parent: Some(id.clone()), most: 10_000, ..TaskFilter::default() };
+            let tasks = store.tasks(&filter).unwrap().into_iter().map(|task| (task.id, task.status));
+            assert_eq!(tasks.collect::<BTreeMap<_, _>>(), expected.tasks, "the tasks of {id}");
+            let compactions = store.compactions(id, None, u64::MAX).unwrap();
             let aside: BTreeSet<_> =
                 compactions.into_iter().filter(|c| c.set_aside.is_some()).map(|c| c.marker).collect();
             assert_eq!(aside, expected.aside, "what was set aside in {id}");
@@ -270,12 +299,23 @@ fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> 
     let store = archive.store();
     let receipt_of = |session: &SessionId, is: &dyn Fn(&plimsoll::Receipt) -> bool| {
         let known = &expected.sessions.get(session)?.receipts;
-        let receipts = store.receipts(session).ok()?;
+        let receipts = store.receipts(session, None, u64::MAX).ok()?;
         receipts.into_iter().find(|receipt| !known.contains(&receipt.id) && is(receipt))
     };
     let if_so = |so: bool| so.then(Told::default);
     match step {
-        Step::Lease { .. } => Some(Told::default()),
+        Step::Lease { .. } | Step::TakeOver { .. } => Some(Told::default()),
+        Step::Send { session, note } => {
+            if_so(store.notes(session, 10_000).is_ok_and(|notes| notes.iter().any(|there| there.id == *note)))
+        }
+        Step::TakeNotes { session, notes } => {
+            let there = store.notes(session, 10_000).unwrap_or_default();
+            let left = notes.iter().filter(|id| there.iter().any(|note| note.id == **id)).count();
+            assert!(left == 0 || left == notes.len(), "all or none");
+            if_so(left == 0)
+        }
+        Step::PutTask { task, .. } => if_so(store.task(task).is_ok()),
+        Step::MoveTask { task, to, .. } => if_so(store.task(task).is_ok_and(|task| task.status == *to)),
         Step::Sweep => Some(Told::default()),
         Step::Create { session } => if_so(store.session(session).is_ok()),
         Step::Fork { child, .. } => {
@@ -285,7 +325,7 @@ fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> 
         Step::Remove { session } => if_so(store.session(session).is_err()),
         Step::Append { session, messages } => if_so(store.message(session, &messages[0].info.id).is_ok()),
         Step::AppendPart { session, part, .. } => if_so(store.part(session, &part.id).is_ok()),
-        Step::Advance { session, part } => {
+        Step::Advance { session, part } | Step::Extend { session, part } => {
             if_so(store.part(session, &part.id).is_ok_and(|found| hash_of(&found) == hash_of(part)))
         }
         Step::Finish { session, message } => {

@@ -11,17 +11,79 @@ use serde::{Deserialize, Serialize};
 /// A step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Step {
-    Create { session: SessionId },
-    Lease { session: SessionId },
-    Append { session: SessionId, messages: Vec<Message> },
-    AppendPart { session: SessionId, message: MessageId, part: Part },
-    Advance { session: SessionId, part: Part },
-    Finish { session: SessionId, message: MessageId },
-    Take { session: SessionId, part: PartId, hash: String },
-    Reduce { session: SessionId, appended: Vec<Message>, marked: Vec<Part>, receipts: Vec<Receipt> },
-    Undo { session: SessionId, receipt: ReceiptId, parts: Vec<PartId>, marker: Option<MessageId> },
-    Fork { session: SessionId, child: SessionId },
-    Remove { session: SessionId },
+    Create {
+        session: SessionId,
+    },
+    Lease {
+        session: SessionId,
+    },
+    Append {
+        session: SessionId,
+        messages: Vec<Message>,
+    },
+    AppendPart {
+        session: SessionId,
+        message: MessageId,
+        part: Part,
+    },
+    Advance {
+        session: SessionId,
+        part: Part,
+    },
+    /// A text grew by a delta; the part is what it became.
+    Extend {
+        session: SessionId,
+        part: Part,
+    },
+    Finish {
+        session: SessionId,
+        message: MessageId,
+    },
+    /// The lease of another process was taken over.
+    TakeOver {
+        session: SessionId,
+    },
+    Send {
+        session: SessionId,
+        note: String,
+    },
+    TakeNotes {
+        session: SessionId,
+        notes: Vec<String>,
+    },
+    PutTask {
+        session: SessionId,
+        task: String,
+    },
+    MoveTask {
+        session: SessionId,
+        task: String,
+        to: String,
+    },
+    Take {
+        session: SessionId,
+        part: PartId,
+        hash: String,
+    },
+    Reduce {
+        session: SessionId,
+        appended: Vec<Message>,
+        marked: Vec<Part>,
+        receipts: Vec<Receipt>,
+    },
+    Undo {
+        session: SessionId,
+        receipt: ReceiptId,
+        parts: Vec<PartId>,
+        marker: Option<MessageId>,
+    },
+    Fork {
+        session: SessionId,
+        child: SessionId,
+    },
+    Remove {
+        session: SessionId,
+    },
     Sweep,
 }
 
@@ -33,6 +95,12 @@ impl Step {
             Step::Append { .. } => "append",
             Step::AppendPart { .. } => "append part",
             Step::Advance { .. } => "advance",
+            Step::Extend { .. } => "extend",
+            Step::TakeOver { .. } => "take over",
+            Step::Send { .. } => "send",
+            Step::TakeNotes { .. } => "take notes",
+            Step::PutTask { .. } => "put task",
+            Step::MoveTask { .. } => "move task",
             Step::Finish { .. } => "finish",
             Step::Take { .. } => "take output",
             Step::Reduce { .. } => "reduce",

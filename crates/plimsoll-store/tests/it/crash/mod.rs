@@ -26,6 +26,8 @@ use expected::Expected;
 const FOLDER: &str = "PLIMSOLL_TORTURED_FOLDER";
 /// Which of the children it is.
 const ROUND: &str = "PLIMSOLL_TORTURED_ROUND";
+/// Which of the two that work at once.
+const PROCESS: &str = "PLIMSOLL_TORTURED_PROCESS";
 /// How many children are killed.
 const KILLS: &str = "PLIMSOLL_TORTURE_KILLS";
 /// Where the random numbers start.
@@ -35,6 +37,9 @@ const SEED: &str = "PLIMSOLL_TORTURE_SEED";
 const ROUNDS: u64 = 40;
 /// So many threads write in each child, each in sessions of its own.
 const THREADS: u64 = 2;
+/// So many processes work at once. The second takes sessions of the first over; never the other way, so the order of
+/// what both did to a session is known: first the first, then the second.
+const PROCESSES: u64 = 2;
 /// Between the clocks of two children.
 const APART: u64 = 1_000_000;
 
@@ -84,7 +89,8 @@ fn open(folder: &Path) -> Archive {
 #[test]
 fn the_tortured_child() {
     let (Ok(folder), Ok(round)) = (std::env::var(FOLDER), std::env::var(ROUND)) else { return };
-    child::work(Path::new(&folder), round.parse().unwrap());
+    let process = std::env::var(PROCESS).unwrap();
+    child::work(Path::new(&folder), round.parse().unwrap(), process.parse().unwrap());
 }
 
 #[test]
@@ -97,9 +103,9 @@ fn what_was_acknowledged_survives_being_killed() {
     let begun = Instant::now();
     let mut left = kills;
     while left > 0 {
-        let rounds = left.min(ROUNDS);
+        let rounds = left.div_ceil(PROCESSES).min(ROUNDS);
         torture(rounds, &mut dice, &mut tally);
-        left -= rounds;
+        left = left.saturating_sub(rounds * PROCESSES);
     }
     println!("{kills} kills from seed {seed} in {} s: {tally}", begun.elapsed().as_secs());
     assert!(tally.done > kills, "the children came to do something: {tally}");
@@ -136,12 +142,16 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
     let mut expected = Expected::default();
     let first = dice.below(1_000_000) * 1_000;
     for round in first..first + rounds {
-        let mut child = start(folder.path(), round);
+        let mut children: Vec<Child> =
+            (0..PROCESSES).map(|process| start(folder.path(), round, process)).collect();
         if dice.below(10) > 0 {
-            wait_for_work(&mut child, folder.path(), round);
+            wait_for_work(&mut children, folder.path(), round);
         }
-        std::thread::sleep(Duration::from_micros(dice.below(60_000)));
-        kill(child);
+        // One dies before the other.
+        for child in children {
+            std::thread::sleep(Duration::from_micros(dice.below(60_000)));
+            kill(child);
+        }
         let archive = open(folder.path());
         // The dead do not give their leases back; taking them over settles what was left.
         let mut leases = Vec::new();
@@ -150,7 +160,7 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
             tally.interrupted_calls += lease.settled.calls;
             leases.push(lease);
         }
-        for thread in 0..THREADS {
+        for thread in 0..PROCESSES * THREADS {
             expected.take_in(&archive, &journal::read(folder.path(), round, thread), tally);
         }
         expected.hold(&archive, tally);
@@ -169,22 +179,25 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
     assert_eq!(left, kept, "a file for each spill, and no other");
 }
 
-fn start(folder: &Path, round: u64) -> Child {
+fn start(folder: &Path, round: u64, process: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::the_tortured_child", "--nocapture"])
         .env(FOLDER, folder)
         .env(ROUND, round.to_string())
+        .env(PROCESS, process.to_string())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
-/// Until the child has done something.
-fn wait_for_work(child: &mut Child, folder: &Path, round: u64) {
+/// Until the children have done something.
+fn wait_for_work(children: &mut [Child], folder: &Path, round: u64) {
     let begun = Instant::now();
-    while (0..THREADS).all(|thread| journal::is_empty(folder, round, thread)) {
-        assert!(child.try_wait().unwrap().is_none(), "the child ended: {}", said(child));
+    while (0..PROCESSES * THREADS).any(|thread| journal::is_empty(folder, round, thread)) {
+        for child in &mut *children {
+            assert!(child.try_wait().unwrap().is_none(), "the child ended: {}", said(child));
+        }
         assert!(begun.elapsed() < Duration::from_secs(60), "the child does nothing");
         std::thread::sleep(Duration::from_millis(1));
     }
