@@ -165,6 +165,7 @@ Examples:
   plimsoll recall spill_9c2f --lines 100-140
   plimsoll recall spill_9c2f --grep 'error|warning' --context-lines 2
   plimsoll recall --session ses_5c --grep TODO --literal
+  plimsoll recall spill_9c2f --raw > output.bin
 
 Handles are in what the window shows in place of content, and in `plimsoll receipts`. The answer is no, exit code \
 1, where nothing matches or the content is gone.";
@@ -580,7 +581,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Let go of spilled outputs that are too old or too many, and of files that nobody needs.
+    /// Let go of spilled outputs that are too old or too many, and of files that nothing needs.
     #[command(after_help = GC)]
     Gc,
     /// Look for damage in the database; the exit code is the answer.
@@ -669,17 +670,18 @@ pub(crate) struct PinArgs {
 /// For `recall`.
 #[derive(Args)]
 pub(crate) struct RecallArgs {
-    /// What to bring back: a part, a message, a run of messages (`first..last`) or a spilled output.
+    /// What to bring back, or the beginning of it: a part, what its tool was given (`prt_…:input`), a message, a run of
+    /// messages (`first..last`) or a spilled output.
     #[arg(required_unless_present_any = ["session", "grep"])]
     pub(crate) handle: Option<String>,
 
-    /// Search everything that is out of the window of this stored session; of the newest of this directory if
-    /// neither it nor HANDLE is given.
-    #[arg(long, value_name = "ID", conflicts_with = "handle", requires = "grep")]
+    /// Look for HANDLE in what this stored session can see, not in all sessions. Without HANDLE search everything that
+    /// is out of its window; of the newest of this directory if neither is given.
+    #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
     /// These lines alone, counted from 1: 100-140, 100- or 100.
-    #[arg(long, value_name = "A-B", value_parser = lines, conflicts_with = "session")]
+    #[arg(long, value_name = "A-B", value_parser = lines, requires = "handle")]
     pub(crate) lines: Option<(u64, u64)>,
 
     /// Lines that match this regular expression alone, with their numbers.
@@ -701,6 +703,10 @@ pub(crate) struct RecallArgs {
     /// No more than so many bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 50_000)]
     pub(crate) most: usize,
+
+    /// Write the content as it was stored, byte for byte and without a bound.
+    #[arg(long, requires = "handle", conflicts_with_all = ["grep", "most"])]
+    pub(crate) raw: bool,
 }
 
 /// Which sessions to list.

@@ -9,7 +9,7 @@ use plimsoll::pin::{self, PinTarget};
 use plimsoll::prune::{self, Pressure, PrunePlan};
 use plimsoll::receipt::Stamp;
 use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction};
-use plimsoll_store::{Ask, Search, StoreError};
+use plimsoll_store::{Search, Selection, StoreError};
 
 use crate::climb::ClimbStep;
 use crate::driver::Driver;
@@ -78,7 +78,7 @@ impl Driver {
         // Out of view: the newest message that says it. The beginning of a long text tells enough.
         let pattern = plimsoll::chars::head(what, plimsoll::Chars(200)).to_owned();
         let search = Search { pattern, literal: true, ..Search::default() };
-        let ask = Ask { lines: None, search: Some(search), most_bytes: 1 << 20, most_matches: 10_000 };
+        let ask = Selection { lines: None, search: Some(search), most_bytes: 1 << 20, most_matches: 10_000 };
         let hits = self.archive.store().search(self.session(), &ask)?;
         match hits.iter().rev().find_map(|hit| hit.message.clone()) {
             Some(newest) => self.bring(&newest).map(drop)?,

@@ -11,7 +11,7 @@ use grep_searcher::SearcherBuilder;
 use grep_searcher::sinks::Lossy;
 use plimsoll::log::CompactionPart;
 use plimsoll::{Message, Millis, Part, PartBody, SessionId, ToolState};
-use plimsoll_store::{Ask, Claim, Durability, Logs, NewSession, Search, Sessions, SqliteStore, Upkeep};
+use plimsoll_store::{Claim, Durability, Logs, NewSession, Search, Selection, Sessions, SqliteStore, Upkeep};
 use rusqlite::{Connection, params};
 use serde_json::json;
 
@@ -260,8 +260,12 @@ fn searches() {
                 started.elapsed()
             });
             let search = Search { pattern: pattern.into(), literal, ..Search::default() };
-            let ask =
-                Ask { search: Some(search), most_matches: 100_000, most_bytes: 100_000_000, lines: None };
+            let ask = Selection {
+                search: Some(search),
+                most_matches: 100_000,
+                most_bytes: 100_000_000,
+                lines: None,
+            };
             let ours = median(5, || {
                 let started = Instant::now();
                 assert!(!store.search(&session, &ask).unwrap().is_empty());

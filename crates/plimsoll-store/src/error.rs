@@ -25,6 +25,14 @@ pub enum StoreError {
         /// Its name.
         id: String,
     },
+    /// The beginning of a handle is that of several.
+    #[error("`{handle}` is the beginning of several handles; give one of them whole: {}", .candidates.join(", "))]
+    Ambiguous {
+        /// What was given.
+        handle: String,
+        /// Handles that begin so, the first of them.
+        candidates: Vec<String>,
+    },
     /// The log refused a change.
     #[error(transparent)]
     Log(#[from] LogError),

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use plimsoll::{Message, Millis, Policy, SessionId};
-//! use plimsoll_store::{Archive, Ask, Claim, Durability, NewSession};
+//! use plimsoll_store::{Archive, Claim, Durability, NewSession, Scope, Selection};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("plimsoll.db");
@@ -23,8 +23,9 @@
 //! let taken = archive.take_output(&claim, &"prt_2".into(), "bash", &mut output.as_bytes(), &policy, now)?;
 //! assert!(taken.shown.len() < 60_000);
 //! let handle = taken.receipt.unwrap().handles[0].to_string();
-//! let recalled = archive.recall(&handle, &Ask { lines: Some((99_998, 99_999)), ..Ask::default() })?;
-//! assert_eq!((recalled.text().as_str(), recalled.all_lines), ("line\nline", 100_000));
+//! let wanted = Selection { lines: Some((99_998, 99_999)), ..Selection::default() };
+//! let found = archive.recall(Scope::Session(&session), &handle, &wanted)?.found;
+//! assert_eq!((found.text().as_str(), found.all_lines), ("line\nline", 100_000));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -39,7 +40,6 @@
 
 mod archive;
 mod blobs;
-mod blobs_memory;
 mod clock;
 mod error;
 mod memory;
@@ -49,21 +49,21 @@ mod sqlite;
 pub mod store;
 
 pub use archive::{Archive, Retention, SWEEP, Sweeper, Swept, Taken, handles};
-pub use blobs::{Blob, Blobs, Directory, Staged};
-pub use blobs_memory::MemoryBlobs;
+pub use blobs::{Blob, Blobs, Directory, MemoryBlobs, Staged};
 pub use clock::Clock;
 pub use error::{Cause, StoreError};
 pub use memory::MemoryStore;
-pub use recall::{Ask, Hit, Line, Recalled, Search};
+pub use recall::{Hit, Line, Recall, Recalled, Scope, Search, Selection};
 pub use session::{
     CompactionRecord, Filter, Findings, ForkPoint, NewSession, Page, PageRequest, Session, SessionPatch,
     Totals,
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version, random_ids};
 pub use store::{
-    Change, ChangeKind, ChangePage, Claim, Epoch, Feed, Forgetter, Inbox, Keeper, Lease, Leases, Logs,
-    NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions, Settled, Snapshot, SpillRecord, Spills,
-    Store, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep, settle_calls,
+    Change, ChangeKind, ChangePage, Claim, Epoch, ExpiredSpill, Feed, HandleMatch, HandleTarget, Handles,
+    Inbox, IndexStep, Lease, Leases, Logs, NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions,
+    Settled, Snapshot, SpillPage, SpillRecord, Spills, Store, TaskFilter, TaskMove, TaskRecord, Tasks,
+    Upkeep, settle_calls,
 };
 
 use plimsoll::{LogError, MessageId, Part, PartBody, ToolStatus};

@@ -5,7 +5,7 @@ mod trust;
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::Policy;
+use plimsoll::{Policy, Preset};
 use plimsoll_config::{ConfigError, Distrust, Flags, LedgerError, LeftOut, Origin, SpillAge};
 use plimsoll_store::{Durability, Retention};
 use serde_json::Value;
@@ -45,14 +45,17 @@ impl Config {
     /// What holds here, with these flags.
     pub(crate) fn load(flags: &PolicyArgs, around: &Surroundings) -> Result<Config, CliError> {
         let plimsoll_config::Config { policy, context, store, .. } = load(flags, around)?;
-        Ok(Config { policy, context, store: StoreConfig::from(&store) })
+        let store = StoreConfig::new(&store, &policy);
+        Ok(Config { policy, context, store })
     }
 }
 
-impl From<&plimsoll_config::StoreConfig> for StoreConfig {
-    fn from(store: &plimsoll_config::StoreConfig) -> StoreConfig {
+impl StoreConfig {
+    /// The store's settings beside a policy: the guide's preset has the guide's seven days.
+    pub(crate) fn new(store: &plimsoll_config::StoreConfig, policy: &Policy) -> StoreConfig {
         let usual = Retention::default();
         let age = match store.spill_age {
+            SpillAge::Default if policy.name == Preset::Openfork.name() => Retention::GUIDE.age,
             SpillAge::Default => usual.age,
             SpillAge::Any => None,
             SpillAge::AtMost(age) => Some(age),

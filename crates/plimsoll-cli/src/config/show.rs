@@ -73,7 +73,7 @@ fn check(
 
 fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
     let fields = config.fields();
-    let store = StoreConfig::from(&config.store);
+    let store = StoreConfig::new(&config.store, &config.policy);
     if output.json {
         let names = fields.iter().map(|(field, _)| field.as_str()).chain(["policy", "context"]);
         let names = names.chain(STORE_FIELDS);

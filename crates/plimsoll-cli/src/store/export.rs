@@ -26,7 +26,7 @@ pub(crate) fn export(
     let transcript = Progress::during(&reading, || opened.transcript(&session, Extent::Whole))?;
     let store = opened.archive.store();
     let tasks = store.sessions(&Filter { parent: Some(session.id.clone()), ..Filter::default() })?;
-    let spills = store.spills(&session.id)?;
+    let spills = opened.spills(&session.id)?;
     let beside = [
         (tasks.len(), "task"),
         (store.receipts(&session.id, None, u64::MAX)?.len(), "receipt"),

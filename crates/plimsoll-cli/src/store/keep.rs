@@ -22,12 +22,24 @@ pub(crate) fn gc(around: &Surroundings, output: &mut Output) -> Result<ExitCode,
         output.json(&swept)?;
         return Ok(ExitCode::SUCCESS);
     }
+    for spill in &swept.expired {
+        let (handle, tool) = (printable(&spill.handle), printable(&spill.tool));
+        let (size, kept) = (format_bytes(spill.bytes), when::utc(spill.created));
+        output.text(&format!(
+            "expired: `{handle}` of session `{}`, {size} of {tool}, kept at {kept}",
+            spill.session
+        ))?;
+    }
     output.text(&format!(
         "{} expired, {} removed, {} added to the index",
-        counted(swept.expired as usize, "spilled output"),
+        counted(swept.expired.len(), "spilled output"),
         counted(swept.removed as usize, "file"),
         counted(swept.indexed as usize, "part")
     ))?;
+    if swept.recorded > 0 {
+        let recorded = counted(swept.recorded as usize, "record");
+        output.text(&format!("{recorded} entered that the database could not take before"))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -76,7 +88,7 @@ pub(crate) fn rm(
     let mut removed = Vec::new();
     for session in &sessions {
         // It may have gone as a task of one before it.
-        let spills = match opened.archive.store().spills(&session.id) {
+        let spills = match opened.spills(&session.id) {
             Err(StoreError::Missing { .. }) => continue,
             other => other?,
         };

@@ -18,7 +18,7 @@ use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Message, Policy, SessionId};
 use plimsoll_formats::{Format, SessionInfo, Transcript};
 use plimsoll_session::{Driver, SessionError, Settings};
-use plimsoll_store::{Archive, Filter, Lease, PageRequest, Session, StoreError};
+use plimsoll_store::{Archive, Filter, Lease, PageRequest, Session, SpillRecord, StoreError};
 
 use crate::args::PolicyArgs;
 use crate::config::{self, Config};
@@ -158,6 +158,17 @@ impl Opened {
         self.archive.store().sessions(&Filter { all: true, ..Filter::default() })
     }
 
+    /// All spilled outputs that a session shows.
+    pub(crate) fn spills(&self, id: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
+        let (mut spills, mut next) = (Vec::new(), Some(0));
+        while let Some(after) = next {
+            let page = self.archive.store().spills(id, after, 1_000)?;
+            spills.extend(page.spills);
+            next = page.next;
+        }
+        Ok(spills)
+    }
+
     /// All messages of a session, oldest first, one page of them held at a time.
     pub(crate) fn each(&self, id: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError> {
         let mut request = PageRequest { from: None, oldest_first: true, most: PAGE };
@@ -288,6 +299,10 @@ impl From<StoreError> for CliError {
             }
             error @ (StoreError::Lost { .. } | StoreError::Undo(UndoError::Final(_))) => {
                 CliError::no(error.to_string())
+            }
+            StoreError::Ambiguous { handle, candidates } => {
+                CliError::usage(format!("`{handle}` is the beginning of several handles"))
+                    .hint(format!("give one of them whole: {}", candidates.join(", ")))
             }
             error @ (StoreError::Missing { .. } | StoreError::Refused(_)) => {
                 CliError::usage(error.to_string())

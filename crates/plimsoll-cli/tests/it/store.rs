@@ -201,7 +201,7 @@ fn what_left_the_window_is_recalled_whole_by_lines_and_by_pattern() {
 
 #[test]
 fn spills_that_are_gone_say_so_and_what_is_left() {
-    let home = stored();
+    let home = stored().with(".config/plimsoll/config.toml", "[spills]\nage = \"7d\"\n");
     let old = spilled(&home, Millis(1_777_713_516_730));
     let told = home.page(&["sessions show --messages 0", "sessions gc", "sessions show --messages 0"]);
     let expired = home.run(&["recall", &old]).replace(&old, "[SPILL]");
@@ -209,7 +209,7 @@ fn spills_that_are_gone_say_so_and_what_is_left() {
     with_settings!({ filters => [(r"expired at 20\d\d-\d\d-\d\d \d\d:\d\d UTC", "expired at [TIME]")] }, {
         assert_snapshot!(expired);
     });
-    assert_page!(told);
+    assert_page!(told.replace(&old, "[SPILL]"));
     let fresh = spilled(&home, now());
     std::fs::remove_dir_all(home.path.join(".local/share/plimsoll/spill")).unwrap();
     let told = home.page(&[&format!("recall {fresh}"), "sessions check"]);
@@ -218,13 +218,52 @@ fn spills_that_are_gone_say_so_and_what_is_left() {
 
 #[test]
 fn retention_can_be_configured() {
-    let home = stored().with(".config/plimsoll/config.toml", "[spills]\nkeep = true\n");
-    spilled(&home, Millis(1_777_713_516_730));
-    assert!(home.run(&["sessions", "gc"]).contains("0 spilled outputs expired"));
+    let home = stored();
+    let handle = spilled(&home, Millis(1_777_713_516_730));
+    assert!(
+        home.run(&["sessions", "gc"]).contains("0 spilled outputs expired"),
+        "they stay with their session"
+    );
+    let guide = home.run_with(&["config"], &[("PLIMSOLL_POLICY", "openfork")]);
+    let age = guide.lines().find(|line| line.starts_with("spills.age")).unwrap_or_default();
+    assert!(age.contains("7d"), "{guide}");
     assert!(
         home.run_with(&["sessions", "gc"], &[("PLIMSOLL_SPILLS_MOST_BYTES", "1")])
-            .contains("1 spilled output expired, 1 file removed")
+            .contains(&format!("expired: `{handle}` of session"))
     );
+}
+
+#[test]
+fn a_handle_is_looked_for_in_one_session_or_in_all_and_its_beginning_will_do() {
+    let home = stored();
+    let spill = spilled(&home, now());
+    let other = plimsoll_store::NewSession::new("ses_6d0000000001ABCDEFGHIJKLMN".into());
+    home.archive().store().create(other, now()).unwrap();
+    let page = home.page(&[
+        &format!("recall {} --lines 1-1", &spill[..12]),
+        &format!("recall --session ses_5c {spill} --lines 1-1"),
+        &format!("recall --session ses_6d {spill}"),
+        "recall prt_fixed --lines 1-1",
+        "recall --session ses_6d",
+    ]);
+    assert_page!(page.replace(&spill, "[SPILL]").replace(&spill[..12], "[BEGINNING]"));
+}
+
+#[test]
+fn raw_content_comes_byte_for_byte() {
+    let home = stored();
+    let (session, policy) = ("ses_5c1000000001ABCDEFGHIJKLMN".into(), Policy::default());
+    let mut output: Vec<u8> = b"first \xff\r\n".to_vec();
+    output.extend(b"line\r\n".repeat(20_000));
+    let claim = plimsoll_store::Claim::unleased(&session);
+    let archive = home.archive();
+    let taken =
+        archive.take_output(&claim, &"prt_x".into(), "bash", &mut &output[..], &policy, now()).unwrap();
+    let handle = plimsoll_store::handles(&taken.receipt.unwrap()).remove(0);
+    let raw = home.command(&["recall", &handle, "--raw"], &[]).output().unwrap();
+    assert!(raw.stdout == output, "{}", String::from_utf8_lossy(&raw.stderr));
+    let line = home.command(&["recall", &handle, "--raw", "--lines", "1"], &[]).output().unwrap();
+    assert_eq!(line.stdout, b"first \xff\r\n");
 }
 
 #[test]
@@ -496,7 +535,7 @@ fn the_place_of_the_database_is_configured_as_all_else() {
     let json = home.json(&["config", "--json"]);
     assert_eq!(
         (&json["store"]["durability"], &json["store"]["spills"]["age"]),
-        (&"power".into(), &604_800_000.into())
+        (&"power".into(), &Value::Null)
     );
     let wrong = [
         "store = 7",

@@ -1,12 +1,12 @@
 //! Messages and parts, in memory.
 
-use plimsoll::log::MessageUpdate;
+use plimsoll::log::{Effect, Mark, MessageUpdate};
 use plimsoll::pivot::Visible;
-use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId};
+use plimsoll::{Log, Message, MessageId, Millis, Part, PartBody, PartId, SessionId};
 
 use super::MemoryStore;
 use crate::error::StoreError;
-use crate::recall::{Ask, Hit, Recalled, part_text};
+use crate::recall::{Hit, INPUT, Recalled, Selection, input_text, part_text};
 use crate::session::{Page, PageRequest};
 use crate::store::{ChangeKind, Claim, Logs, Snapshot};
 use crate::{repeated_delta, text_in_pieces};
@@ -138,20 +138,7 @@ impl Logs for MemoryStore {
     }
 
     fn page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError> {
-        let state = self.state();
-        let held = state.held(session)?;
-        let mut messages: Vec<Message> = held.messages.clone();
-        let mut from = request.from.as_ref().map(|id| held.place(id)).transpose()?.map(|place| place + 1);
-        if !request.oldest_first {
-            messages.reverse();
-            from = from.map(|place| messages.len() + 1 - place);
-        }
-        let most = if request.most == 0 { 100 } else { request.most as usize };
-        let rest: Vec<Message> = messages.into_iter().skip(from.unwrap_or(0)).collect();
-        let more = rest.len() > most;
-        let messages: Vec<Message> = rest.into_iter().take(most).collect();
-        let next = messages.last().filter(|_| more).map(|message| message.info.id.clone());
-        Ok(Page { messages, next })
+        self.state().held(session)?.page(request)
     }
 
     fn message(&self, session: &SessionId, id: &MessageId) -> Result<Message, StoreError> {
@@ -167,8 +154,8 @@ impl Logs for MemoryStore {
         found.next().cloned().ok_or_else(|| StoreError::missing("part", id))
     }
 
-    fn search(&self, session: &SessionId, ask: &Ask) -> Result<Vec<Hit>, StoreError> {
-        if ask.search.is_none() {
+    fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError> {
+        if wanted.search.is_none() {
             return Err(StoreError::Refused("a search needs a pattern".into()));
         }
         let log = self.state().held(session)?.log();
@@ -177,14 +164,23 @@ impl Logs for MemoryStore {
         let mut hits = Vec::new();
         for (place, message) in log.iter().enumerate() {
             for part in &message.parts {
-                let text = part_text(part);
-                let out = place < start || part.is_reduced();
-                let Some(text) = text.filter(|_| out) else { continue };
-                let found = Recalled::of(text, ask)?;
-                if found.matches > 0 {
-                    let tool = part.as_tool().map(|tool| tool.tool.clone());
-                    let (handle, message) = (part.id.to_string(), Some(message.info.id.clone()));
-                    hits.push(Hit { handle, message, tool, found });
+                let hidden = |mark: &Mark| mark.is_active() && mark.effect == Effect::Hide;
+                let is_hidden = place < start || part.all_marks().iter().any(hidden);
+                let is_out = place < start || part.is_reduced();
+                let input = input_text(part).filter(|_| is_hidden);
+                let text = part_text(part).filter(|_| is_out).map(|text| text.as_str().to_owned());
+                for (text, ending) in [(input, INPUT), (text, "")] {
+                    let Some(text) = text else { continue };
+                    let found = Recalled::of(&text, wanted)?;
+                    if found.matches > 0 {
+                        let tool = match &part.body {
+                            PartBody::ToolCall(call) => Some(call.tool.clone()),
+                            _ => part.as_tool().map(|tool| tool.tool.clone()),
+                        };
+                        let (handle, message) =
+                            (format!("{}{ending}", part.id), Some(message.info.id.clone()));
+                        hits.push(Hit { handle, message, tool, found });
+                    }
                 }
             }
         }

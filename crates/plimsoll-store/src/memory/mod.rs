@@ -3,6 +3,7 @@
 //! the whole log.
 
 mod feed;
+mod handles;
 mod leases;
 mod logs;
 mod reductions;
@@ -11,7 +12,7 @@ mod spills;
 mod tasks;
 mod upkeep;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
 use plimsoll::log::Info;
@@ -21,7 +22,7 @@ use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartId, Receipt,
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::inherited;
-use crate::session::{NewSession, Session};
+use crate::session::{NewSession, Page, PageRequest, Session};
 use crate::store::{Change, ChangeKind, Claim, Epoch, Revision, Sequence, SpillRecord, TaskRecord};
 
 /// Sessions in memory.
@@ -36,6 +37,10 @@ struct State {
     sessions: BTreeMap<SessionId, Held>,
     receipts: Vec<(SessionId, Receipt)>,
     spills: Vec<(SessionId, SpillRecord)>,
+    /// Blobs that are being deleted.
+    deleting: BTreeSet<String>,
+    /// Sessions that were removed while others needed what they said.
+    removed: BTreeMap<SessionId, Held>,
     leases: BTreeMap<SessionId, (String, Millis)>,
     /// Parent, how many messages are shared, child.
     forks: Vec<(SessionId, usize, SessionId)>,
@@ -123,6 +128,21 @@ impl Held {
         if before.model_id != after.model_id {
             self.session.model = after.model_id.clone().or(self.session.model.take());
         }
+    }
+
+    fn page(&self, request: &PageRequest) -> Result<Page, StoreError> {
+        let mut messages: Vec<Message> = self.messages.clone();
+        let mut from = request.from.as_ref().map(|id| self.place(id)).transpose()?.map(|place| place + 1);
+        if !request.oldest_first {
+            messages.reverse();
+            from = from.map(|place| messages.len() + 1 - place);
+        }
+        let most = if request.most == 0 { 100 } else { request.most as usize };
+        let rest: Vec<Message> = messages.into_iter().skip(from.unwrap_or(0)).collect();
+        let more = rest.len() > most;
+        let messages: Vec<Message> = rest.into_iter().take(most).collect();
+        let next = messages.last().filter(|_| more).map(|message| message.info.id.clone());
+        Ok(Page { messages, next })
     }
 
     fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {

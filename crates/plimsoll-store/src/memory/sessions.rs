@@ -133,10 +133,17 @@ impl Sessions for MemoryStore {
                 held.session.revision.0 += 1;
             }
             state.note(&id, ChangeKind::Removed, None, None);
-            state.sessions.remove(&id);
+            let held = state.sessions.remove(&id);
             state.leases.remove(&id);
             state.receipts.retain(|(session, _)| *session != id);
-            state.spills.retain(|(session, _)| *session != id);
+            if state.needed(&id) {
+                state.removed.extend(held.map(|held| (id.clone(), held)));
+            } else {
+                let own = state.spills.iter().filter(|(session, _)| *session == id);
+                let blobs = own.map(|(_, spill)| spill.blob.clone()).collect();
+                state.spills.retain(|(session, _)| *session != id);
+                state.mark_deleting(blobs);
+            }
             state.notes.retain(|held| held.session != id);
             state.tasks.retain(|task| task.parent != id);
         }

@@ -1,81 +1,141 @@
 //! The names of spilled outputs, in memory.
 
-use plimsoll::{Millis, SessionId};
+use plimsoll::{Millis, Receipt, SessionId};
 
-use super::{Held, MemoryStore};
+use super::{MemoryStore, State};
 use crate::error::StoreError;
-use crate::store::{Claim, Forgetter, Keeper, SpillRecord, Spills};
+use crate::store::{Claim, ExpiredSpill, SpillPage, SpillRecord, Spills};
 
-impl Spills for MemoryStore {
-    fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
-        let state = self.state();
-        let has = |held: &&Held| {
-            held.messages[held.inherited..].iter().any(|message| {
-                message.info.id.as_str() == id || message.parts.iter().any(|part| part.id.as_str() == id)
-            })
-        };
-        let owner =
-            state.sessions.values().filter(has).max_by_key(|held| (held.session.updated, held.written));
-        let owner = owner.map(|held| held.session.id.clone());
-        owner.ok_or_else(|| StoreError::missing("part, message or spilled output", id))
+impl State {
+    fn insert_spill(&mut self, session: &SessionId, spill: SpillRecord) {
+        let same = |record: &SpillRecord| record.hash == spill.hash && record.expired.is_none();
+        let mut older: Vec<String> = Vec::new();
+        for (_, record) in self.spills.iter_mut().filter(|(_, record)| same(record)) {
+            older.push(std::mem::replace(&mut record.blob, spill.blob.clone()));
+        }
+        let mine =
+            |(owner, record): &(SessionId, SpillRecord)| owner == session && record.handle == spill.handle;
+        match self.spills.iter().position(mine) {
+            Some(place) => {
+                let record = &mut self.spills[place].1;
+                (record.created, record.expired) = (spill.created, None);
+                (record.blob, record.shown) = (spill.blob, spill.shown);
+            }
+            None => self.spills.push((session.clone(), spill)),
+        }
+        self.mark_deleting(older);
     }
 
-    fn add_spill(&self, claim: &Claim, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError> {
+    fn needs(&self, blob: &str) -> bool {
+        self.spills.iter().any(|(_, spill)| spill.blob == blob && spill.expired.is_none())
+    }
+
+    pub(super) fn mark_deleting(&mut self, blobs: Vec<String>) -> Vec<String> {
+        let marked: Vec<String> = blobs.into_iter().filter(|blob| !self.needs(blob)).collect();
+        self.deleting.extend(marked.iter().cloned());
+        marked
+    }
+}
+
+impl Spills for MemoryStore {
+    fn add_spill(&self, claim: &Claim, spill: SpillRecord) -> Result<(), StoreError> {
         let mut state = self.state();
         state.claimed(claim)?;
-        keep()?;
-        let session = &claim.session;
-        state.spills.retain(|(owner, other)| owner != session || other.handle != spill.handle);
-        state.spills.push((session.clone(), spill));
+        state.insert_spill(&claim.session, spill);
         Ok(())
     }
 
-    fn spills(&self, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
+    fn spills(&self, session: &SessionId, after: u64, most: usize) -> Result<SpillPage, StoreError> {
         let state = self.state();
         state.held(session)?;
-        let own = state.spills.iter().filter(|(owner, _)| owner == session);
-        Ok(own.map(|(_, spill)| spill.clone()).collect())
+        let own = (1..).zip(&state.spills).filter(|(seq, (owner, _))| owner == session && *seq > after);
+        let own: Vec<(u64, SpillRecord)> = own.map(|(seq, (_, spill))| (seq, spill.clone())).collect();
+        let next = own.get(most.wrapping_sub(1)).map(|(seq, _)| *seq).filter(|_| own.len() > most);
+        Ok(SpillPage { spills: own.into_iter().take(most).map(|(_, spill)| spill).collect(), next })
     }
 
-    fn spill(&self, handle: &str) -> Result<SpillRecord, StoreError> {
+    fn all_spills(&self, after: u64, most: usize) -> Result<Vec<(u64, SessionId, SpillRecord)>, StoreError> {
         let state = self.state();
-        let found = state.spills.iter().rev().filter(|(_, spill)| spill.handle == handle);
-        let best = found.min_by_key(|(_, spill)| spill.expired.is_some());
-        best.map(|(_, spill)| spill.clone()).ok_or_else(|| StoreError::missing("spilled output", handle))
+        let later = (1..).zip(&state.spills).filter(|(seq, _)| *seq > after).take(most);
+        Ok(later.map(|(seq, (session, spill))| (seq, session.clone(), spill.clone())).collect())
+    }
+
+    fn record_late(
+        &self,
+        session: &SessionId,
+        spill: Option<SpillRecord>,
+        receipt: Option<Receipt>,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.held(session)?;
+        if let Some(spill) = spill {
+            state.insert_spill(session, spill);
+        }
+        if let Some(receipt) = receipt
+            && !state.receipts.iter().any(|(_, other)| other.id == receipt.id)
+        {
+            state.receipts.push((session.clone(), receipt));
+        }
+        Ok(())
     }
 
     fn expire_spills(
         &self,
         before: Option<Millis>,
-        most: Option<u64>,
+        most_bytes: Option<u64>,
         now: Millis,
-    ) -> Result<u64, StoreError> {
+        most: usize,
+    ) -> Result<Vec<ExpiredSpill>, StoreError> {
         let mut state = self.state();
-        let mut expired = 0;
-        let mut live: Vec<&mut SpillRecord> =
-            state.spills.iter_mut().map(|(_, spill)| spill).filter(|spill| spill.expired.is_none()).collect();
-        live.sort_by_key(|spill| std::cmp::Reverse(spill.created));
-        let mut total = 0;
-        for spill in live {
-            total = spill.stored.saturating_add(total);
-            if before.is_some_and(|before| spill.created < before) || most.is_some_and(|most| total > most) {
-                spill.expired = Some(now);
-                expired += 1;
+        // The newest of the spills that share a blob says how old it is.
+        let mut blobs: Vec<(u64, String, u64)> = Vec::new();
+        for (_, spill) in state.spills.iter().filter(|(_, spill)| spill.expired.is_none()) {
+            match blobs.iter_mut().find(|(_, blob, _)| *blob == spill.blob) {
+                Some(known) => known.0 = known.0.max(spill.created.0),
+                None => blobs.push((spill.created.0, spill.blob.clone(), spill.stored)),
             }
         }
+        blobs.sort();
+        let total: u128 = blobs.iter().map(|(_, _, stored)| u128::from(*stored)).sum();
+        let mut over = most_bytes.map_or(0, |most| total.saturating_sub(u128::from(most)));
+        let mut expired = Vec::new();
+        let mut gone = Vec::new();
+        for (newest, blob, stored) in blobs.into_iter().take(most) {
+            if over == 0 && before.is_none_or(|before| newest >= before.0) {
+                break;
+            }
+            over = over.saturating_sub(u128::from(stored));
+            for (session, spill) in state.spills.iter_mut().filter(|(_, spill)| spill.blob == blob) {
+                spill.expired = spill.expired.or(Some(now));
+                expired.push(ExpiredSpill {
+                    session: session.clone(),
+                    handle: spill.handle.clone(),
+                    tool: spill.tool.clone(),
+                    bytes: spill.bytes,
+                    created: spill.created,
+                });
+            }
+            gone.push(blob);
+        }
+        state.mark_deleting(gone);
         Ok(expired)
     }
 
-    fn forget(&self, hashes: Vec<String>, mut remove: Forgetter) -> Result<u64, StoreError> {
+    fn unneeded(&self, blobs: Vec<String>) -> Result<Vec<String>, StoreError> {
         let state = self.state();
-        let needed = |hash: &String| {
-            state.spills.iter().any(|(_, spill)| spill.hash == *hash && spill.expired.is_none())
-        };
-        let mut removed = 0;
-        for hash in hashes.iter().filter(|hash| !needed(hash)) {
-            remove(hash)?;
-            removed += 1;
-        }
-        Ok(removed)
+        Ok(blobs.into_iter().filter(|blob| !state.needs(blob)).collect())
+    }
+
+    fn mark_deleting(&self, blobs: Vec<String>, _: Millis) -> Result<Vec<String>, StoreError> {
+        Ok(self.state().mark_deleting(blobs))
+    }
+
+    fn deleting(&self, most: usize) -> Result<Vec<String>, StoreError> {
+        Ok(self.state().deleting.iter().take(most).cloned().collect())
+    }
+
+    fn confirm_deleted(&self, blobs: Vec<String>) -> Result<(), StoreError> {
+        self.state().deleting.retain(|blob| !blobs.contains(blob));
+        Ok(())
     }
 }

@@ -3,11 +3,11 @@
 use super::MemoryStore;
 use crate::error::StoreError;
 use crate::session::Findings;
-use crate::store::Upkeep;
+use crate::store::{IndexStep, Upkeep};
 
 impl Upkeep for MemoryStore {
-    fn index(&self) -> Result<u64, StoreError> {
-        Ok(0)
+    fn index_step(&self, _: u64) -> Result<IndexStep, StoreError> {
+        Ok(IndexStep::default())
     }
 
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {

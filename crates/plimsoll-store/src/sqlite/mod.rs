@@ -7,9 +7,11 @@ mod chain;
 mod check;
 mod extend;
 mod feed;
+mod handles;
 mod inbox;
 mod leases;
 mod marks;
+mod place;
 mod read;
 mod rows;
 mod schema;
@@ -33,6 +35,7 @@ use crate::clock::Clock;
 use crate::error::{PATIENCE, StoreError};
 use writer::Writer;
 
+pub(crate) use place::directory as spill_directory;
 #[doc(hidden)]
 pub use schema::database_of_version;
 
@@ -256,6 +259,13 @@ fn restrict(path: &Path) {
 
 #[cfg(not(unix))]
 fn restrict(_: &Path) {}
+
+/// Sixteen hex digits that were not drawn before.
+pub(crate) fn random_hex() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    // Its keys come from the system, and no two in a process are the same.
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
+}
 
 /// Names that are random enough, and in order.
 pub fn random_ids() -> Ids {

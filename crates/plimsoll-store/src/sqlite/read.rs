@@ -303,7 +303,15 @@ pub(crate) fn page(
     session: &SessionId,
     request: &PageRequest,
 ) -> Result<Page, StoreError> {
-    let chain = Chain::of(connection, session)?;
+    page_of(connection, &Chain::of(connection, session)?, request)
+}
+
+/// The messages of a page of a chain.
+pub(crate) fn page_of(
+    connection: &Connection,
+    chain: &Chain,
+    request: &PageRequest,
+) -> Result<Page, StoreError> {
     let from = match &request.from {
         Some(id) => {
             let found = chain.find(connection, id.as_str())?;
@@ -327,7 +335,7 @@ pub(crate) fn page(
     let (Some(first), Some(last)) = (places.iter().min(), places.iter().max()) else {
         return Ok(Page::default());
     };
-    let mut messages = range(connection, &chain, first, Some(last), Detail::Whole)?;
+    let mut messages = range(connection, chain, first, Some(last), Detail::Whole)?;
     if !request.oldest_first {
         messages.reverse();
     }
@@ -385,9 +393,13 @@ pub(crate) fn message(
 
 /// One part by its name.
 pub(crate) fn part(connection: &Connection, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
-    let chain = Chain::of(connection, session)?;
-    let mut part = whole(connection, &chain, id)?;
-    let marks = marks::of_part(connection, &chain, id.as_str())?;
+    part_of(connection, &Chain::of(connection, session)?, id)
+}
+
+/// One part of a chain.
+pub(crate) fn part_of(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
+    let mut part = whole(connection, chain, id)?;
+    let marks = marks::of_part(connection, chain, id.as_str())?;
     if !marks.is_empty() {
         part = part.with_marks(marks);
     }
@@ -579,18 +591,4 @@ pub(crate) fn receipts(
         .prepare_cached("SELECT data FROM receipt WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
     let data = statement.query_map((key, after, rows::integer(most)), |row| row.get::<_, String>(0))?;
     data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
-}
-
-/// Which session has a part or message of that name, the newest if several have.
-pub(crate) fn owner(connection: &Connection, id: &str) -> Result<SessionId, StoreError> {
-    let found: Option<String> = connection
-        .prepare_cached(
-            "SELECT s.id FROM session s WHERE s.removed IS NULL
-             AND (EXISTS (SELECT 1 FROM part p WHERE p.session = s.key AND p.id = ?1)
-                  OR EXISTS (SELECT 1 FROM message m WHERE m.session = s.key AND m.id = ?1))
-             ORDER BY s.updated DESC LIMIT 1",
-        )?
-        .query_row([id], |row| row.get(0))
-        .optional()?;
-    found.map(SessionId::new).ok_or_else(|| StoreError::missing("part, message or spilled output", id))
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -195,6 +195,31 @@ const MIGRATIONS: [&str; 5] = [
     CREATE INDEX task_session ON task (session, seq);
     CREATE INDEX task_status ON task (status, seq);
     CREATE INDEX mark_part ON mark (session, part, seq);",
+    // 6: a directory for spills of its own; blobs by name, and those that are being deleted; parts and messages by their
+    // names in all sessions; checksums; what was purged. The index for searches begins anew, with the inputs of tools.
+    "CREATE TABLE spill_place (
+        only INTEGER PRIMARY KEY CHECK (only = 1),
+        id TEXT NOT NULL,
+        database TEXT,
+        root TEXT,
+        taken TEXT
+    ) STRICT;
+    INSERT INTO spill_place (only, id) VALUES (1, lower(hex(randomblob(8))));
+    ALTER TABLE spill ADD COLUMN blob TEXT NOT NULL DEFAULT '';
+    UPDATE spill SET blob = hash;
+    CREATE INDEX spill_blob ON spill (blob) WHERE expired IS NULL;
+    CREATE TABLE deleting (blob TEXT PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE INDEX part_name ON part (id);
+    CREATE INDEX message_name ON message (id);
+    ALTER TABLE part ADD COLUMN sum BLOB;
+    CREATE TABLE purge (
+        seq INTEGER PRIMARY KEY,
+        receipt TEXT NOT NULL UNIQUE,
+        at INTEGER NOT NULL,
+        is_done INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    DELETE FROM searched;
+    INSERT INTO search (search) VALUES ('delete-all');",
 ];
 
 /// The version this code writes.

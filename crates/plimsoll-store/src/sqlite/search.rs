@@ -4,52 +4,75 @@
 //! most of the scan for plain words; it never decides, it only says where to look.
 
 use plimsoll::log::{Effect, Mark};
-use plimsoll::{MessageId, SessionId};
-use rusqlite::{Connection, params};
+use plimsoll::{MessageId, Part, SessionId};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain, Segment};
 use super::rows::TEXT;
 use super::{marks, read};
 use crate::error::StoreError;
-use crate::recall::{Ask, Hit, Recalled, Search, part_text};
+use crate::recall::{Hit, INPUT, Recalled, Search, Selection, input_text, part_text};
+use crate::store::IndexStep;
+
+/// A text longer than this is not in the index but looked at each time: to index it would keep the writer for long, and to
+/// look through it takes a moment.
+const LARGEST: i64 = 1_000_000;
+/// A step of indexing takes about so many characters. The writer is kept for 20 to 40 ms by it.
+const STEP: i64 = 300_000;
+/// A step looks at so many sessions for one with something to be indexed.
+const SESSIONS: usize = 200;
 
 /// Everything of a session that is out of sight: what a summary stands for, and what was cleared or cut.
 pub(super) fn search(
     connection: &Connection,
     session: &SessionId,
-    ask: &Ask,
+    wanted: &Selection,
 ) -> Result<Vec<Hit>, StoreError> {
-    let Some(search) = &ask.search else {
+    let Some(search) = &wanted.search else {
         return Err(StoreError::Refused("a search needs a pattern".into()));
     };
     let pattern = search.compile()?;
     let chain = Chain::of(connection, session)?;
     let start = read::newest_pivot(connection, &chain)?.map(|pivot| pivot.tail.unwrap_or(pivot.marker));
-    let mut hits = Hits { ask, left: ask.most_bytes, found: 0, hits: Vec::new() };
+    let mut hits = Hits { wanted, left: wanted.most_bytes, found: 0, hits: Vec::new() };
     for segment in &chain.0 {
         if let Some(start) = &start {
             let plain = trigrams(search);
-            behind(connection, segment, start, plain.as_deref(), |id, message, tool, text| {
-                if pattern.is_match(text) { hits.add(id, message, tool, text) } else { Ok(true) }
+            behind(connection, segment, start, plain.as_deref(), |row| {
+                let input = row.input()?.filter(|input| pattern.is_match(input.as_bytes()));
+                if let Some(input) = input
+                    && !hits.add(&format!("{}{INPUT}", row.id), row.message, row.tool, &input)?
+                {
+                    return Ok(false);
+                }
+                match row.text.filter(|text| pattern.is_match(text.as_bytes())) {
+                    Some(text) => hits.add(row.id, row.message, row.tool, text),
+                    None => Ok(true),
+                }
             })?;
         }
     }
     let marks = marks::of_range(connection, &chain, start.as_ref().map_or(i64::MIN, |start| start.0), None)?;
-    let mut marked: Vec<(At, String)> = Vec::new();
+    let mut marked: Vec<(At, String, bool)> = Vec::new();
     for (part, marks) in marks {
         let reduces = |mark: &Mark| matches!(mark.effect, Effect::Clear | Effect::Cut(_) | Effect::Hide);
         if marks.iter().any(|mark| mark.is_active() && reduces(mark)) {
+            // What a tool was given is still shown where only its answer was cleared.
+            let is_hidden = marks.iter().any(|mark| mark.is_active() && mark.effect == Effect::Hide);
             let place = chain.find_part(connection, &part)?.map(|(_, place)| place);
-            marked.extend(
-                place.filter(|place| start.as_ref().is_none_or(|start| place >= start)).map(|at| (at, part)),
-            );
+            let place = place.filter(|place| start.as_ref().is_none_or(|start| place >= start));
+            marked.extend(place.map(|at| (at, part, is_hidden)));
         }
     }
     marked.sort();
-    for (at, id) in marked {
+    for (at, id, is_hidden) in marked {
         let part = read::part(connection, session, &plimsoll::PartId::new(id.as_str()))?;
         let tool = part.as_tool().map(|tool| tool.tool.clone());
-        if let Some(text) = part_text(&part).filter(|text| pattern.is_match(text)) {
+        let input = if is_hidden { input_text(&part) } else { None };
+        if let Some(input) = input.filter(|input| pattern.is_match(input.as_bytes())) {
+            hits.add(&format!("{id}{INPUT}"), &at.1, tool.as_deref(), &input)?;
+        }
+        if let Some(text) = part_text(&part).filter(|text| pattern.is_match(text.as_bytes())) {
             hits.add(&id, &at.1, tool.as_deref(), text)?;
         }
     }
@@ -57,50 +80,73 @@ pub(super) fn search(
 }
 
 struct Hits<'a> {
-    ask: &'a Ask,
+    wanted: &'a Selection,
     left: usize,
     found: usize,
     hits: Vec<Hit>,
 }
 
 impl Hits<'_> {
-    /// Take a part that matches; says whether there is room for more.
-    fn add(&mut self, id: &str, message: &str, tool: Option<&str>, text: &str) -> Result<bool, StoreError> {
-        let matches = self.ask.most_matches.saturating_sub(self.found);
+    /// Take a text that matches; says whether there is room for more.
+    fn add(
+        &mut self,
+        handle: &str,
+        message: &str,
+        tool: Option<&str>,
+        text: &str,
+    ) -> Result<bool, StoreError> {
+        let matches = self.wanted.most_matches.saturating_sub(self.found);
         if self.left == 0 || matches == 0 {
             if let Some(last) = self.hits.last_mut() {
                 last.found.cut = true;
             }
             return Ok(false);
         }
-        let ask = Ask {
+        let wanted = Selection {
             most_bytes: self.left,
             most_matches: matches,
             lines: None,
-            search: self.ask.search.clone(),
+            search: self.wanted.search.clone(),
         };
-        let found = Recalled::of(text, &ask)?;
+        let found = Recalled::of(text, &wanted)?;
         if found.matches == 0 {
             return Ok(true);
         }
         self.left = self.left.saturating_sub(found.lines.iter().map(|line| line.text.len() + 1).sum());
         self.found += found.matches as usize;
         let (message, tool) = (Some(MessageId::new(message)), tool.map(str::to_owned));
-        self.hits.push(Hit { handle: id.to_owned(), message, tool, found });
+        self.hits.push(Hit { handle: handle.to_owned(), message, tool, found });
         Ok(true)
     }
 }
 
-type Visit<'a> = &'a mut dyn FnMut(&str, &str, Option<&str>, &str) -> Result<bool, StoreError>;
+/// A part as a search sees it.
+struct Seen<'a> {
+    id: &'a str,
+    message: &'a str,
+    tool: Option<&'a str>,
+    text: Option<&'a str>,
+    /// The rest of a part that has an input.
+    data: Option<&'a str>,
+}
 
-/// Visit the texts of a segment before a place, oldest first, until the visitor has enough. With `plain` only those
+impl Seen<'_> {
+    fn input(&self) -> Result<Option<String>, StoreError> {
+        let part = self.data.map(serde_json::from_str::<Part>).transpose()?;
+        Ok(part.as_ref().and_then(input_text))
+    }
+}
+
+type Visit<'a> = &'a mut dyn FnMut(&Seen<'_>) -> Result<bool, StoreError>;
+
+/// Visit the parts of a segment before a place, oldest first, until the visitor has enough. With `plain` only those
 /// that may contain it, as far as the index knows.
 fn behind(
     connection: &Connection,
     segment: &Segment,
     start: &At,
     plain: Option<&str>,
-    mut visit: impl FnMut(&str, &str, Option<&str>, &str) -> Result<bool, StoreError>,
+    mut visit: impl FnMut(&Seen<'_>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let end = match &segment.upto {
         Some(upto) if upto < start => (upto.0, format!("{}\0", upto.1)),
@@ -110,13 +156,20 @@ fn behind(
     let Some(plain) = plain else {
         return scan(connection, "", params![segment.key, end.0, end.1], visit);
     };
-    let upto: i64 = connection
-        .prepare_cached("SELECT coalesce((SELECT upto FROM searched WHERE session = ?1), 0)")?
-        .query_row([segment.key], |row| row.get(0))?;
     // A text that still grows may say more than the index knows.
-    let maybe = "AND (seq > ?4 OR seq IN (SELECT rowid FROM search WHERE search MATCH ?5)
-                 OR seq IN (SELECT part FROM delta))";
-    scan(connection, maybe, params![segment.key, end.0, end.1, upto, plain], visit)
+    let maybe = format!(
+        "AND (seq > ?4 OR chars + input_chars > {LARGEST}
+         OR seq IN (SELECT rowid FROM search WHERE search MATCH ?5)
+         OR seq IN (SELECT part FROM delta))"
+    );
+    let upto = indexed_to(connection, segment.key)?;
+    scan(connection, &maybe, params![segment.key, end.0, end.1, upto, plain], visit)
+}
+
+fn indexed_to(connection: &Connection, session: i64) -> Result<i64, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT coalesce((SELECT upto FROM searched WHERE session = ?1), 0)")?;
+    Ok(statement.query_row([session], |row| row.get(0))?)
 }
 
 fn scan(
@@ -126,14 +179,17 @@ fn scan(
     visit: Visit<'_>,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT id, message, tool, {TEXT} FROM part WHERE session = ?1 AND (at, message) < (?2, ?3)
-         AND text IS NOT NULL AND kind <> 'file' {only} ORDER BY at, message, ord"
+        "SELECT id, message, tool, {TEXT}, CASE WHEN kind IN ('tool', 'call') THEN data END FROM part
+         WHERE session = ?1 AND (at, message) < (?2, ?3) AND (text IS NOT NULL OR kind = 'call' OR kind = 'tool')
+         AND kind <> 'file' {only} ORDER BY at, message, ord"
     ))?;
     let mut rows = statement.query(bounds)?;
     while let Some(row) = rows.next()? {
         let string = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
-        let tool = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from)?;
-        if !visit(string(0)?, string(1)?, tool, string(3)?)? {
+        let maybe = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+        let seen =
+            Seen { id: string(0)?, message: string(1)?, tool: maybe(2)?, text: maybe(3)?, data: maybe(4)? };
+        if !visit(&seen)? {
             break;
         }
     }
@@ -153,34 +209,99 @@ fn trigrams(search: &Search) -> Option<String> {
     Some(runs.collect::<Vec<_>>().join(" AND "))
 }
 
-/// Bring the index up to date with everything that summaries stand for: that changes no more.
-pub(super) fn index(connection: &Connection) -> Result<u64, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT key FROM session WHERE removed IS NULL")?;
-    let keys = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-    let mut added = 0;
-    for key in keys {
-        let chain = Chain::of_key(connection, key)?;
-        let Some(pivot) = read::newest_pivot(connection, &chain)? else { continue };
-        let start = pivot.tail.unwrap_or(pivot.marker);
-        let upto: i64 = connection
-            .prepare_cached("SELECT coalesce((SELECT upto FROM searched WHERE session = ?1), 0)")?
-            .query_row([key], |row| row.get(0))?;
-        let last: Option<i64> = connection
-            .prepare_cached("SELECT max(seq) FROM part WHERE session = ?1 AND (at, message) < (?2, ?3)")?
-            .query_row(params![key, start.0, start.1], |row| row.get(0))?;
-        let Some(last) = last.filter(|last| *last > upto) else { continue };
-        added += connection
-            .prepare_cached(
-                "INSERT INTO search (rowid, text) SELECT seq, text FROM part
-                 WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND text IS NOT NULL AND kind <> 'file'",
-            )?
-            .execute((key, upto, last))? as u64;
+/// A stretch of a session's parts that is to be indexed: everything that summaries stand for changes no more.
+pub(super) struct Stretch {
+    session: i64,
+    last: i64,
+}
+
+/// The next session with something to be indexed, from a key on, or where to look on. This is done outside of the writer.
+pub(super) fn next_stretch(
+    connection: &Connection,
+    from: i64,
+) -> Result<Result<Stretch, Option<i64>>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT session FROM compaction WHERE session >= ?1 ORDER BY session LIMIT ?2",
+    )?;
+    let keys = statement.query_map((from, SESSIONS as i64), |row| row.get(0))?;
+    let keys = keys.collect::<Result<Vec<i64>, _>>()?;
+    for key in &keys {
+        let last = last_behind(connection, *key)?;
+        if let Some(last) = last.filter(|last| indexed_to(connection, *key).is_ok_and(|upto| *last > upto)) {
+            return Ok(Ok(Stretch { session: *key, last }));
+        }
+    }
+    Ok(Err(keys.last().filter(|_| keys.len() == SESSIONS).map(|key| key + 1)))
+}
+
+/// The newest part of a session's own that a summary stands for.
+fn last_behind(connection: &Connection, key: i64) -> Result<Option<i64>, StoreError> {
+    let is_there: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM session WHERE key = ?1 AND removed IS NULL)")?
+        .query_row([key], |row| row.get(0))?;
+    if !is_there {
+        return Ok(None);
+    }
+    let chain = Chain::of_key(connection, key)?;
+    let Some(pivot) = read::newest_pivot(connection, &chain)? else { return Ok(None) };
+    let start = pivot.tail.unwrap_or(pivot.marker);
+    let mut statement = connection
+        .prepare_cached("SELECT max(seq) FROM part WHERE session = ?1 AND (at, message) < (?2, ?3)")?;
+    Ok(statement.query_row(params![key, start.0, start.1], |row| row.get(0))?)
+}
+
+/// Index a piece of a stretch.
+pub(super) fn index(connection: &Connection, stretch: &Stretch) -> Result<IndexStep, StoreError> {
+    let Stretch { session, last } = *stretch;
+    let upto = indexed_to(connection, session)?;
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, chars + input_chars FROM part WHERE session = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT 1000",
+    )?;
+    let mut rows = statement.query((session, upto, last))?;
+    let (mut reached, mut added, mut size) = (upto, 0, 0);
+    while size < STEP
+        && let Some(row) = rows.next()?
+    {
+        reached = row.get(0)?;
+        let chars: i64 = row.get(1)?;
+        if chars <= LARGEST {
+            index_part(connection, reached)?;
+            (added, size) = (added + 1, size + chars + 50);
+        }
+    }
+    drop(rows);
+    if reached > upto {
         connection
             .prepare_cached(
                 "INSERT INTO searched (session, upto) VALUES (?1, ?2)
-                 ON CONFLICT (session) DO UPDATE SET upto = ?2",
+                 ON CONFLICT (session) DO UPDATE SET upto = max(upto, ?2)",
             )?
-            .execute((key, last))?;
+            .execute((session, reached))?;
     }
-    Ok(added)
+    // A session that was removed meanwhile has nothing more to be indexed.
+    let is_done = reached >= last || reached == upto;
+    Ok(IndexStep { added, next: u64::try_from(session + i64::from(is_done)).ok() })
+}
+
+/// Put a part into the index.
+pub(super) fn index_part(connection: &Connection, seq: i64) -> Result<(), StoreError> {
+    let found: Option<(Part, Option<String>)> = connection
+        .prepare_cached(&format!(
+            "SELECT data, {TEXT} FROM part WHERE seq = ?1 AND kind <> 'file' AND chars + input_chars <= ?2"
+        ))?
+        .query_row((seq, LARGEST), |row| {
+            let data = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+            Ok((serde_json::from_str(data).map_err(StoreError::from), row.get(1)?))
+        })
+        .optional()?
+        .map(|(part, text): (Result<Part, StoreError>, _)| part.map(|part| (part, text)))
+        .transpose()?;
+    let Some((part, text)) = found else { return Ok(()) };
+    let indexed = match (text, input_text(&part)) {
+        (None, None) => return Ok(()),
+        (Some(text), None) | (None, Some(text)) => text,
+        (Some(text), Some(input)) => format!("{text}\n{input}"),
+    };
+    connection.prepare_cached("INSERT INTO search (rowid, text) VALUES (?1, ?2)")?.execute((seq, indexed))?;
+    Ok(())
 }

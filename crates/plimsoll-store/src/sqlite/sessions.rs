@@ -7,6 +7,7 @@ use super::chain::{At, Chain, claimed_key};
 use super::feed::Changed;
 use super::leases::settle;
 use super::read;
+use super::spills;
 use crate::error::StoreError;
 use crate::session::{NewSession, Session, SessionPatch};
 use crate::store::{ChangeKind, Claim};
@@ -216,15 +217,25 @@ fn remove_tree(
     sweep(connection, key)
 }
 
-/// Delete a removed session that no fork needs, and then perhaps the one it was forked from.
+/// Delete a removed session that no other needs, and then perhaps those that only it needed: the one it was forked from,
+/// and the one that started it, whose content a digest may name that it was given.
 fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
     let row = connection
-        .prepare_cached("SELECT removed, forked_from FROM session WHERE key = ?1")?
-        .query_row([key], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))
+        .prepare_cached(
+            "SELECT s.removed, s.forked_from, (SELECT p.key FROM session p WHERE p.id = s.parent)
+             FROM session s WHERE s.key = ?1",
+        )?
+        .query_row([key], |row| {
+            let before: [Option<i64>; 2] = [row.get(1)?, row.get(2)?];
+            Ok((row.get::<_, Option<i64>>(0)?, before))
+        })
         .optional()?;
-    let Some((Some(_), parent)) = row else { return Ok(()) };
+    let Some((Some(removed), before)) = row else { return Ok(()) };
     let needed: bool = connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)")?
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)
+             OR EXISTS (SELECT 1 FROM session WHERE parent = (SELECT id FROM session WHERE key = ?1) AND key <> ?1)",
+        )?
         .query_row([key], |row| row.get(0))?;
     if needed {
         return Ok(());
@@ -233,11 +244,12 @@ fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
     connection
         .prepare_cached("DELETE FROM delta WHERE part IN (SELECT seq FROM part WHERE session = ?1)")?
         .execute([key])?;
-    for table in ["part", "message", "mark", "compaction", "receipt", "spill", "searched"] {
+    spills::remove(connection, key, Millis(u64::try_from(removed).unwrap_or_default()))?;
+    for table in ["part", "message", "mark", "compaction", "receipt", "searched"] {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
     }
     connection.prepare_cached("DELETE FROM session WHERE key = ?1")?.execute([key])?;
-    parent.map_or(Ok(()), |parent| sweep(connection, parent))
+    before.into_iter().flatten().try_for_each(|before| sweep(connection, before))
 }
 
 /// Take a session's texts out of the search index.

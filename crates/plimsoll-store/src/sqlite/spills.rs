@@ -1,49 +1,76 @@
-//! The names of spilled outputs. Their content is elsewhere.
+//! Spills: the names of outputs that are kept as blobs, and the blobs that are to go.
 
-use plimsoll::{Millis, PartId, SessionId};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use plimsoll::{Millis, PartId, Receipt, SessionId};
+use rusqlite::{Connection, Row, params};
 
-use super::chain::{Chain, claimed_key};
+use super::chain::{Chain, claimed_key, key};
+use super::write::insert_receipt;
 use crate::error::StoreError;
-use crate::store::{Claim, Keeper, SpillRecord};
+use crate::store::{Claim, ExpiredSpill, SpillPage, SpillRecord};
 
-const COLUMNS: &str = "handle, hash, part, tool, bytes, stored, created, shown, expired";
+pub(super) const COLUMNS: &str = "handle, hash, blob, part, tool, bytes, stored, created, shown, expired";
 
-fn record_of(row: &Row<'_>) -> rusqlite::Result<SpillRecord> {
+pub(super) fn record_of(row: &Row<'_>) -> rusqlite::Result<SpillRecord> {
     Ok(SpillRecord {
         handle: row.get(0)?,
         hash: row.get(1)?,
-        part: row.get::<_, Option<String>>(2)?.map(PartId::new),
-        tool: row.get(3)?,
-        bytes: row.get(4)?,
-        stored: row.get(5)?,
-        created: Millis(row.get(6)?),
-        shown: row.get(7)?,
-        expired: row.get::<_, Option<u64>>(8)?.map(Millis),
+        blob: row.get(2)?,
+        part: row.get::<_, Option<String>>(3)?.map(PartId::new),
+        tool: row.get(4)?,
+        bytes: row.get(5)?,
+        stored: row.get(6)?,
+        created: Millis(row.get(7)?),
+        shown: row.get(8)?,
+        expired: row.get::<_, Option<u64>>(9)?.map(Millis),
     })
 }
 
-/// Take note of a spill and keep its content. The same output again renews the one that is there.
-///
-/// The content is kept before the transaction ends: whoever dies in between leaves content without a name, which a
-/// sweep takes, and never a name without content. And while the transaction lasts no sweep can run.
-pub(super) fn add(
-    connection: &Connection,
-    claim: &Claim,
-    spill: &SpillRecord,
-    keep: Keeper,
-) -> Result<(), StoreError> {
+/// Take note of a spill. All spills of the content are moved to its blob: whatever was wrong with the older one, removed
+/// by hand or damaged, is mended by this one, and content that several sessions have is kept once.
+pub(super) fn add(connection: &Connection, claim: &Claim, spill: &SpillRecord) -> Result<(), StoreError> {
     let key = claimed_key(connection, claim)?;
+    insert(connection, key, spill)
+}
+
+/// Take note of a spill and a receipt that could not be written when they were made.
+pub(super) fn record_late(
+    connection: &Connection,
+    session: &SessionId,
+    spill: Option<&SpillRecord>,
+    receipt: Option<&Receipt>,
+) -> Result<(), StoreError> {
+    let key = key(connection, session)?;
+    if let Some(spill) = spill {
+        insert(connection, key, spill)?;
+    }
+    if let Some(receipt) = receipt {
+        let is_known: bool = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM receipt WHERE id = ?1)")?
+            .query_row([receipt.id.as_str()], |row| row.get(0))?;
+        if !is_known {
+            insert_receipt(connection, key, receipt)?;
+        }
+    }
+    Ok(())
+}
+
+fn insert(connection: &Connection, key: i64, spill: &SpillRecord) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT blob FROM spill WHERE hash = ?1 AND expired IS NULL AND blob <> ?2",
+    )?;
+    let older = statement.query_map([&spill.hash, &spill.blob], |row| row.get::<_, String>(0))?;
+    let older = older.collect::<Result<Vec<_>, _>>()?;
     connection
         .prepare_cached(
-            "INSERT INTO spill (session, handle, hash, part, tool, bytes, stored, created, shown)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-             ON CONFLICT (session, handle) DO UPDATE SET created = ?8, expired = NULL",
+            "INSERT INTO spill (session, handle, hash, blob, part, tool, bytes, stored, created, shown)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+             ON CONFLICT (session, handle) DO UPDATE SET created = ?9, expired = NULL, blob = ?4, shown = ?10",
         )?
         .execute(params![
             key,
             spill.handle,
             spill.hash,
+            spill.blob,
             spill.part.as_ref().map(PartId::as_str),
             spill.tool,
             spill.bytes,
@@ -51,92 +78,192 @@ pub(super) fn add(
             spill.created.0,
             spill.shown
         ])?;
-    keep()
+    connection
+        .prepare_cached("UPDATE spill SET blob = ?2, stored = ?3 WHERE hash = ?1 AND expired IS NULL")?
+        .execute(params![spill.hash, spill.blob, spill.stored])?;
+    mark_deleting(connection, &older, spill.created).map(drop)
 }
 
-/// The spills of a session and of those it was forked from.
+/// The spills of a session and of those it was forked from, in the order they were kept.
 pub(super) fn of_session(
     connection: &Connection,
     session: &SessionId,
-) -> Result<Vec<SpillRecord>, StoreError> {
+    after: u64,
+    most: usize,
+) -> Result<SpillPage, StoreError> {
     let chain = Chain::of(connection, session)?;
-    let mut spills = Vec::new();
+    let mut found: Vec<(u64, SpillRecord)> = Vec::new();
+    let mut more = false;
     for segment in &chain.0 {
-        let mut statement = connection
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM spill WHERE session = ?1 ORDER BY seq"))?;
-        let found = statement.query_map([segment.key], record_of)?;
-        for spill in found {
-            let spill = spill?;
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {COLUMNS}, seq FROM spill WHERE session = ?1 AND seq > ?2 ORDER BY seq"
+        ))?;
+        let mut rows = statement.query(params![segment.key, after])?;
+        let mut taken = 0;
+        while let Some(row) = rows.next()? {
+            let spill = record_of(row)?;
             // Of an inherited stretch only what its messages show.
-            let seen = match (&segment.upto, &spill.part) {
-                (Some(_), Some(part)) => chain.find_part(connection, part.as_str())?.is_some(),
-                _ => true,
-            };
-            if seen {
-                spills.push(spill);
+            if let (Some(_), Some(part)) = (&segment.upto, &spill.part)
+                && chain.find_part(connection, part.as_str())?.is_none()
+            {
+                continue;
             }
+            if taken == most {
+                more = true;
+                break;
+            }
+            taken += 1;
+            found.push((row.get(10)?, spill));
         }
     }
-    Ok(spills)
+    found.sort_by_key(|(seq, _)| *seq);
+    more |= found.len() > most;
+    found.truncate(most);
+    let next = found.last().map(|(seq, _)| *seq).filter(|_| more);
+    Ok(SpillPage { spills: found.into_iter().map(|(_, spill)| spill).collect(), next })
 }
 
-/// A spill by its handle; if several sessions have it, one whose content is still there.
-pub(super) fn one(connection: &Connection, handle: &str) -> Result<SpillRecord, StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM spill WHERE handle = ?1 ORDER BY expired IS NOT NULL, seq DESC LIMIT 1"
-        ))?
-        .query_row([handle], record_of)
-        .optional()?
-        .ok_or_else(|| StoreError::missing("spilled output", handle))
+/// All spills after a place.
+pub(super) fn all(
+    connection: &Connection,
+    after: u64,
+    most: usize,
+) -> Result<Vec<(u64, SessionId, SpillRecord)>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS}, seq, (SELECT id FROM session WHERE key = spill.session) FROM spill WHERE seq > ?1
+         ORDER BY seq LIMIT ?2"
+    ))?;
+    let spills = statement.query_map(params![after, most as i64], |row| {
+        let session = row.get::<_, Option<String>>(11)?.unwrap_or_default();
+        Ok((row.get(10)?, SessionId::new(session), record_of(row)?))
+    })?;
+    Ok(spills.collect::<Result<_, _>>()?)
 }
 
-/// Mark as expired what is too old, then the oldest until the rest is small enough.
-pub(super) fn expire(
+/// A spill that may have to go, as it was seen.
+pub(super) struct Candidate {
+    blob: String,
+    newest: u64,
+}
+
+/// The oldest blobs that are too old or too many. This reads a row of every spill and is done outside of the writer.
+pub(super) fn candidates(
     connection: &Connection,
     before: Option<Millis>,
-    most: Option<u64>,
-    now: Millis,
-) -> Result<u64, StoreError> {
-    let mut expired = 0;
-    if let Some(before) = before {
-        expired += connection
-            .prepare_cached("UPDATE spill SET expired = ?2 WHERE expired IS NULL AND created < ?1")?
-            .execute((before.0, now.0))?;
-    }
-    let Some(most) = most else { return Ok(expired as u64) };
-    let mut statement = connection.prepare_cached(
-        "SELECT hash, max(stored), max(created) AS newest FROM spill WHERE expired IS NULL
-         GROUP BY hash ORDER BY newest DESC",
-    )?;
-    let kept = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u64>(1)?)))?;
-    let mut total = 0u64;
-    for row in kept.collect::<Result<Vec<_>, _>>()? {
-        total = total.saturating_add(row.1);
-        if total > most {
-            expired += connection
-                .prepare_cached("UPDATE spill SET expired = ?2 WHERE expired IS NULL AND hash = ?1")?
-                .execute((row.0, now.0))?;
+    most_bytes: Option<u64>,
+    most: usize,
+) -> Result<Vec<Candidate>, StoreError> {
+    let mut over = match most_bytes {
+        Some(most_bytes) => {
+            let total: f64 = connection
+                .prepare_cached(
+                    "SELECT total(stored) FROM (SELECT max(stored) AS stored FROM spill WHERE expired IS NULL GROUP BY blob)",
+                )?
+                .query_row([], |row| row.get(0))?;
+            total - most_bytes as f64
         }
+        None => 0.0,
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT blob, max(stored), max(created) AS newest FROM spill WHERE expired IS NULL
+         GROUP BY blob ORDER BY newest, blob",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut going = Vec::new();
+    while let Some(row) = rows.next()?
+        && going.len() < most
+    {
+        let newest: u64 = row.get(2)?;
+        if over <= 0.0 && before.is_none_or(|before| newest >= before.0) {
+            break;
+        }
+        over -= row.get::<_, u64>(1)? as f64;
+        going.push(Candidate { blob: row.get(0)?, newest });
     }
-    Ok(expired as u64)
+    Ok(going)
 }
 
-/// Let go of content that no spill needs.
-pub(super) fn forget(
+/// Mark spills as expired that are no younger than they were seen to be.
+pub(super) fn expire(
     connection: &Connection,
-    hashes: &[String],
-    remove: &mut dyn FnMut(&str) -> Result<(), StoreError>,
-) -> Result<u64, StoreError> {
-    let mut removed = 0;
+    going: &[Candidate],
+    now: Millis,
+) -> Result<Vec<ExpiredSpill>, StoreError> {
+    let mut expired = Vec::new();
+    for candidate in going {
+        let mut statement = connection.prepare_cached(
+            "SELECT s.id, p.handle, p.tool, p.bytes, p.created FROM spill p JOIN session s ON s.key = p.session
+             WHERE p.blob = ?1 AND p.expired IS NULL AND p.created <= ?2 ORDER BY p.seq",
+        )?;
+        let gone = statement.query_map(params![candidate.blob, candidate.newest], |row| {
+            Ok(ExpiredSpill {
+                session: SessionId::new(row.get::<_, String>(0)?),
+                handle: row.get(1)?,
+                tool: row.get(2)?,
+                bytes: row.get(3)?,
+                created: Millis(row.get(4)?),
+            })
+        })?;
+        expired.extend(gone.collect::<Result<Vec<_>, _>>()?);
+        connection
+            .prepare_cached(
+                "UPDATE spill SET expired = ?3 WHERE blob = ?1 AND expired IS NULL AND created <= ?2",
+            )?
+            .execute(params![candidate.blob, candidate.newest, now.0])?;
+    }
+    let blobs: Vec<String> = going.iter().map(|candidate| candidate.blob.clone()).collect();
+    mark_deleting(connection, &blobs, now)?;
+    Ok(expired)
+}
+
+/// Which of these blobs no spill needs.
+pub(super) fn unneeded(connection: &Connection, blobs: &[String]) -> Result<Vec<String>, StoreError> {
     let mut statement = connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM spill WHERE hash = ?1 AND expired IS NULL)")?;
-    for hash in hashes {
-        let needed: bool = statement.query_row([hash], |row| row.get(0))?;
-        if !needed {
-            remove(hash)?;
-            removed += 1;
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM spill WHERE blob = ?1 AND expired IS NULL)")?;
+    let mut unneeded = Vec::new();
+    for blob in blobs {
+        if !statement.query_row([blob], |row| row.get::<_, bool>(0))? {
+            unneeded.push(blob.clone());
         }
     }
-    Ok(removed)
+    Ok(unneeded)
+}
+
+/// Mark those of these blobs that no spill needs.
+pub(super) fn mark_deleting(
+    connection: &Connection,
+    blobs: &[String],
+    now: Millis,
+) -> Result<Vec<String>, StoreError> {
+    let marked = unneeded(connection, blobs)?;
+    for blob in &marked {
+        connection
+            .prepare_cached("INSERT INTO deleting (blob, at) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+            .execute(params![blob, now.0])?;
+    }
+    Ok(marked)
+}
+
+/// Delete the spills of a session that is deleted, and mark the blobs that nothing else needs.
+pub(super) fn remove(connection: &Connection, key: i64, now: Millis) -> Result<(), StoreError> {
+    let mut statement = connection
+        .prepare_cached("SELECT DISTINCT blob FROM spill WHERE session = ?1 AND expired IS NULL")?;
+    let blobs = statement.query_map([key], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    connection.prepare_cached("DELETE FROM spill WHERE session = ?1")?.execute([key])?;
+    mark_deleting(connection, &blobs, now).map(drop)
+}
+
+/// Blobs that are being deleted.
+pub(super) fn deleting(connection: &Connection, most: usize) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT blob FROM deleting ORDER BY blob LIMIT ?1")?;
+    let blobs = statement.query_map([most as i64], |row| row.get(0))?;
+    Ok(blobs.collect::<Result<_, _>>()?)
+}
+
+/// These blobs are gone.
+pub(super) fn confirm_deleted(connection: &Connection, blobs: &[String]) -> Result<(), StoreError> {
+    for blob in blobs {
+        connection.prepare_cached("DELETE FROM deleting WHERE blob = ?1")?.execute([blob])?;
+    }
+    Ok(())
 }

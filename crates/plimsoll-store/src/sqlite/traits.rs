@@ -7,17 +7,18 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Red
 
 use super::read::Detail;
 use super::{
-    SqliteStore, check, extend, feed, inbox, leases, random_ids, read, search, sessions, spills, tasks, write,
+    SqliteStore, check, extend, feed, handles, inbox, leases, random_ids, read, search, sessions, spills,
+    tasks, write,
 };
 use crate::error::StoreError;
-use crate::recall::{Ask, Hit};
+use crate::recall::{Hit, Scope, Selection};
 use crate::session::{
     CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
 };
 use crate::store::{
-    ChangePage, Claim, Feed, Forgetter, Inbox, Keeper, Lease, Leases, Logs, NewNote, NewTask, Note,
-    Reductions, Revision, Sequence, Sessions, Snapshot, SpillRecord, Spills, TaskFilter, TaskMove,
-    TaskRecord, Tasks, Upkeep,
+    ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Inbox, IndexStep, Lease, Leases, Logs,
+    NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord,
+    Spills, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.
@@ -127,8 +128,8 @@ impl Logs for SqliteStore {
         self.read(|connection| read::part(connection, session, id))
     }
 
-    fn search(&self, session: &SessionId, ask: &Ask) -> Result<Vec<Hit>, StoreError> {
-        self.read(|connection| search::search(connection, session, ask))
+    fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError> {
+        self.read(|connection| search::search(connection, session, wanted))
     }
 }
 
@@ -256,41 +257,96 @@ impl Tasks for SqliteStore {
     }
 }
 
+impl Handles for SqliteStore {
+    fn find_handles(
+        &self,
+        scope: Scope<'_>,
+        handle: &str,
+        most: usize,
+    ) -> Result<Vec<HandleMatch>, StoreError> {
+        self.read(|connection| handles::find(connection, scope, handle, most))
+    }
+
+    fn handle_part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
+        self.read(|connection| handles::part(connection, session, id))
+    }
+
+    fn handle_message(&self, session: &SessionId, id: &MessageId) -> Result<Message, StoreError> {
+        self.read(|connection| handles::message(connection, session, id))
+    }
+
+    fn handle_page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError> {
+        self.read(|connection| handles::page(connection, session, request))
+    }
+}
+
 impl Spills for SqliteStore {
-    fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
-        self.read(|connection| read::owner(connection, id))
-    }
-
-    fn add_spill(&self, claim: &Claim, spill: SpillRecord, keep: Keeper) -> Result<(), StoreError> {
+    fn add_spill(&self, claim: &Claim, spill: SpillRecord) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| spills::add(connection, &claim, &spill, keep))
+        self.write(move |connection| spills::add(connection, &claim, &spill))
     }
 
-    fn spills(&self, session: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
-        self.read(|connection| spills::of_session(connection, session))
+    fn spills(&self, session: &SessionId, after: u64, most: usize) -> Result<SpillPage, StoreError> {
+        self.read(|connection| spills::of_session(connection, session, after, most))
     }
 
-    fn spill(&self, handle: &str) -> Result<SpillRecord, StoreError> {
-        self.read(|connection| spills::one(connection, handle))
+    fn all_spills(&self, after: u64, most: usize) -> Result<Vec<(u64, SessionId, SpillRecord)>, StoreError> {
+        self.read(|connection| spills::all(connection, after, most))
+    }
+
+    fn record_late(
+        &self,
+        session: &SessionId,
+        spill: Option<SpillRecord>,
+        receipt: Option<Receipt>,
+    ) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(move |connection| {
+            spills::record_late(connection, &session, spill.as_ref(), receipt.as_ref())
+        })
     }
 
     fn expire_spills(
         &self,
         before: Option<Millis>,
-        most: Option<u64>,
+        most_bytes: Option<u64>,
         now: Millis,
-    ) -> Result<u64, StoreError> {
-        self.write(move |connection| spills::expire(connection, before, most, now))
+        most: usize,
+    ) -> Result<Vec<ExpiredSpill>, StoreError> {
+        let going = self.read(|connection| spills::candidates(connection, before, most_bytes, most))?;
+        if going.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(move |connection| spills::expire(connection, &going, now))
     }
 
-    fn forget(&self, hashes: Vec<String>, mut remove: Forgetter) -> Result<u64, StoreError> {
-        self.write(move |connection| spills::forget(connection, &hashes, &mut *remove))
+    fn unneeded(&self, blobs: Vec<String>) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| spills::unneeded(connection, &blobs))
+    }
+
+    fn mark_deleting(&self, blobs: Vec<String>, now: Millis) -> Result<Vec<String>, StoreError> {
+        self.write(move |connection| spills::mark_deleting(connection, &blobs, now))
+    }
+
+    fn deleting(&self, most: usize) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| spills::deleting(connection, most))
+    }
+
+    fn confirm_deleted(&self, blobs: Vec<String>) -> Result<(), StoreError> {
+        self.write(move |connection| spills::confirm_deleted(connection, &blobs))
     }
 }
 
 impl Upkeep for SqliteStore {
-    fn index(&self) -> Result<u64, StoreError> {
-        self.write(search::index)
+    fn index_step(&self, from: u64) -> Result<IndexStep, StoreError> {
+        let from = i64::try_from(from).unwrap_or(i64::MAX);
+        match self.read(|connection| search::next_stretch(connection, from))? {
+            Ok(stretch) => self.write(move |connection| search::index(connection, &stretch)),
+            Err(next) => {
+                let next = next.and_then(|next| u64::try_from(next).ok());
+                Ok(IndexStep { added: 0, next })
+            }
+        }
     }
 
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {

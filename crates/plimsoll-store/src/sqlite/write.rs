@@ -15,6 +15,7 @@ use super::feed::{self, Changed};
 use super::marks::{self, Marked};
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
+use super::search;
 use crate::error::StoreError;
 use crate::session::Totals;
 use crate::store::{ChangeKind, Claim, Revision};
@@ -461,13 +462,7 @@ fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), S
         .optional()?;
     let Some(seq) = seq else { return Ok(()) };
     connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([seq])?;
-    connection
-        .prepare_cached(
-            "INSERT INTO search (rowid, text) SELECT seq, text FROM part
-             WHERE seq = ?1 AND text IS NOT NULL AND kind <> 'file'",
-        )?
-        .execute([seq])?;
-    Ok(())
+    search::index_part(connection, seq)
 }
 
 /// Write what is known about a message besides its parts.
@@ -669,7 +664,11 @@ fn missed(connection: &Connection, chain: &Chain, reduction: &Reduction) -> Resu
     Ok(missed)
 }
 
-fn insert_receipt(connection: &Connection, session: i64, receipt: &Receipt) -> Result<(), StoreError> {
+pub(super) fn insert_receipt(
+    connection: &Connection,
+    session: i64,
+    receipt: &Receipt,
+) -> Result<(), StoreError> {
     connection
         .prepare_cached("INSERT INTO receipt (id, session, at, undoes, data) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![

@@ -7,7 +7,7 @@ use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId, Usage};
 
 use super::{Claim, Revision};
 use crate::error::StoreError;
-use crate::recall::{Ask, Hit};
+use crate::recall::{Hit, Selection};
 use crate::session::{Page, PageRequest};
 
 /// What a session's log looked like at one revision.
@@ -97,5 +97,5 @@ pub trait Logs {
     fn part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError>;
 
     /// Search everything that is out of a session's window, oldest first.
-    fn search(&self, session: &SessionId, ask: &Ask) -> Result<Vec<Hit>, StoreError>;
+    fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError>;
 }

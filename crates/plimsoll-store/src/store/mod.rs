@@ -15,6 +15,7 @@
 
 mod claim;
 mod feed;
+mod handles;
 mod inbox;
 mod leases;
 mod logs;
@@ -26,23 +27,24 @@ mod upkeep;
 
 pub use claim::{Claim, Epoch};
 pub use feed::{Change, ChangeKind, ChangePage, Feed, Revision, Sequence};
+pub use handles::{HandleMatch, HandleTarget, Handles};
 pub use inbox::{Inbox, NewNote, Note};
 pub(crate) use leases::settle_call;
 pub use leases::{Lease, Leases, Settled, settle_calls};
 pub use logs::{Logs, Snapshot};
 pub use reductions::Reductions;
 pub use sessions::Sessions;
-pub use spills::{Forgetter, Keeper, SpillRecord, Spills};
+pub use spills::{ExpiredSpill, SpillPage, SpillRecord, Spills};
 pub use tasks::{NewTask, TaskFilter, TaskMove, TaskRecord, Tasks};
-pub use upkeep::Upkeep;
+pub use upkeep::{IndexStep, Upkeep};
 
 /// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
 pub trait Store:
-    Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Spills + Upkeep + Send + Sync
+    Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Handles + Spills + Upkeep + Send + Sync
 {
 }
 
-impl<T: Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Spills + Upkeep + Send + Sync> Store
-    for T
+impl<T> Store for T where
+    T: Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Handles + Spills + Upkeep + Send + Sync
 {
 }

@@ -3,10 +3,21 @@
 use crate::error::StoreError;
 use crate::session::Findings;
 
-/// What is done on the side, now and then. Methods block; see the [module](super).
+/// What is done on the side, now and then, in steps that keep the writer for a moment only. Methods block; see the
+/// [module](super).
 pub trait Upkeep {
-    /// Bring the index for searches up to date; gives how many parts were added.
-    fn index(&self) -> Result<u64, StoreError>;
+    /// One step of bringing the index for searches up to date, from where the step before ended; 0 is the beginning.
+    fn index_step(&self, from: u64) -> Result<IndexStep, StoreError>;
+
+    /// Bring the index for searches up to date, step by step; gives how many parts were added.
+    fn index(&self) -> Result<u64, StoreError> {
+        let (mut added, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let step = self.index_step(from)?;
+            (added, next) = (added + step.added, step.next);
+        }
+        Ok(added)
+    }
 
     /// Forget old changes so that about `keep` are left; a small step of it. Gives how many were forgotten, 0 when
     /// there is nothing left to do.
@@ -14,4 +25,13 @@ pub trait Upkeep {
 
     /// Look for damage.
     fn check(&self) -> Result<Findings, StoreError>;
+}
+
+/// What a step of indexing did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexStep {
+    /// Parts that were added.
+    pub added: u64,
+    /// Where the next step begins, if there is more to do.
+    pub next: Option<u64>,
 }

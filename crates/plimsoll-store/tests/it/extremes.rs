@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use plimsoll::{Message, Millis, Usage};
-use plimsoll_store::{Ask, Filter, MemoryStore, PageRequest, Recalled, Search, Session, Store, Totals};
+use plimsoll_store::{Filter, MemoryStore, PageRequest, Recalled, Search, Selection, Session, Store, Totals};
 use serde_json::json;
 
 use super::{answer, fresh, session, unleased, user};
@@ -56,7 +56,7 @@ fn exercise(store: &dyn Store) -> Session {
     assert!(!store.compactions(&id, None, u64::MAX).unwrap().is_empty());
 
     let lease = store.lease(&id, "host", Duration::MAX).unwrap();
-    assert_eq!(store.expire_spills(Some(now), Some(MOST), now).unwrap(), 0);
+    assert_eq!(store.expire_spills(Some(now), Some(MOST), now, 9).unwrap(), []);
     store.remove(&lease.claim(), now).unwrap();
     known
 }
@@ -71,7 +71,7 @@ fn numbers_of_64_bits_are_stored() {
 #[test]
 fn recall_is_bounded_by_what_there_is_and_not_by_what_is_asked_for() {
     let search = Search { pattern: "two".into(), context: usize::MAX, ..Search::default() };
-    let ask = Ask {
+    let ask = Selection {
         lines: Some((1, MOST)),
         search: Some(search),
         most_bytes: usize::MAX,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod content;
 mod crash;
 mod extremes;
 mod faults;
@@ -111,6 +112,29 @@ fn read(id: &str, output: impl Into<Text>) -> Message {
 
 fn json_of(messages: &[Message]) -> Value {
     serde_json::to_value(messages).unwrap()
+}
+
+/// The spilled outputs below a folder, as files.
+fn blobs(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        match path.extension().is_some_and(|ending| ending == "zst") {
+            true => found.push(path),
+            false => found.extend(blobs(&path)),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What is known of a spilled output.
+fn spill(store: &dyn Store, handle: &str) -> plimsoll_store::SpillRecord {
+    let found = store.find_handles(plimsoll_store::Scope::Everywhere, handle, 1).unwrap();
+    match found.into_iter().next().unwrap().target {
+        plimsoll_store::HandleTarget::Spill(spill) => *spill,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn ids(messages: &[Message]) -> Vec<String> {

@@ -7,8 +7,8 @@ use plimsoll::{
     SessionId, Tokens, Usage, Window,
 };
 use plimsoll_store::{
-    Ask, Claim, Feed, Inbox, Lease, MemoryStore, NewNote, NewSession, NewTask, PageRequest, Reductions,
-    Search, Sequence, Sessions, Store, StoreError, TaskFilter, TaskMove, Tasks,
+    Claim, Feed, Inbox, Lease, MemoryStore, NewNote, NewSession, NewTask, PageRequest, Reductions, Search,
+    Selection, Sequence, Sessions, Store, StoreError, TaskFilter, TaskMove, Tasks,
 };
 use plimsoll_testkit::{histories, ids};
 use proptest::prelude::*;
@@ -449,7 +449,7 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
             model.receipts(session, None, u64::MAX).unwrap().len(),
             real.receipts(session, None, u64::MAX).unwrap().len()
         );
-        let ask = Ask {
+        let ask = Selection {
             search: Some(Search { pattern: "e".into(), ..Search::default() }),
             most_bytes: usize::MAX,
             most_matches: usize::MAX,

@@ -16,8 +16,8 @@ use plimsoll::{
 };
 use plimsoll_store::store::*;
 use plimsoll_store::{
-    Archive, Ask, Durability, MemoryStore, NewSession, PageRequest, Retention, SqliteStore, Store,
-    StoreError, database_of_version,
+    Archive, Durability, MemoryStore, NewSession, PageRequest, Retention, Scope, Selection, SqliteStore,
+    Store, StoreError, database_of_version,
 };
 use plimsoll_testkit::ids as numbered;
 use rstest::rstest;
@@ -25,7 +25,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{NOW, answer, begun, commits, ids, json_of, unleased, user};
+use super::{NOW, answer, begun, blobs, commits, ids, json_of, spill, unleased, user};
 
 /// An archive in a directory of its own.
 struct Home {
@@ -102,8 +102,8 @@ impl Home {
 
     /// The files in the directory for spills.
     fn files(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.folder.path().join("spill")) else { return Vec::new() };
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let name = |path: std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        blobs(self.folder.path()).into_iter().map(name).collect()
     }
 
     fn take(&self, part: &str, output: &str, policy: &Policy, now: Millis) -> plimsoll_store::Taken {
@@ -162,7 +162,8 @@ fn r95_a_prune_keeps_the_output_and_says_when_it_was_cleared() {
     assert_eq!(state.time.compacted, Some(Millis(NOW.0 + 100)));
     let json = serde_json::to_value(&part).unwrap();
     assert_eq!(json["state"]["time"]["compacted"], json!(NOW.0 + 100), "milliseconds since 1970");
-    let recalled = home.archive.recall("prt_00", &Ask { lines: Some((1, 1)), ..Ask::default() }).unwrap();
+    let first = Selection { lines: Some((1, 1)), ..Selection::default() };
+    let recalled = home.archive.recall(Scope::Everywhere, "prt_00", &first).unwrap().found;
     assert_eq!((recalled.text().as_str(), recalled.all_lines), ("line 0", 1_500));
 }
 
@@ -232,8 +233,9 @@ fn r135_more_than_51_200_bytes_are_saved_beside_the_database() {
     let receipt = taken.receipt.unwrap();
     let handle = receipt.handles[0].to_string();
     assert!(taken.shown.contains(&handle), "{}", &taken.shown[taken.shown.len() - 300..]);
-    let spill = home.store().spill(&handle).unwrap();
-    let file = home.folder.path().join("spill").join(format!("{}.zst", spill.hash));
+    let spill = spill(home.store(), &handle);
+    let file = blobs(&home.folder.path().join("spill")).remove(0);
+    assert!(file.ends_with(format!("{}.zst", spill.blob)), "{}", file.display());
     let content = zstd::decode_all(fs::File::open(file).unwrap()).unwrap();
     assert!(content == output.as_bytes(), "the file is not what the tool printed");
     assert_eq!(spill.bytes, output.len() as u64);
@@ -245,9 +247,10 @@ fn r139_a_spilled_text_is_read_back_and_a_missing_one_is_said_to_be_missing() {
     let output = "one\ntwo\n".repeat(40_000);
     let taken = home.take("prt_1", &output, &Policy::default(), NOW);
     let handle = taken.receipt.unwrap().handles[0].to_string();
-    let whole = home.archive.recall(&handle, &Ask { most_bytes: usize::MAX, ..Ask::default() }).unwrap();
+    let all = Selection { most_bytes: usize::MAX, ..Selection::default() };
+    let whole = home.archive.recall(Scope::Everywhere, &handle, &all).unwrap().found;
     assert_eq!(whole.text() + "\n", output);
-    let error = home.archive.recall("spill_0123", &Ask::default()).unwrap_err();
+    let error = home.archive.recall(Scope::Everywhere, "spill_0123", &Selection::default()).unwrap_err();
     assert!(matches!(error, StoreError::Missing { .. }), "{error:?}");
     assert_eq!(error.to_string(), "there is no spilled output `spill_0123`");
 }
@@ -273,7 +276,7 @@ fn r140_spilling_can_be_switched_off_and_put_elsewhere() {
     let home = home_with(&other);
     home.take("prt_1", &output, &other, NOW);
     assert!(!home.folder.path().join("spill").exists());
-    assert_eq!(fs::read_dir(elsewhere.path().join("outputs")).unwrap().count(), 1);
+    assert_eq!(blobs(&elsewhere.path().join("outputs")).len(), 1);
 }
 
 #[test]
@@ -285,13 +288,13 @@ fn r141_old_spills_go_and_new_ones_stay() {
         taken.receipt.unwrap().handles[0].to_string()
     };
     let (old, new) = (take("prt_1", "old ", 0), take("prt_2", "new ", 900));
-    assert_eq!(home.archive.sweep(Millis(NOW.0 + 1_000)).unwrap().expired, 0, "not yet");
+    assert_eq!(home.archive.sweep(Millis(NOW.0 + 1_000)).unwrap().expired, [], "not yet");
     assert_eq!(home.files().len(), 2);
     let swept = home.archive.sweep(Millis(NOW.0 + 1_500)).unwrap();
-    assert_eq!((swept.expired, swept.removed, home.files().len()), (1, 1, 1));
-    let error = home.archive.recall(&old, &Ask::default()).unwrap_err();
+    assert_eq!((swept.expired.len(), swept.removed, home.files().len()), (1, 1, 1));
+    let error = home.archive.recall(Scope::Everywhere, &old, &Selection::default()).unwrap_err();
     assert!(matches!(&error, StoreError::Expired { shown, .. } if shown.starts_with("old old")), "{error}");
-    home.archive.recall(&new, &Ask::default()).unwrap();
+    home.archive.recall(Scope::Everywhere, &new, &Selection::default()).unwrap();
     assert_eq!(home.archive.check().unwrap().problems, Vec::<String>::new());
 }
 
@@ -301,7 +304,7 @@ fn r142_an_output_that_is_not_cut_costs_no_file() {
     let taken = home.take("prt_1", "short\n", &Policy::default(), NOW);
     assert_eq!((taken.shown.as_str(), taken.receipt.is_none()), ("short\n", true));
     assert!(!home.folder.path().join("spill").exists());
-    assert!(home.store().spills(&home.session).unwrap().is_empty());
+    assert!(home.store().spills(&home.session, 0, 1_000).unwrap().spills.is_empty());
 }
 
 /// A session with a long past, compacted by the guide's rules.
@@ -648,7 +651,10 @@ fn what_a_cut_output_names_can_be_recalled(#[values(0, 1, 2, 3)] preset: usize) 
     let handle = named.split([']', '\n']).next().unwrap();
     assert!(!taken.shown.contains("'read'") && !taken.shown.contains("saved to"), "{}", taken.shown);
     assert_eq!(plimsoll_store::handles(&taken.receipt.unwrap()), [handle]);
-    assert_eq!(home.archive.recall(handle, &Ask::default()).unwrap().all_lines, 20_000);
+    assert_eq!(
+        home.archive.recall(Scope::Everywhere, handle, &Selection::default()).unwrap().found.all_lines,
+        20_000
+    );
 }
 
 #[test]
@@ -675,6 +681,8 @@ fn r141_a_sweeper_cleans_up_by_itself() {
     archive
         .take_output(&unleased(&session), &"prt_1".into(), "bash", &mut output.as_bytes(), &policy, NOW)
         .unwrap();
+    let mut archive = archive;
+    archive.retention = Retention::GUIDE;
     let archive = std::sync::Arc::new(archive);
     let (tell, told) = std::sync::mpsc::channel();
     let a_week_later = || Millis(NOW.0 + 8 * 24 * 3_600_000);
@@ -686,10 +694,10 @@ fn r141_a_sweeper_cleans_up_by_itself() {
     )
     .unwrap();
     let (first, second) = (told.recv().unwrap(), told.recv().unwrap());
-    assert_eq!((first.expired, first.removed, second.expired, second.removed), (1, 1, 0, 0));
+    assert_eq!((first.expired.len(), first.removed, second.expired.len(), second.removed), (1, 1, 0, 0));
     drop(sweeper);
     assert_eq!(std::sync::Arc::strong_count(&archive), 1, "it has ended");
-    let handle = archive.store().spills(&session).unwrap()[0].handle.clone();
-    let error = archive.recall(&handle, &Ask::default()).unwrap_err().to_string();
+    let handle = archive.store().spills(&session, 0, 1_000).unwrap().spills[0].handle.clone();
+    let error = archive.recall(Scope::Everywhere, &handle, &Selection::default()).unwrap_err().to_string();
     assert!(error.contains("expired at") && error.contains("the window still shows: line"), "{error}");
 }

@@ -2,17 +2,17 @@
 
 use plimsoll::log::CompactionPart;
 use plimsoll::{Message, Part, PartBody, Role, SessionId};
-use plimsoll_store::{Ask, Search, Store};
+use plimsoll_store::{Search, Selection, Store};
 
 use super::{NOW, answer, begun, fresh, session, unleased, user};
 
 fn found(store: &dyn Store, session: &SessionId, pattern: &str) -> Vec<String> {
     let search = Search { pattern: pattern.into(), literal: true, ..Search::default() };
-    let hits = store.search(session, &Ask { search: Some(search), ..Ask::default() }).unwrap();
+    let hits = store.search(session, &Selection { search: Some(search), ..Selection::default() }).unwrap();
     hits.into_iter().map(|hit| hit.handle).collect()
 }
 
-fn compact(store: &dyn Store, session: &SessionId, n: usize, tail: Option<&str>) {
+pub(super) fn compact(store: &dyn Store, session: &SessionId, n: usize, tail: Option<&str>) {
     let (marker, summary) = (format!("marker_{n}"), format!("summary_{n}"));
     let tail_start = tail.map(Into::into);
     let body = PartBody::Compaction(CompactionPart { tail_start, ..CompactionPart::default() });

@@ -6,7 +6,7 @@ use plimsoll::count::request_tokens;
 use plimsoll::{
     Fixed, Message, MessageId, Part, PartBody, PartId, Policy, ReceiptId, SessionId, Text, ToolStatus, Window,
 };
-use plimsoll_store::{Archive, Ask, PageRequest, StoreError, TaskFilter};
+use plimsoll_store::{Archive, PageRequest, Scope, Selection, StoreError, TaskFilter};
 
 use super::Tally;
 use super::journal::{Line, Marks, Step, Told, marks_of};
@@ -251,9 +251,10 @@ impl Expected {
             same_window(archive, id, &messages);
         }
         for (handle, (hash, _)) in &self.spills {
-            match archive.recall(handle, &Ask { most_bytes: usize::MAX, ..Ask::default() }) {
+            let all = Selection { most_bytes: usize::MAX, ..Selection::default() };
+            match archive.recall(Scope::Everywhere, handle, &all) {
                 Ok(recalled) => {
-                    let found = blake3::hash(recalled.text().as_bytes()).to_hex().to_string();
+                    let found = blake3::hash(recalled.found.text().as_bytes()).to_hex().to_string();
                     assert_eq!(found, *hash, "{handle}");
                     tally.spills += 1;
                 }

@@ -172,7 +172,7 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
     let archive = open(folder.path());
     archive.sweep(Millis(clock(first + rounds).0 + 1_000_000_000_000)).unwrap();
     let spill = folder.path().join("spill");
-    let left = std::fs::read_dir(spill).map(|entries| entries.count()).unwrap_or(0);
+    let left = super::blobs(&spill).len();
     let database = rusqlite::Connection::open(folder.path().join("plimsoll.db")).unwrap();
     let kept = "SELECT count(DISTINCT hash) FROM spill WHERE expired IS NULL";
     let kept: usize = database.query_row(kept, [], |row| row.get(0)).unwrap();

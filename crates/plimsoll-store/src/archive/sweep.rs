@@ -1,0 +1,188 @@
+//! Letting go of what is too old, too much or left over, a little at a time.
+
+use std::collections::HashSet;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use plimsoll::Millis;
+use serde::Serialize;
+
+use super::Archive;
+use super::take::Pending;
+use crate::error::StoreError;
+use crate::store::ExpiredSpill;
+
+/// How long spilled outputs stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Older ones go; none means that they stay as long as their session.
+    pub age: Option<Millis>,
+    /// The oldest go when all together take more than this on disk.
+    pub most_bytes: Option<u64>,
+}
+
+impl Retention {
+    /// What the token management guide says: seven days.
+    pub const GUIDE: Retention = Retention { age: Some(Millis(7 * 24 * 3_600 * 1_000)), most_bytes: None };
+}
+
+impl Default for Retention {
+    /// As long as their session, and together no more than 10 GB as they lie on disk. What a session's window names should
+    /// be there when a model asks for it, however long ago the tool ran; the bound is for disks, not for order.
+    fn default() -> Retention {
+        Retention { age: None, most_bytes: Some(10_000_000_000) }
+    }
+}
+
+/// What a sweep did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Swept {
+    /// Spills that expired, the oldest first.
+    pub expired: Vec<ExpiredSpill>,
+    /// Files that were removed.
+    pub removed: u64,
+    /// Parts that were added to the index for searches.
+    pub indexed: u64,
+    /// Records that the store could not take when they were made, and has taken now.
+    pub recorded: u64,
+}
+
+/// So many spills expire, and so many blobs are looked at, in one transaction.
+const STEP: usize = 256;
+/// A sweep this often keeps spills within their retention.
+pub const SWEEP: Duration = Duration::from_secs(3_600);
+
+impl Archive {
+    /// Let go of spills that are too old or too many, of files that nothing needs, and bring the index for searches up to
+    /// date, in transactions that are short. To be done now and then, [`SWEEP`] apart is often enough; a [`Sweeper`] does
+    /// it.
+    pub fn sweep(&self, now: Millis) -> Result<Swept, StoreError> {
+        let mut swept = Swept { recorded: self.record_pending()?, ..Swept::default() };
+        let before = self.retention.age.map(|age| Millis(now.0.saturating_sub(age.0)));
+        loop {
+            let expired = self.store.expire_spills(before, self.retention.most_bytes, now, STEP)?;
+            if expired.is_empty() {
+                break;
+            }
+            swept.expired.extend(expired);
+        }
+        swept.removed = self.finish_deleting()? + self.remove_leftovers(now)?;
+        if let Ok(blobs) = &self.blobs {
+            swept.removed += blobs.sweep()?;
+        }
+        swept.indexed = self.store.index()?;
+        Ok(swept)
+    }
+
+    /// Remove the blobs that are marked as being deleted, and confirm it.
+    pub(super) fn finish_deleting(&self) -> Result<u64, StoreError> {
+        let Ok(blobs) = &self.blobs else { return Ok(0) };
+        let mut removed = 0;
+        loop {
+            let names = self.store.deleting(STEP)?;
+            if names.is_empty() {
+                return Ok(removed);
+            }
+            for name in &names {
+                blobs.remove(name)?;
+            }
+            removed += names.len() as u64;
+            self.store.confirm_deleted(names)?;
+        }
+    }
+
+    /// Remove blobs that were put by processes that died before they committed the row.
+    fn remove_leftovers(&self, now: Millis) -> Result<u64, StoreError> {
+        let Ok(blobs) = &self.blobs else { return Ok(0) };
+        let mut removed = 0;
+        let mut after: Option<String> = None;
+        loop {
+            let names = blobs.list(after.as_deref(), STEP)?;
+            let Some(last) = names.last().cloned() else { return Ok(removed) };
+            after = Some(last);
+            let mut left: Vec<String> = self.store.unneeded(names)?;
+            // In this order: a process that lives commits its row, or leaves a record of it, before it lets go of the
+            // lock. So what is not locked has its row or its record by now, or will never have one.
+            left.retain(|name| !blobs.is_being_added(name));
+            if left.is_empty() {
+                continue;
+            }
+            let recorded = self.pending_blobs()?;
+            left.retain(|name| !recorded.contains(name));
+            let names = self.store.mark_deleting(left, now)?;
+            for name in &names {
+                blobs.remove(name)?;
+            }
+            removed += names.len() as u64;
+            self.store.confirm_deleted(names)?;
+        }
+    }
+
+    fn pending_blobs(&self) -> Result<HashSet<String>, StoreError> {
+        let Ok(blobs) = &self.blobs else { return Ok(HashSet::new()) };
+        let records = blobs.pending(usize::MAX)?.into_iter();
+        let records = records.filter_map(|(_, record)| serde_json::from_slice::<Pending>(&record).ok());
+        Ok(records.filter_map(|record| Some(record.spill?.blob)).collect())
+    }
+
+    /// Tell the store what it could not take when it was made.
+    fn record_pending(&self) -> Result<u64, StoreError> {
+        let Ok(blobs) = &self.blobs else { return Ok(0) };
+        let mut recorded = 0;
+        for (id, record) in blobs.pending(usize::MAX)? {
+            // One that cannot be read was cut off while it was written, and what it stood for was said to be lost.
+            if let Ok(pending) = serde_json::from_slice::<Pending>(&record) {
+                match self.store.record_late(&pending.session, pending.spill, pending.receipt) {
+                    Ok(()) => recorded += 1,
+                    // Its session was removed; the blob goes as a leftover.
+                    Err(StoreError::Missing { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            blobs.remove_pending(&id)?;
+        }
+        Ok(recorded)
+    }
+}
+
+/// Sweeps an archive now and then, as long as it is held.
+pub struct Sweeper {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sweeper {
+    /// Sweep right away and then every so often. `clock` tells the time; `on_sweep` is given what each sweep did.
+    pub fn start(
+        archive: Arc<Archive>,
+        every: Duration,
+        clock: impl Fn() -> Millis + Send + 'static,
+        on_sweep: impl Fn(Result<Swept, StoreError>) + Send + 'static,
+    ) -> Result<Sweeper, StoreError> {
+        let (stop, stopped) = mpsc::channel();
+        let work = move || {
+            loop {
+                on_sweep(archive.sweep(clock()));
+                // Dropping the sweeper ends the wait.
+                if stopped.recv_timeout(every) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("plimsoll-sweep".into()).spawn(work);
+        let thread = thread.map_err(StoreError::io("cannot start sweeping"))?;
+        Ok(Sweeper { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A sweep under way comes to its end.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Layer 1: an output is cut as it arrives, and the whole is kept before the window names it.
+
+use std::collections::VecDeque;
+use std::io::Read;
+
+use plimsoll::truncate::{self, Address, Spill, TruncatePlan};
+use plimsoll::{Millis, PartId, Policy, Receipt, Reduction, SessionId, Text};
+use serde::{Deserialize, Serialize};
+
+use super::Archive;
+use crate::blobs::Staged;
+use crate::error::StoreError;
+use crate::store::{Claim, SpillRecord};
+
+/// A tool's output after layer 1.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// What goes into the log.
+    pub shown: Text,
+    /// What was done, if anything was cut. It says so if the rest is lost.
+    pub receipt: Option<Receipt>,
+    /// Why the store does not have the receipt, if it has not. Where there was room for it beside the spilled output, the
+    /// store is told with the next sweep.
+    pub unrecorded: Option<String>,
+    /// Why the output ended before the tool did, if reading it failed. What had come by then was taken.
+    pub broken_off: Option<String>,
+}
+
+/// What the store could not take, kept beside the blobs until it can.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pending {
+    pub(super) session: SessionId,
+    pub(super) spill: Option<SpillRecord>,
+    pub(super) receipt: Option<Receipt>,
+}
+
+/// So much of the beginning and the end of an output is held while it streams by: more than any limit allows.
+const HELD: usize = 4 << 20;
+/// So much of what is shown is remembered with a spill, for when it has expired.
+const SHOWN: usize = 200;
+
+impl Archive {
+    /// Layer 1: cut a tool's output as it arrives, and keep the whole before the window names it.
+    ///
+    /// An output comes once, so from when its first byte was read this gives it, whatever fails: where the whole cannot be
+    /// kept it is cut all the same, and the receipt says why the rest is lost; where the database cannot be written, a
+    /// record is left beside the spilled output, by which it can be recalled and which the next sweep enters.
+    pub fn take_output(
+        &self,
+        claim: &Claim,
+        part: &PartId,
+        tool: &str,
+        output: &mut dyn Read,
+        policy: &Policy,
+        now: Millis,
+    ) -> Result<Taken, StoreError> {
+        // A slip of the caller's is told before anything is read. A database that cannot be read now is none.
+        if let Err(error @ StoreError::Missing { .. }) = self.store.session(&claim.session) {
+            return Err(error);
+        }
+        let mut ends = Ends::new(output);
+        // Short outputs, which is most of them, touch no disk.
+        let is_whole = ends.fill(held(tool, policy));
+        let early = is_whole.then(|| truncate::plan(&ends.head, tool, policy));
+        let staged = if early.as_ref().is_some_and(|plan| !plan.wants_spill()) {
+            None
+        } else {
+            Some(match (&self.blobs, policy.truncate.spill) {
+                (_, false) => Err(None),
+                (Err(why), true) => Err(Some(why.clone())),
+                (Ok(blobs), true) => blobs.stage(&mut ends).map_err(|error| Some(error.to_string())),
+            })
+        };
+        // Whatever was not staged goes by all the same, to be counted.
+        ends.skip();
+        let broken_off = ends.failed.take().map(|error| error.to_string());
+        let plan = early.unwrap_or_else(|| ends.plan(tool, policy));
+        if !plan.loses() {
+            let shown = Text::from(String::from_utf8_lossy(&ends.head).into_owned());
+            return Ok(Taken { shown, receipt: None, unrecorded: None, broken_off });
+        }
+        drop(ends);
+        let taken = match staged {
+            Some(Ok(mut staged)) => match staged.put() {
+                Ok(()) => self.record_spill(claim, part, plan, staged, policy, now),
+                Err(error) => self.record(claim, plan, &Spill::Failed(error.to_string()), policy, now),
+            },
+            Some(Err(Some(why))) => self.record(claim, plan, &Spill::Failed(why), policy, now),
+            Some(Err(None)) | None => self.record(claim, plan, &Spill::Off, policy, now),
+        };
+        Ok(Taken { broken_off, ..taken })
+    }
+
+    /// Record a cut whose whole is kept under a name by now.
+    fn record_spill(
+        &self,
+        claim: &Claim,
+        part: &PartId,
+        plan: TruncatePlan,
+        staged: Box<dyn Staged>,
+        policy: &Policy,
+        now: Millis,
+    ) -> Taken {
+        let blob = staged.blob().clone();
+        let handle = format!("spill_{}", &blob.hash[..32]);
+        // The file is compressed and in a private directory: no tool of an agent can read it.
+        let saved = Spill::Saved(Address::Handle(handle.clone()));
+        let record = SpillRecord {
+            handle,
+            hash: blob.hash,
+            blob: blob.name.clone(),
+            part: Some(part.clone()),
+            tool: plan.tool.clone(),
+            bytes: blob.bytes,
+            stored: blob.stored,
+            created: now,
+            shown: plan.render(&saved).as_str().chars().take(SHOWN).collect(),
+            expired: None,
+        };
+        let error = match self.store.add_spill(claim, record.clone()) {
+            Ok(()) => return self.record(claim, plan, &saved, policy, now),
+            Err(error) => error,
+        };
+        // A session that is gone, or that another process runs now, is no longer the caller's to write to, today or later.
+        let is_ours = !matches!(error, StoreError::Missing { .. } | StoreError::Fenced { .. });
+        if is_ours && let Ok(blobs) = &self.blobs {
+            let receipt = Receipt::of_truncate(plan.clone(), &saved, policy, &mut self.ids(), now);
+            let pending = Pending {
+                session: claim.session.clone(),
+                spill: Some(record),
+                receipt: Some(receipt.clone()),
+            };
+            if self.leave(&pending, &receipt).is_ok() {
+                // The lock is given back only now, when the record is there: no sweep takes the blob for a leftover.
+                drop(staged);
+                let shown = plan.render(&saved);
+                let unrecorded = Some(error.to_string());
+                return Taken { shown, receipt: Some(receipt), unrecorded, broken_off: None };
+            }
+            drop(staged);
+            // Nothing names it, and its name is never used again.
+            let _ = blobs.remove(&blob.name);
+        }
+        self.record(claim, plan, &Spill::Failed(error.to_string()), policy, now)
+    }
+
+    /// Record a cut.
+    fn record(
+        &self,
+        claim: &Claim,
+        plan: TruncatePlan,
+        spill: &Spill,
+        policy: &Policy,
+        now: Millis,
+    ) -> Taken {
+        let shown = plan.render(spill);
+        let receipt = Receipt::of_truncate(plan, spill, policy, &mut self.ids(), now);
+        let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+        let unrecorded = self.store.reduce(claim, reduction, None, now).err();
+        if let Some(error) = &unrecorded
+            && !matches!(error, StoreError::Missing { .. } | StoreError::Fenced { .. })
+        {
+            let (session, receipt) = (claim.session.clone(), receipt.clone());
+            let pending = Pending { session, spill: None, receipt: Some(receipt.clone()) };
+            // If this fails too, the caller has the receipt all the same and is told that the store has not.
+            let _ = self.leave(&pending, &receipt);
+        }
+        let unrecorded = unrecorded.map(|error| error.to_string());
+        Taken { shown, receipt: Some(receipt), unrecorded, broken_off: None }
+    }
+
+    fn leave(&self, pending: &Pending, receipt: &Receipt) -> Result<(), StoreError> {
+        let blobs = self.blobs.as_ref().map_err(|why| StoreError::Refused(why.clone()))?;
+        blobs.put_pending(receipt.id.as_str(), &serde_json::to_vec(pending)?)
+    }
+}
+
+/// How much of an output must be held so that nothing that may stay is missing.
+fn held(tool: &str, policy: &Policy) -> usize {
+    let rules = &policy.truncate;
+    let own = rules.tool_limits.get(tool).unwrap_or(&rules.default_limit).0.saturating_mul(4);
+    let bytes = if rules.tool_limit_overrides_bytes { own } else { rules.max_bytes };
+    HELD.max(usize::try_from(bytes.saturating_mul(2)).unwrap_or(usize::MAX).min(1 << 30))
+}
+
+/// A stream of which the beginning and the end are held, and all of which is counted. Where reading it fails, it ends.
+struct Ends<'a> {
+    source: &'a mut dyn Read,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// How much of the head has been handed on.
+    handed: usize,
+    bytes: u64,
+    newlines: u64,
+    is_done: bool,
+    failed: Option<std::io::Error>,
+}
+
+impl<'a> Ends<'a> {
+    fn new(source: &'a mut dyn Read) -> Ends<'a> {
+        Ends {
+            source,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            handed: 0,
+            bytes: 0,
+            newlines: 0,
+            is_done: false,
+            failed: None,
+        }
+    }
+
+    /// Read so much into the head; says whether that was all.
+    fn fill(&mut self, most: usize) -> bool {
+        // What came before an error is in the head.
+        self.failed = Read::take(&mut *self.source, most as u64).read_to_end(&mut self.head).err();
+        self.bytes += self.head.len() as u64;
+        self.newlines += self.head.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.is_done = self.failed.is_some() || self.head.len() < most;
+        self.is_done
+    }
+
+    /// Let the rest go by.
+    fn skip(&mut self) {
+        let mut buffer = vec![0; 1 << 16];
+        self.handed = self.head.len();
+        while self.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    }
+
+    /// What stays of it. The middle that was not held is longer than anything that could stay.
+    fn plan(&mut self, tool: &str, policy: &Policy) -> TruncatePlan {
+        if self.tail.is_empty() {
+            return truncate::plan(&self.head, tool, policy);
+        }
+        let ends = [&self.head[..], self.tail.make_contiguous()].concat();
+        let mut plan = truncate::plan(&ends, tool, policy);
+        plan.original_bytes = self.bytes;
+        plan.original_lines = self.newlines + 1;
+        plan
+    }
+}
+
+impl Read for Ends<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.handed < self.head.len() {
+            let count = buffer.len().min(self.head.len() - self.handed);
+            buffer[..count].copy_from_slice(&self.head[self.handed..self.handed + count]);
+            self.handed += count;
+            return Ok(count);
+        }
+        if self.is_done {
+            return Ok(0);
+        }
+        let count = loop {
+            match self.source.read(buffer) {
+                Ok(count) => break count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failed = Some(error);
+                    break 0;
+                }
+            }
+        };
+        self.is_done = count == 0;
+        self.bytes += count as u64;
+        self.newlines += buffer[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.tail.extend(&buffer[..count]);
+        let over = self.tail.len().saturating_sub(HELD);
+        self.tail.drain(..over);
+        Ok(count)
+    }
+}

@@ -1,0 +1,223 @@
+//! Finding what a handle names, by index.
+
+use std::collections::HashSet;
+
+use plimsoll::{Message, MessageId, Part, PartId, SessionId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::chain::{Chain, Segment};
+use super::spills::{self, COLUMNS};
+use crate::error::StoreError;
+use crate::recall::Scope;
+use crate::session::{Page, PageRequest};
+use crate::store::{HandleMatch, HandleTarget};
+
+/// What a handle may be. A whole name is taken before the beginnings of others.
+pub(super) fn find(
+    connection: &Connection,
+    scope: Scope<'_>,
+    handle: &str,
+    most: usize,
+) -> Result<Vec<HandleMatch>, StoreError> {
+    if handle.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sight = match scope {
+        Scope::Session(session) => Some(Sight::of(connection, session)?),
+        Scope::Everywhere => None,
+    };
+    for last in [handle.to_owned(), format!("{handle}\u{10ffff}")] {
+        let names = Names { connection, first: handle, last: &last, most };
+        let found = match &sight {
+            Some(sight) => names.in_sight(sight)?,
+            None => names.everywhere()?,
+        };
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// What a session can see, nearest first: chains of segments, each with the id of the session they are read through.
+struct Sight(Vec<(SessionId, Chain)>);
+
+impl Sight {
+    fn of(connection: &Connection, session: &SessionId) -> Result<Sight, StoreError> {
+        // The session itself must be there; those it came from need not.
+        Chain::of(connection, session)?;
+        let mut sight: Vec<(SessionId, Chain)> = Vec::new();
+        let mut next = vec![session.clone()];
+        let mut seen: HashSet<SessionId> = HashSet::new();
+        while let Some(session) = next.pop() {
+            if !seen.insert(session.clone()) {
+                continue;
+            }
+            let Some(chain) = chain_of(connection, &session)? else { continue };
+            for segment in &chain.0 {
+                let parent: Option<Option<String>> = connection
+                    .prepare_cached("SELECT parent FROM session WHERE key = ?1")?
+                    .query_row([segment.key], |row| row.get(0))
+                    .optional()?;
+                next.extend(parent.flatten().map(SessionId::new));
+            }
+            sight.push((session, chain));
+        }
+        Ok(Sight(sight))
+    }
+}
+
+/// The chain of a session, also of one that was removed and is still needed.
+fn chain_of(connection: &Connection, session: &SessionId) -> Result<Option<Chain>, StoreError> {
+    let key: Option<i64> = connection
+        .prepare_cached("SELECT key FROM session WHERE id = ?1")?
+        .query_row([session.as_str()], |row| row.get(0))
+        .optional()?;
+    key.map(|key| Chain::of_key(connection, key)).transpose()
+}
+
+/// Names from one to another.
+struct Names<'a> {
+    connection: &'a Connection,
+    first: &'a str,
+    last: &'a str,
+    most: usize,
+}
+
+impl Names<'_> {
+    fn in_sight(&self, sight: &Sight) -> Result<Vec<HandleMatch>, StoreError> {
+        let mut found = Vec::new();
+        for (session, chain) in &sight.0 {
+            for segment in chain.0.iter().rev() {
+                self.parts(session, segment, &mut found)?;
+                self.messages(session, segment, &mut found)?;
+                self.spills(session, chain, segment, &mut found)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&self, found: &mut Vec<HandleMatch>, session: &SessionId, handle: String, target: HandleTarget) {
+        if found.len() < self.most && !found.iter().any(|other| other.handle == handle) {
+            found.push(HandleMatch { session: session.clone(), handle, target });
+        }
+    }
+
+    fn parts(
+        &self,
+        session: &SessionId,
+        segment: &Segment,
+        found: &mut Vec<HandleMatch>,
+    ) -> Result<(), StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, at, message FROM part WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4",
+        )?;
+        let mut rows = statement.query(params![segment.key, self.first, self.last, self.most as i64])?;
+        while let Some(row) = rows.next()? {
+            let (at, message): (i64, String) = (row.get(1)?, row.get(2)?);
+            if segment.upto.is_none() || (at, message.as_str()) <= segment.end() {
+                self.add(found, session, row.get(0)?, HandleTarget::Part);
+            }
+        }
+        Ok(())
+    }
+
+    fn messages(
+        &self,
+        session: &SessionId,
+        segment: &Segment,
+        found: &mut Vec<HandleMatch>,
+    ) -> Result<(), StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, at FROM message WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4",
+        )?;
+        let mut rows = statement.query(params![segment.key, self.first, self.last, self.most as i64])?;
+        while let Some(row) = rows.next()? {
+            let (id, at): (String, i64) = (row.get(0)?, row.get(1)?);
+            if segment.upto.is_none() || (at, id.as_str()) <= segment.end() {
+                self.add(found, session, id, HandleTarget::Message);
+            }
+        }
+        Ok(())
+    }
+
+    fn spills(
+        &self,
+        session: &SessionId,
+        chain: &Chain,
+        segment: &Segment,
+        found: &mut Vec<HandleMatch>,
+    ) -> Result<(), StoreError> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM spill WHERE session = ?1 AND handle BETWEEN ?2 AND ?3 ORDER BY handle LIMIT ?4"
+        ))?;
+        let mut rows = statement.query(params![segment.key, self.first, self.last, self.most as i64])?;
+        while let Some(row) = rows.next()? {
+            let spill = spills::record_of(row)?;
+            let is_seen = match (&segment.upto, &spill.part) {
+                (Some(_), Some(part)) => chain.find_part(self.connection, part.as_str())?.is_some(),
+                _ => true,
+            };
+            if is_seen {
+                self.add(found, session, spill.handle.clone(), HandleTarget::Spill(Box::new(spill)));
+            }
+        }
+        Ok(())
+    }
+
+    /// In all sessions. Those that were removed and are still needed come last, spills that are there before those that
+    /// have expired.
+    fn everywhere(&self) -> Result<Vec<HandleMatch>, StoreError> {
+        let mut found = Vec::new();
+        for (table, target) in [("part", HandleTarget::Part), ("message", HandleTarget::Message)] {
+            // The names come from the index on names alone; joining first would visit every session.
+            let mut statement = self.connection.prepare_cached(&format!(
+                "SELECT x.id, s.id FROM {table} x JOIN session s ON s.key = x.session WHERE x.id BETWEEN ?1 AND ?2
+                 ORDER BY x.id, s.removed IS NOT NULL, s.updated DESC, s.key DESC LIMIT 1000"
+            ))?;
+            let mut rows = statement.query([self.first, self.last])?;
+            while let Some(row) = rows.next()? {
+                let session = SessionId::new(row.get::<_, String>(1)?);
+                self.add(&mut found, &session, row.get(0)?, target.clone());
+            }
+        }
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT {}, s.id FROM spill p JOIN session s ON s.key = p.session WHERE p.handle BETWEEN ?1 AND ?2
+             ORDER BY p.handle, p.expired IS NOT NULL, s.removed IS NOT NULL, p.seq DESC LIMIT 1000",
+            COLUMNS.split(", ").map(|column| format!("p.{column}")).collect::<Vec<_>>().join(", ")
+        ))?;
+        let mut rows = statement.query([self.first, self.last])?;
+        while let Some(row) = rows.next()? {
+            let (spill, session) = (spills::record_of(row)?, SessionId::new(row.get::<_, String>(10)?));
+            self.add(&mut found, &session, spill.handle.clone(), HandleTarget::Spill(Box::new(spill)));
+        }
+        Ok(found)
+    }
+}
+
+/// A part, also of a session that was removed.
+pub(super) fn part(connection: &Connection, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
+    let chain = chain_of(connection, session)?.ok_or_else(|| StoreError::missing("session", session))?;
+    super::read::part_of(connection, &chain, id)
+}
+
+/// A message, also of a session that was removed.
+pub(super) fn message(
+    connection: &Connection,
+    session: &SessionId,
+    id: &MessageId,
+) -> Result<Message, StoreError> {
+    let chain = chain_of(connection, session)?.ok_or_else(|| StoreError::missing("session", session))?;
+    let found = super::read::one(connection, &chain, id.as_str(), super::read::Detail::Whole)?;
+    found.ok_or_else(|| StoreError::missing("message", id))
+}
+
+/// Messages, also of a session that was removed.
+pub(super) fn page(
+    connection: &Connection,
+    session: &SessionId,
+    request: &PageRequest,
+) -> Result<Page, StoreError> {
+    let chain = chain_of(connection, session)?.ok_or_else(|| StoreError::missing("session", session))?;
+    super::read::page_of(connection, &chain, request)
+}

@@ -1,0 +1,120 @@
+//! Which directory for spills belongs to a database.
+//!
+//! A database has an id, drawn when it is made, that names its directory among those of other databases. So several
+//! databases in a folder do not share one, and a database that is renamed or moved together with its spills finds them.
+//! A copy has the id of its original, which is found out when it is opened: it then gets an id and links of its own.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, params};
+
+use super::{SqliteStore, random_hex};
+use crate::blobs::Directory;
+use crate::error::StoreError;
+
+struct Place {
+    id: String,
+    database: Option<String>,
+    root: Option<String>,
+    /// Where the files of the older layout have been taken over from.
+    taken: Option<String>,
+}
+
+fn place(connection: &Connection) -> rusqlite::Result<Place> {
+    connection.query_row("SELECT id, database, root, taken FROM spill_place", [], |row| {
+        Ok(Place { id: row.get(0)?, database: row.get(1)?, root: row.get(2)?, taken: row.get(3)? })
+    })
+}
+
+/// The directory of a database in a place for spills. What it needs of an older layout, or of the database it was copied
+/// from, is taken over.
+pub(crate) fn directory(store: &SqliteStore, root: &Path) -> Result<Directory, StoreError> {
+    let known = store.read(|connection| Ok(place(connection)?))?;
+    let (database, place) = (resolved(&store.path), resolved(root));
+    let own = Directory::new(root, &known.id);
+    if known.database.as_deref() == Some(&database) && known.root.as_deref() == Some(&place) {
+        if known.taken.as_deref() == Some(&place) {
+            return Ok(own);
+        }
+    } else if is_copy(&known, &database, &place) {
+        // Two databases with one directory would each remove what the other needs, so this must not fail quietly.
+        let id = random_hex();
+        let new = Directory::new(root, &id);
+        take_over(store, &new, Some(&own))?;
+        note(store, &id, &database, &place, Some(&place))?;
+        return Ok(new);
+    }
+    let taken = !own.has_older() || take_over(store, &own, None).is_ok();
+    // A database that cannot be written can be read all the same; it is noted the next time.
+    let _ = note(store, &known.id, &database, &place, taken.then_some(place.as_str()));
+    Ok(own)
+}
+
+fn note(
+    store: &SqliteStore,
+    id: &str,
+    database: &str,
+    root: &str,
+    taken: Option<&str>,
+) -> Result<(), StoreError> {
+    let (id, database, root) = (id.to_owned(), database.to_owned(), root.to_owned());
+    let taken = taken.map(str::to_owned);
+    store.write(move |connection| {
+        connection
+            .prepare_cached("UPDATE spill_place SET id = ?1, database = ?2, root = ?3, taken = ?4")?
+            .execute(params![id, database, root, taken])?;
+        Ok(())
+    })
+}
+
+/// Whether the database that this place was last noted for is still there, another file, and of the same id.
+fn is_copy(known: &Place, database: &str, place_now: &str) -> bool {
+    let Some(other) = known.database.as_deref().filter(|other| *other != database) else { return false };
+    if known.root.as_deref() != Some(place_now) || is_same_file(Path::new(other), Path::new(database)) {
+        return false;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let other = Connection::open_with_flags(other, flags).and_then(|connection| place(&connection));
+    other.is_ok_and(|other| other.id == known.id)
+}
+
+fn take_over(store: &SqliteStore, to: &Directory, from: Option<&Directory>) -> Result<(), StoreError> {
+    let mut after = String::new();
+    loop {
+        let names = store.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT DISTINCT blob FROM spill WHERE expired IS NULL AND blob > ?1 ORDER BY blob LIMIT 500",
+            )?;
+            let names = statement.query_map([&after], |row| row.get::<_, String>(0))?;
+            Ok(names.collect::<Result<Vec<_>, _>>()?)
+        })?;
+        let Some(last) = names.last().cloned() else { return Ok(()) };
+        for name in &names {
+            to.take_over(name, from)?;
+        }
+        after = last;
+    }
+}
+
+/// A path without links and dots, as far as it exists.
+fn resolved(path: &Path) -> String {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let found = std::fs::canonicalize(&whole).or_else(|error| match (whole.parent(), whole.file_name()) {
+        (Some(folder), Some(name)) => std::fs::canonicalize(folder).map(|folder| folder.join(name)),
+        _ => Err(error),
+    });
+    let found: PathBuf = found.unwrap_or(whole);
+    found.to_string_lossy().into_owned()
+}
+
+#[cfg(unix)]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let key = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    key(one).is_some_and(|one| Some(one) == key(other))
+}
+
+#[cfg(not(unix))]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one == other
+}
