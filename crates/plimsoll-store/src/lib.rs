@@ -43,6 +43,7 @@ mod blobs;
 mod clock;
 mod error;
 mod memory;
+mod purge;
 mod recall;
 mod session;
 mod sqlite;
@@ -61,9 +62,9 @@ pub use session::{
 pub use sqlite::{Durability, SqliteStore, database_of_version, random_ids};
 pub use store::{
     Change, ChangeKind, ChangePage, Claim, Epoch, ExpiredSpill, Feed, HandleMatch, HandleTarget, Handles,
-    Inbox, IndexStep, Lease, Leases, Logs, NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions,
-    Settled, Snapshot, SpillPage, SpillRecord, Spills, Store, TaskFilter, TaskMove, TaskRecord, Tasks,
-    Upkeep, settle_calls,
+    Inbox, IndexStep, Lease, Leases, Logs, NewNote, NewTask, Note, PurgeItem, PurgeReport, PurgeTarget,
+    Purges, Reductions, Revision, Sequence, Sessions, Settled, Snapshot, SpillPage, SpillRecord, Spills,
+    Store, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep, settle_calls,
 };
 
 use plimsoll::{LogError, MessageId, Part, PartBody, ToolStatus};

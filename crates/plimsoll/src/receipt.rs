@@ -11,7 +11,7 @@ use crate::chars::{Chars, thousands};
 use crate::compact::contract::{ContractFate, ContractItem};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
-use crate::log::{Effect, Ids, Log, LogError, Mark, MessageId, Millis, PartId, ReceiptId};
+use crate::log::{Effect, Ids, Log, LogError, Mark, MessageId, Millis, PartId, ReceiptId, SessionId};
 use crate::pin::PinPlan;
 use crate::policy::Policy;
 use crate::prune::{PruneItem, PrunePlan};
@@ -33,6 +33,22 @@ pub enum Plan {
     Fork(ForkStats),
     /// Text that is to stay in view.
     Pin(PinPlan),
+    /// Content that was destroyed.
+    Purge(PurgePlan),
+}
+
+/// Content that was destroyed, for good. It says where, and never what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PurgePlan {
+    /// The parts of the log that lost content.
+    pub parts: Vec<PartId>,
+    /// Spilled outputs that were destroyed as a whole, by their handles.
+    pub spills: Vec<String>,
+    /// In how many places something was destroyed.
+    pub places: u64,
+    /// Other sessions that showed the same content.
+    pub sessions: Vec<SessionId>,
 }
 
 /// Which messages a summary stands for.
@@ -195,7 +211,7 @@ impl Plan {
             Plan::Pin(plan) => {
                 plan.items.iter().map(|item| (&item.part, Effect::Pin(item.text.clone()))).collect()
             }
-            Plan::Truncate(_) | Plan::Fork(_) => Vec::new(),
+            Plan::Truncate(_) | Plan::Fork(_) | Plan::Purge(_) => Vec::new(),
         }
     }
 
@@ -312,6 +328,10 @@ impl Plan {
                 row(&"size", format!("{kept} of {was}"));
                 row(&"long lines shortened", plan.lines_shortened.to_string());
             }
+            Plan::Purge(plan) => {
+                plan.parts.iter().for_each(|part| row(part, "destroyed".to_owned()));
+                plan.spills.iter().for_each(|spill| row(spill, "destroyed".to_owned()));
+            }
             Plan::Fork(stats) => {
                 row(&"messages", format!("{} of {}", stats.final_count, stats.original_count));
                 row(&"chars", stats.total_chars.to_string());
@@ -382,6 +402,11 @@ impl fmt::Display for Plan {
             Plan::Pin(plan) => {
                 write!(f, "pin {}, {} tokens", some(plan.items.len(), "text"), plan.tokens())
             }
+            Plan::Purge(plan) => {
+                let (parts, spills) =
+                    (some(plan.parts.len(), "part"), some(plan.spills.len(), "spilled output"));
+                write!(f, "purge {} in {parts} and {spills}", some(plan.places as usize, "place"))
+            }
             Plan::Fork(stats) => {
                 write!(f, "fork {} of {} messages", stats.final_count, stats.original_count)?;
                 write!(f, ", {} chars", stats.total_chars)
@@ -441,6 +466,21 @@ impl Receipt {
         let (id, at, policy) = (ids.receipt(now), now, policy.name.clone());
         let plan = Plan::Truncate(plan);
         Receipt { id, at, policy, reason, before, after, plan, handles, undoes: None }
+    }
+
+    /// The receipt of a purge, which cannot be undone.
+    pub fn of_purge(plan: PurgePlan, policy: &str, ids: &mut Ids, now: Millis) -> Receipt {
+        Receipt {
+            id: ids.receipt(now),
+            at: now,
+            policy: policy.to_owned(),
+            reason: "content was destroyed on request".to_owned(),
+            before: Tokens::ZERO,
+            after: Tokens::ZERO,
+            plan: Plan::Purge(plan),
+            handles: Vec::new(),
+            undoes: None,
+        }
     }
 
     /// Whether [`undo`](Receipt::undo) can bring back what this receipt took.

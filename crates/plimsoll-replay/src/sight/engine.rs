@@ -68,6 +68,7 @@ impl Engine {
                 Plan::Compact(_) => "compact",
                 Plan::Shed(_) => "shed",
                 Plan::Fork(_) => "fork",
+                Plan::Purge(_) => "purge",
                 Plan::Pin(_) => "pin",
             };
             let (asked, answered) = if kind == "compact" { std::mem::take(&mut paid) } else { (0, 0) };

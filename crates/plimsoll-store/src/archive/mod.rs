@@ -1,5 +1,6 @@
 //! The archive: a store and a place for spilled outputs, as one.
 
+mod purge;
 mod recall;
 mod sweep;
 mod take;

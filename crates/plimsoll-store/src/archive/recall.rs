@@ -197,7 +197,7 @@ impl Archive {
     }
 
     /// Read a spilled output, and see that it is what was kept.
-    fn read_spill<T>(
+    pub(super) fn read_spill<T>(
         &self,
         spill: &SpillRecord,
         take: impl FnOnce(&mut dyn Read) -> Result<T, StoreError>,

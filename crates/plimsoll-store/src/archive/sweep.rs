@@ -47,6 +47,8 @@ pub struct Swept {
     pub indexed: u64,
     /// Records that the store could not take when they were made, and has taken now.
     pub recorded: u64,
+    /// Purges whose process died, and that are finished now.
+    pub purged: u64,
 }
 
 /// So many spills expire, and so many blobs are looked at, in one transaction.
@@ -72,6 +74,7 @@ impl Archive {
         if let Ok(blobs) = &self.blobs {
             swept.removed += blobs.sweep()?;
         }
+        swept.purged = self.store.finish_purges()?;
         swept.indexed = self.store.index()?;
         Ok(swept)
     }
@@ -94,7 +97,7 @@ impl Archive {
     }
 
     /// Remove blobs that were put by processes that died before they committed the row.
-    fn remove_leftovers(&self, now: Millis) -> Result<u64, StoreError> {
+    pub(super) fn remove_leftovers(&self, now: Millis) -> Result<u64, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(0) };
         let mut removed = 0;
         let mut after: Option<String> = None;
@@ -128,7 +131,7 @@ impl Archive {
     }
 
     /// Tell the store what it could not take when it was made.
-    fn record_pending(&self) -> Result<u64, StoreError> {
+    pub(super) fn record_pending(&self) -> Result<u64, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(0) };
         let mut recorded = 0;
         for (id, record) in blobs.pending(usize::MAX)? {

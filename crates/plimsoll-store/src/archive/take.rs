@@ -1,9 +1,8 @@
 //! Layer 1: an output is cut as it arrives, and the whole is kept before the window names it.
 
-use std::collections::VecDeque;
 use std::io::Read;
 
-use plimsoll::truncate::{self, Address, Spill, TruncatePlan};
+use plimsoll::truncate::{Address, OutputEnds, Spill, TruncatePlan};
 use plimsoll::{Millis, PartId, Policy, Receipt, Reduction, SessionId, Text};
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +34,6 @@ pub(super) struct Pending {
     pub(super) receipt: Option<Receipt>,
 }
 
-/// So much of the beginning and the end of an output is held while it streams by: more than any limit allows.
-const HELD: usize = 4 << 20;
 /// So much of what is shown is remembered with a spill, for when it has expired.
 const SHOWN: usize = 200;
 
@@ -59,28 +56,28 @@ impl Archive {
         if let Err(error @ StoreError::Missing { .. }) = self.store.session(&claim.session) {
             return Err(error);
         }
-        let mut ends = Ends::new(output);
+        let mut source = Source::new(output, OutputEnds::new(tool, policy));
         // Short outputs, which is most of them, touch no disk.
-        let is_whole = ends.fill(held(tool, policy));
-        let early = is_whole.then(|| truncate::plan(&ends.head, tool, policy));
+        let early = source.read_ahead().then(|| source.ends.plan(tool, policy));
         let staged = if early.as_ref().is_some_and(|plan| !plan.wants_spill()) {
             None
         } else {
             Some(match (&self.blobs, policy.truncate.spill) {
                 (_, false) => Err(None),
                 (Err(why), true) => Err(Some(why.clone())),
-                (Ok(blobs), true) => blobs.stage(&mut ends).map_err(|error| Some(error.to_string())),
+                (Ok(blobs), true) => blobs.stage(&mut source).map_err(|error| Some(error.to_string())),
             })
         };
         // Whatever was not staged goes by all the same, to be counted.
-        ends.skip();
-        let broken_off = ends.failed.take().map(|error| error.to_string());
-        let plan = early.unwrap_or_else(|| ends.plan(tool, policy));
+        source.skip();
+        let broken_off = source.failed.take().map(|error| error.to_string());
+        let plan = early.unwrap_or_else(|| source.ends.plan(tool, policy));
         if !plan.loses() {
-            let shown = Text::from(String::from_utf8_lossy(&ends.head).into_owned());
+            let (head, tail) = source.ends.held();
+            let shown = Text::from(String::from_utf8_lossy(&[head, tail].concat()).into_owned());
             return Ok(Taken { shown, receipt: None, unrecorded: None, broken_off });
         }
-        drop(ends);
+        drop(source);
         let taken = match staged {
             Some(Ok(mut staged)) => match staged.put() {
                 Ok(()) => self.record_spill(claim, part, plan, staged, policy, now),
@@ -176,82 +173,32 @@ impl Archive {
     }
 }
 
-/// How much of an output must be held so that nothing that may stay is missing.
-fn held(tool: &str, policy: &Policy) -> usize {
-    let rules = &policy.truncate;
-    let own = rules.tool_limits.get(tool).unwrap_or(&rules.default_limit).0.saturating_mul(4);
-    let bytes = if rules.tool_limit_overrides_bytes { own } else { rules.max_bytes };
-    HELD.max(usize::try_from(bytes.saturating_mul(2)).unwrap_or(usize::MAX).min(1 << 30))
-}
-
-/// A stream of which the beginning and the end are held, and all of which is counted. Where reading it fails, it ends.
-struct Ends<'a> {
+/// A stream whose ends are held, and all of which is counted. Where reading it fails, it ends.
+struct Source<'a> {
     source: &'a mut dyn Read,
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    /// How much of the head has been handed on.
+    ends: OutputEnds,
+    /// So much of what is held was read ahead, and so much of that has been handed on.
+    ahead: usize,
     handed: usize,
-    bytes: u64,
-    newlines: u64,
     is_done: bool,
     failed: Option<std::io::Error>,
 }
 
-impl<'a> Ends<'a> {
-    fn new(source: &'a mut dyn Read) -> Ends<'a> {
-        Ends {
-            source,
-            head: Vec::new(),
-            tail: VecDeque::new(),
-            handed: 0,
-            bytes: 0,
-            newlines: 0,
-            is_done: false,
-            failed: None,
-        }
+impl<'a> Source<'a> {
+    fn new(source: &'a mut dyn Read, ends: OutputEnds) -> Source<'a> {
+        Source { source, ends, ahead: 0, handed: 0, is_done: false, failed: None }
     }
 
-    /// Read so much into the head; says whether that was all.
-    fn fill(&mut self, most: usize) -> bool {
-        // What came before an error is in the head.
-        self.failed = Read::take(&mut *self.source, most as u64).read_to_end(&mut self.head).err();
-        self.bytes += self.head.len() as u64;
-        self.newlines += self.head.iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.is_done = self.failed.is_some() || self.head.len() < most;
+    /// Read as much as is held of the beginning; says whether that was all.
+    fn read_ahead(&mut self) -> bool {
+        let mut buffer = vec![0; 1 << 16];
+        while !self.is_done && self.ends.held().1.is_empty() {
+            self.ahead += self.pull(&mut buffer);
+        }
         self.is_done
     }
 
-    /// Let the rest go by.
-    fn skip(&mut self) {
-        let mut buffer = vec![0; 1 << 16];
-        self.handed = self.head.len();
-        while self.read(&mut buffer).is_ok_and(|count| count > 0) {}
-    }
-
-    /// What stays of it. The middle that was not held is longer than anything that could stay.
-    fn plan(&mut self, tool: &str, policy: &Policy) -> TruncatePlan {
-        if self.tail.is_empty() {
-            return truncate::plan(&self.head, tool, policy);
-        }
-        let ends = [&self.head[..], self.tail.make_contiguous()].concat();
-        let mut plan = truncate::plan(&ends, tool, policy);
-        plan.original_bytes = self.bytes;
-        plan.original_lines = self.newlines + 1;
-        plan
-    }
-}
-
-impl Read for Ends<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.handed < self.head.len() {
-            let count = buffer.len().min(self.head.len() - self.handed);
-            buffer[..count].copy_from_slice(&self.head[self.handed..self.handed + count]);
-            self.handed += count;
-            return Ok(count);
-        }
-        if self.is_done {
-            return Ok(0);
-        }
+    fn pull(&mut self, buffer: &mut [u8]) -> usize {
         let count = loop {
             match self.source.read(buffer) {
                 Ok(count) => break count,
@@ -263,11 +210,33 @@ impl Read for Ends<'_> {
             }
         };
         self.is_done = count == 0;
-        self.bytes += count as u64;
-        self.newlines += buffer[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.tail.extend(&buffer[..count]);
-        let over = self.tail.len().saturating_sub(HELD);
-        self.tail.drain(..over);
-        Ok(count)
+        self.ends.push(&buffer[..count]);
+        count
+    }
+
+    /// Let the rest go by.
+    fn skip(&mut self) {
+        let mut buffer = vec![0; 1 << 16];
+        while !self.is_done {
+            self.pull(&mut buffer);
+        }
+    }
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.handed < self.ahead {
+            // Nothing more is read before all of this is handed on, so both ends are still what they were.
+            let (head, tail) = self.ends.held();
+            let rest = match self.handed.checked_sub(head.len()) {
+                Some(at) => &tail[at..],
+                None => &head[self.handed..],
+            };
+            let count = buffer.len().min(rest.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            self.handed += count;
+            return Ok(count);
+        }
+        Ok(if self.is_done { 0 } else { self.pull(buffer) })
     }
 }

@@ -289,10 +289,7 @@ impl Blobs for Directory {
         self.pending_path(id).map_or(Ok(()), |path| remove_file(&path))
     }
 
-    fn destroy(&self, name: &str) -> Result<(), StoreError> {
-        self.remove(name)?;
-        // The copy that older versions left goes by the hash alone.
-        let hash = name.split('-').next().unwrap_or(name);
+    fn remove_copies(&self, hash: &str) -> Result<(), StoreError> {
         self.older_path(hash).map_or(Ok(()), |path| remove_file(&path))
     }
 }

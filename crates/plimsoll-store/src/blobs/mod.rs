@@ -69,11 +69,9 @@ pub trait Blobs: Send + Sync {
     /// Let such a record go.
     fn remove_pending(&self, id: &str) -> Result<(), StoreError>;
 
-    /// Remove content and whatever else of it this place may have under another name, such as what was taken over from an
-    /// older layout, for good.
-    fn destroy(&self, name: &str) -> Result<(), StoreError> {
-        self.remove(name)
-    }
+    /// Remove content, by its hash, that is kept here besides the blobs of this database, such as what an older layout left
+    /// where it was when it was taken over.
+    fn remove_copies(&self, hash: &str) -> Result<(), StoreError>;
 }
 
 /// Content that was taken in. Dropped before [`put`](Staged::put) it leaves nothing.

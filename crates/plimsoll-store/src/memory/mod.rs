@@ -6,6 +6,7 @@ mod feed;
 mod handles;
 mod leases;
 mod logs;
+mod purges;
 mod reductions;
 mod sessions;
 mod spills;

@@ -136,7 +136,9 @@ impl Sessions for MemoryStore {
             let held = state.sessions.remove(&id);
             state.leases.remove(&id);
             state.receipts.retain(|(session, _)| *session != id);
-            if state.needed(&id) {
+            // A digest that a task was given may name what the session said.
+            let mut started = state.removed.values().filter(|task| task.session.parent.as_ref() == Some(&id));
+            if started.next().is_some() || state.needed(&id) {
                 state.removed.extend(held.map(|held| (id.clone(), held)));
             } else {
                 let own = state.spills.iter().filter(|(session, _)| *session == id);

@@ -1,12 +1,14 @@
 //! Looking for damage.
 
+use plimsoll::Millis;
 use rusqlite::Connection;
 
+use super::rows::integer;
 use crate::error::StoreError;
 use crate::session::Findings;
 
 /// What must not be there, and how it is told.
-const PROBLEMS: [(&str, &str); 7] = [
+const PROBLEMS: [(&str, &str); 6] = [
     (
         "SELECT p.id FROM part p LEFT JOIN message m ON m.session = p.session AND m.at = p.at AND m.id = p.message
          WHERE m.id IS NULL",
@@ -35,16 +37,10 @@ const PROBLEMS: [(&str, &str); 7] = [
          WHERE (m.at, m.id) > (s.last_at, s.last_id) GROUP BY s.id",
         "session `{}` has a message behind its last",
     ),
-    (
-        "SELECT p.id FROM part p WHERE p.status IN ('pending', 'running')
-         AND p.session IN (SELECT key FROM session WHERE removed IS NULL)
-         AND p.session NOT IN (SELECT session FROM lease)",
-        "the call in part `{}` waits for an answer, and nobody runs its session",
-    ),
 ];
 
 /// Look at everything. What cannot be looked at is itself a finding.
-pub(super) fn check(connection: &Connection) -> Result<Findings, StoreError> {
+pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, StoreError> {
     let mut findings = Findings::default();
     let mut note = |problem: String| {
         if !findings.problems.contains(&problem) {
@@ -68,6 +64,9 @@ pub(super) fn check(connection: &Connection) -> Result<Findings, StoreError> {
         if let Err(error) = strings(connection, &format!("{query} LIMIT 20"), |id| note(told(id))) {
             note(error.to_string());
         }
+    }
+    if let Err(error) = open_calls(connection, now, &mut note) {
+        note(error.to_string());
     }
     if let Err(error) = parts(connection, &mut note) {
         note(error.to_string());
@@ -95,20 +94,51 @@ fn strings(connection: &Connection, query: &str, mut see: impl FnMut(String)) ->
     Ok(())
 }
 
-/// Every part can be read.
+/// Calls that wait for an answer which will not come, by the session they are of.
+fn open_calls(
+    connection: &Connection,
+    now: Millis,
+    note: &mut impl FnMut(String),
+) -> Result<(), rusqlite::Error> {
+    let mut statement = connection.prepare(
+        "SELECT s.id, p.id, coalesce(p.tool, 'tool'), l.holder FROM part p JOIN session s ON s.key = p.session
+         LEFT JOIN lease l ON l.session = p.session
+         WHERE p.status IN ('pending', 'running') AND s.removed IS NULL AND (l.until IS NULL OR l.until <= ?1) LIMIT 20",
+    )?;
+    let mut rows = statement.query([integer(now.0)])?;
+    while let Some(row) = rows.next()? {
+        let (session, part, tool): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let why = match row.get::<_, Option<String>>(3)? {
+            Some(holder) => format!("`{holder}`, which made it, let its lease run out"),
+            None => "nothing runs the session".to_owned(),
+        };
+        note(format!(
+            "session `{session}`: the call of {tool} in part `{part}` waits for an answer, and {why}; it is settled when the \
+             session is run again"
+        ));
+    }
+    Ok(())
+}
+
+/// Every part can be read, and is what was written.
 fn parts(connection: &Connection, note: &mut impl FnMut(String)) -> Result<(), rusqlite::Error> {
-    let mut statement = connection.prepare("SELECT id, data, text FROM part")?;
+    let mut statement = connection.prepare("SELECT id, data, text, sum FROM part")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
         let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from);
         let text = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from);
-        let broken = match (data.map(serde_json::from_str::<plimsoll::Part>), text) {
-            (Ok(Ok(_)), Ok(_)) => continue,
-            (Ok(Err(error)), _) => error.to_string(),
-            (Err(error), _) | (_, Err(error)) => error.to_string(),
+        // Parts from before there were checksums have none until they are written again.
+        let sum = row.get_ref(3)?.as_blob_or_null().ok().flatten();
+        let broken = match (data, text) {
+            (Ok(data), Ok(text)) => match serde_json::from_str::<plimsoll::Part>(data) {
+                Ok(_) if sum.is_none_or(|sum| sum == super::sums::sum(data, text)) => continue,
+                Ok(_) => "it is not what was written".to_owned(),
+                Err(error) => format!("it cannot be read: {error}"),
+            },
+            (Err(error), _) | (_, Err(error)) => format!("it cannot be read: {error}"),
         };
-        note(format!("part `{id}` cannot be read: {broken}"));
+        note(format!("part `{id}` is damaged: {broken}"));
     }
     Ok(())
 }

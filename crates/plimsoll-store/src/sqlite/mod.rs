@@ -12,12 +12,14 @@ mod inbox;
 mod leases;
 mod marks;
 mod place;
+mod purge;
 mod read;
 mod rows;
 mod schema;
 mod search;
 mod sessions;
 mod spills;
+mod sums;
 mod tasks;
 mod traits;
 mod write;
@@ -165,6 +167,12 @@ impl SqliteStore {
             readers.push(connection);
         }
         found
+    }
+
+    /// A reading connection that has not been used. One that has been for long has parts of the index for searches in memory,
+    /// and an integrity check on it holds these against what other connections have written since.
+    fn fresh_reader(&self) -> Result<Connection, StoreError> {
+        self.reader()
     }
 
     fn reader(&self) -> Result<Connection, StoreError> {

@@ -7,8 +7,8 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Red
 
 use super::read::Detail;
 use super::{
-    SqliteStore, check, extend, feed, handles, inbox, leases, random_ids, read, search, sessions, spills,
-    tasks, write,
+    PATIENCE, SqliteStore, check, extend, feed, handles, inbox, leases, purge, random_ids, read, search,
+    sessions, spills, tasks, write,
 };
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
@@ -17,8 +17,8 @@ use crate::session::{
 };
 use crate::store::{
     ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Inbox, IndexStep, Lease, Leases, Logs,
-    NewNote, NewTask, Note, Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord,
-    Spills, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
+    NewNote, NewTask, Note, PurgeReport, PurgeTarget, Purges, Reductions, Revision, Sequence, Sessions,
+    Snapshot, SpillPage, SpillRecord, Spills, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.
@@ -337,6 +337,36 @@ impl Spills for SqliteStore {
     }
 }
 
+impl Purges for SqliteStore {
+    fn plan_purge(&self, session: &SessionId, target: &PurgeTarget) -> Result<PurgeReport, StoreError> {
+        self.read(|connection| purge::plan(connection, session, target, &self.path))
+    }
+
+    fn purge(
+        &self,
+        claim: &Claim,
+        target: &PurgeTarget,
+        spills: Vec<String>,
+        now: Millis,
+    ) -> Result<Receipt, StoreError> {
+        let (claim, target, mut ids) = (claim.clone(), target.clone(), random_ids());
+        self.write(move |connection| purge::purge(connection, &claim, &target, &spills, &mut ids, now))
+    }
+
+    fn finish_purges(&self) -> Result<u64, StoreError> {
+        let waiting = self.read(purge::unfinished)?;
+        if waiting.is_empty() {
+            return Ok(0);
+        }
+        let connection = rusqlite::Connection::open(&self.path)?;
+        connection.busy_timeout(PATIENCE)?;
+        purge::clean(&connection, &self.path)?;
+        let count = waiting.len() as u64;
+        self.write(move |connection| purge::confirm(connection, &waiting))?;
+        Ok(count)
+    }
+}
+
 impl Upkeep for SqliteStore {
     fn index_step(&self, from: u64) -> Result<IndexStep, StoreError> {
         let from = i64::try_from(from).unwrap_or(i64::MAX);
@@ -355,7 +385,8 @@ impl Upkeep for SqliteStore {
 
     fn check(&self) -> Result<Findings, StoreError> {
         // A database that cannot even be looked at is damaged all the more.
-        match self.read(check::check) {
+        let checked = self.fresh_reader().and_then(|connection| check::check(&connection, self.clock.now()));
+        match checked {
             Err(error) if error.is_failure() => {
                 Ok(Findings { problems: vec![error.to_string()], ..Findings::default() })
             }

@@ -16,6 +16,7 @@ use super::marks::{self, Marked};
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
 use super::search;
+use super::sums::sum;
 use crate::error::StoreError;
 use crate::session::Totals;
 use crate::store::{ChangeKind, Claim, Revision};
@@ -179,8 +180,8 @@ fn insert_part(
     connection
         .prepare_cached(
             "INSERT INTO part (session, at, message, ord, id, kind, tool, status, call, blank, chars, input_chars,
-             tokens, place, files, data, text)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+             tokens, place, files, data, text, sum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
         )?
         .execute(params![
             chain.own(),
@@ -199,7 +200,8 @@ fn insert_part(
             row.place,
             row.files,
             row.data,
-            row.text.as_ref().map(Text::as_str)
+            row.text.as_ref().map(Text::as_str),
+            sum(&row.data, row.text.as_ref().map(Text::as_str))
         ])
         .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
     let marked = Marked { session: chain.own(), at: place.0, part: part.id.as_str() };
@@ -433,7 +435,7 @@ pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) ->
     connection
         .prepare_cached(
             "UPDATE part SET status = ?3, blank = ?4, chars = ?5, input_chars = ?6, tokens = ?7, place = ?8,
-             files = ?9, data = ?10, text = ?11 WHERE session = ?1 AND id = ?2",
+             files = ?9, data = ?10, text = ?11, sum = ?12 WHERE session = ?1 AND id = ?2",
         )?
         .execute(params![
             session,
@@ -446,7 +448,8 @@ pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) ->
             row.place,
             row.files,
             row.data,
-            row.text.as_ref().map(Text::as_str)
+            row.text.as_ref().map(Text::as_str),
+            sum(&row.data, row.text.as_ref().map(Text::as_str))
         ])?;
     index_anew(connection, session, part.id.as_str())
 }

@@ -10,7 +10,8 @@
 //! - **When a method that writes returns, what it wrote survives the death of the process.** When it fails,
 //!   everything is as it was.
 //! - **Content is append-only.** The only changes are the growth of a part that is being written, the states of tool
-//!   calls moving forward, and marks. Only [`Sessions::remove`] takes anything away.
+//!   calls moving forward, and marks. Only [`Sessions::remove`] and [`Purges::purge`]
+//!   take anything away.
 //! - **Lists that can be long come in pages.** No method needs a listing of a whole bucket or table.
 
 mod claim;
@@ -19,6 +20,7 @@ mod handles;
 mod inbox;
 mod leases;
 mod logs;
+mod purges;
 mod reductions;
 mod sessions;
 mod spills;
@@ -32,6 +34,7 @@ pub use inbox::{Inbox, NewNote, Note};
 pub(crate) use leases::settle_call;
 pub use leases::{Lease, Leases, Settled, settle_calls};
 pub use logs::{Logs, Snapshot};
+pub use purges::{PurgeItem, PurgeReport, PurgeTarget, Purges};
 pub use reductions::Reductions;
 pub use sessions::Sessions;
 pub use spills::{ExpiredSpill, SpillPage, SpillRecord, Spills};
@@ -40,11 +43,35 @@ pub use upkeep::{IndexStep, Upkeep};
 
 /// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
 pub trait Store:
-    Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Handles + Spills + Upkeep + Send + Sync
+    Sessions
+    + Logs
+    + Reductions
+    + Leases
+    + Inbox
+    + Tasks
+    + Feed
+    + Handles
+    + Spills
+    + Purges
+    + Upkeep
+    + Send
+    + Sync
 {
 }
 
 impl<T> Store for T where
-    T: Sessions + Logs + Reductions + Leases + Inbox + Tasks + Feed + Handles + Spills + Upkeep + Send + Sync
+    T: Sessions
+        + Logs
+        + Reductions
+        + Leases
+        + Inbox
+        + Tasks
+        + Feed
+        + Handles
+        + Spills
+        + Purges
+        + Upkeep
+        + Send
+        + Sync
 {
 }

@@ -74,6 +74,7 @@ fn kinds(outcome: &Outcome) -> Vec<&'static str> {
         Plan::Shed(plan) if !plan.unpinned.is_empty() => "unpin",
         Plan::Shed(_) => "cut",
         Plan::Fork(_) => "fork",
+        Plan::Purge(_) => "purge",
         Plan::Pin(_) => "pin",
     };
     outcome.reduction.receipts.iter().map(|receipt| kind(&receipt.plan)).collect()

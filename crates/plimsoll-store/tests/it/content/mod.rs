@@ -1,6 +1,8 @@
 //! Content that left the window: where it is kept, how it comes back, and how it goes.
 
+mod check;
 mod place;
+mod purge;
 mod recall;
 mod take;
 

@@ -80,7 +80,7 @@ fn age(database: &std::path::Path, shared: &std::path::Path) {
         match entry.is_dir() {
             true => fs::remove_dir_all(entry).unwrap(),
             false if entry.extension().is_some_and(|ending| ending == "txt") => {
-                fs::remove_file(entry).unwrap()
+                fs::remove_file(entry).unwrap();
             }
             false => {}
         }
@@ -202,11 +202,8 @@ fn a_blob_whose_process_died_before_its_row_is_swept_and_one_that_is_being_delet
     let id = session(archive.store(), "ses_1");
     let handle = take(&archive, &id, "prt_1", &noise(3_000, 1));
     let file = blobs(folder.path()).remove(0);
-    let left = file.with_file_name(file.file_name().unwrap().to_str().unwrap().replace('-', "-").replacen(
-        &file.file_stem().unwrap().to_str().unwrap()[65..],
-        "0123456789abcdef",
-        1,
-    ));
+    let stem = file.file_stem().unwrap().to_str().unwrap();
+    let left = file.with_file_name(format!("{}-0123456789abcdef.zst", &stem[..64]));
     fs::copy(&file, &left).unwrap();
     assert_eq!(blobs(folder.path()).len(), 2);
     assert_eq!(archive.sweep(NOW).unwrap().removed, 1);

@@ -8,9 +8,8 @@ use tempfile::TempDir;
 use super::super::{NOW, answer, read, session, unleased, user};
 use super::{all, noise, open, take, whole};
 
-fn missing(error: StoreError) -> String {
+fn missing(error: &StoreError) {
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");
-    error.to_string()
 }
 
 fn text(archive: &plimsoll_store::Archive, scope: Scope<'_>, handle: &str) -> Result<String, StoreError> {
@@ -34,8 +33,8 @@ fn a_session_reaches_its_own_and_what_it_inherited_and_nothing_else() {
         text(&archive, Scope::Session(&fork), handle).unwrap_or_else(|error| panic!("{handle}: {error}"));
     }
     for handle in ["msg_2", "msg_2.1", &later, "msg_1..msg_2"] {
-        missing(text(&archive, Scope::Session(&fork), handle).unwrap_err());
-        missing(text(&archive, Scope::Session(&stranger), handle).unwrap_err());
+        missing(&text(&archive, Scope::Session(&fork), handle).unwrap_err());
+        missing(&text(&archive, Scope::Session(&stranger), handle).unwrap_err());
     }
     let found = archive.recall(Scope::Everywhere, &later, &all()).unwrap();
     assert_eq!((found.session.as_str(), found.what.as_str()), ("ses_1", "output of bash"));
@@ -46,7 +45,7 @@ fn a_session_reaches_its_own_and_what_it_inherited_and_nothing_else() {
     for handle in ["msg_1", "msg_1.1", "msg_1..msg_1r", &spilled] {
         text(&archive, Scope::Session(&fork), handle).unwrap_or_else(|error| panic!("{handle}: {error}"));
     }
-    missing(text(&archive, Scope::Session(&fork), &later).unwrap_err());
+    missing(&text(&archive, Scope::Session(&fork), &later).unwrap_err());
 }
 
 #[test]
@@ -70,7 +69,7 @@ fn a_task_reaches_what_the_digest_it_was_given_names_also_after_its_parent_is_go
     for id in [&child, &grandchild] {
         assert_eq!(text(&archive, Scope::Session(id), "msg_1.1").unwrap(), "the plan");
         text(&archive, Scope::Session(id), &spilled).unwrap();
-        missing(text(&archive, Scope::Session(id), "msg_4").unwrap_err());
+        missing(&text(&archive, Scope::Session(id), "msg_4").unwrap_err());
     }
     // A fork of the child stays when the parent goes, and the child with it.
     let fork = store.fork(&child, None, NewSession::new("ses_5".into()), NOW).unwrap().id;
@@ -104,8 +103,8 @@ fn the_beginning_of_a_handle_will_do_where_there_is_no_other() {
         // A whole name is taken before those it begins.
         assert_eq!(archive.recall(scope, "msg_b", &all()).unwrap().what, "message");
         assert_eq!(archive.recall(scope, "msg_b.", &all()).unwrap().handle, "msg_b.1");
-        missing(archive.recall(scope, "msg_c", &all()).unwrap_err());
-        missing(archive.recall(scope, "%", &all()).unwrap_err());
+        missing(&archive.recall(scope, "msg_c", &all()).unwrap_err());
+        missing(&archive.recall(scope, "%", &all()).unwrap_err());
     }
 }
 

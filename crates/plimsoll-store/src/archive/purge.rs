@@ -1,0 +1,109 @@
+//! Destroying content for good: in the log, in spilled outputs, in the files of both.
+
+use std::io::Read;
+
+use plimsoll::{Millis, Receipt, SessionId};
+use regex::bytes::Regex;
+
+use super::Archive;
+use crate::error::StoreError;
+use crate::store::{Claim, PurgeItem, PurgeReport, PurgeTarget, SpillRecord};
+
+impl Archive {
+    /// What [`purge`](Archive::purge) would destroy.
+    pub fn plan_purge(&self, session: &SessionId, target: &PurgeTarget) -> Result<PurgeReport, StoreError> {
+        let mut report = self.store.plan_purge(session, target)?;
+        for (spill, places) in self.spills_with(session, target)? {
+            let what = format!("spilled output of {}, as a whole", spill.tool);
+            report.items.push(PurgeItem { session: session.clone(), handle: spill.handle, what, places });
+        }
+        Ok(report)
+    }
+
+    /// Destroy content of a session, for good: in its log, in what its forks share of it, in spilled outputs as a whole, in
+    /// the index, in free pages and the write-ahead log, and in copies from before upgrades. The receipt cannot be undone.
+    ///
+    /// If the process dies, what is left is found by calling this again, or by a sweep.
+    pub fn purge(&self, claim: &Claim, target: &PurgeTarget, now: Millis) -> Result<Receipt, StoreError> {
+        // A record that waits for the store would bring back what is destroyed.
+        self.record_pending()?;
+        let spills: Vec<SpillRecord> =
+            self.spills_with(&claim.session, target)?.into_iter().map(|(spill, _)| spill).collect();
+        // Copies under other names go first: once the rows are committed, nothing tells any more that there are some.
+        if let Ok(blobs) = &self.blobs {
+            for spill in &spills {
+                blobs.remove_copies(&spill.hash)?;
+            }
+        }
+        let hashes = spills.into_iter().map(|spill| spill.hash).collect();
+        let receipt = self.store.purge(claim, target, hashes, now)?;
+        self.finish_purges(now)?;
+        Ok(receipt)
+    }
+
+    /// Finish purges, also those whose process died.
+    pub(super) fn finish_purges(&self, now: Millis) -> Result<u64, StoreError> {
+        self.finish_deleting()?;
+        // What a process that died has staged or put is not named by any row.
+        self.remove_leftovers(now)?;
+        if let Ok(blobs) = &self.blobs {
+            blobs.sweep()?;
+        }
+        self.store.finish_purges()
+    }
+
+    /// Spilled outputs that hold something to be destroyed.
+    fn spills_with(
+        &self,
+        session: &SessionId,
+        target: &PurgeTarget,
+    ) -> Result<Vec<(SpillRecord, u64)>, StoreError> {
+        let mut found = Vec::new();
+        let mut next = Some(0);
+        while let Some(after) = next {
+            let page = self.store.spills(session, after, 100)?;
+            next = page.next;
+            for spill in page.spills.into_iter().filter(|spill| spill.expired.is_none()) {
+                let places = match target {
+                    PurgeTarget::Part(part) => u64::from(spill.part.as_ref() == Some(part)),
+                    PurgeTarget::Match(pattern) => {
+                        let pattern = Regex::new(pattern)
+                            .map_err(|error| StoreError::Refused(format!("invalid pattern: {error}")))?;
+                        match self.read_spill(&spill, |reader| is_match(reader, &pattern)) {
+                            Ok(found) => u64::from(found),
+                            // What cannot be read cannot be searched; it is destroyed rather than left.
+                            Err(StoreError::Lost { .. }) => 1,
+                            Err(error) => return Err(error),
+                        }
+                    }
+                };
+                if places > 0 {
+                    found.push((spill, places));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// So much of content is searched at once, and so much of that again with the next piece. What matches may go over lines,
+/// as a private key does, so lines are no pieces to search by.
+const PIECE: usize = 4 << 20;
+const SEAM: usize = 256 << 10;
+
+/// Whether something in content matches. It is read to its end all the same, so that it is verified.
+fn is_match(reader: &mut dyn Read, pattern: &Regex) -> Result<bool, StoreError> {
+    let mut piece: Vec<u8> = Vec::new();
+    let mut is_found = false;
+    loop {
+        let room = (PIECE - piece.len()) as u64;
+        let read = Read::take(&mut *reader, room).read_to_end(&mut piece);
+        let count = read.map_err(StoreError::io("cannot read spilled content"))?;
+        is_found = is_found || pattern.is_match(&piece);
+        if count == 0 {
+            return Ok(is_found);
+        }
+        let seam = piece.len().saturating_sub(SEAM);
+        piece.drain(..seam);
+    }
+}

@@ -1,0 +1,79 @@
+//! A check finds what is damaged and calls it by its name, and nothing else.
+
+use std::time::Duration;
+
+use plimsoll::{Message, Millis, Part, ToolState};
+use plimsoll_store::{Clock, Durability, NewSession, Selection, SqliteStore, store::*};
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::super::search::compact;
+use super::super::{NOW, answer, fresh, session, unleased, user};
+
+#[test]
+fn a_text_that_is_not_what_was_written_is_found_by_its_checksum() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store.append(&unleased(&id), vec![user("msg_1", "do not touch"), answer("msg_2", "no")], NOW).unwrap();
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    for (change, undo) in [
+        ("UPDATE part SET text = 'do not tauch' WHERE id = 'msg_1.1'", "do not touch"),
+        ("UPDATE part SET text = NULL WHERE id = 'msg_1.1'", "do not touch"),
+    ] {
+        let connection = Connection::open(store.path()).unwrap();
+        connection.execute_batch(change).unwrap();
+        let problems = store.check().unwrap().problems;
+        assert_eq!(problems, ["part `msg_1.1` is damaged: it is not what was written"]);
+        connection.execute("UPDATE part SET text = ?1 WHERE id = 'msg_1.1'", [undo]).unwrap();
+    }
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// The connections of a process that runs for long have seen the index as it was; others have written to it since.
+#[test]
+fn a_process_that_runs_for_long_does_not_cry_wolf() {
+    let store = fresh();
+    let search = plimsoll_store::Search { pattern: "needle".into(), literal: true, ..Default::default() };
+    let wanted = Selection { search: Some(search), ..Selection::default() };
+    let sound = |when: &str| assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "{when}");
+    let other = store.again();
+    for round in 0..8 {
+        let id = session(&*store, &format!("ses_{round}"));
+        let texts = (0..40).map(|n| user(&format!("msg_{n:02}"), &super::noise(5, round * 100 + n)));
+        store.append(&unleased(&id), texts.collect(), NOW).unwrap();
+        compact(&*store, &id, round as usize, None);
+        store.search(&id, &wanted).unwrap();
+        sound("before it is indexed");
+        let writer: &dyn Store = if round % 2 == 0 { &*other } else { &*store };
+        assert!(writer.index().unwrap() > 0);
+        sound("after another has indexed it");
+        store.search(&id, &wanted).unwrap();
+        if round % 3 == 2 {
+            other.remove(&unleased(&format!("ses_{}", round - 1).as_str().into()), NOW).unwrap();
+            sound("after another has removed some of it");
+        }
+    }
+}
+
+#[test]
+fn a_session_with_an_open_call_of_a_dead_holder_is_called_by_its_name() {
+    let folder = TempDir::new().unwrap();
+    let time = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(NOW.0));
+    let told = std::sync::Arc::clone(&time);
+    let clock = Clock::new(move || Millis(told.load(std::sync::atomic::Ordering::SeqCst)));
+    let path = folder.path().join("plimsoll.db");
+    let store = SqliteStore::open_with_clock(&path, Durability::Process, clock).unwrap();
+    let id = store.create(NewSession::new("ses_1".into()), NOW).unwrap().id;
+    let lease = store.lease(&id, "host 7", Duration::from_millis(100)).unwrap();
+    let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({})));
+    store.append(&lease.claim(), vec![Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "it is being run");
+    time.store(NOW.0 + 101, std::sync::atomic::Ordering::SeqCst);
+    let problems = store.check().unwrap().problems;
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert!(problem.starts_with("session `ses_1`: the call of bash in part `prt_1` waits"), "{problem}");
+    assert!(problem.contains("`host 7`"), "{problem}");
+    store.lease(&id, "host 8", Duration::from_millis(100)).unwrap();
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "the next holder has settled it");
+}

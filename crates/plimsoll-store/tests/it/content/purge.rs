@@ -1,0 +1,192 @@
+//! What is purged is in no file of the store any more.
+
+use std::path::Path;
+use std::process::Command;
+
+use plimsoll::{Message, Part, Policy, ToolState};
+use plimsoll_store::{Archive, Claim, Durability, NewSession, PurgeTarget, Scope, Search, Selection};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::super::search::compact;
+use super::super::{NOW, answer, session, unleased, user};
+use super::{noise, open, take, whole};
+
+const SECRET: &str = "hunter2-correct-horse";
+
+/// The files below a folder in which something is found, compressed ones looked into.
+fn files_with(folder: &Path, needle: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            found.extend(files_with(&path, needle));
+            continue;
+        }
+        let Ok(raw) = std::fs::read(&path) else { continue };
+        let unpacked = zstd::decode_all(&raw[..]).unwrap_or_default();
+        let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle.as_bytes());
+        if has(&raw) || has(&unpacked) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+/// A session that has a secret wherever one can be.
+fn with_secrets(folder: &Path) -> Archive {
+    let path = folder.join("plimsoll.db");
+    let archive = open(&path);
+    let store = archive.store();
+    let title = format!("debug {SECRET}");
+    let id = store.create(NewSession { title, ..NewSession::new("ses_1".into()) }, NOW).unwrap().id;
+    let claim = unleased(&id);
+    let input = json!({ "command": format!("curl -u me:{SECRET} x"), "headers": { SECRET: [SECRET] } });
+    let state = ToolState::completed(input, format!("401\n{SECRET}\nbye"));
+    let call = Part::tool("prt_call".into(), "call_1", "bash", state);
+    let mut ran = Message::assistant("msg_2".into(), vec![call]);
+    ran.info.finish = Some("tool-calls".into());
+    store.append(&claim, vec![user("msg_1", &format!("use {SECRET} please")), ran], NOW).unwrap();
+    // One that grew: older versions of it are in free pages.
+    for n in 0..20 {
+        let text = format!("{SECRET} {}", noise(40, n));
+        store.append(&claim, vec![user(&format!("msg_3{n:02}"), &text)], NOW).unwrap();
+    }
+    let output = format!("{}{SECRET}\n{}", noise(2_000, 1), noise(2_000, 2));
+    take(&archive, &id, "prt_call", &output);
+    compact(store, &id, 1, None);
+    store.append(&claim, vec![user("msg_4", "harmless"), answer("msg_5", "fine")], NOW).unwrap();
+    store.finish(&claim, &"msg_5".into(), "stop", None, NOW).unwrap();
+    archive.sweep(NOW).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    std::fs::copy(&path, folder.join("plimsoll.db.v3.bak")).unwrap();
+    archive
+}
+
+fn target() -> PurgeTarget {
+    PurgeTarget::Match(r"hunter2-[a-z-]+".into())
+}
+
+#[test]
+fn what_matches_is_shown_first_and_then_gone_from_every_file() {
+    let folder = TempDir::new().unwrap();
+    let archive = with_secrets(folder.path());
+    let id = "ses_1".into();
+    assert!(files_with(folder.path(), SECRET).len() >= 3);
+    let report = archive.plan_purge(&id, &target()).unwrap();
+    let handles: Vec<_> = report.items.iter().map(|item| item.handle.as_str()).collect();
+    assert!(handles.contains(&"prt_call") && handles.contains(&"msg_1.1") && handles.contains(&"ses_1"));
+    assert!(handles.iter().any(|handle| handle.starts_with("spill_")), "{handles:?}");
+    assert!(!handles.contains(&"msg_4.1"));
+    assert_eq!(report.copies.len(), 1);
+    assert!(files_with(folder.path(), SECRET).len() >= 3, "nothing was changed by looking");
+    let spill = handles.iter().find(|handle| handle.starts_with("spill_")).unwrap().to_string();
+    let receipt = archive.purge(&unleased(&id), &target(), NOW).unwrap();
+    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
+    let recalled = String::from_utf8(whole(&archive, Scope::Session(&id), "prt_call").unwrap()).unwrap();
+    assert_eq!(recalled, "401\n[purged]\nbye", "the rest is there");
+    let input = String::from_utf8(whole(&archive, Scope::Session(&id), "prt_call:input").unwrap()).unwrap();
+    assert!(input.starts_with("command: curl -u me:[purged] x"), "{input}");
+    assert!(whole(&archive, Scope::Session(&id), &spill).is_err());
+    assert!(!receipt.can_undo() && !serde_json::to_string(&receipt).unwrap().contains("hunter2"));
+    assert!(archive.store().undo(&unleased(&id), &receipt.id, NOW).is_err());
+    assert_eq!(archive.store().receipts(&id, None, 100).unwrap().last().unwrap().id, receipt.id);
+    assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
+    archive.sweep(NOW).unwrap();
+    let search = Search { pattern: "curl".into(), literal: true, ..Search::default() };
+    let wanted = Selection { search: Some(search), ..Selection::default() };
+    assert_eq!(archive.search(&id, &wanted).unwrap().len(), 1, "what is left can be searched");
+    assert!(archive.plan_purge(&id, &target()).unwrap().items.is_empty());
+}
+
+#[test]
+fn a_part_is_destroyed_as_a_whole_with_its_spill() {
+    let folder = TempDir::new().unwrap();
+    let archive = with_secrets(folder.path());
+    let id = "ses_1".into();
+    let target = PurgeTarget::Part("prt_call".into());
+    let report = archive.plan_purge(&id, &target).unwrap();
+    let handles: Vec<_> = report.items.iter().map(|item| item.handle.as_str()).collect();
+    assert!(
+        handles[0] == "prt_call" && handles[1].starts_with("spill_") && handles.len() == 2,
+        "{handles:?}"
+    );
+    archive.purge(&unleased(&id), &target, NOW).unwrap();
+    assert_eq!(whole(&archive, Scope::Session(&id), "prt_call").unwrap(), b"[purged]");
+    assert!(files_with(folder.path(), "401\n").is_empty());
+    let part = archive.store().part(&id, &"prt_call".into()).unwrap();
+    assert_eq!(part.as_tool().unwrap().tool, "bash", "that a tool was called is still told");
+    let error = archive.plan_purge(&id, &PurgeTarget::Part("prt_none".into())).unwrap_err();
+    assert_eq!(error.to_string(), "there is no part `prt_none`");
+}
+
+#[test]
+fn forks_lose_what_they_share_and_are_named() {
+    let folder = TempDir::new().unwrap();
+    let archive = with_secrets(folder.path());
+    let store = archive.store();
+    let fork = store.fork(&"ses_1".into(), None, NewSession::new("ses_2".into()), NOW).unwrap().id;
+    let other = session(store, "ses_3");
+    store.append(&unleased(&other), vec![user("msg_o", "unrelated")], NOW).unwrap();
+    let report = archive.plan_purge(&fork, &target()).unwrap();
+    assert_eq!(report.sessions, ["ses_1".into()]);
+    let receipt = archive.purge(&unleased(&fork), &target(), NOW).unwrap();
+    let plimsoll::Plan::Purge(plan) = &receipt.plan else { panic!("{receipt:?}") };
+    assert_eq!(plan.sessions, ["ses_1".into()]);
+    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
+    let told = whole(&archive, Scope::Session(&"ses_1".into()), "msg_1.1").unwrap();
+    assert_eq!(told, b"use [purged] please");
+    assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_no_pattern_or_matches_everything_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let archive = with_secrets(folder.path());
+    for pattern in ["(", "a*", ""] {
+        let error = archive.plan_purge(&"ses_1".into(), &PurgeTarget::Match(pattern.into())).unwrap_err();
+        assert!(error.to_string().starts_with("invalid pattern"), "{error}");
+    }
+}
+
+const PURGED: &str = "PLIMSOLL_PURGED_FOLDER";
+
+/// Killed at any moment, a purge is finished by the next one, or by a sweep if it had come so far.
+#[test]
+fn a_purge_that_is_killed_can_be_finished() {
+    if let Ok(folder) = std::env::var(PURGED) {
+        let path = Path::new(&folder).join("plimsoll.db");
+        let archive = Archive::open(path, &Policy::default(), Durability::Process).unwrap();
+        std::fs::write(Path::new(&folder).join("begun"), "").unwrap();
+        archive.purge(&Claim::unleased(&"ses_1".into()), &target(), NOW).unwrap();
+        return;
+    }
+    let mut swept = 0;
+    for round in 0..10u64 {
+        let folder = TempDir::new().unwrap();
+        drop(with_secrets(folder.path()));
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "content::purge::a_purge_that_is_killed_can_be_finished", "--nocapture"])
+            .env(PURGED, folder.path())
+            .spawn()
+            .unwrap();
+        while !folder.path().join("begun").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(round * 4));
+        let _ = child.kill();
+        child.wait().unwrap();
+        let archive = open(&folder.path().join("plimsoll.db"));
+        let id = "ses_1".into();
+        let is_scrubbed = archive.plan_purge(&id, &target()).unwrap().items.is_empty();
+        if is_scrubbed {
+            archive.sweep(NOW).unwrap();
+            swept += 1;
+        } else {
+            archive.purge(&unleased(&id), &target(), NOW).unwrap();
+        }
+        assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new(), "round {round}");
+        assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
+    }
+    println!("{swept} of 10 had come so far that a sweep finished them");
+}
