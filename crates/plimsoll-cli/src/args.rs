@@ -128,6 +128,17 @@ const RM: &str = "\
 Examples:
   plimsoll sessions rm ses_5c ses_7f";
 
+const PURGE: &str = "\
+Examples:
+  plimsoll sessions purge ses_5c --match 'sk-[A-Za-z0-9]{20,}'
+  plimsoll sessions purge ses_5c --match 'sk-[A-Za-z0-9]{20,}' --yes
+  plimsoll sessions purge ses_5c --part prt_1e0f40599001aQ --yes
+
+What goes is destroyed in the log, in marks, receipts and titles, in spilled outputs, in the index for searches, in free \
+pages and the write-ahead log, and with the copies that upgrades left. `[purged]` stands in its place, and a receipt that \
+cannot be undone. Forks that share it lose it too. Other sessions that say the same, backups and the disk itself are \
+not touched.";
+
 const GC: &str = "\
 Examples:
   plimsoll sessions gc
@@ -587,6 +598,33 @@ pub(crate) enum SessionsCommand {
     /// Look for damage in the database; the exit code is the answer.
     #[command(after_help = CHECK)]
     Check,
+    /// Destroy content of a stored session for good, such as a secret; without `--yes` show what would go.
+    #[command(after_help = PURGE)]
+    Purge(PurgeArgs),
+}
+
+/// For `sessions purge`.
+#[derive(Args)]
+pub(crate) struct PurgeArgs {
+    /// A stored session, by its id or the beginning of it.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// What matches this regular expression; of spilled outputs those in which something matches, as a whole.
+    #[arg(long = "match", value_name = "RE", required_unless_present = "part", conflicts_with = "part")]
+    pub(crate) pattern: Option<String>,
+
+    /// All of this part, with the output that was spilled from it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) part: Option<String>,
+
+    /// Do it.
+    #[arg(long)]
+    pub(crate) yes: bool,
+
+    /// Although another process runs the session; it is named, and cannot write any more.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// For `sessions show`.

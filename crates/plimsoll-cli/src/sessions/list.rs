@@ -30,6 +30,7 @@ pub(crate) fn run(
         Some(SessionsCommand::Import(args)) => return store::import(args, around, output),
         Some(SessionsCommand::Export(args)) => return store::export(args, around, output),
         Some(SessionsCommand::Rm { ids, force }) => return store::rm(ids, *force, around, output),
+        Some(SessionsCommand::Purge(args)) => return store::purge(args, around, output),
         Some(SessionsCommand::Gc) => return store::gc(around, output),
         Some(SessionsCommand::Check) => return store::check(around, output),
     };

@@ -5,6 +5,7 @@
 mod export;
 mod import;
 mod keep;
+mod purge;
 mod show;
 
 use std::fmt;
@@ -33,6 +34,7 @@ use crate::when;
 pub(crate) use export::export;
 pub(crate) use import::import;
 pub(crate) use keep::{check, gc, rm};
+pub(crate) use purge::purge;
 pub(crate) use show::show;
 
 /// How many messages are read at a time.

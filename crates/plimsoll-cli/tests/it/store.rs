@@ -580,3 +580,37 @@ fn several_files_are_stored_and_a_bad_one_does_not_cost_the_others() {
     let piped = command.write_stdin(chat(2)).output().unwrap();
     assert!(home.told(&piped).contains("stored standard input: 9 messages"), "{}", home.told(&piped));
 }
+
+#[test]
+fn p13_a_purge_shows_first_destroys_with_yes_and_leaves_a_receipt() {
+    let home = stored();
+    let spill = spilled(&home, now());
+    let page = home.page(&[
+        "sessions purge ses_5c",
+        "sessions purge ses_5c --match (",
+        "sessions purge ses_5c --match .*",
+        "sessions purge ses_5c --match nothing.like.it",
+        "sessions purge ses_5c --match line.4321",
+        "sessions purge ses_5c --match unused",
+    ]);
+    assert_page!(page.replace(&spill, "[SPILL]"));
+    let part = "prt_fixed000000300CDEFGHIJKLMN";
+    assert!(home.run(&["recall", part]).contains("unused"), "nothing was destroyed by looking");
+    let done = home.json(&["sessions", "purge", "ses_5c", "--match", "unused|line 4321", "--yes", "--json"]);
+    assert_eq!(done["receipt"]["plan"]["spills"], json!([spill]));
+    let told = home.run(&["recall", part]);
+    assert!(told.contains("[purged]") && !told.contains("unused"), "{told}");
+    let receipt = done["receipt"]["id"].as_str().unwrap();
+    assert!(home.run(&["undo", receipt]).contains("cannot be undone"));
+    let found = |needle: &str| {
+        let folder = home.path.join(".local/share/plimsoll");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let has = |path: &std::path::PathBuf| {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            bytes.windows(needle.len()).any(|window| window == needle.as_bytes())
+        };
+        files.filter(has).count()
+    };
+    assert_eq!((found("warning: unused"), found("line 4321")), (0, 0));
+    assert!(home.run(&["sessions", "check"]).contains("no problems"));
+}

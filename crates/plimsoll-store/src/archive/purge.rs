@@ -41,8 +41,8 @@ impl Archive {
         Ok(receipt)
     }
 
-    /// Finish purges, also those whose process died.
-    pub(super) fn finish_purges(&self, now: Millis) -> Result<u64, StoreError> {
+    /// Finish purges whose process died; gives how many. A sweep does it too.
+    pub fn finish_purges(&self, now: Millis) -> Result<u64, StoreError> {
         self.finish_deleting()?;
         // What a process that died has staged or put is not named by any row.
         self.remove_leftovers(now)?;
