@@ -117,7 +117,9 @@ pub(crate) fn undo(id: &str, force: bool, around: &Surroundings, output: &mut Ou
     let mut driver = opened.driver(&opened.archive.store().session(&session)?, &config, force)?;
     let undone = match driver.undo(&receipt.id) {
         // It was undone before, and by what.
-        Err(SessionError::Store(StoreError::Refused(why))) => return Err(CliError::no(why)),
+        Err(SessionError::Store(error @ StoreError::Undone { .. })) => {
+            return Err(CliError::no(error.to_string()));
+        }
         other => other?,
     };
     driver.close()?;

@@ -31,7 +31,11 @@ pub(crate) fn purge(
         StoreError::Refused(why) => {
             // The last line says what is wrong, those before it draw it.
             let (first, last) = (why.lines().next().unwrap_or(&why), why.lines().last().unwrap_or(&why));
-            let why = if first == last { why.clone() } else { format!("invalid pattern: {}", last.trim_start_matches("error: ")) };
+            let why = if first == last {
+                why.clone()
+            } else {
+                format!("invalid pattern: {}", last.trim_start_matches("error: "))
+            };
             CliError::usage(why)
         }
         error => error.into(),

@@ -30,7 +30,7 @@ impl Harbour {
         let path = folder.path().join("plimsoll.db");
         let time = Arc::new(AtomicU64::new(NOW));
         let store = SqliteStore::open_with_clock(path, Durability::Process, clock_of(&time)).unwrap();
-        let spills: Arc<dyn Blobs> = Arc::new(Directory::at(folder.path().join("spill")));
+        let spills: Arc<dyn Blobs> = Arc::new(Directory::new(folder.path().join("spill"), "test"));
         let archive = Arc::new(Archive::new(Box::new(store), Ok(spills)));
         Harbour { archive, time, _folder: folder }
     }
