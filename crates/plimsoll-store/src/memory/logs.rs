@@ -19,7 +19,7 @@ impl Logs for MemoryStore {
             return held.same_messages(&messages);
         }
         let ids: Vec<MessageId> = messages.iter().map(|message| message.info.id.clone()).collect();
-        state.update(claim, now, |held| held.append(messages))?;
+        state.append(claim, messages, now)?;
         for id in ids {
             state.note(&claim.session, ChangeKind::Appended, Some(id), None);
         }

@@ -146,9 +146,21 @@ impl Held {
         Ok(Page { messages, next })
     }
 
+    /// Add messages at the end. Their names are looked at first, so that nothing can fail half way: a session that is
+    /// driven here message by message must not be copied for each of them.
     fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
+        let mut alone = Log::new();
+        for message in &messages {
+            if self.place(&message.info.id).is_ok() {
+                return Err(StoreError::duplicate("message", &message.info.id));
+            }
+            if let Some(part) = message.parts.iter().find(|part| self.part(&part.id).is_some()) {
+                return Err(StoreError::duplicate("part", &part.id));
+            }
+            alone.append(message.clone())?;
+        }
         let new = self.messages.len();
-        self.with_log(|log| Ok(messages.into_iter().try_for_each(|message| log.append(message))?))?;
+        self.messages.extend(messages);
         self.count(new);
         Ok(())
     }
@@ -221,12 +233,29 @@ impl State {
     ) -> Result<T, StoreError> {
         let mut held = self.claimed(claim)?.clone();
         let done = change(&mut held)?;
-        self.written += 1;
-        held.written = self.written;
-        held.session.updated = held.session.updated.max(now);
-        held.session.revision.0 += 1;
         self.sessions.insert(claim.session.clone(), held);
+        self.revise(claim, now);
         Ok(done)
+    }
+
+    /// Append to a session; nothing of it if that fails.
+    fn append(&mut self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
+        self.claimed(claim)?;
+        if let Some(held) = self.sessions.get_mut(&claim.session) {
+            held.append(messages)?;
+        }
+        self.revise(claim, now);
+        Ok(())
+    }
+
+    /// Note that a session has changed.
+    fn revise(&mut self, claim: &Claim, now: Millis) {
+        self.written += 1;
+        if let Some(held) = self.sessions.get_mut(&claim.session) {
+            held.written = self.written;
+            held.session.updated = held.session.updated.max(now);
+            held.session.revision.0 += 1;
+        }
     }
 
     /// Add to the feed what a session's newest revision did.
