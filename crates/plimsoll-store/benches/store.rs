@@ -18,9 +18,19 @@ use serde_json::json;
 const NOW: Millis = Millis(1_794_775_451_033);
 
 fn main() {
-    appends();
-    sizes();
-    searches();
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let sections: [(&str, fn()); 5] = [
+        ("appends", appends),
+        ("writers", writers),
+        ("streaming", streaming),
+        ("sizes", sizes),
+        ("searches", searches),
+    ];
+    for (name, run) in sections {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            run();
+        }
+    }
 }
 
 /// The median of some runs.
@@ -93,6 +103,96 @@ fn appends() {
             rate(together),
             rate(together) / rate(raw),
         );
+    }
+}
+
+/// Appends of many writers, each in a session of its own: how many in all, how evenly, how long one takes.
+fn writers() {
+    println!(
+        "\nwriters on sessions of their own, 3 s each; appends in all, per writer, and how long one waits"
+    );
+    for (name, durability) in [("process", Durability::Process), ("power", Durability::Power)] {
+        for count in [1, 8, 200] {
+            let folder = tempfile::tempdir().unwrap();
+            let (store, _) = store(folder.path(), durability);
+            let sessions: Vec<SessionId> = (0..count).map(|n| SessionId::new(format!("ses_w{n}"))).collect();
+            for session in &sessions {
+                store.create(NewSession::new(session.clone()), NOW).unwrap();
+            }
+            let end = Instant::now() + Duration::from_secs(3);
+            let mut took: Vec<Vec<Duration>> = std::thread::scope(|scope| {
+                let threads: Vec<_> = sessions
+                    .iter()
+                    .map(|session| {
+                        let store = &store;
+                        scope.spawn(move || {
+                            let mut took = Vec::new();
+                            while Instant::now() < end {
+                                let message = step(took.len());
+                                let started = Instant::now();
+                                store.append(&Claim::unleased(session), vec![message], NOW).unwrap();
+                                took.push(started.elapsed());
+                            }
+                            took
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let (least, most) = (took.iter().map(Vec::len).min(), took.iter().map(Vec::len).max());
+            let mut all: Vec<Duration> = took.iter_mut().flat_map(std::mem::take).collect();
+            all.sort();
+            let at = |share: f64| all[((all.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+            println!(
+                "  {name:<8} {count:>3} writers   {:>7.0}/s   {} to {} each   p50 {:>7.2} ms   p99 {:>7.2} ms",
+                all.len() as f64 / 3.0,
+                least.unwrap_or_default(),
+                most.unwrap_or_default(),
+                at(0.5),
+                at(0.99),
+            );
+        }
+    }
+}
+
+/// What this process has asked the system to write so far.
+fn written() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok()).unwrap_or_default()
+}
+
+/// An answer of 10 MB as it streams in.
+fn streaming() {
+    println!("\nan answer of 10 MB in deltas of 6 characters, each delta or each hundred of them committed");
+    const DELTA: &str = "abcde ";
+    let size = if std::env::var_os("PLIMSOLL_SMALL").is_some() { 1_000_000 } else { 10_000_000 };
+    for joined in [1, 100] {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, session) = store(folder.path(), Durability::Process);
+        let claim = Claim::unleased(&session);
+        let part = Part::text("prt_1".into(), "");
+        let message = Message { parts: vec![part], ..Message::begun("msg_1".into(), NOW) };
+        store.append(&claim, vec![message], NOW).unwrap();
+        let delta = DELTA.repeat(joined);
+        let (before, started) = (written(), Instant::now());
+        let (mut from, mut slowest) = (0, Duration::ZERO);
+        while from < size {
+            let begun = Instant::now();
+            store.extend(&claim, &"prt_1".into(), from, &delta, NOW).unwrap();
+            slowest = slowest.max(begun.elapsed());
+            from += delta.len() as u64;
+        }
+        store.finish(&claim, &"msg_1".into(), "stop", None, NOW).unwrap();
+        let took = started.elapsed();
+        let commits = size.div_ceil(delta.len() as u64);
+        println!(
+            "  {joined:>3} deltas a commit   {:>6.1} s   {:>5.1} µs a commit   slowest {:>5.1} ms   {:>6} MB written",
+            took.as_secs_f64(),
+            took.as_secs_f64() * 1e6 / commits as f64,
+            slowest.as_secs_f64() * 1e3,
+            (written() - before) / 1_000_000,
+        );
+        assert_eq!(store.message(&session, &"msg_1".into()).unwrap().text().len() as u64, from);
     }
 }
 
