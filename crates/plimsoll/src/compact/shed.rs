@@ -229,6 +229,18 @@ struct Spare {
     part: PartId,
     message: MessageId,
     tokens: Tokens,
+    kind: SpareKind,
+}
+
+/// What a spare is to its message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SpareKind {
+    /// A call, with its result.
+    Call,
+    /// A signed thought, which stays as long as any call of its message does and goes with the last.
+    SignedThought,
+    /// Anything else.
+    Other,
 }
 
 /// Leave parts out until `excess` is freed: what is older than the newest step first; then, the heavier group first,
@@ -237,9 +249,19 @@ struct Spare {
 pub(super) fn hide(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Counter) -> Vec<HideItem> {
     let newest = Newest::of(log);
     let (mut older, mut step, mut system) = (Vec::new(), Vec::new(), Vec::new());
+    let mut thoughts: BTreeMap<MessageId, Vec<Spare>> = BTreeMap::new();
+    let mut calls: BTreeMap<MessageId, usize> = BTreeMap::new();
     for (place, spare) in spares(log, policy, counter) {
         if Some(place) == newest.prompt {
             continue;
+        }
+        match spare.kind {
+            SpareKind::SignedThought => {
+                thoughts.entry(spare.message.clone()).or_default().push(spare);
+                continue;
+            }
+            SpareKind::Call => *calls.entry(spare.message.clone()).or_default() += 1,
+            SpareKind::Other => {}
         }
         let group = match log[place].info.role {
             Some(crate::Role::System) => &mut system,
@@ -257,12 +279,23 @@ pub(super) fn hide(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Cou
     let order = older.into_iter().chain(step).chain(system).chain(last_call).chain(first_word);
     let mut freed = Tokens::ZERO;
     let mut items = Vec::new();
-    for Spare { part, message, tokens } in order {
+    for spare in order {
         if freed >= excess {
             break;
         }
-        freed += tokens;
-        items.push(HideItem { part, message, tokens });
+        let mut going = Vec::new();
+        if spare.kind == SpareKind::Call {
+            let left = calls.entry(spare.message.clone()).or_default();
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                going = thoughts.remove(&spare.message).unwrap_or_default();
+            }
+        }
+        going.push(spare);
+        for Spare { part, message, tokens, .. } in going {
+            freed += tokens;
+            items.push(HideItem { part, message, tokens });
+        }
     }
     items
 }
@@ -285,7 +318,6 @@ fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spar
                     }
                     continue;
                 }
-                Block::Reasoning { metadata: Some(_), .. } if calls => continue,
                 Block::Text { part: None, .. } => continue,
                 Block::Text { part: Some(part), .. }
                 | Block::Reasoning { part, .. }
@@ -299,7 +331,12 @@ fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spar
                 by_call.insert(id, spares.len());
             }
             let message = log[place].info.id.clone();
-            spares.push((place, Spare { part: part.clone(), message, tokens }));
+            let kind = match block {
+                Block::Call { .. } => SpareKind::Call,
+                Block::Reasoning { metadata: Some(_), .. } if calls => SpareKind::SignedThought,
+                _ => SpareKind::Other,
+            };
+            spares.push((place, Spare { part: part.clone(), message, tokens, kind }));
         }
     }
     spares

@@ -175,6 +175,25 @@ fn p2_three_hundred_system_messages_end_under_the_line(#[case] trigger: Trigger)
 }
 
 #[test]
+fn p2_a_giant_signed_thought_goes_with_the_last_of_its_calls() {
+    let mut log = History::new().user("begin").log();
+    let thought = PartBody::Reasoning(ReasoningPart { text: tokens(5_600).into() });
+    let mut thought = Part::new("p1".into(), thought);
+    thought.extra.insert("metadata".into(), json!({ "anthropic": { "signature": "c2ln" } }));
+    let call = |id: &str, call: &str| {
+        Part::tool(id.into(), call, "read", ToolState::completed(json!({ "path": "a.rs" }), "short"))
+    };
+    let parts = vec![thought, Part::text("p2".into(), "I look."), call("p3", "call_1"), call("p4", "call_2")];
+    log.append(Message::assistant("a1".into(), parts)).unwrap();
+    log.append(Message::user("u2".into(), "p5".into(), "go on")).unwrap();
+    let outcome = climb_alone(&mut log, 1_000, 125, Trigger::Auto);
+    assert_eq!(outcome.verdict, Verdict::Fits, "{}", outcome.verdict);
+    assert!(size(&log, &Policy::default()) <= Tokens(875));
+    Window::of(&log, &Policy::default()).check().unwrap();
+    assert!(shown(&log).contains("go on"));
+}
+
+#[test]
 fn p2_what_truly_cannot_fit_is_named() {
     let mut log = History::new().user("u").say("a").user("on").log();
     let fixed = Fixed { system: Tokens(10), tools: Tokens(40_000) };
