@@ -196,7 +196,7 @@ const MIGRATIONS: [&str; 6] = [
     CREATE INDEX task_status ON task (status, seq);
     CREATE INDEX mark_part ON mark (session, part, seq);",
     // 6: a directory for spills of its own; blobs by name, and those that are being deleted; parts and messages by their
-    // names in all sessions; checksums; what was purged. The index for searches begins anew, with the inputs of tools.
+    // names in all sessions, by one index for both questions; checksums; what was purged. The index for searches begins anew, with the inputs of tools.
     "CREATE TABLE spill_place (
         only INTEGER PRIMARY KEY CHECK (only = 1),
         id TEXT NOT NULL,
@@ -209,8 +209,10 @@ const MIGRATIONS: [&str; 6] = [
     UPDATE spill SET blob = hash;
     CREATE INDEX spill_blob ON spill (blob) WHERE expired IS NULL;
     CREATE TABLE deleting (blob TEXT PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-    CREATE INDEX part_name ON part (id);
-    CREATE INDEX message_name ON message (id);
+    DROP INDEX part_id;
+    CREATE UNIQUE INDEX part_name ON part (id, session);
+    DROP INDEX message_id;
+    CREATE UNIQUE INDEX message_name ON message (id, session);
     ALTER TABLE part ADD COLUMN sum BLOB;
     CREATE TABLE purge (
         seq INTEGER PRIMARY KEY,

@@ -34,9 +34,7 @@ pub(crate) fn append(
     {
         return same_messages(connection, &chain, messages);
     }
-    insert_messages(connection, &chain, last, messages, now)?;
-    let changed = Changed { key: chain.own(), session: &claim.session, now };
-    let revision = changed.next_revision(connection)?;
+    let revision = insert_messages(connection, &chain, last, messages, now)?;
     add_appended(connection, claim, revision, messages)
 }
 
@@ -65,14 +63,14 @@ fn add_appended(
     })
 }
 
-/// Add messages at the end, and what they count for to the session's figures.
+/// Add messages at the end, and what they count for to the session's figures, in its next revision.
 fn insert_messages(
     connection: &Connection,
     chain: &Chain,
     mut last: At,
     messages: &[Message],
     now: Millis,
-) -> Result<(), StoreError> {
+) -> Result<Revision, StoreError> {
     let own = chain.own();
     let mut usage = Totals::default();
     let (mut cost, mut model) = (0.0, None);
@@ -88,29 +86,30 @@ fn insert_messages(
         model = message.info.model_id.clone().or(model);
         last = place;
     }
-    connection
-        .prepare_cached(
+    let mut statement = connection.prepare_cached(
             "UPDATE session SET last_at = ?2, last_id = ?3, messages = messages + ?4,
              input = min(input + ?5, ?12), output = min(output + ?6, ?12), reasoning = min(reasoning + ?7, ?12),
              cache_read = min(cache_read + ?8, ?12), cache_write = min(cache_write + ?9, ?12),
-             cost = max(min(cost + ?10, ?13), -?13), model = coalesce(?11, model) WHERE key = ?1",
-        )?
-        .execute(params![
-            own,
-            last.0,
-            last.1,
-            messages.len(),
-            integer(usage.input.0),
-            integer(usage.output.0),
-            integer(usage.reasoning.0),
-            integer(usage.cache_read.0),
-            integer(usage.cache_write.0),
-            cost,
-            model,
-            integer(Totals::MOST.0),
-            f64::MAX
-        ])?;
-    Ok(())
+             cost = max(min(cost + ?10, ?13), -?13), model = coalesce(?11, model), revision = revision + 1,
+             updated = max(updated, ?14) WHERE key = ?1 RETURNING revision",
+    )?;
+    let figures = params![
+        own,
+        last.0,
+        last.1,
+        messages.len(),
+        integer(usage.input.0),
+        integer(usage.output.0),
+        integer(usage.reasoning.0),
+        integer(usage.cache_read.0),
+        integer(usage.cache_write.0),
+        cost,
+        model,
+        integer(Totals::MOST.0),
+        f64::MAX,
+        now.0
+    ];
+    Ok(Revision(statement.query_row(figures, |row| row.get(0))?))
 }
 
 /// A message comes after all that were appended before it, even if the clock has jumped back.
@@ -565,14 +564,14 @@ pub(crate) fn reduce(
     if let Some(planned_on) = planned_on {
         require_fresh(connection, claim, chain.own(), planned_on)?;
     }
-    let mut appended = Vec::new();
+    let (mut appended, mut revision) = (Vec::new(), None);
     if !reduction.appended.is_empty() {
         let missed = missed(connection, &chain, reduction)?;
         let place =
             |id: &MessageId| chain.find(connection, id.as_str()).ok().flatten().map(|(_, place)| place);
         appended =
             reduction.appended_before(missed.as_ref().map(|place| MessageId::new(&*place.1)).as_ref(), place);
-        insert_messages(connection, &chain, last, &appended, now)?;
+        revision = Some(insert_messages(connection, &chain, last, &appended, now)?);
     }
     let mut shapes = !appended.is_empty();
     for receipt in &reduction.receipts {
@@ -587,7 +586,10 @@ pub(crate) fn reduce(
         insert_receipt(connection, chain.own(), receipt)?;
     }
     let changed = Changed { key: chain.own(), session: &claim.session, now };
-    let revision = changed.next_revision(connection)?;
+    let revision = match revision {
+        Some(revision) => revision,
+        None => changed.next_revision(connection)?,
+    };
     if shapes {
         shaped(connection, chain.own(), revision)?;
     }
