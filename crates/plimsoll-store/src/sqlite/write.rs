@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain};
 use super::feed::{self, Changed};
+use super::imports;
 use super::marks::{self, Marked};
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
@@ -66,7 +67,7 @@ fn add_appended(
 }
 
 /// Add messages at the end, and what they count for to the session's figures.
-fn insert_messages(
+pub(super) fn insert_messages(
     connection: &Connection,
     chain: &Chain,
     mut last: At,
@@ -162,7 +163,7 @@ fn insert_message(
     Ok(())
 }
 
-fn insert_part(
+pub(super) fn insert_part(
     connection: &Connection,
     chain: &Chain,
     place: &At,
@@ -217,7 +218,7 @@ fn is_taken(error: &rusqlite::Error) -> bool {
 }
 
 /// Record a compaction once its summary is finished and says something.
-fn note_pivot(
+pub(super) fn note_pivot(
     connection: &Connection,
     chain: &Chain,
     message: &Message,
@@ -390,7 +391,7 @@ pub(super) fn own_part(connection: &Connection, chain: &Chain, part: &PartId) ->
 }
 
 /// The place, unless a session was forked at it or after it.
-fn unshared(connection: &Connection, chain: &Chain, place: At, what: &str) -> Result<At, StoreError> {
+pub(super) fn unshared(connection: &Connection, chain: &Chain, place: At, what: &str) -> Result<At, StoreError> {
     let shared: bool = connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1 AND (fork_at, fork_id) >= (?2, ?3))",
@@ -517,7 +518,7 @@ pub(crate) fn record(
 }
 
 /// Count a message for what is known of it now instead of what was known before.
-fn recount(connection: &Connection, session: i64, before: &Info, after: &Info) -> Result<(), StoreError> {
+pub(super) fn recount(connection: &Connection, session: i64, before: &Info, after: &Info) -> Result<(), StoreError> {
     let usage = |info: &Info| info.tokens.clone().unwrap_or_default();
     let cost = |info: &Info| info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
     let (counted, counts) = (usage(before), usage(after));
@@ -573,6 +574,7 @@ pub(crate) fn reduce(
         appended =
             reduction.appended_before(missed.as_ref().map(|place| MessageId::new(&*place.1)).as_ref(), place);
         insert_messages(connection, &chain, last, &appended, now)?;
+        imports::note_reduction(connection, chain.own(), appended.len())?;
     }
     let mut shapes = !appended.is_empty();
     for receipt in &reduction.receipts {

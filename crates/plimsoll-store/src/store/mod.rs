@@ -18,6 +18,7 @@ mod claim;
 mod feed;
 mod handles;
 mod inbox;
+mod imports;
 mod leases;
 mod logs;
 mod purges;
@@ -31,6 +32,7 @@ pub use claim::{Claim, Epoch};
 pub use feed::{Change, ChangeKind, ChangePage, Feed, Revision, Sequence};
 pub use handles::{HandleMatch, HandleTarget, Handles};
 pub use inbox::{Inbox, NewNote, Note};
+pub use imports::{Conversation, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece};
 pub(crate) use leases::settle_call;
 pub use leases::{Lease, Leases, Settled, settle_calls};
 pub use logs::{Logs, Snapshot};
@@ -44,6 +46,7 @@ pub use upkeep::{IndexStep, Upkeep};
 /// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
 pub trait Store:
     Sessions
+    + Imports
     + Logs
     + Reductions
     + Leases
@@ -61,6 +64,7 @@ pub trait Store:
 
 impl<T> Store for T where
     T: Sessions
+        + Imports
         + Logs
         + Reductions
         + Leases
