@@ -141,7 +141,7 @@ impl Survey {
                 }
                 Plan::New { id, keeps_ids, instead_of } => {
                     store.sweep_stages(Millis(options.now.0.saturating_sub(ABANDONED)))?;
-                    (self.targets_new(store, id, keeps_ids, &taken_ids, options)?, instead_of, None)
+                    (self.targets_new(store, &id, keeps_ids, &taken_ids, options)?, instead_of, None)
                 }
             };
             let is_new = root.is_none();
@@ -277,15 +277,15 @@ impl Survey {
     fn targets_new(
         &self,
         store: &dyn Store,
-        id: SessionId,
+        id: &SessionId,
         keeps_ids: bool,
         taken_ids: &[SessionId],
         options: &ImportOptions<'_>,
     ) -> Result<Vec<Target>, ImportError> {
         let mut targets = vec![self.target(store, 0, id.clone(), options)?];
         for place in 1..self.conversations.len() {
-            let own = keeps_ids.then(|| self.side_id(place, &id)).flatten();
-            targets.push(self.side_target(store, place, own, &id, taken_ids, options)?);
+            let own = keeps_ids.then(|| self.side_id(place, id)).flatten();
+            targets.push(self.side_target(store, place, own, id, taken_ids, options)?);
         }
         Ok(targets)
     }
