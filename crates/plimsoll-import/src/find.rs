@@ -199,8 +199,17 @@ impl Candidate {
 #[derive(Default)]
 pub struct Search {
     candidates: Vec<Candidate>,
-    /// What could not be looked into, in plain words.
-    pub problems: Vec<String>,
+    /// What could not be looked into.
+    pub problems: Vec<Problem>,
+}
+
+/// A place that could not be looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The folder or database.
+    pub path: PathBuf,
+    /// Why not.
+    pub why: String,
 }
 
 impl Search {
@@ -224,7 +233,10 @@ impl Search {
     fn add_rows(&mut self, path: &Path) {
         let rows = match Database::open(path).and_then(|database| database.sessions()) {
             Ok(rows) => rows,
-            Err(error) => return self.problems.push(format!("cannot read `{}`: {error}", path.display())),
+            Err(error) => {
+                let (path, why) = (path.to_owned(), error.to_string());
+                return self.problems.push(Problem { path, why });
+            }
         };
         for row in rows {
             let Some(id) = row.info.id.clone() else { continue };

@@ -6,6 +6,7 @@
 //! size is held piece by piece.
 
 use std::path::Path;
+use std::time::Duration;
 
 use plimsoll::{Ids, LogError, Millis, SessionId};
 use plimsoll_store::{ImportRecord, Imported, Store, StoreError};
@@ -19,7 +20,7 @@ use crate::taken::Taken;
 use crate::write::{Target, Writing, Written};
 
 /// A stage that was not added to for so long was left by a process that was killed.
-const ABANDONED: u64 = 60 * 60 * 1_000;
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// How often an import is planned anew because others were faster.
 const ATTEMPTS: usize = 16;
 
@@ -140,7 +141,7 @@ impl Survey {
                     (self.targets_of(store, &group, &taken_ids, options)?, None, Some(root))
                 }
                 Plan::New { id, keeps_ids, instead_of } => {
-                    store.sweep_stages(Millis(options.now.0.saturating_sub(ABANDONED)))?;
+                    store.sweep_stages(ABANDONED)?;
                     (self.targets_new(store, &id, keeps_ids, &taken_ids, options)?, instead_of, None)
                 }
             };

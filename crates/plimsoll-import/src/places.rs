@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::find::Tool;
+use crate::find::{Problem, Tool};
 
 /// How many lines may stand before the one that names the directory, and how many bytes.
 const LINES: usize = 20;
@@ -64,18 +64,18 @@ pub(crate) struct FilePlace {
 }
 
 /// The files below a folder that may be sessions; says what cannot be looked into.
-pub(crate) fn files(folder: &Path, tool: Tool, found: &mut Vec<FilePlace>, problems: &mut Vec<String>) {
+pub(crate) fn files(folder: &Path, tool: Tool, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
     collect(folder, tool, DEPTH, found, problems);
 }
 
-fn collect(folder: &Path, tool: Tool, depth: u32, found: &mut Vec<FilePlace>, problems: &mut Vec<String>) {
+fn collect(folder: &Path, tool: Tool, depth: u32, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         // A place that is not there has no sessions.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
         Err(error) => {
-            let why = crate::error::reason(&error);
-            return problems.push(format!("cannot look into `{}`: {why}", folder.display()));
+            let (path, why) = (folder.to_owned(), crate::error::reason(&error));
+            return problems.push(Problem { path, why });
         }
     };
     for entry in entries.flatten() {

@@ -34,7 +34,7 @@ pub fn transcript(store: &dyn Store, session: &Session, extent: Extent) -> Resul
     let mut messages = Vec::new();
     match extent {
         Extent::Whole => each(store, &session.id, &mut |message| messages.push(message))?,
-        Extent::InView => messages = store.window(&session.id)?.messages().to_vec(),
+        Extent::InView => messages = store.window(&session.id)?.log.messages().to_vec(),
     }
     Ok(Transcript { messages, ..about(session) })
 }

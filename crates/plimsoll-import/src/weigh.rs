@@ -99,14 +99,14 @@ fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<We
 
 /// A stored session: what is in view says how much the next request weighs, without its texts being read.
 fn weigh_stored(store: &dyn Store, session: &Session, policy: &Policy) -> Result<Weighed, StoreError> {
-    let view = store.outline(&session.id)?;
+    let view = store.outline(&session.id)?.log;
     let load = Load::of(&view, policy, Fixed::default(), &policy.count);
     let (mut messages, mut log) = (0, Tokens::ZERO);
     let mut add = |message: &Message| {
         messages += 1;
         log += message_tokens(message, &policy.count);
     };
-    if store.compactions(&session.id)?.is_empty() {
+    if store.compactions(&session.id, None, 1)?.is_empty() {
         // Then everything is in view.
         view.iter().for_each(&mut add);
     } else {

@@ -1,7 +1,6 @@
 //! The second reading of a source: its messages get their names and go into the store.
 
-use plimsoll::log::ToolTime;
-use plimsoll::{Message, Millis, Part, PartBody, SessionId, Text, ToolStatus};
+use plimsoll::{Message, Millis, Part, SessionId, ToolStatus};
 use plimsoll_formats::{SessionInfo, Transcript};
 use plimsoll_store::{
     Conversation, GrownMessage, Import, Imported, NewSession, StagedPiece, Store, StoreError,
@@ -20,8 +19,6 @@ use crate::text::first_words;
 const PIECE: usize = 4 << 20;
 /// Longest title that a source gives.
 const TITLE: usize = 400;
-/// Says of a call that it will not be answered any more.
-const INTERRUPTED: &str = "Interrupted: the process that ran this tool ended before it answered.";
 
 /// Where a conversation goes.
 pub(crate) struct Target {
@@ -146,7 +143,7 @@ impl<'a> Writing<'a> {
             let (after, messages) = (strand.staged, std::mem::take(&mut strand.messages));
             strand.staged += messages.len() as u64;
             let piece = StagedPiece { stage: stage.clone(), conversation, after, messages };
-            self.store.stage(piece, self.options.now)?;
+            self.store.stage(piece)?;
         }
         Ok(())
     }
@@ -183,7 +180,7 @@ impl<'a> Writing<'a> {
         let stage = self.stage.clone().filter(|_| self.is_staged);
         let (source, known) = (self.source.to_owned(), self.known.clone());
         let import = Import { source, known, stage, conversations };
-        Ok(match self.store.import(import, self.options.now)? {
+        Ok(match self.store.import(import)? {
             Imported::Stored => Written::Stored(Box::new(report)),
             not => Written::Not(not),
         })
@@ -338,25 +335,20 @@ impl Strand {
 
 /// Mark the calls of a message that have no answer as interrupted; gives their places.
 fn settle(message: &mut Message) -> Vec<usize> {
+    let open = message.parts.iter().enumerate().filter(|(_, part)| is_open(part));
+    let open: Vec<usize> = open.map(|(place, _)| place).collect();
     let time = message.info.time.as_ref();
     let at = time.and_then(|time| time.completed.or(time.created)).unwrap_or_default();
-    let mut settled = Vec::new();
-    for (place, part) in message.parts.iter_mut().enumerate() {
-        let PartBody::Tool(tool) = &mut part.body else { continue };
-        let state = &mut tool.state;
-        if matches!(state.status, ToolStatus::Pending | ToolStatus::Running) {
-            state.status = ToolStatus::Error;
-            state.error = Some(Text::from(INTERRUPTED));
-            let start = state.time.start.unwrap_or(at);
-            state.time = ToolTime::ran(start, start.max(at));
-            settled.push(place);
-        }
-    }
-    settled
+    plimsoll_store::settle_calls(message, at);
+    open
+}
+
+fn is_open(part: &Part) -> bool {
+    let status = part.as_tool().map(|tool| &tool.state.status);
+    matches!(status, Some(ToolStatus::Pending | ToolStatus::Running))
 }
 
 fn is_being_written(message: &Message) -> bool {
-    let is_open = |part: &Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
     let is_finished = message.info.finish.is_some() || message.info.error.is_some();
     message.is_assistant() && (!is_finished || message.parts.iter().any(is_open))
 }

@@ -43,7 +43,7 @@ fn places(home: &TempDir) -> Places {
 fn sessions_are_found_by_directory_by_tool_and_by_id() {
     let home = home();
     let search = Search::new(&places(&home), Scope::All);
-    assert_eq!(search.problems, Vec::<String>::new());
+    assert_eq!(search.problems, []);
     let of = |directory: Option<&str>| {
         let found = search.sessions(directory.map(Path::new)).map(|found| (found.tool, found.id));
         let mut found: Vec<_> = found.collect();

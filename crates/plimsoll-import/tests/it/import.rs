@@ -1,5 +1,7 @@
 //! What becomes of a source that is imported, and imported again.
 
+use std::time::Duration;
+
 use plimsoll::log::Effect;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{Log, Message, Policy, Reduction, SessionId, Tokens, ToolStatus};
@@ -8,6 +10,8 @@ use plimsoll_store::{Claim, Filter, MemoryStore, NewSession, Store, StoreError};
 use serde_json::json;
 
 use crate::{Claude, NOW, SESSION, all, fresh, import, import_file, import_with, texts};
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 fn told(store: &dyn Store, claude: &Claude) -> (Outcome, usize, bool, SessionId) {
     let report = import(store, &claude.text()).unwrap();
@@ -60,7 +64,7 @@ fn a_call_without_an_answer_at_the_end_is_answered_by_the_next_import() {
         };
         assert_eq!(state(store).status, ToolStatus::Pending);
         // Whoever takes a lease on it meanwhile marks the call as interrupted, as far as anybody knows.
-        let lease = store.lease(&session, "somebody", NOW, NOW).unwrap();
+        let lease = store.lease(&session, "somebody", MINUTE).unwrap();
         store.release(&lease).unwrap();
         assert_eq!(state(store).status, ToolStatus::Error);
         assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
@@ -160,7 +164,7 @@ fn what_reductions_did_stays_and_a_lease_is_respected() {
     on_both(|store| {
         let claude = Claude::default().user("Look. Never touch the tests.").says("one", "Hi");
         let session = import(store, &claude.text()).unwrap().id;
-        let lease = store.lease(&session, "somebody", plimsoll::Millis(NOW.0 + 1_000), NOW).unwrap();
+        let lease = store.lease(&session, "somebody", MINUTE).unwrap();
         let (mut log, policy) = (Log::from_messages(all(store, &session)), Policy::default());
         let target = PinTarget::Words("Never touch the tests.".into());
         let plan = pin::plan(&log, &target, &policy, None, &policy.count).unwrap();
@@ -182,7 +186,7 @@ fn a_message_that_a_fork_shares_does_not_grow() {
     on_both(|store| {
         let claude = Claude::default().user("Look").calls("one", "call_1");
         let session = import(store, &claude.text()).unwrap().id;
-        let lease = store.lease(&session, "somebody", NOW, NOW).unwrap();
+        let lease = store.lease(&session, "somebody", MINUTE).unwrap();
         store.release(&lease).unwrap();
         let last = all(store, &session)[1].info.id.clone();
         store.fork(&session, Some(&last), NewSession::new("ses_fork".into()), NOW).unwrap();
