@@ -1,6 +1,6 @@
 //! Finding, opening and importing sessions.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod find;
 mod import;

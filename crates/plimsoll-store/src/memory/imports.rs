@@ -6,7 +6,9 @@ use plimsoll::{Message, Millis, SessionId};
 
 use super::{Held, MemoryStore, State};
 use crate::error::StoreError;
-use crate::store::{ChangeKind, Conversation, Epoch, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece};
+use crate::store::{
+    ChangeKind, Conversation, Epoch, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece,
+};
 
 /// A conversation that was imported.
 #[derive(Clone)]
@@ -242,4 +244,3 @@ fn added(mut held: Held, conversation: &Conversation) -> Result<Held, StoreError
     }
     Ok(held)
 }
-

@@ -202,7 +202,11 @@ fn begin(
         if conversation.staged > 0 {
             return Err(swept(import.stage.as_deref().unwrap_or_default()));
         }
-        return sessions::insert_session(connection, new, conversation.created);
+        let key = sessions::insert_session(connection, new, conversation.created)?;
+        connection
+            .prepare_cached("UPDATE session SET updated = ?2 WHERE key = ?1")?
+            .execute((key, conversation.updated.0))?;
+        return Ok(key);
     };
     if count != conversation.staged {
         return Err(swept(import.stage.as_deref().unwrap_or_default()));
@@ -245,7 +249,13 @@ fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result
     if let Some(grown) = &conversation.grown {
         grow(connection, &chain, grown, conversation.updated)?;
     }
-    write::insert_messages(connection, &chain, end(connection, key)?, &conversation.messages, conversation.updated)?;
+    write::insert_messages(
+        connection,
+        &chain,
+        end(connection, key)?,
+        &conversation.messages,
+        conversation.updated,
+    )?;
     if conversation.before.is_some() {
         note(connection, key, conversation, ChangeKind::Imported)?;
     }

@@ -7,8 +7,8 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Red
 
 use super::read::Detail;
 use super::{
-    PATIENCE, SqliteStore, check, extend, feed, handles, imports, inbox, leases, purge, random_ids, read, search,
-    sessions, spills, tasks, write,
+    PATIENCE, SqliteStore, check, extend, feed, handles, imports, inbox, leases, purge, random_ids, read,
+    search, sessions, spills, tasks, write,
 };
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
@@ -16,10 +16,10 @@ use crate::session::{
     CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
 };
 use crate::store::{
-    ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported,
-    Imports, Inbox, IndexStep, Lease, Leases, Logs,
-    NewNote, NewTask, Note, PurgeReport, PurgeTarget, Purges, Reductions, Revision, Sequence, Sessions,
-    Snapshot, SpillPage, SpillRecord, Spills, StagedPiece, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
+    ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported, Imports,
+    Inbox, IndexStep, Lease, Leases, Logs, NewNote, NewTask, Note, PurgeReport, PurgeTarget, Purges,
+    Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord, Spills, StagedPiece,
+    TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.

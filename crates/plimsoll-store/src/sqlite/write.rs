@@ -391,7 +391,12 @@ pub(super) fn own_part(connection: &Connection, chain: &Chain, part: &PartId) ->
 }
 
 /// The place, unless a session was forked at it or after it.
-pub(super) fn unshared(connection: &Connection, chain: &Chain, place: At, what: &str) -> Result<At, StoreError> {
+pub(super) fn unshared(
+    connection: &Connection,
+    chain: &Chain,
+    place: At,
+    what: &str,
+) -> Result<At, StoreError> {
     let shared: bool = connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1 AND (fork_at, fork_id) >= (?2, ?3))",
@@ -518,7 +523,12 @@ pub(crate) fn record(
 }
 
 /// Count a message for what is known of it now instead of what was known before.
-pub(super) fn recount(connection: &Connection, session: i64, before: &Info, after: &Info) -> Result<(), StoreError> {
+pub(super) fn recount(
+    connection: &Connection,
+    session: i64,
+    before: &Info,
+    after: &Info,
+) -> Result<(), StoreError> {
     let usage = |info: &Info| info.tokens.clone().unwrap_or_default();
     let cost = |info: &Info| info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
     let (counted, counts) = (usage(before), usage(after));

@@ -15,7 +15,7 @@ use crate::{NOW, answer, begun, fresh, ids, json_of, millis, user};
 
 const SOURCE: &str = "codex:one";
 
-fn conversation(id: &str, messages: Vec<Message>) -> Conversation {
+pub(super) fn conversation(id: &str, messages: Vec<Message>) -> Conversation {
     Conversation {
         session: NewSession { title: format!("about {id}"), ..NewSession::new(id.into()) },
         conversation: String::new(),
@@ -29,7 +29,7 @@ fn conversation(id: &str, messages: Vec<Message>) -> Conversation {
     }
 }
 
-fn import(conversations: Vec<Conversation>) -> Import {
+pub(super) fn import(conversations: Vec<Conversation>) -> Import {
     Import { source: SOURCE.into(), known: Some(Vec::new()), stage: None, conversations }
 }
 
