@@ -6,9 +6,9 @@
 //! size is held piece by piece.
 
 use std::path::Path;
-use std::time::Duration;
 
 use plimsoll::{Ids, LogError, Millis, SessionId};
+use plimsoll_store::store::ABANDONED;
 use plimsoll_store::{ImportRecord, Imported, Store, StoreError};
 use serde::Serialize;
 
@@ -19,8 +19,6 @@ use crate::survey::{Relation, Survey};
 use crate::taken::Taken;
 use crate::write::{Target, Writing, Written};
 
-/// A stage that was not added to for so long was left by a process that was killed.
-const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// How often an import is planned anew because others were faster.
 const ATTEMPTS: usize = 16;
 

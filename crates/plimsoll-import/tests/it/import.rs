@@ -170,7 +170,7 @@ fn what_reductions_did_stays_and_a_lease_is_respected() {
         let plan = pin::plan(&log, &target, &policy, None, &policy.count).unwrap();
         let receipt = plan.apply(&mut log, &mut crate::ids(), NOW, &policy, |_| Tokens(1)).unwrap();
         let reduction = Reduction { receipts: vec![receipt], ..Reduction::default() };
-        store.reduce(&lease.claim(), reduction, NOW).unwrap();
+        store.reduce(&lease.claim(), reduction, None, NOW).unwrap();
         let claude = claude.user("Go on");
         let refused = import(store, &claude.text());
         assert!(matches!(&refused, Err(ImportError::Store(StoreError::Leased { .. }))), "{refused:?}");

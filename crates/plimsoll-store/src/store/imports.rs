@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 use crate::session::NewSession;
 
+/// What was staged and not added to for so long was left by a process that was killed.
+pub const ABANDONED: Duration = Duration::from_secs(60 * 60);
+
 /// Imports of recorded sessions. Methods block; see the [module](super).
 ///
 /// An import becomes visible in one transaction, [`import`](Imports::import), with all of its conversations: the

@@ -31,7 +31,9 @@ mod upkeep;
 pub use claim::{Claim, Epoch};
 pub use feed::{Change, ChangeKind, ChangePage, Feed, Revision, Sequence};
 pub use handles::{HandleMatch, HandleTarget, Handles};
-pub use imports::{Conversation, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece};
+pub use imports::{
+    ABANDONED, Conversation, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece,
+};
 pub use inbox::{Inbox, NewNote, Note};
 pub(crate) use leases::settle_call;
 pub use leases::{Lease, Leases, Settled, settle_calls};

@@ -239,7 +239,9 @@ fn reductions_stay_and_do_not_count_as_continuing() {
         let plan = pin::plan(&log, &target, &policy, None, &policy.count).unwrap();
         let receipt = plan.apply(&mut log, &mut ids, NOW, &policy, |_| Tokens(1)).unwrap();
         let (receipts, appended) = (vec![receipt], vec![answer("m5", "a summary")]);
-        store.reduce(&lease.claim(), Reduction { receipts, appended, ..Reduction::default() }, NOW).unwrap();
+        store
+            .reduce(&lease.claim(), Reduction { receipts, appended, ..Reduction::default() }, None, NOW)
+            .unwrap();
         store.release(&lease).unwrap();
         assert!(!store.import_of(&session).unwrap()[0].is_continued);
         assert_eq!(store.import(grown("2 messages")).unwrap(), Imported::Stored);
