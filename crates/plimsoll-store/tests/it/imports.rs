@@ -6,7 +6,7 @@ use plimsoll::log::Effect;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{Ids, Log, Message, Millis, Policy, Reduction, SessionId, Tokens, ToolState, ToolStatus};
 use plimsoll_store::{
-    Claim, Conversation, Filter, GrownMessage, Import, Imported, MemoryStore, NewSession, PageRequest,
+    Claim, Conversation, Filter, GrownMessage, Import, Imported, MemoryStore, NewSession, PageRequest, Scope,
     StagedPiece, Store, StoreError,
 };
 use serde_json::json;
@@ -117,6 +117,7 @@ fn what_is_staged_is_seen_by_nobody_until_it_is_stored() {
         store.stage(piece(0, 1, vec![answer("m2", "two")])).unwrap();
         store.stage(piece(1, 0, vec![user("m3", "You help")])).unwrap();
         assert_eq!(sessions(store), Vec::<String>::new());
+        assert_eq!(store.find_handles(Scope::Everywhere, "m", 10).unwrap(), []);
         assert!(store.owner("m1").is_err() && store.session(&"stage_1/0".into()).is_err());
         store.check().unwrap();
         let mut main = conversation("ses_main", vec![user("m4", "three")]);
