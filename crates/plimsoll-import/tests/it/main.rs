@@ -85,7 +85,7 @@ impl Claude {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    fn record(mut self, kind: &str, message: Value) -> Claude {
+    fn record(mut self, kind: &str, message: &Value) -> Claude {
         let uuid = |place: usize| json!(format!("aaaaaaaa-0000-0000-0000-{place:012}"));
         let (own, parent) = (self.lines.len() + 1, self.lines.len());
         let parent = if parent == 0 { Value::Null } else { uuid(parent) };
@@ -96,27 +96,27 @@ impl Claude {
     }
 
     fn user(self, words: &str) -> Claude {
-        self.record("user", json!({ "role": "user", "content": words }))
+        self.record("user", &json!({ "role": "user", "content": words }))
     }
 
     /// A block of the answer `id`.
-    fn block(self, id: &str, block: Value) -> Claude {
+    fn block(self, id: &str, block: &Value) -> Claude {
         let message = json!({ "id": id, "role": "assistant", "model": "model-1", "content": [block],
             "usage": { "input_tokens": 10, "output_tokens": 5 } });
-        self.record("assistant", message)
+        self.record("assistant", &message)
     }
 
     fn says(self, id: &str, words: &str) -> Claude {
-        self.block(id, json!({ "type": "text", "text": words }))
+        self.block(id, &json!({ "type": "text", "text": words }))
     }
 
     fn calls(self, id: &str, call: &str) -> Claude {
-        self.block(id, json!({ "type": "tool_use", "id": call, "name": "Read", "input": { "path": "a" } }))
+        self.block(id, &json!({ "type": "tool_use", "id": call, "name": "Read", "input": { "path": "a" } }))
     }
 
     fn result(self, call: &str, output: &str) -> Claude {
         let block = json!({ "type": "tool_result", "tool_use_id": call, "content": output });
-        self.record("user", json!({ "role": "user", "content": [block] }))
+        self.record("user", &json!({ "role": "user", "content": [block] }))
     }
 
     /// A sub-agent's words.
