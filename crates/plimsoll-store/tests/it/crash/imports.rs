@@ -105,7 +105,7 @@ impl Host<'_> {
 
     fn import_step(&mut self, step: ImportStep) {
         let act = step.clone();
-        self.step(Step::Import(step), |archive| act.store(archive.store()));
+        self.step(Step::Import(Box::new(step)), |archive| act.store(archive.store()));
     }
 
     fn said(&mut self) -> Message {

@@ -87,7 +87,7 @@ pub(super) enum Step {
         session: SessionId,
     },
     Sweep,
-    Import(ImportStep),
+    Import(Box<ImportStep>),
 }
 
 impl Step {
