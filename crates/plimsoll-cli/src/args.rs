@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use plimsoll_formats::Format;
+use plimsoll_import::Tool;
 
-use crate::sessions::Tool;
 use crate::style::ColorWhen;
 
 const AFTER: &str = "\
@@ -109,15 +110,18 @@ const IMPORT: &str = "\
 Examples:
   plimsoll sessions import s.jsonl
   plimsoll sessions import 5d0c31aa         a session of another tool, by its id
+  plimsoll sessions import codex:019e       one of that tool alone
   plimsoll sessions import opencode.db --session ses_5c
   id=$(plimsoll sessions import - < chat.json)
 
-The new ids go to standard output, one a line. Messages and tool outputs are kept as they are; of what a file says \
+The ids go to standard output, one a line. All of a session is stored or nothing, with those of its sub-agents. \
+Importing it again adds what is new, and goes on with a last message that was still being written. Where the stored \
+copy is no longer the beginning of the file, or was continued here, a new session is made. Messages and tool outputs are kept as they are; of what a file says \
 about its session, title, directory, model and times are.
 
 A session keeps its id; one without gets an id from its content, so that the same is not stored twice. Message ids \
-too short to be the only ones of their kind are replaced. A call that has no answer is marked as interrupted. Where \
-a file does not say in which directory its agent worked, it is the current one.";
+too short to be the only ones of their kind are replaced. A call that the conversation left behind without an answer \
+is marked as interrupted. Where a file does not say in which directory its agent worked, it is the current one.";
 
 const EXPORT: &str = "\
 Examples:
@@ -638,10 +642,18 @@ pub(crate) struct ShowArgs {
     pub(crate) messages: u64,
 }
 
+fn tools() -> impl TypedValueParser<Value = Tool> {
+    let unknown = |name: String| format!("there is no tool `{name}`");
+    let tool = move |name: String| {
+        Tool::ALL.into_iter().find(|tool| tool.key() == name).ok_or_else(|| unknown(name))
+    };
+    PossibleValuesParser::new(Tool::ALL.map(Tool::key)).try_map(tool)
+}
+
 /// For `sessions import`.
 #[derive(Args)]
 pub(crate) struct ImportArgs {
-    /// Transcripts, ids of sessions of other tools, or `-` for standard input.
+    /// Transcripts, ids of sessions of other tools (also as TOOL:ID), or `-` for standard input.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
@@ -759,7 +771,7 @@ pub(crate) struct ListArgs {
     pub(crate) limit: usize,
 
     /// Sessions of this tool alone: opencode, claude-code, codex, pi or plimsoll.
-    #[arg(long, value_enum, hide_possible_values = true, value_name = "NAME")]
+    #[arg(long, value_parser = tools(), hide_possible_values = true, value_name = "NAME")]
     pub(crate) tool: Option<Tool>,
 
     /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.

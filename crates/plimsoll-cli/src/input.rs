@@ -1,14 +1,14 @@
 //! What a command works on: a transcript, wherever it is.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::log::{Note, Notes};
 use plimsoll::{Log, Message};
 use plimsoll_formats::opencode_db::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
+use plimsoll_import::{Extent, FileKind, ImportError, Kept, OnRead, Scope, Source, Survey, row_with_id};
 use plimsoll_store::Session;
 
 use crate::args::InputArgs;
@@ -16,16 +16,11 @@ use crate::config::Config;
 use crate::error::{CliError, reason};
 use crate::output::{counted, note};
 use crate::progress::Progress;
-use crate::sessions::{self, Found, Kept, Scope};
-use crate::store::{self, Extent, Opened};
+use crate::sessions::{self, Located};
+use crate::store::Opened;
 use crate::surroundings::Surroundings;
 
 const HINT: &str = "give a transcript, the id of a session (`plimsoll sessions --all` lists them), or `-` for standard input";
-/// Every SQLite database begins with this, and Plimsoll's have this at this place.
-const SQLITE: &[u8] = b"SQLite format 3\0";
-const OURS: &[u8] = b"Plim";
-const HEADER: usize = 72;
-const BUFFER: usize = 1 << 16;
 
 /// The transcript a command was given.
 pub(crate) fn transcript(args: &InputArgs, around: &Surroundings) -> Result<Transcript, CliError> {
@@ -36,27 +31,23 @@ pub(crate) fn transcript(args: &InputArgs, around: &Surroundings) -> Result<Tran
 pub(crate) fn in_view(args: &InputArgs, around: &Surroundings) -> Result<Transcript, CliError> {
     let input = Input::open(args, around, Scope::All)?;
     let name = input.name.clone();
-    let transcript = told(input.read(Extent::InView), &name, args.strict)?;
+    let transcript = checked(input.read(Extent::InView), &name, args.strict)?;
     tell_if_empty(&name, transcript.messages.len(), &transcript);
     Ok(transcript)
 }
 
 /// The same, and where it came from.
 pub(crate) fn named(args: &InputArgs, around: &Surroundings) -> Result<(String, Transcript), CliError> {
-    of(args, around, Scope::All)
-}
-
-/// The same for what is no stored session yet.
-pub(crate) fn of_others(args: &InputArgs, around: &Surroundings) -> Result<(String, Transcript), CliError> {
-    of(args, around, Scope::Others)
-}
-
-fn of(args: &InputArgs, around: &Surroundings, scope: Scope) -> Result<(String, Transcript), CliError> {
-    let input = Input::open(args, around, scope)?;
+    let input = Input::open(args, around, Scope::All)?;
     let name = input.name.clone();
-    let transcript = told(input.read(Extent::Whole), &name, args.strict)?;
+    let transcript = checked(input.read(Extent::Whole), &name, args.strict)?;
     tell_if_empty(&name, transcript.messages.len(), &transcript);
     Ok((name, transcript))
+}
+
+/// What is no stored session yet.
+pub(crate) fn of_others(args: &InputArgs, around: &Surroundings) -> Result<Input, CliError> {
+    Input::open(args, around, Scope::Others)
 }
 
 /// The same, message by message: only what is needed is held at a time. The transcript has everything but them.
@@ -74,7 +65,7 @@ pub(crate) fn visit(
             sink(message);
         }
     };
-    let transcript = told(input.visit(&mut main), &name, args.strict)?;
+    let transcript = checked(input.visit(&mut main), &name, args.strict)?;
     tell_if_empty(&name, messages, &transcript);
     Ok(transcript)
 }
@@ -92,21 +83,17 @@ pub(crate) fn log(args: &InputArgs, around: &Surroundings) -> Result<Log, CliErr
 }
 
 /// A transcript that was found and not read yet.
-struct Input {
+pub(crate) struct Input {
     /// What it is called in messages.
-    name: String,
-    source: Source,
+    pub(crate) name: String,
+    /// The file, where it is one that was named.
+    pub(crate) path: Option<PathBuf>,
+    origin: Origin,
 }
 
-enum Source {
-    /// Standard input.
-    Stdin,
-    /// A file, at its beginning.
-    File(File),
-    /// Something that can be read once, and what was read of it already.
-    Pipe(Vec<u8>, File),
-    /// A session of a database: the one with this id, or the newest.
-    Row(Database, Option<String>),
+enum Origin {
+    /// What other tools wrote.
+    Source(Source<'static>),
     /// A stored session.
     Stored(Arc<Opened>, Box<Session>),
 }
@@ -121,16 +108,20 @@ impl Input {
                 Err(CliError::usage(message).hint("leave out `-` to take the session with that id"))
             }
             (Some(file), None) if file == Path::new("-") => {
-                Ok(Input { name: "standard input".to_owned(), source: Source::Stdin })
+                Ok(Input::of("standard input".to_owned(), Source::Stream(Box::new(io::stdin()))))
             }
             (Some(file), session) => Input::file(file, session, args, around, scope),
             (None, Some(id)) => {
                 let none =
                     || CliError::usage(format!("no session has an id that begins with `{id}`")).hint(HINT);
-                Input::found(&sessions::with_id(id, around, scope)?.ok_or_else(none)?, around)
+                Input::found(sessions::with_id(id, around, scope)?.ok_or_else(none)?, around)
             }
-            (None, None) => Input::found(&sessions::newest(around)?, around),
+            (None, None) => Input::found(sessions::newest(around)?, around),
         }
+    }
+
+    fn of(name: String, source: Source<'static>) -> Input {
+        Input { name, path: None, origin: Origin::Source(source) }
     }
 
     fn file(
@@ -141,32 +132,24 @@ impl Input {
         scope: Scope,
     ) -> Result<Input, CliError> {
         let name = format!("`{}`", path.display());
-        let mut file = match File::open(path) {
-            Ok(file) => file,
+        let opened = match plimsoll_import::open(path) {
+            Ok(opened) => opened,
             Err(error) => return Input::by_id(path, &error, around, scope),
         };
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(CliError::usage(format!("{name} is a directory")).hint(HINT));
+        match (opened, session) {
+            (FileKind::Directory, _) => Err(CliError::usage(format!("{name} is a directory")).hint(HINT)),
+            (FileKind::Store, session) => Input::stored(path, session, args, around),
+            (FileKind::Opencode, session) => Input::database(path, session),
+            (FileKind::Transcript(_), Some(id)) => {
+                let message =
+                    format!("{name} is one session, so there is nothing for `--session {id}` to choose");
+                Err(CliError::usage(message).hint("leave out FILE to take the session with that id"))
+            }
+            (FileKind::Transcript(source), None) => {
+                let path = matches!(source, Source::File(_)).then(|| path.to_owned());
+                Ok(Input { path, ..Input::of(name, source) })
+            }
         }
-        let mut beginning = Vec::new();
-        file.by_ref().take(HEADER as u64).read_to_end(&mut beginning)?;
-        if beginning.starts_with(SQLITE) && beginning.ends_with(OURS) {
-            return Input::stored(path, session, args, around);
-        }
-        if beginning.starts_with(SQLITE) {
-            return Input::database(path, session);
-        }
-        if let Some(id) = session {
-            let message =
-                format!("{name} is one session, so there is nothing for `--session {id}` to choose");
-            return Err(CliError::usage(message).hint("leave out FILE to take the session with that id"));
-        }
-        if !metadata.is_file() {
-            return Ok(Input { name, source: Source::Pipe(beginning, file) });
-        }
-        file.rewind()?;
-        Ok(Input { name, source: Source::File(file) })
     }
 
     /// What is no file may be the id of a session.
@@ -177,7 +160,7 @@ impl Input {
             return Err(CliError::usage(format!("cannot open {name}: {}", reason(error))).hint(HINT));
         };
         match sessions::with_id(id, around, scope)? {
-            Some(found) => Input::found(&found, around),
+            Some(located) => Input::found(located, around),
             None => {
                 let message =
                     format!("there is neither a file {name} nor a session whose id begins with `{id}`");
@@ -207,7 +190,7 @@ impl Input {
                 newest
             }
         };
-        Ok(Input { name, source: Source::Stored(Arc::new(opened), Box::new(session)) })
+        Ok(Input { name, path: None, origin: Origin::Stored(Arc::new(opened), Box::new(session)) })
     }
 
     /// A session of OpenCode's database: the one that was asked for, or the newest.
@@ -218,106 +201,98 @@ impl Input {
         let rows = database.sessions().map_err(failed)?;
         let id = match session {
             // Where no row has it, the database says which there are.
-            Some(id) => Some(sessions::row_with_id(&rows, id)?.unwrap_or_else(|| id.to_owned())),
+            Some(id) => Some(row_with_id(&rows, id)?.unwrap_or_else(|| id.to_owned())),
             None => rows.iter().find(|row| row.parent.is_none()).and_then(|row| row.info.id.clone()),
         };
         if let (None, Some(id)) = (session, &id) {
             note(&format!("took the newest of {} in {name}: `{id}`", counted(rows.len(), "session")));
         }
-        Ok(Input { name, source: Source::Row(database, id) })
+        Ok(Input::of(name, Source::Row(database, id)))
     }
 
     /// A session that was looked up; it is said which.
-    fn found(found: &Found, around: &Surroundings) -> Result<Input, CliError> {
-        let name = found.name(around);
+    fn found(located: Located, around: &Surroundings) -> Result<Input, CliError> {
+        let Located { found, opened } = located;
+        let name = sessions::name(&found, around);
         note(&format!("{}: {name}", found.tool.name()));
-        let source = match &found.kept {
-            Kept::Stored(opened, session) => Source::Stored(Arc::clone(opened), session.clone()),
-            Kept::Row(_) => {
-                let database = Database::open(&found.path);
-                let database =
-                    database.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
-                Source::Row(database, Some(found.id.clone()))
-            }
-            Kept::File => {
-                let file = File::open(&found.path);
-                let cannot = |error| CliError::failed(format!("cannot open {name}: {}", reason(&error)));
-                Source::File(file.map_err(cannot)?)
-            }
-        };
-        Ok(Input { name, source })
+        if let (Some(opened), Kept::Stored(session)) = (opened, &found.kept) {
+            return Ok(Input { name, path: None, origin: Origin::Stored(opened, session.clone()) });
+        }
+        let source = Source::of(&found, None).map_err(|error| match error {
+            ImportError::Io(error) => CliError::failed(format!("cannot open {name}: {}", reason(&error))),
+            error => CliError::failed(format!("cannot read {name}: {error}")),
+        })?;
+        let path = matches!(source, Source::File(_)).then(|| found.path.clone());
+        Ok(Input { path, ..Input::of(name, source) })
     }
 
-    fn progress(&self) -> Progress {
-        let all = match &self.source {
-            Source::File(file) => file.metadata().ok().map(|metadata| metadata.len()),
-            _ => None,
-        };
-        Progress::bytes(&format!("reading {}", self.name), all)
+    fn read(self, extent: Extent) -> Result<Transcript, ImportError> {
+        let Input { name, origin, .. } = self;
+        match origin {
+            Origin::Stored(opened, session) => {
+                Source::Stored(opened.archive.store(), session).read(extent, &|_| {})
+            }
+            Origin::Source(source) => {
+                let progress = Progress::bytes(&format!("reading {name}"), source.size());
+                source.read(extent, &|at| progress.at(at))
+            }
+        }
     }
 
-    fn read(self, extent: Extent) -> Result<Transcript, String> {
-        let progress = self.progress();
-        let read = match self.source {
-            Source::Stored(opened, session) => {
-                return opened.transcript(&session, extent).map_err(|error| error.to_string());
-            }
-            Source::Stdin => plimsoll_formats::read(progress.reading(io::stdin().lock())),
-            Source::File(file) => {
-                plimsoll_formats::read(progress.reading(BufReader::with_capacity(BUFFER, file)))
-            }
-            Source::Pipe(beginning, rest) => {
-                let whole = io::Cursor::new(beginning).chain(BufReader::with_capacity(BUFFER, rest));
-                plimsoll_formats::read(progress.reading(whole))
-            }
-            Source::Row(database, id) => database.read(id.as_deref()),
-        };
-        read.map_err(|error| error.to_string())
+    fn visit(self, sink: &mut dyn FnMut(Chain, Message)) -> Result<Transcript, ImportError> {
+        let Input { name, mut origin, .. } = self;
+        let mut source = origin.source();
+        let progress = Progress::bytes(&format!("reading {name}"), source.size());
+        source.visit(&|at| progress.at(at), sink)
     }
 
-    fn visit(self, sink: &mut dyn FnMut(Chain, Message)) -> Result<Transcript, String> {
-        let progress = self.progress();
-        let visited = match self.source {
-            Source::Stored(opened, session) => {
-                let each = opened.each(&session.id, &mut |message| sink(Chain::Main, message));
-                return each.map(|()| store::about(&session)).map_err(|error| error.to_string());
-            }
-            Source::File(file) => {
-                plimsoll_formats::visit(progress.reading(BufReader::with_capacity(BUFFER, file)), sink)
-            }
-            Source::Row(database, id) => database.visit(id.as_deref(), sink),
-            // What can be read only once goes to a file without a name first.
-            Source::Stdin => {
-                plimsoll_formats::visit(spooled(&mut progress.reading(io::stdin().lock()))?, sink)
-            }
-            Source::Pipe(beginning, rest) => {
-                let mut whole = io::Cursor::new(beginning).chain(BufReader::with_capacity(BUFFER, rest));
-                plimsoll_formats::visit(spooled(&mut progress.reading(&mut whole))?, sink)
-            }
+    /// Have it surveyed and then used, both with a sign of life.
+    pub(crate) fn import<T>(
+        mut self,
+        strict: bool,
+        store: impl FnOnce(&Survey, &mut Source<'_>, &str, OnRead<'_>) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let mut source = self.origin.source();
+        let survey = {
+            let progress = Progress::bytes(&format!("reading {}", self.name), source.size());
+            Survey::of(&mut source, &|at| progress.at(at))
         };
-        visited.map_err(|error| error.to_string())
+        let survey = survey.map_err(|error| unreadable(&error, &self.name))?;
+        check(&survey.transcript, &self.name, strict)?;
+        tell_if_empty(&self.name, survey.messages(), &survey.transcript);
+        let progress = Progress::bytes(&format!("storing {}", self.name), source.size());
+        store(&survey, &mut source, &self.name, &|at| progress.at(at))
     }
 }
 
-/// All that a reader has, in a file that goes when it is closed.
-fn spooled(reader: &mut dyn Read) -> Result<BufReader<File>, String> {
-    let mut spool = || -> io::Result<BufReader<File>> {
-        let mut file = tempfile::tempfile()?;
-        io::copy(reader, &mut file)?;
-        file.rewind()?;
-        Ok(BufReader::with_capacity(BUFFER, file))
-    };
-    spool().map_err(|error| error.to_string())
+impl Origin {
+    fn source(&mut self) -> Source<'_> {
+        match self {
+            Origin::Stored(opened, session) => Source::Stored(opened.archive.store(), session.clone()),
+            // It is used once.
+            Origin::Source(source) => std::mem::replace(source, Source::Stream(Box::new(io::empty()))),
+        }
+    }
+}
+
+fn unreadable(error: &ImportError, name: &str) -> CliError {
+    CliError::failed(format!("cannot read {name}: {error}"))
 }
 
 /// Whether this may be the id of a session rather than a path.
 fn is_like_id(text: &str) -> bool {
-    text.len() >= 4 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    let (_, id) = Scope::All.narrow(text);
+    id.len() >= 4 && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
 /// Say what was not understood, or refuse it.
-fn told(read: Result<Transcript, String>, name: &str, strict: bool) -> Result<Transcript, CliError> {
-    let transcript = read.map_err(|error| CliError::failed(format!("cannot read {name}: {error}")))?;
+fn checked(read: Result<Transcript, ImportError>, name: &str, strict: bool) -> Result<Transcript, CliError> {
+    let transcript = read.map_err(|error| unreadable(&error, name))?;
+    check(&transcript, name, strict)?;
+    Ok(transcript)
+}
+
+fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliError> {
     let unknown: Vec<String> =
         transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();
     let unknown = unknown.join(", ");
@@ -350,7 +325,7 @@ fn told(read: Result<Transcript, String>, name: &str, strict: bool) -> Result<Tr
     if transcript.torn {
         note(&format!("note: the last line of {name} is cut off; the session may still be being written"));
     }
-    Ok(transcript)
+    Ok(())
 }
 
 /// How many values are not what they should be.

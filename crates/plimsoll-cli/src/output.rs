@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
+pub(crate) use plimsoll_import::{first_words, printable};
 use serde::Serialize;
 
 use crate::style::{self, HEADING, paint};
@@ -170,26 +171,6 @@ impl Table {
     }
 }
 
-/// Text without control characters: a transcript may hold anything, and a terminal obeys escape sequences.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
-}
-
-/// The first words of a text, on one line.
-pub(crate) fn first_words(text: &str, most: usize) -> String {
-    let mut words = String::new();
-    for word in text.split_whitespace() {
-        if words.chars().count() >= most {
-            break;
-        }
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.push_str(word);
-    }
-    printable(&words).chars().take(most).collect()
-}
-
 /// A count and its noun.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     let number = plimsoll::Tokens(count as u64);
@@ -204,7 +185,7 @@ pub(crate) fn note(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, Holds, Table, first_words};
+    use super::{Column, Holds, Table};
 
     fn table() -> Table {
         let column = |heading, holds| Column { heading, holds };
@@ -226,11 +207,5 @@ mod tests {
         assert_eq!(lines[1], "short       1  a title of two lines");
         assert_eq!(lines[2], "文字   10,000  xxxxxxxxxxxxxxxxxxxxxxxx…");
         assert_eq!(table().lines(200)[2].chars().filter(|c| *c == 'x').count(), 60);
-    }
-
-    #[test]
-    fn first_words_are_one_printable_line() {
-        assert_eq!(first_words("  fix\u{1b}[31m \n the   build", 20), "fix[31m the build");
-        assert_eq!(first_words(&"word ".repeat(1000), 12), "word word wo");
     }
 }

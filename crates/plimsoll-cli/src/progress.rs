@@ -2,7 +2,7 @@
 //!
 //! It is drawn on standard error, only where that is a terminal, and gone before the answer comes.
 
-use std::io::{self, BufRead, IsTerminal, Read, Seek};
+use std::io::{self, IsTerminal, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
@@ -75,6 +75,11 @@ impl Progress {
         self.bar.inc(1);
     }
 
+    /// So much is done.
+    pub(crate) fn at(&self, place: u64) {
+        self.bar.set_position(place);
+    }
+
     /// A reader whose bytes are counted.
     pub(crate) fn reading<R>(&self, inner: R) -> Counted<'_, R> {
         Counted { inner, bar: &self.bar }
@@ -109,29 +114,5 @@ impl<R: Read> Read for Counted<'_, R> {
         let count = self.inner.read(buffer)?;
         self.bar.inc(count as u64);
         Ok(count)
-    }
-}
-
-impl<R: Seek> Seek for Counted<'_, R> {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        let at = self.inner.seek(to)?;
-        self.bar.set_position(at);
-        Ok(at)
-    }
-
-    // Asking for the place must not cost a reader its buffer.
-    fn stream_position(&mut self) -> io::Result<u64> {
-        self.inner.stream_position()
-    }
-}
-
-impl<R: BufRead> BufRead for Counted<'_, R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.inner.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.inner.consume(count);
-        self.bar.inc(count as u64);
     }
 }

@@ -29,6 +29,12 @@ impl Clock {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(most);
         Millis(self.now().0.saturating_add(millis).min(most))
     }
+
+    /// The time it was so long ago.
+    pub(crate) fn before(&self, duration: Duration) -> Millis {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Millis(self.now().0.saturating_sub(millis))
+    }
 }
 
 impl Default for Clock {

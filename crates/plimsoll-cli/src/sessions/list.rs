@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
+use plimsoll_import::{Found, ImportError, Scope, Search, Tool, Weighed, weigh_all};
 use serde_json::{Value, json};
 
-use super::weigh::{self, Weighed};
-use super::{Found, Scope, Search, Tool};
+use super::Lookup;
 use crate::args::{ListArgs, PolicyArgs, SessionsArgs, SessionsCommand};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::output::{Column, Holds, Output, Table, note};
+use crate::progress::Progress;
 use crate::store;
 use crate::surroundings::Surroundings;
 use crate::when::{age, now};
@@ -36,15 +37,16 @@ pub(crate) fn run(
     };
     let flags = PolicyArgs { policy: args.policy.clone(), context: args.context };
     let config = Config::load(&flags, around)?;
-    let search = Search::new(around, args.tool.map_or(Scope::All, Scope::Only));
-    search.tell_problems();
+    let lookup = Lookup::new(around, args.tool.map_or(Scope::All, Scope::Only));
+    lookup.tell_problems();
+    let search = &lookup.search;
     let directory = (!args.all).then_some(around.directory.as_path());
     let found: Vec<Found> = search.sessions(directory).take(args.limit).collect();
     let mut rows = Vec::new();
-    for (found, weighed) in found.iter().zip(weigh::all(&found, &config.policy)) {
+    for (found, weighed) in found.iter().zip(weigh(&lookup, &found, &config)) {
         match weighed {
             Ok(weighed) => rows.push((found, weighed)),
-            Err(error) => note(&format!("note: cannot read {}: {error}", found.name(around))),
+            Err(error) => note(&format!("note: cannot read {}: {error}", super::name(found, around))),
         }
     }
     if output.json {
@@ -59,10 +61,16 @@ pub(crate) fn run(
                 around.short(&around.directory)
             ));
         }
-        let page = Page { search: &search, around, directories: args.all, width: output.width() };
+        let page = Page { search, around, directories: args.all, width: output.width() };
         output.table(&page.table(&rows))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn weigh(lookup: &Lookup, found: &[Found], config: &Config) -> Vec<Result<Weighed, ImportError>> {
+    let progress = Progress::things("reading sessions", found.len() as u64);
+    let store = lookup.opened.as_ref().map(|opened| opened.archive.store());
+    weigh_all(found, store, &config.policy, &|| progress.step())
 }
 
 fn nothing(args: &ListArgs, around: &Surroundings) -> String {

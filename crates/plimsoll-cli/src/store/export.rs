@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
+use plimsoll_import::{Extent, transcript};
 use plimsoll_store::Filter;
 
-use super::{Extent, Opened};
+use super::Opened;
 use crate::args::ExportArgs;
 use crate::convert::Target;
 use crate::error::CliError;
@@ -23,8 +24,8 @@ pub(crate) fn export(
     let opened = Opened::usual(around)?;
     let session = opened.session(&args.id, around)?;
     let reading = format!("reading `{}`", session.id);
-    let transcript = Progress::during(&reading, || opened.transcript(&session, Extent::Whole))?;
     let store = opened.archive.store();
+    let transcript = Progress::during(&reading, || transcript(store, &session, Extent::Whole))?;
     let tasks = store.sessions(&Filter { parent: Some(session.id.clone()), ..Filter::default() })?;
     let spills = opened.spills(&session.id)?;
     let beside = [

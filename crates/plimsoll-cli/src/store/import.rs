@@ -1,49 +1,20 @@
 //! `plimsoll sessions import`: transcripts become stored sessions.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::{Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId};
-use plimsoll_formats::Transcript;
-use plimsoll_store::{Claim, NewSession, StoreError, settle_calls};
-use serde::Serialize;
+use plimsoll_import::{Because, ImportError, ImportOptions, InsteadOf, Outcome, Report};
 
 use super::Opened;
 use crate::args::{ImportArgs, InputArgs, PolicyArgs};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
-use crate::output::{Output, counted, first_words, note};
-use crate::progress::Progress;
-use crate::sessions::first_prompt;
+use crate::output::{Output, counted, note};
 use crate::surroundings::Surroundings;
 use crate::when;
 
-/// An id shorter than this was counted up within its file, and is in other files too.
-const UNIQUE: usize = 16;
-/// Longest title.
-const TITLE: usize = 80;
-
-/// A session that was stored.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Imported {
-    id: SessionId,
-    /// The session that started it as a task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<SessionId>,
-    title: String,
-    directory: Option<String>,
-    messages: usize,
-    /// Calls that had no answer.
-    interrupted: u64,
-    /// The sessions of its sub-agents.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tasks: Vec<Imported>,
-}
-
-/// Store sessions.
+/// Store sessions, or bring stored ones up to date.
 pub(crate) fn import(
     args: &ImportArgs,
     around: &Surroundings,
@@ -54,12 +25,12 @@ pub(crate) fn import(
     let (mut all, mut failed) = (Vec::new(), Vec::new());
     for file in &args.files {
         match one(file, args, &config, &mut opened, around) {
-            Ok(imported) => {
+            Ok(report) => {
                 if !output.json {
-                    output.text(imported.id.as_str())?;
+                    output.text(report.id.as_str())?;
                     output.flush()?;
                 }
-                all.push(imported);
+                all.push(report);
             }
             Err(error) => failed.push(error),
         }
@@ -80,196 +51,110 @@ fn one(
     config: &Config,
     opened: &mut Option<Opened>,
     around: &Surroundings,
-) -> Result<Imported, CliError> {
+) -> Result<Report, CliError> {
     let (session, strict) = (args.session.clone(), args.strict);
     let from = InputArgs { file: Some(file.to_owned()), session, strict, policy: PolicyArgs::default() };
-    let (name, transcript) = input::of_others(&from, around)?;
-    if transcript.messages.is_empty() && transcript.side_chains.is_empty() {
-        return Err(CliError::no(format!("nothing of {name} was stored")));
-    }
-    // Only now: what cannot be read makes no database.
-    let opened = match opened {
-        Some(opened) => opened,
-        None => opened.insert(Opened::made(config)?),
-    };
-    let intake = Intake { opened, around, again: args.again };
-    let imported = Progress::during(&format!("storing {name}"), || intake.take(transcript, None));
-    let imported = imported.map_err(|error| refused(error, &name, opened))?;
-    tell(&imported, &name, around);
-    Ok(imported)
+    let input = input::of_others(&from, around)?;
+    let (path, name) = (input.path.clone(), input.name.clone());
+    let report = input.import(strict, |survey, source, name, on_read| {
+        if survey.is_empty() {
+            return Err(refused(ImportError::Empty, name));
+        }
+        // Only now: what cannot be read makes no database.
+        let opened = match opened {
+            Some(opened) => opened,
+            None => opened.insert(Opened::made(config)?),
+        };
+        let options = ImportOptions {
+            origin: path.as_deref(),
+            directory: around.directory.to_str(),
+            again: args.again,
+            now: when::now(),
+        };
+        survey
+            .import(source, opened.archive.store(), &mut super::ids(), &options, on_read)
+            .map_err(|error| refused(error, name))
+    })?;
+    note(&told(&report, &name, around));
+    Ok(report)
 }
 
 /// Why a transcript was not stored.
-fn refused(error: StoreError, name: &str, opened: &Opened) -> CliError {
+fn refused(error: ImportError, name: &str) -> CliError {
     match error {
-        StoreError::Log(LogError::Duplicate { kind: "session", id })
-            if opened.archive.store().session(&SessionId::new(id.as_str())).is_err() =>
-        {
-            CliError::no(format!("`{id}` was removed, and a session that was forked from it still needs it"))
-                .hint("`--again` stores it under new ids")
+        ImportError::Empty => CliError::no(format!("nothing of {name} was stored")),
+        ImportError::Removed { .. } => {
+            CliError::no(error.to_string()).hint("`--again` stores it under new ids")
         }
-        StoreError::Log(LogError::Duplicate { kind: "session", id }) => {
-            CliError::no(format!("{name} is stored already, as `{id}`"))
-                .hint("`--again` stores it once more under new ids; `plimsoll sessions rm` removes it")
+        ImportError::Taken { id } => CliError::no(format!("{name} is stored already, as `{id}`"))
+            .hint("`--again` stores it once more under new ids; `plimsoll sessions rm` removes it"),
+        ImportError::Io(_) | ImportError::Format(_) | ImportError::Unsettled => {
+            CliError::failed(format!("cannot import {name}: {error}"))
         }
         other => other.into(),
     }
 }
 
-fn tell(imported: &Imported, name: &str, around: &Surroundings) {
-    let mut told = format!("stored {name}: {}", counted(imported.messages, "message"));
-    if !imported.tasks.is_empty() {
-        let ids: Vec<String> = imported.tasks.iter().map(|task| format!("`{}`", task.id)).collect();
-        told.push_str(&format!(", {}: {}", counted(ids.len(), "sub-agent's session"), ids.join(", ")));
+/// What was done, in a sentence.
+fn told(report: &Report, name: &str, around: &Surroundings) -> String {
+    let mut told = match (report.outcome, &report.instead_of) {
+        (Outcome::Unchanged, _) => return format!("{name} is stored already, as `{}`", report.id),
+        (Outcome::Updated, _) => format!("brought `{}` up to date with {name}: {}", report.id, added(report)),
+        (Outcome::Stored, None) => format!("stored {name}: {}", counted(report.messages, "message")),
+        (Outcome::Stored, Some(instead_of)) => {
+            let count = counted(report.messages, "message");
+            format!("stored {name} as a new session, because {}: {count}", because(instead_of))
+        }
+    };
+    let tasks: Vec<String> = report
+        .tasks
+        .iter()
+        .filter(|task| task.outcome == Outcome::Stored)
+        .map(|task| format!("`{}`", task.id))
+        .collect();
+    if !tasks.is_empty() {
+        told.push_str(&format!(", {}: {}", counted(tasks.len(), "sub-agent's session"), tasks.join(", ")));
     }
-    let interrupted: u64 =
-        imported.interrupted + imported.tasks.iter().map(|task| task.interrupted).sum::<u64>();
+    let interrupted: u64 = report.interrupted + report.tasks.iter().map(|task| task.interrupted).sum::<u64>();
     if interrupted > 0 {
         told.push_str(&format!("; {} without an answer", counted(interrupted as usize, "call")));
     }
-    let elsewhere = imported.directory.as_deref().filter(|own| Path::new(own) != around.directory);
+    if report.is_open {
+        told.push_str("; its last message is unfinished, the next import goes on with it");
+    }
+    let is_new = report.outcome == Outcome::Stored;
+    let elsewhere = report.directory.as_deref().filter(|own| is_new && Path::new(own) != around.directory);
     if let Some(directory) = elsewhere {
         told.push_str(&format!("; of `{}`", around.short(directory.as_ref())));
     }
-    note(&told);
+    told
 }
 
-struct Intake<'a> {
-    opened: &'a Opened,
-    around: &'a Surroundings,
-    again: bool,
+/// What is new in a session that was there.
+fn added(report: &Report) -> String {
+    let of_tasks = |task: &&Report| task.outcome == Outcome::Updated;
+    let in_tasks: usize = report.tasks.iter().filter(of_tasks).map(|task| task.added).sum();
+    let mut added = match (report.added, report.has_grown) {
+        (0, true) => "its last message went on".to_owned(),
+        (count, false) => format!("{} added", counted(count, "message")),
+        (count, true) => format!("{} added, and the one before went on", counted(count, "message")),
+    };
+    if in_tasks > 0 {
+        added.push_str(&format!(", {} added to its sub-agents", counted(in_tasks, "message")));
+    }
+    added
 }
 
-impl Intake<'_> {
-    /// Store a session, and those of its sub-agents as its tasks.
-    fn take(&self, transcript: Transcript, parent: Option<&Imported>) -> Result<Imported, StoreError> {
-        let store = self.opened.archive.store();
-        let Transcript { info, messages, side_chains, .. } = transcript;
-        let mut ids = super::ids();
-        let now = when::now();
-        let messages = Log::from_messages(messages).messages().to_vec();
-        let id = match info.id.filter(|id| !id.is_empty()) {
-            Some(_) if self.again => ids.session(now),
-            Some(id) => SessionId::new(id),
-            None if self.again => ids.session(now),
-            None => by_content(&messages),
-        };
-        let times = || messages.iter().filter_map(|message| message.info.time.as_ref()?.created);
-        // What a file says of times to come cannot be, and a store keeps none from the end of time.
-        let started = info.started.or_else(|| times().min()).unwrap_or(now).min(now);
-        let updated = info.updated.or_else(|| times().max()).unwrap_or(started).min(now);
-        let title =
-            info.title.as_deref().map(|title| first_words(title, 400)).filter(|title| !title.is_empty());
-        let directory = info.directory.or_else(|| match parent {
-            Some(parent) => parent.directory.clone(),
-            None => self.around.directory.to_str().map(str::to_owned),
-        });
-        let new = NewSession {
-            id: id.clone(),
-            parent: parent.map(|parent| parent.id.clone()),
-            title: title.unwrap_or_else(|| first_words(&first_prompt(&messages), TITLE)),
-            agent: None,
-            model: info.model,
-            directory,
-            version: info.version,
-        };
-        let mut messages = self.named(messages, &id, &mut ids, started);
-        let last = messages.iter().flat_map(|message| &message.parts).filter_map(begun).max();
-        let settled = last.map_or(updated, |last| last.max(updated)).min(now);
-        // The process that asked is not there any more to be answered.
-        let interrupted = messages.iter_mut().map(|message| settle_calls(message, settled)).sum();
-        let count = messages.len();
-        let (title, directory) = (new.title.clone(), new.directory.clone());
-        self.create(new, started)?;
-        store.append(&Claim::unleased(&id), messages, updated).inspect_err(|_| {
-            // Half a session is worse than none; and if this fails too, the first error is the one to tell.
-            let _ = store.remove(&Claim::unleased(&id), updated);
-        })?;
-        let parent = parent.map(|parent| parent.id.clone());
-        let mut imported =
-            Imported { id, parent, title, directory, messages: count, interrupted, tasks: Vec::new() };
-        for mut chain in side_chains {
-            // Some tools write sub-agents under the id of the session itself, or under a short one of their own.
-            let own = chain.info.id.take().filter(|id| id.len() >= UNIQUE && *id != imported.id.as_str());
-            chain.info.id = Some(own.unwrap_or_else(|| ids.session(started).to_string()));
-            let task = self.take(chain, Some(&imported))?;
-            imported.tasks.push(task);
+/// Why the session that was there could not be brought up to date.
+fn because(instead_of: &InsteadOf) -> String {
+    let session = &instead_of.session;
+    match instead_of.because {
+        Because::Diverged => format!("`{session}` is no longer its beginning"),
+        Because::Continued => format!("`{session}` was continued here"),
+        Because::Shared => {
+            format!(
+                "the last message of `{session}` went on, and a session forked from it shares that message"
+            )
         }
-        Ok(imported)
     }
-
-    /// Begin the session. An empty one of that id was left by an import that did not come to its end.
-    fn create(&self, new: NewSession, started: Millis) -> Result<(), StoreError> {
-        let store = self.opened.archive.store();
-        match store.session(&new.id) {
-            Ok(there) if there.messages == 0 && there.forked_from.is_none() => {
-                store.remove(&Claim::unleased(&new.id), started)?;
-            }
-            Ok(_) | Err(StoreError::Missing { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        store.create(new, started).map(drop)
-    }
-
-    /// The messages under names that are theirs alone, so that a handle means one thing in the whole store.
-    fn named(
-        &self,
-        mut messages: Vec<Message>,
-        id: &SessionId,
-        ids: &mut Ids,
-        started: Millis,
-    ) -> Vec<Message> {
-        // Ids that come from a tool are in the store only if this session, or one it goes on from, is.
-        let is_taken =
-            |message: &Message| self.opened.archive.store().owner(message.info.id.as_str()).is_ok();
-        let all = self.again || [messages.first(), messages.last()].into_iter().flatten().any(is_taken);
-        let mut names: HashMap<MessageId, MessageId> = HashMap::new();
-        for message in &mut messages {
-            let at = message.info.time.as_ref().and_then(|time| time.created).unwrap_or(started);
-            let short = message.info.id.as_str().len() < UNIQUE;
-            if all || short {
-                let name = ids.message(at);
-                names.insert(std::mem::replace(&mut message.info.id, name.clone()), name);
-            }
-            for part in &mut message.parts {
-                if all || short || part.id.as_str().len() < UNIQUE {
-                    part.id = ids.part(at);
-                    part.extra.entry("id").and_modify(|own| *own = part.id.as_str().into());
-                }
-                let places = [("sessionID", id.as_str()), ("messageID", message.info.id.as_str())];
-                for (key, value) in places {
-                    part.extra.entry(key).and_modify(|own| *own = value.into());
-                }
-            }
-            message.info.session_id = message.info.session_id.as_ref().map(|_| id.clone());
-        }
-        let renamed = |id: &mut MessageId| {
-            if let Some(name) = names.get(id) {
-                *id = name.clone();
-            }
-        };
-        for message in &mut messages {
-            message.info.parent_id.as_mut().map(renamed).unwrap_or_default();
-            for part in &mut message.parts {
-                if let PartBody::Compaction(marker) = &mut part.body {
-                    marker.tail_start.as_mut().map(renamed).unwrap_or_default();
-                }
-            }
-        }
-        messages
-    }
-}
-
-/// When a call was begun.
-fn begun(part: &Part) -> Option<Millis> {
-    part.as_tool().and_then(|tool| tool.state.time.start)
-}
-
-/// An id for a session that has none: the same for the same messages.
-fn by_content(messages: &[Message]) -> SessionId {
-    let mut hasher = blake3::Hasher::new();
-    for message in messages {
-        hasher.update(&serde_json::to_vec(message).unwrap_or_default());
-    }
-    SessionId::new(format!("ses_{}", &hasher.finalize().to_hex().as_str()[..26]))
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::receipt::UndoError;
-use plimsoll::{Ids, Limits, LogError, Message, Policy, SessionId};
-use plimsoll_formats::{Format, SessionInfo, Transcript};
+use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
+use plimsoll_import::Scope;
 use plimsoll_session::{Driver, SessionError, Settings};
-use plimsoll_store::{Archive, Filter, Lease, PageRequest, Session, SpillRecord, StoreError};
+use plimsoll_store::{Archive, Filter, Lease, Session, SpillRecord, StoreError};
 
 use crate::args::PolicyArgs;
 use crate::config::{self, Config};
@@ -37,21 +37,10 @@ pub(crate) use keep::{check, gc, rm};
 pub(crate) use purge::purge;
 pub(crate) use show::show;
 
-/// How many messages are read at a time.
-const PAGE: u64 = 500;
 /// More sessions than this are not looked at to say that a name is ambiguous.
 const LIKE: u64 = 100;
 /// What changes a session from here has it for so long at most.
 const LEASE: Duration = Duration::from_secs(60);
-
-/// How much of a session is wanted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// Everything that was said.
-    Whole,
-    /// What the window is made of.
-    InView,
-}
 
 /// A database that is open.
 pub(crate) struct Opened {
@@ -171,29 +160,6 @@ impl Opened {
         Ok(spills)
     }
 
-    /// All messages of a session, oldest first, one page of them held at a time.
-    pub(crate) fn each(&self, id: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError> {
-        let mut request = PageRequest { from: None, oldest_first: true, most: PAGE };
-        loop {
-            let page = self.archive.store().page(id, &request)?;
-            page.messages.into_iter().for_each(&mut *sink);
-            match page.next {
-                Some(next) => request.from = Some(next),
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// A session as a transcript.
-    pub(crate) fn transcript(&self, session: &Session, extent: Extent) -> Result<Transcript, StoreError> {
-        let mut messages = Vec::new();
-        match extent {
-            Extent::Whole => self.each(&session.id, &mut |message| messages.push(message))?,
-            Extent::InView => messages = self.archive.store().window(&session.id)?.messages().to_vec(),
-        }
-        Ok(Transcript { messages, ..about(session) })
-    }
-
     /// A driver of the session, unless another process runs it; with `force` although one does.
     pub(crate) fn driver(&self, session: &Session, config: &Config, force: bool) -> Result<Driver, CliError> {
         let settings = Settings {
@@ -246,31 +212,6 @@ fn is_there(path: &Path) -> Result<bool, CliError> {
     }
 }
 
-/// A session as a transcript that has no messages yet.
-pub(crate) fn about(session: &Session) -> Transcript {
-    let info = SessionInfo {
-        id: Some(session.id.to_string()),
-        title: Some(session.title.clone()).filter(|title| !title.is_empty()),
-        directory: session.directory.clone(),
-        model: session.model.clone(),
-        version: session.version.clone(),
-        started: Some(session.created),
-        updated: Some(session.updated),
-    };
-    Transcript {
-        // The log has OpenCode's shape.
-        format: Format::OpencodeMessages,
-        info,
-        messages: Vec::new(),
-        side_chains: Vec::new(),
-        skipped: Default::default(),
-        notes: Default::default(),
-        unused: Default::default(),
-        broken: None,
-        torn: false,
-    }
-}
-
 /// Names for what is made here.
 pub(crate) fn ids() -> Ids {
     Ids::new(|| RandomState::new().hash_one(()))
@@ -278,8 +219,8 @@ pub(crate) fn ids() -> Ids {
 
 fn unknown(id: &str, all: &[Session], around: &Surroundings) -> CliError {
     let error = CliError::usage(format!("no stored session has an id that begins with `{id}`"));
-    let other = sessions::with_id(id, around, sessions::Scope::Others).ok().flatten();
-    if let Some(found) = other {
+    let other = sessions::with_id(id, around, Scope::Others).ok().flatten();
+    if let Some(found) = other.map(|located| located.found) {
         let tool = found.tool.name();
         return error.hint(format!("{tool} has one: `plimsoll sessions import {}` stores it", found.id));
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use insta::{assert_snapshot, with_settings};
 use plimsoll::{Millis, Policy};
+use plimsoll_store::{Claim, Epoch};
 use serde_json::{Value, json};
 
 use crate::support::{Home, chat, export, now};
@@ -332,7 +333,7 @@ fn chats_without_ids_are_known_by_their_content_and_handles_do_not_clash() {
     assert_ne!(ids[0], ids[1]);
     let told = home.run(&["sessions", "import", "one.json"]);
     assert!(
-        told.starts_with("exit: 1") && told.contains(&format!("is stored already, as `{}`", ids[0])),
+        told.starts_with("exit: 0") && told.contains(&format!("is stored already, as `{}`", ids[0])),
         "{told}"
     );
     let parts = |id: &str| {
@@ -376,15 +377,55 @@ fn sub_agents_become_tasks_and_go_with_their_session() {
 }
 
 #[test]
-fn calls_without_an_answer_are_marked_and_the_store_is_sound() {
+fn calls_without_an_answer_are_marked_unless_the_file_may_go_on() {
     let call = json!({ "id": "call_1", "type": "function", "function": { "name": "ls", "arguments": "{}" } });
-    let open = json!([{ "role": "user", "content": "Look" }, { "role": "assistant", "content": null, "tool_calls": [call] }]);
-    let home = Home::new().with("project/open.json", &open.to_string());
+    let mut chat = vec![
+        json!({ "role": "user", "content": "Look" }),
+        json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+    ];
+    let text = |chat: &[Value]| Value::from(chat.to_vec()).to_string();
+    let home = Home::new().with("project/open.json", &text(&chat));
     let told = home.run(&["sessions", "import", "open.json"]);
-    assert!(told.contains("2 messages; 1 call without an answer"), "{told}");
-    let told = home.run(&["window"]);
+    assert!(told.contains("2 messages; its last message is unfinished, the next import goes on"), "{told}");
+    let checked = home.run(&["sessions", "check"]);
+    assert!(checked.contains("no problems in 1 session, 2 messages, 2 parts"), "{checked}");
+    chat.push(json!({ "role": "user", "content": "Never mind" }));
+    home.write("project/left.json", &text(&chat));
+    let told = home.run(&["sessions", "import", "left.json"]);
+    assert!(told.contains("3 messages; 1 call without an answer"), "{told}");
+    let id = home.json(&["sessions", "import", "left.json", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let told = home.run(&["window", &id]);
     assert!(told.contains("[error] ls\nInterrupted: "), "{told}");
-    assert!(home.run(&["sessions", "check"]).contains("no problems in 1 session, 2 messages, 2 parts"));
+    assert!(home.run(&["sessions", "check"]).contains("no problems in 2 sessions"));
+}
+
+#[test]
+fn a_stored_copy_is_brought_up_to_date_and_told_how() {
+    let home = Home::new();
+    let lines = |words: &[&str]| -> String {
+        let lines = words.iter().enumerate().map(|(place, words)| {
+            let uuid = |place: usize| format!("aaaaaaaa-0000-0000-{place:04}");
+            let parent = place.checked_sub(1).map(uuid);
+            json!({ "type": "user", "uuid": uuid(place), "parentUuid": parent, "cwd": home.project,
+                "sessionId": "5d0c31aa-1111-2222-3333", "timestamp": "2026-05-02T09:18:37.730Z",
+                "message": { "role": "user", "content": words } })
+        });
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    let import = |words: &[&str]| {
+        home.write("project/claude.jsonl", &lines(words));
+        home.page(&["sessions import claude.jsonl"])
+    };
+    let mut told = [&["One"][..], &["One"], &["One", "Two", "Three"], &["One", "Four"]].map(import).to_vec();
+    told.push(home.page(&["sessions import claude.jsonl --json"]));
+    let archive = home.archive();
+    let (session, now) = ("5d0c31aa-1111-2222-3333".into(), now());
+    let here = plimsoll::Message::user("msg_own".into(), "prt_own".into(), "Go on here");
+    archive.store().append(&Claim { session, epoch: Epoch(1) }, vec![here], now).unwrap();
+    told.push(import(&["One", "Two", "Three", "Five"]));
+    with_settings!({ filters => [(r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}", "[NEW]")] }, {
+        assert_snapshot!(told.join("\n"));
+    });
 }
 
 #[test]

@@ -74,6 +74,7 @@ impl Archive {
         if let Ok(blobs) = &self.blobs {
             swept.removed += blobs.sweep()?;
         }
+        self.store.sweep_stages(crate::store::ABANDONED)?;
         swept.purged = self.store.finish_purges()?;
         swept.indexed = self.store.index()?;
         Ok(swept)

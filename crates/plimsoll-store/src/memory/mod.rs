@@ -4,6 +4,7 @@
 
 mod feed;
 mod handles;
+mod imports;
 mod leases;
 mod logs;
 mod purges;
@@ -45,6 +46,8 @@ struct State {
     leases: BTreeMap<SessionId, (String, Millis)>,
     /// Parent, how many messages are shared, child.
     forks: Vec<(SessionId, usize, SessionId)>,
+    imports: Vec<imports::HeldImport>,
+    stages: Vec<imports::HeldStage>,
     /// Counts writes, for the order of sessions.
     written: u64,
     notes: Vec<tasks::HeldNote>,

@@ -30,8 +30,8 @@ impl Reductions for MemoryStore {
         }
         let has_marks = reduction.receipts.iter().any(|receipt| !receipt.plan.effects().is_empty());
         let shapes = has_marks || !reduction.appended.is_empty();
+        let appended = reduction.appended.len();
         state.update(claim, now, |held| {
-            let appended = reduction.appended.len();
             held.with_log(|log| Ok(reduction.commit(log)?))?;
             let new = held.messages.len() - appended;
             held.count(new);
@@ -44,6 +44,7 @@ impl Reductions for MemoryStore {
             state.note(&claim.session, ChangeKind::Appended, Some(message.info.id.clone()), None);
         }
         state.note(&claim.session, ChangeKind::Reduced, None, None);
+        state.note_reduction(&claim.session, appended);
         state.receipts.extend(reduction.receipts.into_iter().map(|receipt| (claim.session.clone(), receipt)));
         Ok(())
     }

@@ -135,6 +135,7 @@ impl Sessions for MemoryStore {
             state.note(&id, ChangeKind::Removed, None, None);
             let held = state.sessions.remove(&id);
             state.leases.remove(&id);
+            state.forget_import(&id);
             state.receipts.retain(|(session, _)| *session != id);
             // A digest that a task was given may name what the session said.
             let mut started = state.removed.values().filter(|task| task.session.parent.as_ref() == Some(&id));

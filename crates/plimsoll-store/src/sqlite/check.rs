@@ -94,7 +94,8 @@ fn strings(connection: &Connection, query: &str, mut see: impl FnMut(String)) ->
     Ok(())
 }
 
-/// Calls that wait for an answer which will not come, by the session they are of.
+/// Calls that wait for an answer which will not come, by the session they are of. In an imported session an answer may
+/// come with the next import.
 fn open_calls(
     connection: &Connection,
     now: Millis,
@@ -103,7 +104,8 @@ fn open_calls(
     let mut statement = connection.prepare(
         "SELECT s.id, p.id, coalesce(p.tool, 'tool'), l.holder FROM part p JOIN session s ON s.key = p.session
          LEFT JOIN lease l ON l.session = p.session
-         WHERE p.status IN ('pending', 'running') AND s.removed IS NULL AND (l.until IS NULL OR l.until <= ?1) LIMIT 20",
+         WHERE p.status IN ('pending', 'running') AND s.removed IS NULL AND (l.until IS NULL OR l.until <= ?1)
+         AND p.session NOT IN (SELECT session FROM import) LIMIT 20",
     )?;
     let mut rows = statement.query([integer(now.0)])?;
     while let Some(row) = rows.next()? {

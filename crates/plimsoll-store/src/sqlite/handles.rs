@@ -173,6 +173,7 @@ impl Names<'_> {
             // The names come from the index on names alone; joining first would visit every session.
             let mut statement = self.connection.prepare_cached(&format!(
                 "SELECT x.id, s.id FROM {table} x JOIN session s ON s.key = x.session WHERE x.id BETWEEN ?1 AND ?2
+                 AND x.session NOT IN (SELECT session FROM staged)
                  ORDER BY x.id, s.removed IS NOT NULL, s.updated DESC, s.key DESC LIMIT 1000"
             ))?;
             let mut rows = statement.query([self.first, self.last])?;

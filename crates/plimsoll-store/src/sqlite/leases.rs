@@ -73,8 +73,27 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Stor
     changed.note(connection, ChangeKind::Released, None, None)
 }
 
+/// Refuse if a lease on the session has not run out.
+pub(super) fn require_free(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let held: Option<(String, u64)> = connection
+        .prepare_cached("SELECT holder, until FROM lease WHERE session = ?1")?
+        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match held {
+        Some((holder, until)) if until > now.0 => {
+            Err(StoreError::Leased { session: session.clone(), holder, until: Millis(until), now })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Move a session to its next epoch: writes of the one before are refused from now on.
-fn next_epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
+pub(super) fn next_epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
     let mut statement =
         connection.prepare_cached("UPDATE session SET epoch = epoch + 1 WHERE key = ?1 RETURNING epoch")?;
     Ok(Epoch(statement.query_row([key], |row| row.get(0))?))

@@ -8,6 +8,7 @@ mod check;
 mod extend;
 mod feed;
 mod handles;
+mod imports;
 mod inbox;
 mod leases;
 mod marks;

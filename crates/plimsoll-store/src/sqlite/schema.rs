@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -222,6 +222,26 @@ const MIGRATIONS: [&str; 6] = [
     ) STRICT;
     DELETE FROM searched;
     INSERT INTO search (search) VALUES ('delete-all');",
+    // 7: what was imported as which session, and what is kept aside for an import under way. `taken` counts the messages
+    // that imports and reductions added; a session with others was continued here. The session of a stage is
+    // marked as removed until it is whole, so that nothing shows it.
+    "CREATE TABLE import (
+        session INTEGER PRIMARY KEY REFERENCES session (key),
+        root INTEGER NOT NULL REFERENCES session (key),
+        source TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        state TEXT NOT NULL,
+        taken INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX import_source ON import (source);
+    CREATE INDEX import_root ON import (root);
+    CREATE TABLE staged (
+        session INTEGER PRIMARY KEY REFERENCES session (key),
+        stage TEXT NOT NULL,
+        conversation INTEGER NOT NULL,
+        touched INTEGER NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX staged_stage ON staged (stage, conversation);",
 ];
 
 /// The version this code writes.

@@ -37,15 +37,15 @@ fn same_session(
     }
 }
 
-fn insert_session(connection: &Connection, new: &NewSession, now: Millis) -> Result<i64, StoreError> {
+pub(super) fn insert_session(
+    connection: &Connection,
+    new: &NewSession,
+    now: Millis,
+) -> Result<i64, StoreError> {
     if new.id.is_empty() {
         return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
     }
-    let taken: Option<i64> = connection
-        .prepare_cached("SELECT 1 FROM session WHERE id = ?1")?
-        .query_row([new.id.as_str()], |row| row.get(0))
-        .optional()?;
-    if taken.is_some() {
+    if is_known(connection, &new.id)? {
         return Err(StoreError::Log(LogError::Duplicate { kind: "session", id: new.id.to_string() }));
     }
     connection
@@ -64,6 +64,12 @@ fn insert_session(connection: &Connection, new: &NewSession, now: Millis) -> Res
             new.version
         ])?;
     Ok(connection.last_insert_rowid())
+}
+
+/// Whether there is a session of that id, or was one that a fork still needs.
+pub(super) fn is_known(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM session WHERE id = ?1)")?;
+    Ok(statement.query_row([id.as_str()], |row| row.get(0))?)
 }
 
 /// Change what is said about a session.
@@ -209,7 +215,7 @@ fn remove_tree(
     // Its forks may keep some of it, and in databases of older versions that can be a call without an answer.
     settle(connection, key, now)?;
     connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
-    for table in ["lease", "note", "task"] {
+    for table in ["lease", "note", "task", "import"] {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
     }
     let changed = Changed { key, session, now };
@@ -219,7 +225,7 @@ fn remove_tree(
 
 /// Delete a removed session that no other needs, and then perhaps those that only it needed: the one it was forked from,
 /// and the one that started it, whose content a digest may name that it was given.
-fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
+pub(super) fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
     let row = connection
         .prepare_cached(
             "SELECT s.removed, s.forked_from, (SELECT p.key FROM session p WHERE p.id = s.parent)
@@ -245,7 +251,7 @@ fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
         .prepare_cached("DELETE FROM delta WHERE part IN (SELECT seq FROM part WHERE session = ?1)")?
         .execute([key])?;
     spills::remove(connection, key, Millis(u64::try_from(removed).unwrap_or_default()))?;
-    for table in ["part", "message", "mark", "compaction", "receipt", "searched"] {
+    for table in ["part", "message", "mark", "compaction", "receipt", "searched", "staged"] {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
     }
     connection.prepare_cached("DELETE FROM session WHERE key = ?1")?.execute([key])?;

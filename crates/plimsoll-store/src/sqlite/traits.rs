@@ -7,8 +7,8 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Red
 
 use super::read::Detail;
 use super::{
-    PATIENCE, SqliteStore, check, extend, feed, handles, inbox, leases, purge, random_ids, read, search,
-    sessions, spills, tasks, write,
+    PATIENCE, SqliteStore, check, extend, feed, handles, imports, inbox, leases, purge, random_ids, read,
+    search, sessions, spills, tasks, write,
 };
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
@@ -16,9 +16,10 @@ use crate::session::{
     CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
 };
 use crate::store::{
-    ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Inbox, IndexStep, Lease, Leases, Logs,
-    NewNote, NewTask, Note, PurgeReport, PurgeTarget, Purges, Reductions, Revision, Sequence, Sessions,
-    Snapshot, SpillPage, SpillRecord, Spills, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
+    ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported, Imports,
+    Inbox, IndexStep, Lease, Leases, Logs, NewNote, NewTask, Note, PurgeReport, PurgeTarget, Purges,
+    Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord, Spills, StagedPiece,
+    TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.
@@ -60,6 +61,42 @@ impl Sessions for SqliteStore {
     fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
         let (claim, clock) = (claim.clone(), self.clock.clone());
         self.write(move |connection| sessions::remove(connection, &claim, now, clock.now()))
+    }
+}
+
+impl Imports for SqliteStore {
+    fn imports(&self, source: &str) -> Result<Vec<ImportRecord>, StoreError> {
+        self.read(|connection| imports::of_source(connection, source))
+    }
+
+    fn import_of(&self, session: &SessionId) -> Result<Vec<ImportRecord>, StoreError> {
+        self.read(|connection| imports::of_session(connection, session))
+    }
+
+    fn stage(&self, piece: StagedPiece) -> Result<(), StoreError> {
+        let clock = self.clock.clone();
+        self.write(move |connection| imports::stage(connection, &piece, clock.now()))
+    }
+
+    fn import(&self, import: Import) -> Result<Imported, StoreError> {
+        let clock = self.clock.clone();
+        self.write(move |connection| imports::import(connection, &import, clock.now()))
+    }
+
+    fn unstage(&self, stage: &str) -> Result<(), StoreError> {
+        loop {
+            let stage = stage.to_owned();
+            if !self.write(move |connection| imports::unstage_some(connection, &stage))? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sweep_stages(&self, idle: Duration) -> Result<u64, StoreError> {
+        let before = self.clock.before(idle);
+        let stages = self.read(|connection| imports::stages_before(connection, before))?;
+        stages.iter().try_for_each(|stage| self.unstage(stage))?;
+        Ok(stages.len() as u64)
     }
 }
 

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{At, Chain};
 use super::feed::{self, Changed};
+use super::imports;
 use super::marks::{self, Marked};
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
@@ -67,8 +68,21 @@ fn add_appended(
 fn insert_messages(
     connection: &Connection,
     chain: &Chain,
+    last: At,
+    messages: &[Message],
+    now: Millis,
+) -> Result<Revision, StoreError> {
+    insert_in_revision(connection, chain, last, messages, 1, now)
+}
+
+/// Add messages at the end, so many revisions on: the caller of an import counts the revision itself, once for all that
+/// the import brings.
+pub(super) fn insert_in_revision(
+    connection: &Connection,
+    chain: &Chain,
     mut last: At,
     messages: &[Message],
+    revisions: u8,
     now: Millis,
 ) -> Result<Revision, StoreError> {
     let own = chain.own();
@@ -90,7 +104,7 @@ fn insert_messages(
             "UPDATE session SET last_at = ?2, last_id = ?3, messages = messages + ?4,
              input = min(input + ?5, ?12), output = min(output + ?6, ?12), reasoning = min(reasoning + ?7, ?12),
              cache_read = min(cache_read + ?8, ?12), cache_write = min(cache_write + ?9, ?12),
-             cost = max(min(cost + ?10, ?13), -?13), model = coalesce(?11, model), revision = revision + 1,
+             cost = max(min(cost + ?10, ?13), -?13), model = coalesce(?11, model), revision = revision + ?15,
              updated = max(updated, ?14) WHERE key = ?1 RETURNING revision",
     )?;
     let figures = params![
@@ -107,7 +121,8 @@ fn insert_messages(
         model,
         integer(Totals::MOST.0),
         f64::MAX,
-        now.0
+        now.0,
+        revisions
     ];
     Ok(Revision(statement.query_row(figures, |row| row.get(0))?))
 }
@@ -161,7 +176,7 @@ fn insert_message(
     Ok(())
 }
 
-fn insert_part(
+pub(super) fn insert_part(
     connection: &Connection,
     chain: &Chain,
     place: &At,
@@ -216,7 +231,7 @@ fn is_taken(error: &rusqlite::Error) -> bool {
 }
 
 /// Record a compaction once its summary is finished and says something.
-fn note_pivot(
+pub(super) fn note_pivot(
     connection: &Connection,
     chain: &Chain,
     message: &Message,
@@ -389,7 +404,12 @@ pub(super) fn own_part(connection: &Connection, chain: &Chain, part: &PartId) ->
 }
 
 /// The place, unless a session was forked at it or after it.
-fn unshared(connection: &Connection, chain: &Chain, place: At, what: &str) -> Result<At, StoreError> {
+pub(super) fn unshared(
+    connection: &Connection,
+    chain: &Chain,
+    place: At,
+    what: &str,
+) -> Result<At, StoreError> {
     let shared: bool = connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1 AND (fork_at, fork_id) >= (?2, ?3))",
@@ -516,7 +536,12 @@ pub(crate) fn record(
 }
 
 /// Count a message for what is known of it now instead of what was known before.
-fn recount(connection: &Connection, session: i64, before: &Info, after: &Info) -> Result<(), StoreError> {
+pub(super) fn recount(
+    connection: &Connection,
+    session: i64,
+    before: &Info,
+    after: &Info,
+) -> Result<(), StoreError> {
     let usage = |info: &Info| info.tokens.clone().unwrap_or_default();
     let cost = |info: &Info| info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
     let (counted, counts) = (usage(before), usage(after));
@@ -572,6 +597,7 @@ pub(crate) fn reduce(
         appended =
             reduction.appended_before(missed.as_ref().map(|place| MessageId::new(&*place.1)).as_ref(), place);
         revision = Some(insert_messages(connection, &chain, last, &appended, now)?);
+        imports::note_reduction(connection, chain.own(), appended.len())?;
     }
     let mut shapes = !appended.is_empty();
     for receipt in &reduction.receipts {

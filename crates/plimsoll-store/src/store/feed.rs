@@ -88,11 +88,13 @@ pub enum ChangeKind {
     Task,
     /// Content was destroyed.
     Purged,
+    /// A session was brought up to date with the source it was imported from.
+    Imported,
 }
 
 impl ChangeKind {
     /// All kinds, with the names a database keeps them under.
-    const NAMES: [(ChangeKind, &'static str); 15] = [
+    const NAMES: [(ChangeKind, &'static str); 16] = [
         (ChangeKind::Created, "created"),
         (ChangeKind::Patched, "patched"),
         (ChangeKind::Removed, "removed"),
@@ -108,6 +110,7 @@ impl ChangeKind {
         (ChangeKind::Noted, "noted"),
         (ChangeKind::Task, "task"),
         (ChangeKind::Purged, "purged"),
+        (ChangeKind::Imported, "imported"),
     ];
 
     /// The name a database keeps it under.

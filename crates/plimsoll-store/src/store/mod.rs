@@ -17,6 +17,7 @@
 mod claim;
 mod feed;
 mod handles;
+mod imports;
 mod inbox;
 mod leases;
 mod logs;
@@ -30,6 +31,9 @@ mod upkeep;
 pub use claim::{Claim, Epoch};
 pub use feed::{Change, ChangeKind, ChangePage, Feed, Revision, Sequence};
 pub use handles::{HandleMatch, HandleTarget, Handles};
+pub use imports::{
+    ABANDONED, Conversation, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece,
+};
 pub use inbox::{Inbox, NewNote, Note};
 pub(crate) use leases::settle_call;
 pub use leases::{Lease, Leases, Settled, settle_calls};
@@ -44,6 +48,7 @@ pub use upkeep::{IndexStep, Upkeep};
 /// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
 pub trait Store:
     Sessions
+    + Imports
     + Logs
     + Reductions
     + Leases
@@ -61,6 +66,7 @@ pub trait Store:
 
 impl<T> Store for T where
     T: Sessions
+        + Imports
         + Logs
         + Reductions
         + Leases

@@ -8,6 +8,7 @@ mod extremes;
 mod faults;
 mod feed;
 mod forks;
+mod imports;
 mod leases;
 mod model;
 mod requirements;

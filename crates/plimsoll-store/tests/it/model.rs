@@ -7,14 +7,15 @@ use plimsoll::{
     SessionId, Tokens, Usage, Window,
 };
 use plimsoll_store::{
-    Claim, Feed, Inbox, Lease, MemoryStore, NewNote, NewSession, NewTask, PageRequest, Reductions, Search,
-    Selection, Sequence, Sessions, Store, StoreError, TaskFilter, TaskMove, Tasks,
+    Claim, Conversation, Feed, GrownMessage, Import, Imported, Imports, Inbox, Lease, MemoryStore, NewNote,
+    NewSession, NewTask, PageRequest, Reductions, Search, Selection, Sequence, Sessions, StagedPiece, Store,
+    StoreError, TaskFilter, TaskMove, Tasks,
 };
 use plimsoll_testkit::{histories, ids};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Fresh, fresh, json_of, millis};
+use super::{Fresh, fresh, imports, json_of, millis};
 
 /// Something asked of a store. Numbers pick one of what is there.
 #[derive(Clone, Debug)]
@@ -91,6 +92,16 @@ enum Op {
         from: usize,
         to: usize,
     },
+    Import {
+        messages: Vec<Message>,
+        staged: usize,
+    },
+    Update {
+        session: usize,
+        messages: Vec<Message>,
+        grown: Option<usize>,
+        at: u64,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -116,7 +127,10 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (n.clone(), 0usize..5).prop_map(|(session, note)| Op::Send { session, note }),
         1 => n.clone().prop_map(|session| Op::TakeNotes { session }),
         1 => n.clone().prop_map(|session| Op::PutTask { session }),
-        2 => (n, 0usize..3, 0usize..3).prop_map(|(task, from, to)| Op::MoveTask { task, from, to }),
+        2 => (n.clone(), 0usize..3, 0usize..3).prop_map(|(task, from, to)| Op::MoveTask { task, from, to }),
+        2 => (histories(12), 0usize..20).prop_map(|(messages, staged)| Op::Import { messages, staged }),
+        2 => (n.clone(), histories(6), prop::option::of(n), 0u64..50)
+            .prop_map(|(session, messages, grown, at)| Op::Update { session, messages, grown, at }),
     ]
 }
 
@@ -385,6 +399,41 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let step = TaskMove { from: from.to_string(), to: to.to_string(), ..TaskMove::default() };
             let _ = both!(|store: &dyn Store| store.move_task(&id, step.clone(), now));
         }
+        Op::Import { messages, staged } => {
+            let session = SessionId::new(known.name("ses"));
+            let mut messages = known.renamed(messages);
+            let rest = messages.split_off(staged.min(messages.len()));
+            let new = imports::conversation(session.as_str(), rest);
+            let new = Conversation { staged: messages.len() as u64, updated: now, ..new };
+            let stage = (!messages.is_empty()).then(|| format!("stage_{session}"));
+            if let Some(stage) = stage.clone() {
+                let piece = StagedPiece { stage, conversation: 0, after: 0, messages };
+                let _ = both!(|store: &dyn Store| store.stage(piece.clone()));
+            }
+            let import = Import { stage, known: None, ..imports::import(vec![new]) };
+            if both!(|store: &dyn Store| store.import(import.clone())) == Ok(Imported::Stored) {
+                known.sessions.push(session);
+            }
+        }
+        Op::Update { session, messages, grown, at } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let Some(record) = model.import_of(&session).unwrap().pop() else { return Ok(()) };
+            let grown = grown.and_then(|at| pick(&all(model, &session), at)).and_then(|mut message| {
+                let mut part = message.parts.first()?.clone().without_marks();
+                let plimsoll::PartBody::Text(text) = &mut part.body else { return None };
+                text.text = format!("{} and more", text.text).into();
+                message.parts.clear();
+                Some(GrownMessage { message, parts: vec![(0, part)] })
+            });
+            real.at(at);
+            let messages = known.renamed(messages);
+            let state = format!("{} and {}", record.state, known.name("state"));
+            let new = imports::conversation(session.as_str(), messages);
+            let new = Conversation { state, before: Some(record.state), grown, updated: now, ..new };
+            let import = Import { known: None, ..imports::import(vec![new]) };
+            // Writes under an earlier claim are refused from then on, by both.
+            let _ = both!(|store: &dyn Store| store.import(import.clone()));
+        }
     }
     Ok(())
 }
@@ -445,6 +494,7 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
         (one.cost, two.cost) = (0.0, 0.0);
         prop_assert_eq!(model.notes(session, 0).unwrap(), real.notes(session, 0).unwrap());
         prop_assert_eq!(one, two);
+        prop_assert_eq!(model.import_of(session).unwrap(), real.import_of(session).unwrap());
         prop_assert_eq!(
             model.receipts(session, None, u64::MAX).unwrap().len(),
             real.receipts(session, None, u64::MAX).unwrap().len()

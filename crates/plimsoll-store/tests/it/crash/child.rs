@@ -33,17 +33,17 @@ pub(super) fn work(folder: &Path, round: u64, process: u64) {
     });
 }
 
-struct Host<'a> {
+pub(super) struct Host<'a> {
     archive: &'a Archive,
     journal: Journal,
-    dice: Dice,
+    pub(super) dice: Dice,
     ids: Ids,
     /// The leases this thread holds.
     leases: BTreeMap<SessionId, Lease>,
     /// Begins the names of everything this thread makes in this round.
     stem: String,
     holder: String,
-    thread: u64,
+    pub(super) thread: u64,
     made: u64,
     now: Millis,
 }
@@ -65,7 +65,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    fn name(&mut self, kind: &str) -> String {
+    pub(super) fn name(&mut self, kind: &str) -> String {
         self.made += 1;
         format!("{kind}_{}_{:06}", self.stem, self.made)
     }
@@ -76,7 +76,11 @@ impl<'a> Host<'a> {
     }
 
     /// One step, written down before and after.
-    fn step(&mut self, step: Step, act: impl FnOnce(&Archive) -> Result<Told, StoreError>) -> Option<Told> {
+    pub(super) fn step(
+        &mut self,
+        step: Step,
+        act: impl FnOnce(&Archive) -> Result<Told, StoreError>,
+    ) -> Option<Told> {
         self.journal.write(&Line::Begun(Box::new(step)));
         match act(self.archive) {
             Ok(told) => {
@@ -107,7 +111,7 @@ impl<'a> Host<'a> {
         sessions.into_iter().map(|session| session.id).filter(|id| id.as_str().starts_with(&own)).collect()
     }
 
-    fn lease(&mut self, session: &SessionId) {
+    pub(super) fn lease(&mut self, session: &SessionId) {
         let holder = self.holder.clone();
         let step = Step::Lease { session: session.clone() };
         let mut taken = None;
@@ -146,7 +150,8 @@ impl<'a> Host<'a> {
                 86..89 if self.is_thief() => self.take_over(),
                 81..89 => self.say(&session),
                 89..93 => self.lease(&session),
-                93..96 => self.sweep(),
+                93..95 => self.sweep(),
+                95..97 => self.import(),
                 _ if sessions.len() > 4 => self.remove(&session),
                 _ => self.create(),
             }
@@ -423,7 +428,7 @@ impl<'a> Host<'a> {
     }
 
     /// Lines of words, up to so many bytes, without a newline at the end.
-    fn text(&mut self, most: u64) -> String {
+    pub(super) fn text(&mut self, most: u64) -> String {
         const WORDS: [&str; 8] = ["error", "ok", "fn main", "🚢", "warning:", "a\tb", "line", "ünïcode"];
         let bytes = 1 + self.dice.below(most) as usize;
         let mut text = String::with_capacity(bytes + 32);

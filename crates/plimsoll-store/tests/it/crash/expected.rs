@@ -8,11 +8,11 @@ use plimsoll::{
 };
 use plimsoll_store::{Archive, PageRequest, Scope, Selection, StoreError, TaskFilter};
 
-use super::Tally;
 use super::journal::{Line, Marks, Step, Told, marks_of};
+use super::{Tally, imports};
 
 #[derive(Clone, Debug)]
-struct ExpectedPart {
+pub(super) struct ExpectedPart {
     id: PartId,
     /// The hash of what it is without its marks.
     hash: String,
@@ -22,15 +22,17 @@ struct ExpectedPart {
 }
 
 #[derive(Clone, Debug)]
-struct ExpectedMessage {
-    id: MessageId,
-    finish: Option<String>,
-    parts: Vec<ExpectedPart>,
+pub(super) struct ExpectedMessage {
+    pub(super) id: MessageId,
+    pub(super) finish: Option<String>,
+    pub(super) parts: Vec<ExpectedPart>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct ExpectedSession {
-    messages: Vec<ExpectedMessage>,
+pub(super) struct ExpectedSession {
+    pub(super) messages: Vec<ExpectedMessage>,
+    /// The session it is a sub-agent of.
+    pub(super) parent: Option<SessionId>,
     receipts: Vec<ReceiptId>,
     notes: BTreeSet<String>,
     tasks: BTreeMap<String, String>,
@@ -41,7 +43,7 @@ struct ExpectedSession {
 /// All of it.
 #[derive(Default)]
 pub(super) struct Expected {
-    sessions: BTreeMap<SessionId, ExpectedSession>,
+    pub(super) sessions: BTreeMap<SessionId, ExpectedSession>,
     /// By handle, the hash of a spilled output, and the sessions it was taken in.
     spills: BTreeMap<String, (String, BTreeSet<SessionId>)>,
     /// Retention may have let go of some.
@@ -58,14 +60,14 @@ fn is_open(part: &Part) -> bool {
 }
 
 impl ExpectedPart {
-    fn of(part: &Part) -> ExpectedPart {
+    pub(super) fn of(part: &Part) -> ExpectedPart {
         let open = is_open(part).then(|| part.clone());
         ExpectedPart { id: part.id.clone(), hash: hash_of(part), open, marks: marks_of(part) }
     }
 }
 
 impl ExpectedMessage {
-    fn of(message: &Message) -> ExpectedMessage {
+    pub(super) fn of(message: &Message) -> ExpectedMessage {
         ExpectedMessage {
             id: message.info.id.clone(),
             finish: message.info.finish.clone(),
@@ -187,6 +189,7 @@ impl Expected {
                 inherited.receipts.clear();
                 inherited.notes.clear();
                 inherited.tasks.clear();
+                inherited.parent = None;
                 let place = told.point.as_ref().map(|last| {
                     inherited.messages.iter().position(|message| message.id == *last).unwrap() + 1
                 });
@@ -197,12 +200,14 @@ impl Expected {
             }
             Step::Remove { session } => {
                 self.sessions.remove(session);
+                self.sessions.retain(|_, other| other.parent.as_ref() != Some(session));
                 self.spills.retain(|_, (_, owners)| {
                     owners.remove(session);
                     !owners.is_empty()
                 });
             }
             Step::Sweep => self.swept = true,
+            Step::Import(step) => self.imported(step),
         }
     }
 
@@ -318,6 +323,7 @@ fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> 
         Step::PutTask { task, .. } => if_so(store.task(task).is_ok()),
         Step::MoveTask { task, to, .. } => if_so(store.task(task).is_ok_and(|task| task.status == *to)),
         Step::Sweep => Some(Told::default()),
+        Step::Import(step) => if_so(imports::has_happened(store, step)),
         Step::Create { session } => if_so(store.session(session).is_ok()),
         Step::Fork { child, .. } => {
             let point = store.session(child).ok()?.forked_from.and_then(|point| point.message);

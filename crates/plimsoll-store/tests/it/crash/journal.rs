@@ -8,6 +8,8 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Ses
 use plimsoll_store::Store;
 use serde::{Deserialize, Serialize};
 
+use super::imports::ImportStep;
+
 /// A step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Step {
@@ -85,6 +87,7 @@ pub(super) enum Step {
         session: SessionId,
     },
     Sweep,
+    Import(Box<ImportStep>),
 }
 
 impl Step {
@@ -108,6 +111,7 @@ impl Step {
             Step::Fork { .. } => "fork",
             Step::Remove { .. } => "remove",
             Step::Sweep => "sweep",
+            Step::Import(_) => "import",
         }
     }
 }

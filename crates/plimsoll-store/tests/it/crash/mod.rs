@@ -8,6 +8,7 @@
 
 mod child;
 mod expected;
+mod imports;
 mod journal;
 
 use std::collections::BTreeMap;
@@ -177,6 +178,7 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
     let kept = "SELECT count(DISTINCT hash) FROM spill WHERE expired IS NULL";
     let kept: usize = database.query_row(kept, [], |row| row.get(0)).unwrap();
     assert_eq!(left, kept, "a file for each spill, and no other");
+    imports::sweep(&archive, &database);
 }
 
 fn start(folder: &Path, round: u64, process: u64) -> Child {

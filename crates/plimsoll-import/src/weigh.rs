@@ -10,34 +10,41 @@ use plimsoll::policy::UsageSum;
 use plimsoll::{Fixed, Load, Message, Policy, Tokens};
 use plimsoll_formats::Transcript;
 use plimsoll_formats::opencode_db::Database;
-use plimsoll_store::{PageRequest, Session, StoreError};
+use plimsoll_store::{PageRequest, Session, Store, StoreError};
 
-use super::{Found, Kept};
-use crate::output::first_words;
-use crate::progress::Progress;
-use crate::store::Opened;
-
-/// Longest title.
-const TITLE: usize = 80;
+use crate::error::ImportError;
+use crate::find::{Found, Kept};
+use crate::stored;
+use crate::text::{TITLE, first_prompt, first_words};
 
 /// A session, weighed.
-pub(super) struct Weighed {
-    pub(super) messages: usize,
+#[derive(Clone, Debug)]
+pub struct Weighed {
+    /// How many messages it has.
+    pub messages: usize,
     /// The next request: the usage of the last response where it is recorded, and an estimate of the rest.
-    pub(super) load: Load,
+    pub load: Load,
     /// An estimate of everything in the log.
-    pub(super) log: Tokens,
-    pub(super) title: String,
-    pub(super) model: Option<String>,
-    pub(super) started: Option<u64>,
+    pub log: Tokens,
+    /// What people call it, or the first words of it.
+    pub title: String,
+    /// The model, the last one if it changed.
+    pub model: Option<String>,
+    /// When it began, in milliseconds since 1970.
+    pub started: Option<u64>,
 }
 
-/// Weigh sessions; what could not be read has an error in its place.
-pub(super) fn all(found: &[Found], policy: &Policy) -> Vec<Result<Weighed, String>> {
-    let progress = Progress::things("reading sessions", found.len() as u64);
+/// Weigh sessions, those of a store from the one that is given; `on_done` is called after each. What could not be read has
+/// an error in its place.
+pub fn weigh_all(
+    found: &[Found],
+    store: Option<&dyn Store>,
+    policy: &Policy,
+    on_done: &(dyn Fn() + Sync),
+) -> Vec<Result<Weighed, ImportError>> {
     let policy = &whole_usage(policy);
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Result<Weighed, String>)>> = Mutex::new(Vec::new());
+    let done: Mutex<Vec<(usize, Result<Weighed, ImportError>)>> = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(2, usize::from).min(found.len().max(1));
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -46,8 +53,8 @@ pub(super) fn all(found: &[Found], policy: &Policy) -> Vec<Result<Weighed, Strin
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     found.get(at).map(|session| (at, session))
                 } {
-                    let weighed = weigh(session, policy);
-                    progress.step();
+                    let weighed = weigh(session, store, policy);
+                    on_done();
                     if let Ok(mut done) = done.lock() {
                         done.push((at, weighed));
                     }
@@ -68,18 +75,17 @@ fn whole_usage(policy: &Policy) -> Policy {
     Policy::new(spec).unwrap_or_else(|_| policy.clone())
 }
 
-fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, String> {
-    let read = match &found.kept {
-        Kept::Stored(opened, session) => {
-            return stored(opened, session, policy).map_err(|error| error.to_string());
+fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<Weighed, ImportError> {
+    let read = match (&found.kept, store) {
+        (Kept::Stored(session), Some(store)) => return Ok(weigh_stored(store, session, policy)?),
+        (Kept::Row(_), _) => {
+            Database::open(&found.path).and_then(|database| database.read(Some(&found.id)))?
         }
-        Kept::Row(_) => Database::open(&found.path).and_then(|database| database.read(Some(&found.id))),
-        Kept::File => {
-            let file = File::open(&found.path).map_err(|error| error.to_string())?;
-            plimsoll_formats::read(BufReader::new(file))
+        (Kept::File | Kept::Stored(_), _) => {
+            plimsoll_formats::read(BufReader::new(File::open(&found.path)?))?
         }
     };
-    let Transcript { messages, info, .. } = read.map_err(|error| error.to_string())?;
+    let Transcript { messages, info, .. } = read;
     let title = info.title.as_deref().map(|title| first_words(title, TITLE));
     Ok(Weighed {
         messages: messages.len(),
@@ -92,8 +98,7 @@ fn weigh(found: &Found, policy: &Policy) -> Result<Weighed, String> {
 }
 
 /// A stored session: what is in view says how much the next request weighs, without its texts being read.
-fn stored(opened: &Opened, session: &Session, policy: &Policy) -> Result<Weighed, StoreError> {
-    let store = opened.archive.store();
+fn weigh_stored(store: &dyn Store, session: &Session, policy: &Policy) -> Result<Weighed, StoreError> {
     let view = store.outline(&session.id)?.log;
     let load = Load::of(&view, policy, Fixed::default(), &policy.count);
     let (mut messages, mut log) = (0, Tokens::ZERO);
@@ -101,11 +106,11 @@ fn stored(opened: &Opened, session: &Session, policy: &Policy) -> Result<Weighed
         messages += 1;
         log += message_tokens(message, &policy.count);
     };
-    if store.compactions(&session.id, None, u64::MAX)?.is_empty() {
+    if store.compactions(&session.id, None, 1)?.is_empty() {
         // Then everything is in view.
         view.iter().for_each(&mut add);
     } else {
-        opened.each(&session.id, &mut |message| add(&message))?;
+        stored::each(store, &session.id, &mut |message| add(&message))?;
     }
     let mut title = first_words(&session.title, TITLE);
     if title.is_empty() {
@@ -114,19 +119,4 @@ fn stored(opened: &Opened, session: &Session, policy: &Policy) -> Result<Weighed
     }
     let (model, started) = (session.model.clone(), Some(session.created.0));
     Ok(Weighed { messages, load, log, title, model, started })
-}
-
-/// The first words a person said. What hosts put before them stands in tags or names its file.
-pub(crate) fn first_prompt(messages: &[Message]) -> String {
-    let prompts = messages.iter().filter(|message| message.starts_turn()).take(20).map(Message::text);
-    let prompts = prompts.filter(|text| !text.trim().is_empty());
-    let mut first = None;
-    for prompt in prompts {
-        let words = first_words(&prompt, TITLE);
-        if !words.starts_with('<') && !words.starts_with("# AGENTS.md") && !words.starts_with("Caveat:") {
-            return words;
-        }
-        first.get_or_insert(words);
-    }
-    first.unwrap_or_default()
 }

@@ -1,0 +1,399 @@
+//! Importing: a source becomes a stored session with those of its sub-agents, or brings one up to date.
+//!
+//! A source is read twice. The [`Survey`] tells what it is and whether a stored copy is its beginning; the second reading
+//! writes. A file that is there already is read once, and one that is new costs a second parse, which is a small part of
+//! storing it. In return everything about the session is known before its first message is written, and a source of any
+//! size is held piece by piece.
+
+use std::path::Path;
+
+use plimsoll::{Ids, LogError, Millis, SessionId};
+use plimsoll_store::store::ABANDONED;
+use plimsoll_store::{ImportRecord, Imported, Store, StoreError};
+use serde::Serialize;
+
+use crate::error::ImportError;
+use crate::names::{self, UNIQUE};
+use crate::source::{OnRead, Source};
+use crate::survey::{Relation, Survey};
+use crate::taken::Taken;
+use crate::write::{Target, Writing, Written};
+
+/// How often an import is planned anew because others were faster.
+const ATTEMPTS: usize = 16;
+
+/// How a source is to be imported.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImportOptions<'a> {
+    /// The file it is read from. A transcript without an id of its own is known again by it.
+    pub origin: Option<&'a Path>,
+    /// The directory of sessions that do not say where their agent worked.
+    pub directory: Option<&'a str>,
+    /// Store it once more under new ids, whatever is there.
+    pub again: bool,
+    /// The time it is.
+    pub now: Millis,
+}
+
+/// What came of an import.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The session.
+    pub id: SessionId,
+    /// The session that started it as a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+    /// What was done.
+    pub outcome: Outcome,
+    /// Why a new session was made although one was imported from there before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<InsteadOf>,
+    /// Its title.
+    pub title: String,
+    /// The directory its agent worked in.
+    pub directory: Option<String>,
+    /// How many messages the source has of it.
+    pub messages: usize,
+    /// How many of them were added now.
+    pub added: usize,
+    /// Whether the last message that was there before has gone on.
+    pub has_grown: bool,
+    /// Calls that had no answer although the conversation went on; they are marked as interrupted.
+    pub interrupted: u64,
+    /// Whether its last message may still be being written; the next import lets it go on.
+    pub is_open: bool,
+    /// The sessions of its sub-agents, those that were there already only where something was added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<Report>,
+}
+
+/// What an import did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    /// A session was stored.
+    Stored,
+    /// It was stored already, all of it.
+    Unchanged,
+    /// A stored session was brought up to date.
+    Updated,
+}
+
+/// The session that could not be brought up to date.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InsteadOf {
+    /// The session.
+    pub session: SessionId,
+    /// Why not.
+    pub because: Because,
+}
+
+/// Why a stored session could not be brought up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Because {
+    /// What was imported is not the beginning of the source any more.
+    Diverged,
+    /// It was continued in the store.
+    Continued,
+    /// Its last message has gone on, and a session that was forked from it shares that message.
+    Shared,
+}
+
+/// What is to be done.
+enum Plan {
+    Unchanged(Vec<ImportRecord>),
+    Update(Vec<ImportRecord>),
+    New { id: SessionId, keeps_ids: bool, instead_of: Option<InsteadOf> },
+}
+
+impl Survey {
+    /// Import the source that was surveyed.
+    ///
+    /// All of it is stored or nothing, and of several imports at once one stores it and the others find it there. A
+    /// session that is run by another process is not brought up to date: [`StoreError::Leased`].
+    pub fn import(
+        &self,
+        source: &mut Source<'_>,
+        store: &dyn Store,
+        ids: &mut Ids,
+        options: &ImportOptions<'_>,
+        on_read: OnRead<'_>,
+    ) -> Result<Report, ImportError> {
+        if self.is_empty() {
+            return Err(ImportError::Empty);
+        }
+        let key = self.key(options);
+        let mut refused: Vec<InsteadOf> = Vec::new();
+        let mut taken_ids: Vec<SessionId> = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let records = store.imports(&key)?;
+            let known = (!options.again).then(|| roots(&records));
+            let plan = self.plan(store, ids, options, records, &refused)?;
+            let (targets, instead_of, root) = match plan {
+                Plan::Unchanged(group) => return self.unchanged(store, &group),
+                Plan::Update(group) => {
+                    let root = group[0].root.clone();
+                    (self.targets_of(store, &group, &taken_ids, options)?, None, Some(root))
+                }
+                Plan::New { id, keeps_ids, instead_of } => {
+                    store.sweep_stages(ABANDONED)?;
+                    (self.targets_new(store, &id, keeps_ids, &taken_ids, options)?, instead_of, None)
+                }
+            };
+            let is_new = root.is_none();
+            let stage = is_new.then(|| format!("import_{}", ids.part(options.now)));
+            let mut writing = Writing::new(store, &key, known, stage, targets, options);
+            let done = writing.run(source, on_read);
+            if !matches!(done, Ok(Written::Stored(_))) {
+                writing.discard()?;
+            }
+            match done {
+                Ok(Written::Stored(mut report)) => {
+                    report.instead_of = instead_of;
+                    return Ok(*report);
+                }
+                Ok(Written::Not(Imported::Shared)) => {
+                    refused.extend(root.map(|session| InsteadOf { session, because: Because::Shared }));
+                }
+                Ok(Written::Diverged) => {
+                    refused.extend(root.map(|session| InsteadOf { session, because: Because::Diverged }));
+                }
+                Ok(Written::Not(_)) => {}
+                Err(ImportError::Store(StoreError::Log(LogError::Duplicate { kind: "session", id }))) => {
+                    let id = SessionId::new(id);
+                    if is_new && writing.root() == Some(&id) && store.import_of(&id)?.is_empty() {
+                        return Err(match store.session(&id) {
+                            Ok(_) => ImportError::Taken { id },
+                            Err(_) => ImportError::Removed { id },
+                        });
+                    }
+                    taken_ids.push(id);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ImportError::Unsettled)
+    }
+
+    /// What the store's records call the source: the tool and its id, or for transcripts without one the file, or what
+    /// is in it.
+    fn key(&self, options: &ImportOptions<'_>) -> String {
+        let file = options.origin.and_then(|path| path.canonicalize().ok());
+        match (self.own_id(), file) {
+            (Some(id), _) => format!("{}:{id}", self.tool()),
+            (None, Some(file)) => format!("file:{}", file.display()),
+            (None, None) => format!("content:{}", self.content_id()),
+        }
+    }
+
+    fn plan(
+        &self,
+        store: &dyn Store,
+        ids: &mut Ids,
+        options: &ImportOptions<'_>,
+        records: Vec<ImportRecord>,
+        refused: &[InsteadOf],
+    ) -> Result<Plan, ImportError> {
+        let own = self.own_id().map_or_else(|| self.content_id(), SessionId::new);
+        if options.again {
+            return Ok(Plan::New { id: ids.session(options.now), keeps_ids: false, instead_of: None });
+        }
+        let mut groups = groups(records);
+        if groups.iter().all(|group| group[0].root != own) {
+            groups.extend(Some(store.import_of(&own)?).filter(|group| !group.is_empty()));
+        }
+        if groups.is_empty() {
+            return match store.session(&own) {
+                Ok(_) => Err(ImportError::Taken { id: own }),
+                Err(StoreError::Missing { .. }) => {
+                    Ok(Plan::New { id: own, keeps_ids: true, instead_of: None })
+                }
+                Err(error) => Err(error.into()),
+            };
+        }
+        let mut best: Option<(usize, Vec<ImportRecord>)> = None;
+        let mut why: Option<InsteadOf> = None;
+        for group in groups {
+            let root = group[0].root.clone();
+            let refused = refused.iter().find(|it| it.session == root);
+            let because = match (refused, self.relation(&group)) {
+                (_, Relation::Same) => return Ok(Plan::Unchanged(group)),
+                (Some(refused), _) => refused.because,
+                (None, Relation::Other) => Because::Diverged,
+                (None, Relation::Longer) if self.is_continued(&group) => Because::Continued,
+                (None, Relation::Longer) => {
+                    let count = taken_of(&group).iter().map(|taken| taken.messages).sum();
+                    if best.as_ref().is_none_or(|(most, _)| count > *most) {
+                        best = Some((count, group));
+                    }
+                    continue;
+                }
+            };
+            // The newest session that is the source's beginning says most, then the newest at all.
+            if because != Because::Diverged || why.as_ref().is_none_or(|it| it.because == Because::Diverged) {
+                why = Some(InsteadOf { session: root, because });
+            }
+        }
+        if let Some((_, group)) = best {
+            return Ok(Plan::Update(group));
+        }
+        // Content without an id of its own has another one once it has diverged.
+        let is_free =
+            self.own_id().is_none() && matches!(store.session(&own), Err(StoreError::Missing { .. }));
+        let id = if is_free { own } else { ids.session(options.now) };
+        Ok(Plan::New { id, keeps_ids: false, instead_of: why })
+    }
+
+    fn relation(&self, group: &[ImportRecord]) -> Relation {
+        let mut all = if self.conversations.len() > group.len() { Relation::Longer } else { Relation::Same };
+        for record in group {
+            let conversation = self.conversations.iter().find(|it| it.key == record.conversation);
+            let taken = Taken::parse(&record.state);
+            match conversation.zip(taken).map(|(conversation, taken)| conversation.relation_to(&taken)) {
+                Some(Relation::Same) => {}
+                Some(Relation::Longer) => all = Relation::Longer,
+                Some(Relation::Other) | None => return Relation::Other,
+            }
+        }
+        all
+    }
+
+    /// Whether a conversation that has to be added to was continued in the store.
+    fn is_continued(&self, group: &[ImportRecord]) -> bool {
+        group.iter().any(|record| {
+            let conversation = self.conversations.iter().find(|it| it.key == record.conversation);
+            let is_same = conversation
+                .zip(Taken::parse(&record.state))
+                .is_some_and(|(conversation, taken)| conversation.relation_to(&taken) == Relation::Same);
+            record.is_continued && (!is_same || record.conversation.is_empty())
+        })
+    }
+
+    /// Where the conversations of a new session go.
+    fn targets_new(
+        &self,
+        store: &dyn Store,
+        id: &SessionId,
+        keeps_ids: bool,
+        taken_ids: &[SessionId],
+        options: &ImportOptions<'_>,
+    ) -> Result<Vec<Target>, ImportError> {
+        let mut targets = vec![self.target(store, 0, id.clone(), options)?];
+        for place in 1..self.conversations.len() {
+            let own = keeps_ids.then(|| self.side_id(place, id)).flatten();
+            targets.push(self.side_target(store, place, own, id, taken_ids, options)?);
+        }
+        Ok(targets)
+    }
+
+    /// Where the conversations of a session go that was imported before.
+    fn targets_of(
+        &self,
+        store: &dyn Store,
+        group: &[ImportRecord],
+        taken_ids: &[SessionId],
+        options: &ImportOptions<'_>,
+    ) -> Result<Vec<Target>, ImportError> {
+        let root = &group[0].root;
+        let keeps_ids = self.own_id() == Some(root.as_str());
+        let mut targets = Vec::new();
+        for (place, conversation) in self.conversations.iter().enumerate() {
+            let record = group.iter().find(|record| record.conversation == conversation.key);
+            let before = record.and_then(|record| Some((record, Taken::parse(&record.state)?)));
+            targets.push(match before {
+                Some((record, taken)) => Target {
+                    key: conversation.key.clone(),
+                    id: record.session.clone(),
+                    is_renamed: taken.is_renamed,
+                    base: Millis(taken.base),
+                    before: Some((record.state.clone(), taken)),
+                },
+                None => {
+                    let own = keeps_ids.then(|| self.side_id(place, root)).flatten();
+                    self.side_target(store, place, own, root, taken_ids, options)?
+                }
+            });
+        }
+        Ok(targets)
+    }
+
+    /// The id that the tool gave a sub-agent, if it is one that no other file has.
+    fn side_id(&self, place: usize, root: &SessionId) -> Option<SessionId> {
+        let own = self.transcript.side_chains.get(place.checked_sub(1)?)?.info.id.clone();
+        own.filter(|id| id.len() >= UNIQUE && *id != root.as_str()).map(SessionId::new)
+    }
+
+    fn side_target(
+        &self,
+        store: &dyn Store,
+        place: usize,
+        own: Option<SessionId>,
+        root: &SessionId,
+        taken_ids: &[SessionId],
+        options: &ImportOptions<'_>,
+    ) -> Result<Target, ImportError> {
+        // It may have been imported by itself before.
+        let own = own.filter(|id| !taken_ids.contains(id) && store.session(id).is_err());
+        let started = self.transcript.info.started.unwrap_or_default().min(options.now);
+        let id = own.unwrap_or_else(|| names::session_of(root, &self.conversations[place].key, started));
+        self.target(store, place, id, options)
+    }
+
+    fn target(
+        &self,
+        store: &dyn Store,
+        place: usize,
+        id: SessionId,
+        options: &ImportOptions<'_>,
+    ) -> Result<Target, ImportError> {
+        let conversation = &self.conversations[place];
+        // Names that a tool drew are in the store only if this session, or one it goes on from, is.
+        let first = &conversation.first;
+        let is_named = first.len() >= UNIQUE && store.owner(first).is_ok();
+        let base = self.transcript.info.started.unwrap_or(options.now).min(options.now);
+        let (key, is_renamed) = (conversation.key.clone(), options.again || is_named);
+        Ok(Target { key, id, is_renamed, base, before: None })
+    }
+
+    /// Say that everything is there.
+    fn unchanged(&self, store: &dyn Store, group: &[ImportRecord]) -> Result<Report, ImportError> {
+        let session = store.session(&group[0].root)?;
+        Ok(Report {
+            id: session.id,
+            parent: session.parent,
+            outcome: Outcome::Unchanged,
+            instead_of: None,
+            title: session.title,
+            directory: session.directory,
+            messages: self.messages(),
+            added: 0,
+            has_grown: false,
+            interrupted: 0,
+            is_open: false,
+            tasks: Vec::new(),
+        })
+    }
+}
+
+fn roots(records: &[ImportRecord]) -> Vec<SessionId> {
+    groups(records.to_vec()).into_iter().map(|group| group[0].root.clone()).collect()
+}
+
+/// The records of each session, that of the session itself first.
+fn groups(records: Vec<ImportRecord>) -> Vec<Vec<ImportRecord>> {
+    let mut groups: Vec<Vec<ImportRecord>> = Vec::new();
+    for record in records {
+        match groups.iter_mut().find(|group| group[0].root == record.root) {
+            Some(group) => group.push(record),
+            None => groups.push(vec![record]),
+        }
+    }
+    groups
+}
+
+fn taken_of(group: &[ImportRecord]) -> Vec<Taken> {
+    group.iter().filter_map(|record| Taken::parse(&record.state)).collect()
+}

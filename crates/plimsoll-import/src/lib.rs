@@ -1,0 +1,64 @@
+//! The sessions that coding agents keep on a machine: found, opened as transcripts, and imported into a store.
+//!
+//! [`Search`] knows where OpenCode, Claude Code, Codex and pi keep their sessions and can look into a store of Plimsoll's
+//! beside them. [`Source`] reads what was found, or a file, or a stream. [`Survey`] tells what is in it and whether a
+//! stored copy is its beginning, and [`Survey::import`] stores it.
+//!
+//! ```
+//! use plimsoll::{Ids, Millis};
+//! use plimsoll_import::{ImportOptions, Outcome, Source, Survey};
+//! use plimsoll_store::{MemoryStore, Sessions};
+//!
+//! let begun = r#"{"type":"user","uuid":"1","parentUuid":null,"sessionId":"s1","message":{"content":"Hello"}}"#;
+//! let answer = r#"{"type":"assistant","uuid":"2","parentUuid":"1","sessionId":"s1","message":{"id":"m","content":"Hi"}}"#;
+//! let grown = format!("{begun}\n{answer}\n");
+//!
+//! let store = MemoryStore::new();
+//! let mut drawn = 0;
+//! let mut ids = Ids::new(move || { drawn += 1; drawn });
+//! let options = ImportOptions { now: Millis(1_794_775_451_033), ..ImportOptions::default() };
+//! let mut import = |text: &str| {
+//!     let mut source = Source::Stream(Box::new(std::io::Cursor::new(text.to_owned())));
+//!     let survey = Survey::of(&mut source, &|_| {})?;
+//!     survey.import(&mut source, &store, &mut ids, &options, &|_| {})
+//! };
+//! assert_eq!(import(begun)?.outcome, Outcome::Stored);
+//! assert_eq!(import(begun)?.outcome, Outcome::Unchanged);
+//! let report = import(&grown)?;
+//! assert_eq!((report.outcome, report.added, report.id.as_str()), (Outcome::Updated, 1, "s1"));
+//! assert_eq!(store.session(&"s1".into())?.messages, 2);
+//! # Ok::<(), plimsoll_import::ImportError>(())
+//! ```
+//!
+//! ## What it promises
+//!
+//! - **It knows nothing of a terminal, a home directory or an environment.** [`Places`] is a plain value, progress goes to
+//!   a callback, and whatever there is to tell is in what is returned.
+//! - **Other tools' files are never written to.**
+//! - **An import is whole or nothing**, sub-agents included, and of several at once one stores the session.
+//! - **A stored copy is added to only while it is the beginning of its source** and was not continued in the store.
+//!   Otherwise a new session is made, and the [`Report`] says why. What reductions did to the copy stays.
+//! - **A source is held piece by piece**, however large it is.
+
+mod error;
+mod find;
+mod import;
+mod names;
+mod places;
+mod source;
+mod stored;
+mod survey;
+mod taken;
+mod text;
+mod weigh;
+mod write;
+
+pub use error::ImportError;
+pub use find::{Found, Kept, Problem, Scope, Search, Tool, row_with_id};
+pub use import::{Because, ImportOptions, InsteadOf, Outcome, Report};
+pub use places::Places;
+pub use source::{FileKind, OnRead, Source, open};
+pub use stored::{Extent, about, each, transcript};
+pub use survey::Survey;
+pub use text::{first_prompt, first_words, printable};
+pub use weigh::{Weighed, weigh_all};

@@ -1,0 +1,133 @@
+//! Where tools keep their sessions on a machine, and what the beginning of a file says about the session in it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use crate::find::{Problem, Tool};
+
+/// How many lines may stand before the one that names the directory, and how many bytes.
+const LINES: usize = 20;
+const BYTES: u64 = 4 << 20;
+/// Codex keeps sessions by year, month and day.
+const DEPTH: u32 = 5;
+
+/// The folders and the database that tools keep sessions in. A plain value: the caller says what its environment is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Folders with files of sessions, and whose they are.
+    pub folders: Vec<(Tool, PathBuf)>,
+    /// OpenCode's database.
+    pub opencode: Option<PathBuf>,
+}
+
+impl Places {
+    /// The usual places below a home, or where these variables say: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`.
+    /// Relative paths are not taken: they would mean another place in every directory.
+    ///
+    /// ```
+    /// use plimsoll_import::{Places, Tool};
+    /// let variable = |name: &str| (name == "CODEX_HOME").then(|| "/data/codex".to_owned());
+    /// let places = Places::new(Some("/home/ada".as_ref()), variable);
+    /// assert!(places.folders.contains(&(Tool::Codex, "/data/codex/sessions".into())));
+    /// assert_eq!(places.opencode, Some("/home/ada/.local/share/opencode/opencode.db".into()));
+    /// ```
+    pub fn new(home: Option<&Path>, variable: impl Fn(&str) -> Option<String>) -> Places {
+        let place = |name: &str, usual: &str| {
+            let set = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+            set.or_else(|| Some(home?.join(usual)))
+        };
+        let (claude, codex) = (place("CLAUDE_CONFIG_DIR", ".claude"), place("CODEX_HOME", ".codex"));
+        let folders = [
+            (Tool::ClaudeCode, claude.map(|folder| folder.join("projects"))),
+            (Tool::Codex, codex.as_ref().map(|folder| folder.join("sessions"))),
+            (Tool::Codex, codex.map(|folder| folder.join("archived_sessions"))),
+            (Tool::Pi, home.map(|home| home.join(".pi/agent/sessions"))),
+        ];
+        let data = place("XDG_DATA_HOME", ".local/share");
+        Places {
+            folders: folders.into_iter().filter_map(|(tool, folder)| Some((tool, folder?))).collect(),
+            opencode: data.map(|data| data.join("opencode").join("opencode.db")),
+        }
+    }
+}
+
+/// A file that may be a session, not opened yet.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePlace {
+    pub(crate) tool: Tool,
+    pub(crate) path: PathBuf,
+    pub(crate) changed: u64,
+}
+
+/// The files below a folder that may be sessions; says what cannot be looked into.
+pub(crate) fn files(folder: &Path, tool: Tool, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
+    collect(folder, tool, DEPTH, found, problems);
+}
+
+fn collect(folder: &Path, tool: Tool, depth: u32, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        // A place that is not there has no sessions.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+        Err(error) => {
+            let (path, why) = (folder.to_owned(), crate::error::reason(&error));
+            return problems.push(Problem { path, why });
+        }
+    };
+    for entry in entries.flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        let path = entry.path();
+        if kind.is_dir() && depth > 0 {
+            collect(&path, tool, depth - 1, found, problems);
+        } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "jsonl") {
+            let changed = entry.metadata().and_then(|metadata| metadata.modified());
+            let changed = millis(changed.unwrap_or(SystemTime::UNIX_EPOCH));
+            found.push(FilePlace { tool, path, changed });
+        }
+    }
+}
+
+fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What the first records of a file say.
+pub(crate) struct Beginning {
+    pub(crate) id: Option<String>,
+    pub(crate) directory: Option<String>,
+}
+
+impl Beginning {
+    /// Of a file that can be opened and is not a sub-agent's.
+    pub(crate) fn of(path: &Path) -> Option<Beginning> {
+        let file = File::open(path).ok()?;
+        let lines = BufReader::new(file.take(BYTES)).lines().take(LINES).map_while(Result::ok);
+        let mut beginning = Beginning { id: None, directory: None };
+        for record in lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok()) {
+            let inner = record.get("payload").unwrap_or(&record);
+            if inner.get("source").is_some_and(|source| source.get("subagent").is_some()) {
+                return None;
+            }
+            let text = |key: &str| inner.get(key).and_then(Value::as_str).map(str::to_owned);
+            let is_first =
+                record.get("type").and_then(Value::as_str).is_none_or(|kind| kind.starts_with("session"));
+            if is_first && beginning.id.is_none() {
+                beginning.id = text("id");
+            }
+            beginning.directory = text("cwd");
+            if beginning.directory.is_some() {
+                break;
+            }
+        }
+        Some(beginning)
+    }
+}
+
+pub(crate) fn stem(path: &Path) -> &str {
+    path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
+}

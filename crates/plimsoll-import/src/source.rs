@@ -1,0 +1,182 @@
+//! A session that was found and not read yet.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use plimsoll::Message;
+use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::{Chain, Transcript};
+use plimsoll_store::{Session, Store};
+
+use crate::error::ImportError;
+use crate::find::{Found, Kept};
+use crate::stored::{self, Extent};
+
+/// Every SQLite database begins with this, and Plimsoll's have this at this place.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+const OURS: &[u8] = b"Plim";
+const HEADER: usize = 72;
+const BUFFER: usize = 1 << 16;
+
+/// Told how many bytes of a source have been read.
+pub type OnRead<'a> = &'a dyn Fn(u64);
+
+/// Where a transcript is read from.
+pub enum Source<'s> {
+    /// A file.
+    File(File),
+    /// Something that can be read only once, such as standard input.
+    Stream(Box<dyn Read + 's>),
+    /// A session of OpenCode's database: the one with this id, or the newest.
+    Row(Database, Option<String>),
+    /// A session of a store.
+    Stored(&'s dyn Store, Box<Session>),
+}
+
+/// What a path turned out to be.
+pub enum FileKind {
+    /// A directory.
+    Directory,
+    /// A database of Plimsoll's.
+    Store,
+    /// Another database; OpenCode's if it is a database of sessions.
+    Opencode,
+    /// A file that may be a transcript.
+    Transcript(Source<'static>),
+}
+
+/// Open a path, and tell what it is by its first bytes.
+pub fn open(path: &Path) -> io::Result<FileKind> {
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Ok(FileKind::Directory);
+    }
+    let mut beginning = Vec::new();
+    file.by_ref().take(HEADER as u64).read_to_end(&mut beginning)?;
+    if beginning.starts_with(SQLITE) {
+        return Ok(if beginning.ends_with(OURS) { FileKind::Store } else { FileKind::Opencode });
+    }
+    if !metadata.is_file() {
+        let whole = Cursor::new(beginning).chain(file);
+        return Ok(FileKind::Transcript(Source::Stream(Box::new(whole))));
+    }
+    file.rewind()?;
+    Ok(FileKind::Transcript(Source::File(file)))
+}
+
+impl<'s> Source<'s> {
+    /// A session that was found. Those of a store are read from the one that is given.
+    pub fn of(found: &Found, store: Option<&'s dyn Store>) -> Result<Source<'s>, ImportError> {
+        match (&found.kept, store) {
+            (Kept::Stored(session), Some(store)) => Ok(Source::Stored(store, session.clone())),
+            (Kept::Row(_), _) => Ok(Source::Row(Database::open(&found.path)?, Some(found.id.clone()))),
+            (Kept::File | Kept::Stored(_), _) => Ok(Source::File(File::open(&found.path)?)),
+        }
+    }
+
+    /// How many bytes there are to read, where that is known.
+    pub fn size(&self) -> Option<u64> {
+        match self {
+            Source::File(file) => file.metadata().ok().map(|metadata| metadata.len()),
+            _ => None,
+        }
+    }
+
+    /// Read it, all of it or what the window is made of. Only a stored session can tell the two apart.
+    pub fn read(self, extent: Extent, on_read: OnRead<'_>) -> Result<Transcript, ImportError> {
+        Ok(match self {
+            Source::Stored(store, session) => stored::transcript(store, &session, extent)?,
+            Source::File(file) => {
+                plimsoll_formats::read(Counted::new(BufReader::with_capacity(BUFFER, file), on_read))?
+            }
+            Source::Stream(stream) => {
+                plimsoll_formats::read(Counted::new(BufReader::with_capacity(BUFFER, stream), on_read))?
+            }
+            Source::Row(database, id) => database.read(id.as_deref())?,
+        })
+    }
+
+    /// Visit it message by message, the session first and then its sub-agents; it can be visited again. The transcript
+    /// has everything but the messages.
+    pub fn visit(
+        &mut self,
+        on_read: OnRead<'_>,
+        sink: &mut dyn FnMut(Chain, Message),
+    ) -> Result<Transcript, ImportError> {
+        if let Source::Stream(stream) = self {
+            *self = Source::File(spooled(&mut Counted::new(BufReader::new(stream), on_read))?);
+        }
+        Ok(match self {
+            Source::File(file) => {
+                file.rewind()?;
+                plimsoll_formats::visit(Counted::new(BufReader::with_capacity(BUFFER, file), on_read), sink)?
+            }
+            Source::Row(database, id) => database.visit(id.as_deref(), sink)?,
+            Source::Stored(store, session) => {
+                stored::each(*store, &session.id, &mut |message| sink(Chain::Main, message))?;
+                stored::about(session)
+            }
+            // It was spooled above.
+            Source::Stream(_) => return Err(ImportError::Unsettled),
+        })
+    }
+}
+
+/// All that a reader has, in a file that goes when it is closed.
+fn spooled(reader: &mut dyn Read) -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    io::copy(reader, &mut file)?;
+    Ok(file)
+}
+
+/// A reader that tells how far it is.
+struct Counted<'a, R> {
+    inner: R,
+    at: u64,
+    on_read: OnRead<'a>,
+}
+
+impl<'a, R> Counted<'a, R> {
+    fn new(inner: R, on_read: OnRead<'a>) -> Counted<'a, R> {
+        Counted { inner, at: 0, on_read }
+    }
+
+    fn go_on(&mut self, at: u64) {
+        self.at = at;
+        (self.on_read)(at);
+    }
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.go_on(self.at + count as u64);
+        Ok(count)
+    }
+}
+
+impl<R: Seek> Seek for Counted<'_, R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = self.inner.seek(to)?;
+        self.go_on(at);
+        Ok(at)
+    }
+
+    // Asking for the place must not cost a reader its buffer.
+    fn stream_position(&mut self) -> io::Result<u64> {
+        self.inner.stream_position()
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<'_, R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.inner.consume(count);
+        self.go_on(self.at + count as u64);
+    }
+}

@@ -1,0 +1,71 @@
+//! Titles: a few printable words of what was said.
+
+use plimsoll::Message;
+
+/// Longest title that is made of a prompt.
+pub(crate) const TITLE: usize = 80;
+/// So many prompts are looked at for one that a person wrote.
+const PROMPTS: usize = 20;
+
+/// Text without control characters: a transcript may hold anything, and a terminal obeys escape sequences.
+pub fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// The first words of a text, on one line.
+///
+/// ```
+/// assert_eq!(plimsoll_import::first_words("  fix\u{1b}[31m \n the   build", 20), "fix[31m the build");
+/// ```
+pub fn first_words(text: &str, most: usize) -> String {
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if words.chars().count() >= most {
+            break;
+        }
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    printable(&words).chars().take(most).collect()
+}
+
+/// The first words a person said. What hosts put before them stands in tags or names its file.
+pub fn first_prompt(messages: &[Message]) -> String {
+    let mut prompts = FirstPrompt::default();
+    messages.iter().for_each(|message| prompts.see(message));
+    prompts.words()
+}
+
+/// Finds the first words a person said, message by message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FirstPrompt {
+    seen: usize,
+    /// What the host put first, in case there is nothing else.
+    first: Option<String>,
+    found: Option<String>,
+}
+
+impl FirstPrompt {
+    pub(crate) fn see(&mut self, message: &Message) {
+        if self.found.is_some() || self.seen == PROMPTS || !message.starts_turn() {
+            return;
+        }
+        self.seen += 1;
+        let text = message.text();
+        if text.trim().is_empty() {
+            return;
+        }
+        let words = first_words(&text, TITLE);
+        if !words.starts_with('<') && !words.starts_with("# AGENTS.md") && !words.starts_with("Caveat:") {
+            self.found = Some(words);
+        } else {
+            self.first.get_or_insert(words);
+        }
+    }
+
+    pub(crate) fn words(&self) -> String {
+        self.found.as_ref().or(self.first.as_ref()).cloned().unwrap_or_default()
+    }
+}

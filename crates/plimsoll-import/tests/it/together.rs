@@ -1,0 +1,143 @@
+//! Several imports at once, and imports that are killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_import::{Outcome, Report};
+use plimsoll_store::{Filter, Store};
+
+use crate::{Claude, SESSION, database, fresh, import_file};
+
+/// What the child imports, set only for the child.
+const FILE: &str = "PLIMSOLL_IMPORTED_FILE";
+
+/// A session of some megabytes: too large for one piece.
+fn large(messages: usize) -> Claude {
+    let words = "word ".repeat(2_000);
+    let claude = Claude::default().user("Build it");
+    let claude = (0..messages).fold(claude, |claude, place| claude.says(&format!("answer_{place}"), &words));
+    claude.aside(1, "You are the helper")
+}
+
+fn sessions(store: &dyn Store) -> Vec<(String, u64)> {
+    let all = store.sessions(&Filter { all: true, ..Filter::default() }).unwrap();
+    let mut ids: Vec<_> = all.iter().map(|session| (session.id.to_string(), session.messages)).collect();
+    ids.sort();
+    ids
+}
+
+fn outcomes(reports: &[Report]) -> (usize, usize) {
+    let count = |outcome| reports.iter().filter(|report| report.outcome == outcome).count();
+    assert!(reports.iter().all(|report| report.id.as_str() == SESSION), "{reports:?}");
+    (count(Outcome::Stored) + count(Outcome::Updated), count(Outcome::Unchanged))
+}
+
+#[test]
+fn of_four_threads_one_stores_it_and_the_others_find_it() {
+    for round in 0..6 {
+        let fresh = fresh();
+        let path = fresh.folder.path().join("session.jsonl");
+        let claude = if round == 2 { large(600) } else { large(20) };
+        let count = claude.lines.len() as u64 - 1;
+        std::fs::write(&path, claude.text()).unwrap();
+        let at_once = || -> Vec<Report> {
+            std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..2 + round % 3)
+                    .map(|_| scope.spawn(|| import_file(&database(fresh.folder.path()), &path).unwrap()))
+                    .collect();
+                workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+            })
+        };
+        assert_eq!(outcomes(&at_once()), (1, 1 + round % 3), "round {round}");
+        let stored = sessions(&*fresh);
+        assert_eq!((stored.len(), &stored[0]), (2, &(SESSION.to_owned(), count)), "round {round}");
+        // Once more with what is new.
+        let grown = Claude { lines: claude.lines[..claude.lines.len() - 1].to_vec() }.user("More");
+        let grown = grown.says("last", "Yes").aside(1, "You are the helper");
+        std::fs::write(&path, grown.text()).unwrap();
+        assert_eq!(outcomes(&at_once()), (1, 1 + round % 3), "round {round}");
+        assert_eq!(sessions(&*fresh)[0], (SESSION.to_owned(), count + 2), "round {round}");
+        assert_eq!(fresh.sweep_stages(Duration::ZERO).unwrap(), 0, "nothing is left behind");
+        assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
+    }
+}
+
+/// The part of the child: does nothing unless it was started as one.
+#[test]
+fn the_importing_child() {
+    let Ok(file) = std::env::var(FILE) else { return };
+    let path = PathBuf::from(file);
+    let report = import_file(&database(path.parent().unwrap()), &path).unwrap();
+    std::fs::write(
+        path.with_extension(std::process::id().to_string()),
+        serde_json::to_string(&report.outcome).unwrap(),
+    )
+    .unwrap();
+}
+
+fn start(path: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "together::the_importing_child"])
+        .env(FILE, path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn of_four_processes_one_stores_it_and_the_others_find_it() {
+    let fresh = fresh();
+    let path = fresh.folder.path().join("session.jsonl");
+    let claude = large(600);
+    std::fs::write(&path, claude.text()).unwrap();
+    let children: Vec<Child> = (0..4).map(|_| start(&path)).collect();
+    let mut told: Vec<String> = Vec::new();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+        told.push(std::fs::read_to_string(path.with_extension(child.id().to_string())).unwrap());
+    }
+    told.sort();
+    assert_eq!(told, [r#""stored""#, r#""unchanged""#, r#""unchanged""#, r#""unchanged""#]);
+    let stored = sessions(&*fresh);
+    assert_eq!((stored.len(), stored[0].1), (2, claude.lines.len() as u64 - 1));
+}
+
+#[test]
+fn an_import_that_is_killed_leaves_nothing_and_the_next_one_stores_it() {
+    let fresh = fresh();
+    let path = fresh.folder.path().join("session.jsonl");
+    let claude = large(1_500);
+    std::fs::write(&path, claude.text()).unwrap();
+    let staged = || {
+        let database = rusqlite::Connection::open(fresh.folder.path().join("plimsoll.db")).unwrap();
+        let count = "SELECT coalesce(sum(messages), 0) FROM session WHERE removed IS NOT NULL";
+        database.query_row(count, [], |row| row.get::<_, u64>(0)).unwrap()
+    };
+    let mut killed = 0;
+    for wanted in [1, 500] {
+        let mut child = start(&path);
+        let (before, begun) = (staged(), Instant::now());
+        while staged() < before + wanted && child.try_wait().unwrap().is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the child does nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if sessions(&*fresh).is_empty() {
+            killed += 1;
+            assert!(staged() > before, "it was in the middle of it");
+            assert_eq!(fresh.imports(&format!("claude-code:{SESSION}")).unwrap(), []);
+        }
+        assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
+    }
+    assert!(killed > 0, "at least one was killed in the middle");
+    // What the killed have left goes by itself once it is old.
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(fresh.sweep_stages(Duration::from_millis(1)).unwrap(), killed);
+    assert_eq!(staged(), 0);
+    let report = import_file(&*fresh, &path).unwrap();
+    assert_eq!((report.messages, sessions(&*fresh).len()), (claude.lines.len() - 1, 2));
+    assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
+}

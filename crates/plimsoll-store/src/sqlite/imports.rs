@@ -1,0 +1,330 @@
+//! Imports on SQLite. A staged conversation is a session that is marked as removed and stands in `staged`; storing the
+//! import gives it its id and takes the mark away. Nothing is copied, so the last transaction is small however large the
+//! import is. Only a session that is there already is added to row by row.
+
+use plimsoll::{MessageId, Millis, SessionId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::chain::{At, Chain};
+use super::feed::Changed;
+use super::read::{self, Detail};
+use super::{leases, sessions, write};
+use crate::error::StoreError;
+use crate::session::NewSession;
+use crate::store::{ChangeKind, Conversation, Import, ImportRecord, Imported, StagedPiece};
+
+/// So many parts of a stage are removed in one transaction. A thousand parts of 2 kB take some 10 ms.
+const PARTS: usize = 1_000;
+
+const RECORD: &str = "SELECT s.id, r.id, i.source, i.conversation, i.state, s.messages <> i.taken
+     FROM import i JOIN session s ON s.key = i.session JOIN session r ON r.key = i.root";
+
+fn record_of(row: &Row<'_>) -> rusqlite::Result<ImportRecord> {
+    Ok(ImportRecord {
+        session: SessionId::new(row.get::<_, String>(0)?),
+        root: SessionId::new(row.get::<_, String>(1)?),
+        source: row.get(2)?,
+        conversation: row.get(3)?,
+        state: row.get(4)?,
+        is_continued: row.get(5)?,
+    })
+}
+
+/// What was imported from a source, oldest first.
+pub(super) fn of_source(connection: &Connection, source: &str) -> Result<Vec<ImportRecord>, StoreError> {
+    let mut statement =
+        connection.prepare_cached(&format!("{RECORD} WHERE i.source = ?1 ORDER BY i.root, i.session"))?;
+    Ok(statement.query_map([source], record_of)?.collect::<Result<_, _>>()?)
+}
+
+/// What was imported as a session and its sub-agents.
+pub(super) fn of_session(
+    connection: &Connection,
+    session: &SessionId,
+) -> Result<Vec<ImportRecord>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{RECORD} WHERE r.id = ?1 ORDER BY i.session"))?;
+    Ok(statement.query_map([session.as_str()], record_of)?.collect::<Result<_, _>>()?)
+}
+
+/// A reduction added messages to a session. They do not count as continuing it.
+pub(super) fn note_reduction(
+    connection: &Connection,
+    session: i64,
+    messages: usize,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE import SET taken = taken + ?2 WHERE session = ?1")?
+        .execute(params![session, messages])?;
+    Ok(())
+}
+
+/// Keep messages aside.
+pub(super) fn stage(connection: &Connection, piece: &StagedPiece, now: Millis) -> Result<(), StoreError> {
+    let found = staged(connection, &piece.stage, piece.conversation)?;
+    let (key, count) = match found {
+        Some(found) => found,
+        None => {
+            let id = SessionId::new(format!("{}/{}", piece.stage, piece.conversation));
+            let key = sessions::insert_session(connection, &NewSession::new(id), now)?;
+            connection
+                .prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?
+                .execute((key, now.0))?;
+            connection
+                .prepare_cached(
+                    "INSERT INTO staged (session, stage, conversation, touched) VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute(params![key, piece.stage, piece.conversation, now.0])?;
+            (key, 0)
+        }
+    };
+    if count != piece.after {
+        return Err(swept(&piece.stage));
+    }
+    connection
+        .prepare_cached("UPDATE staged SET touched = ?2 WHERE stage = ?1")?
+        .execute(params![piece.stage, now.0])?;
+    let chain = Chain::of_key(connection, key)?;
+    write::insert_in_revision(connection, &chain, end(connection, key)?, &piece.messages, 0, now).map(drop)
+}
+
+/// The key of a staged conversation, and how many messages it has.
+fn staged(
+    connection: &Connection,
+    stage: &str,
+    conversation: usize,
+) -> Result<Option<(i64, u64)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.key, s.messages FROM staged d JOIN session s ON s.key = d.session
+         WHERE d.stage = ?1 AND d.conversation = ?2",
+    )?;
+    Ok(statement.query_row(params![stage, conversation], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
+fn swept(stage: &str) -> StoreError {
+    StoreError::Refused(format!("what was staged as `{stage}` is gone; import again"))
+}
+
+fn end(connection: &Connection, key: i64) -> Result<At, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT last_at, last_id FROM session WHERE key = ?1")?;
+    Ok(statement.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?)
+}
+
+/// Store an import.
+pub(super) fn import(connection: &Connection, import: &Import, now: Millis) -> Result<Imported, StoreError> {
+    if let Some(known) = &import.known {
+        let mut roots: Vec<SessionId> =
+            of_source(connection, &import.source)?.into_iter().map(|record| record.root).collect();
+        roots.dedup();
+        if roots != *known {
+            return Ok(Imported::Outdated);
+        }
+    }
+    // Everything that can refuse it comes before anything is written: the caller may share the transaction with others.
+    let mut before = Vec::new();
+    for conversation in &import.conversations {
+        let old = match &conversation.before {
+            None => None,
+            Some(state) => match existing(connection, conversation, state, now)? {
+                Ok(key) => Some(key),
+                Err(refused) => return Ok(refused),
+            },
+        };
+        before.push(old);
+    }
+    let mut root = None;
+    for (place, (conversation, old)) in import.conversations.iter().zip(before).enumerate() {
+        let key = match old {
+            Some(key) => key,
+            None => begin(connection, import, place, conversation)?,
+        };
+        let root = *root.get_or_insert(key);
+        add(connection, key, conversation)?;
+        if old.is_none() {
+            note(connection, key, conversation, ChangeKind::Created)?;
+        }
+        connection
+            .prepare_cached(
+                "INSERT INTO import (session, root, source, conversation, state, taken)
+                 SELECT ?1, ?2, ?3, ?4, ?5, messages FROM session WHERE key = ?1
+                 ON CONFLICT (session) DO UPDATE SET state = ?5, taken = excluded.taken",
+            )?
+            .execute(params![key, root, import.source, conversation.conversation, conversation.state])?;
+    }
+    Ok(Imported::Stored)
+}
+
+/// The key of a session that is added to, or why nothing is.
+fn existing(
+    connection: &Connection,
+    conversation: &Conversation,
+    state: &str,
+    now: Millis,
+) -> Result<Result<i64, Imported>, StoreError> {
+    let id = &conversation.session.id;
+    let found: Option<(i64, String, bool)> = connection
+        .prepare_cached(
+            "SELECT s.key, i.state, s.messages <> i.taken FROM import i JOIN session s ON s.key = i.session
+             WHERE s.id = ?1 AND s.removed IS NULL",
+        )?
+        .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((key, _, _)) = found.filter(|(_, found, is_continued)| found == state && !is_continued) else {
+        return Ok(Err(Imported::Outdated));
+    };
+    if conversation.grown.is_none() && conversation.messages.is_empty() {
+        return Ok(Ok(key));
+    }
+    leases::require_free(connection, id, key, now)?;
+    if let Some(grown) = &conversation.grown {
+        let chain = Chain::of_key(connection, key)?;
+        let place = place_of(connection, &chain, &grown.message.info.id)?;
+        match write::unshared(connection, &chain, place, id.as_str()) {
+            Err(StoreError::Refused(_)) => return Ok(Err(Imported::Shared)),
+            unshared => unshared.map(drop)?,
+        }
+    }
+    Ok(Ok(key))
+}
+
+/// Begin a session, of what was staged for it if anything was.
+fn begin(
+    connection: &Connection,
+    import: &Import,
+    place: usize,
+    conversation: &Conversation,
+) -> Result<i64, StoreError> {
+    let new = &conversation.session;
+    let found = match &import.stage {
+        Some(stage) => staged(connection, stage, place)?,
+        None => None,
+    };
+    let Some((key, count)) = found else {
+        if conversation.staged > 0 {
+            return Err(swept(import.stage.as_deref().unwrap_or_default()));
+        }
+        let key = sessions::insert_session(connection, new, conversation.created)?;
+        connection
+            .prepare_cached("UPDATE session SET updated = ?2 WHERE key = ?1")?
+            .execute((key, conversation.updated.0))?;
+        return Ok(key);
+    };
+    if count != conversation.staged {
+        return Err(swept(import.stage.as_deref().unwrap_or_default()));
+    }
+    if sessions::is_known(connection, &new.id)? {
+        return Err(StoreError::duplicate("session", &new.id));
+    }
+    connection
+        .prepare_cached(
+            "UPDATE session SET id = ?2, parent = ?3, title = ?4, agent = ?5, model = coalesce(model, ?6),
+             directory = ?7, version = ?8, created = ?9, updated = ?10, removed = NULL WHERE key = ?1",
+        )?
+        .execute(params![
+            key,
+            new.id.as_str(),
+            new.parent.as_ref().map(SessionId::as_str),
+            new.title,
+            new.agent,
+            new.model,
+            new.directory,
+            new.version,
+            conversation.created.0,
+            conversation.updated.0
+        ])?;
+    connection.prepare_cached("DELETE FROM staged WHERE session = ?1")?.execute([key])?;
+    Ok(key)
+}
+
+/// Add to a session what an import brings.
+fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result<(), StoreError> {
+    let brings_nothing = conversation.grown.is_none() && conversation.messages.is_empty();
+    if conversation.before.is_some() && brings_nothing {
+        return Ok(());
+    }
+    let chain = Chain::of_key(connection, key)?;
+    if conversation.before.is_some() {
+        // As if its lease was taken and given back: an earlier holder does not know what is added here.
+        leases::next_epoch(connection, key)?;
+    }
+    if let Some(grown) = &conversation.grown {
+        grow(connection, &chain, grown, conversation.updated)?;
+    }
+    write::insert_in_revision(
+        connection,
+        &chain,
+        end(connection, key)?,
+        &conversation.messages,
+        0,
+        conversation.updated,
+    )?;
+    if conversation.before.is_some() {
+        note(connection, key, conversation, ChangeKind::Imported)?;
+    }
+    Ok(())
+}
+
+/// Tell readers of the feed. One change stands for an import, however many messages it brings: a reader looks at the
+/// session anyway, and a feed of 100,000 rows would push the changes of others out.
+fn note(
+    connection: &Connection,
+    key: i64,
+    conversation: &Conversation,
+    kind: ChangeKind,
+) -> Result<(), StoreError> {
+    let changed = Changed { key, session: &conversation.session.id, now: conversation.updated };
+    changed.note(connection, kind, None, None)
+}
+
+/// Let a message go on. What a take-over marked as interrupted meanwhile is what the source says after all.
+fn grow(
+    connection: &Connection,
+    chain: &Chain,
+    grown: &crate::store::GrownMessage,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let key = chain.own();
+    let place = place_of(connection, chain, &grown.message.info.id)?;
+    let old = read::one(connection, chain, &place.1, Detail::Outline)?;
+    let old = old.ok_or_else(|| StoreError::missing("message", &place.1))?;
+    write::update_info(connection, key, &place, &grown.message)?;
+    for (ord, part) in &grown.parts {
+        if *ord < old.parts.len() {
+            write::update_part(connection, key, part)?;
+        } else {
+            write::insert_part(connection, chain, &place, *ord, part)?;
+        }
+    }
+    write::recount(connection, key, &old.info, &grown.message.info)?;
+    match read::one(connection, chain, &place.1, Detail::Whole)? {
+        Some(message) => write::note_pivot(connection, chain, &message, &place, now),
+        None => Ok(()),
+    }
+}
+
+fn place_of(connection: &Connection, chain: &Chain, id: &MessageId) -> Result<At, StoreError> {
+    let found = chain.find(connection, id.as_str())?;
+    found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))
+}
+
+/// Remove some of what is staged; says whether there may be more.
+pub(super) fn unstage_some(connection: &Connection, stage: &str) -> Result<bool, StoreError> {
+    let key: Option<i64> = connection
+        .prepare_cached("SELECT session FROM staged WHERE stage = ?1 LIMIT 1")?
+        .query_row([stage], |row| row.get(0))
+        .optional()?;
+    let Some(key) = key else { return Ok(false) };
+    let removed = connection
+        .prepare_cached("DELETE FROM part WHERE seq IN (SELECT seq FROM part WHERE session = ?1 LIMIT ?2)")?
+        .execute(params![key, PARTS])?;
+    if removed < PARTS {
+        sessions::sweep(connection, key)?;
+    }
+    Ok(true)
+}
+
+/// The stages that nothing was added to since `before`.
+pub(super) fn stages_before(connection: &Connection, before: Millis) -> Result<Vec<String>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT stage FROM staged GROUP BY stage HAVING max(touched) < ?1")?;
+    Ok(statement.query_map([before.0], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
