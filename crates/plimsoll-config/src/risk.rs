@@ -151,6 +151,8 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
         Harmless,
         "summary",
         &[
+            "evenShare",
+            "reportChars",
             "userShare",
             "foundShare",
             "standingShare",

@@ -39,7 +39,7 @@ pub enum Given {
     /// A digest of it.
     Digest {
         /// The digest, sized to the child.
-        digest: Digest,
+        digest: Box<Digest>,
         /// Why not the conversation itself; none where only a digest was wanted.
         why: Option<NoHistory>,
     },
@@ -87,7 +87,10 @@ impl Driver {
                 let messages = context.into_iter().chain([task]).collect();
                 let session = self.archive.store().create(new, now)?;
                 self.archive.store().append(&Claim::unleased(&session.id), messages, now)?;
-                Ok(Forked { session, given: Given::Digest { digest, why: same.map(|_| why) } })
+                Ok(Forked {
+                    session,
+                    given: Given::Digest { digest: Box::new(digest), why: same.map(|_| why) },
+                })
             }
         }
     }
