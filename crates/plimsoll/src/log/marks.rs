@@ -203,7 +203,12 @@ impl Part {
 
     /// Forget the marks of a receipt that was never handed out.
     pub(super) fn forget_marks(&mut self, receipt: &ReceiptId) {
+        let cleared = self.marks.iter().any(|mark| mark.effect == Effect::Clear);
         self.marks.retain(|mark| mark.receipt.as_ref() != Some(receipt));
+        if cleared && !self.marks.iter().any(|mark| mark.effect == Effect::Clear) {
+            // There is no mark left to say that nothing is cleared any more.
+            self.set_cleared(None);
+        }
         self.show_marks();
         self.drop_lone_foreign_clear();
     }
@@ -251,23 +256,25 @@ impl Part {
             return;
         }
         let since = clears().filter(|mark| mark.is_active()).map(|mark| mark.set.at).min();
-        match &mut self.body {
-            PartBody::Tool(tool) => tool.state.time.compacted = since,
-            PartBody::ToolResult(result) => result.compacted = since,
-            _ => {}
-        }
+        self.set_cleared(since);
     }
 
     /// Forget all marks: the part as it was before any reduction.
     pub fn without_marks(mut self) -> Part {
         self.marks.clear();
-        match &mut self.body {
-            PartBody::Tool(tool) => tool.state.time.compacted = None,
-            PartBody::ToolResult(result) => result.compacted = None,
-            PartBody::Compaction(marker) => marker.set_aside = None,
-            _ => {}
+        self.set_cleared(None);
+        if let PartBody::Compaction(marker) = &mut self.body {
+            marker.set_aside = None;
         }
         self
+    }
+
+    fn set_cleared(&mut self, at: Option<Millis>) {
+        match &mut self.body {
+            PartBody::Tool(tool) => tool.state.time.compacted = at,
+            PartBody::ToolResult(result) => result.compacted = at,
+            _ => {}
+        }
     }
 
     /// Take over a list of marks as a store keeps them.

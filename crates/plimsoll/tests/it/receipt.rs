@@ -31,6 +31,26 @@ fn reduced() -> (Log, Log, Vec<Receipt>) {
     (original, log, outcome.reduction.receipts)
 }
 
+/// A plan that does not make the window lighter leaves nothing behind, not even the time at which it was tried.
+#[test]
+fn a_plan_that_was_taken_back_leaves_the_log_as_it_was() {
+    let mut history = History::new().user("start");
+    for turn in 0..12 {
+        history = history.tool("read", "abcd".repeat(8_000)).user(format!("turn {turn}"));
+    }
+    let mut log = history.log();
+    let before = log.clone();
+    let policy = Policy::default();
+    let plan = prune::plan(&log, &policy, None);
+    assert!(!plan.items.is_empty());
+    let mut ids = ids();
+    let stamp =
+        plimsoll::receipt::Stamp { ids: &mut ids, now: Millis(9_000), policy: &policy, reason: "a test" };
+    let receipt = Plan::Prune(plan).apply(&mut log, stamp, |_| plimsoll::Tokens(7)).unwrap();
+    assert_eq!(receipt, None);
+    assert_eq!(log, before);
+}
+
 #[test]
 fn undoing_every_receipt_brings_the_window_back() {
     let (original, mut log, receipts) = reduced();

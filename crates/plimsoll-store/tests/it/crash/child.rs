@@ -165,8 +165,9 @@ impl<'a> Host<'a> {
     /// Take a session from the other process and say something in it.
     fn take_over(&mut self) {
         let sessions = self.archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap();
-        let theirs =
-            |id: &SessionId| (0..THREADS).any(|thread| id.as_str().starts_with(&format!("ses{thread}_")));
+        // Each thread robs one thread of the other process. If two robbed the same, nothing would say which came first.
+        let robbed = format!("ses{}_", self.thread - THREADS);
+        let theirs = |id: &SessionId| id.as_str().starts_with(&robbed);
         let theirs: Vec<_> = sessions.into_iter().map(|session| session.id).filter(theirs).collect();
         let Some(session) = self.dice.pick(&theirs).cloned() else { return };
         let (holder, mut taken) = (self.holder.clone(), None);
@@ -328,6 +329,10 @@ impl<'a> Host<'a> {
             let policy = Policy::default();
             let taken = archive.take_output(&claim, &id, "bash", &mut output.as_bytes(), &policy, now)?;
             shown = Some(taken.shown);
+            // The output is given whatever fails; where the session was taken over, nothing of it is acknowledged.
+            if let Some(why) = taken.unrecorded {
+                return Err(StoreError::Refused(why));
+            }
             let handle = taken.receipt.iter().flat_map(plimsoll_store::handles).next();
             Ok(Told { receipt: taken.receipt.map(|receipt| receipt.id), handle, ..Told::default() })
         });
