@@ -295,6 +295,7 @@ impl Strand {
             model: info.model.clone(),
             directory,
             version: info.version.clone(),
+            messages: Vec::new(),
         };
         Conversation {
             session,

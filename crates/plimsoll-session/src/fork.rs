@@ -7,7 +7,7 @@ use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::history::{self, Identity, Inheritance, InheritedHistory, NoHistory, Parent, Point};
 use plimsoll::log::TextPart;
 use plimsoll::{Message, MessageId, Part, PartBody};
-use plimsoll_store::{Claim, NewSession, Session};
+use plimsoll_store::{NewSession, Session};
 
 use crate::driver::Driver;
 use crate::error::SessionError;
@@ -85,8 +85,7 @@ impl Driver {
                 let context = digest.message().map(|text| self.synthetic(text));
                 let task = Message::user(self.ids.message(now), self.ids.part(now), child.task).at(now);
                 let messages = context.into_iter().chain([task]).collect();
-                let session = self.archive.store().create(new, now)?;
-                self.archive.store().append(&Claim::unleased(&session.id), messages, now)?;
+                let session = self.archive.store().create(NewSession { messages, ..new }, now)?;
                 Ok(Forked {
                     session,
                     given: Given::Digest { digest: Box::new(digest), why: same.map(|_| why) },
@@ -100,9 +99,8 @@ impl Driver {
         let now = self.now();
         let last: Option<MessageId> =
             history.shared.checked_sub(1).map(|place| self.log[place].info.id.clone());
-        let session = self.archive.store().fork(self.session(), last.as_ref(), new, now)?;
-        self.archive.store().append(&Claim::unleased(&session.id), history.seeds.clone(), now)?;
-        Ok(session)
+        let new = NewSession { messages: history.seeds.clone(), ..new };
+        Ok(self.archive.store().fork(self.session(), last.as_ref(), new, now)?)
     }
 
     /// A message of the user's side that no person wrote.

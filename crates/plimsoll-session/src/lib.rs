@@ -10,7 +10,7 @@
 //! | [`Driver::begin_answer`], [`write`](Driver::write), [`end_answer`](Driver::end_answer) | takes the answer as it streams |
 //! | [`Driver::start_call`], [`output`](Driver::output), [`finish_output`](Driver::finish_output) | takes what tools print through layer 1 |
 //! | [`Driver::end_turn`] | prunes where the policy wants it then |
-//! | [`Driver::undo`], [`pin`](Driver::pin), [`prune`](Driver::prune), [`compact`](Driver::compact), [`fork`](Driver::fork), [`inspect`](Driver::inspect) | at any time |
+//! | [`Driver::undo`], [`pin`](Driver::pin), [`prune`](Driver::prune), [`compact`](Driver::compact), [`fork`](Driver::fork), [`inspect`](Driver::inspect), [`recall`](Driver::recall) | at any time |
 //!
 //! Nothing outside this crate sets marks, builds requests from logs or decides when to reduce; nothing inside it calls
 //! a model. It blocks; async hosts use `DriverHandle` (feature `async`).
@@ -49,6 +49,7 @@ mod handle;
 mod inspect;
 mod meter;
 mod output;
+mod recall;
 mod recorded;
 mod reductions;
 mod settings;

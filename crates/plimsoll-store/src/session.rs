@@ -22,6 +22,8 @@ pub struct NewSession {
     pub directory: Option<String>,
     /// The version of the tool that wrote it, for sessions that were imported.
     pub version: Option<String>,
+    /// The messages it begins with, behind those it inherits; stored with it or not at all.
+    pub messages: Vec<plimsoll::Message>,
 }
 
 impl NewSession {
@@ -70,12 +72,14 @@ impl Session {
     /// happened to it since. One that was written to is not taken for the result of a repeated call: two callers who
     /// by chance begin the same session would both go on to fill it.
     pub(crate) fn was_begun_as(&self, new: &NewSession, parent: Option<&SessionId>, now: Millis) -> bool {
-        let NewSession { id, parent: task_of, title, agent, model, directory, version } = new;
+        let NewSession { id, parent: task_of, title, agent, model, directory, version, messages } = new;
         let same = *id == self.id
             && *task_of == self.parent
             && *title == self.title
             && *agent == self.agent
-            && *model == self.model
+            // The messages may say which model it is.
+            && (*model == self.model || !messages.is_empty())
+            && messages.len() as u64 == self.messages
             && *directory == self.directory
             && *version == self.version;
         same && self.forked_from.as_ref().map(|point| &point.session) == parent

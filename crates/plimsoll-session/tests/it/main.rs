@@ -8,6 +8,7 @@ mod answers;
 mod handle;
 mod model;
 mod outputs;
+mod recall;
 mod reductions;
 mod support;
 mod turns;

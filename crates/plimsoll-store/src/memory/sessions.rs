@@ -22,9 +22,14 @@ impl Sessions for MemoryStore {
         if let Some(there) = state.same_session(&session, None, now) {
             return Ok(there);
         }
-        let session = state.insert(session, now)?.session.clone();
-        state.note(&session.id, ChangeKind::Created, None, None);
-        Ok(session)
+        let (id, messages) = (session.id.clone(), session.messages.clone());
+        let held = state.insert(session, now)?;
+        if let Err(error) = held.append(messages) {
+            state.sessions.remove(&id);
+            return Err(error);
+        }
+        state.note(&id, ChangeKind::Created, None, None);
+        Ok(state.held(&id)?.session.clone())
     }
 
     fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
@@ -102,12 +107,16 @@ impl Sessions for MemoryStore {
         let message = messages.last().map(|message| message.info.id.clone());
         let point = ForkPoint { session: parent.clone(), message };
         let fork = (parent.clone(), shared, child.id.clone());
+        let (id, own) = (child.id.clone(), child.messages.clone());
         let child = state.insert(child, now)?;
         (child.inherited, child.messages, child.session.forked_from) = (shared, messages, Some(point));
-        let child = child.session.clone();
-        state.note(&child.id, ChangeKind::Created, None, None);
+        if let Err(error) = child.append(own) {
+            state.sessions.remove(&id);
+            return Err(error);
+        }
+        state.note(&id, ChangeKind::Created, None, None);
         state.forks.push(fork);
-        Ok(child)
+        Ok(state.held(&id)?.session.clone())
     }
 
     fn remove(&self, claim: &Claim, _: Millis) -> Result<(), StoreError> {

@@ -6,8 +6,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::chain::{At, Chain, claimed_key};
 use super::feed::Changed;
 use super::leases::settle;
-use super::read;
 use super::spills;
+use super::{read, write};
 use crate::error::StoreError;
 use crate::session::{NewSession, Session, SessionPatch};
 use crate::store::{ChangeKind, Claim};
@@ -18,9 +18,7 @@ pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> 
         return Ok(there);
     }
     let key = insert_session(connection, new, now)?;
-    let changed = Changed { key, session: &new.id, now };
-    changed.note(connection, ChangeKind::Created, None, None)?;
-    read::session(connection, &new.id)
+    begin(connection, key, new, now)
 }
 
 /// The session of that name, if it was begun by the same call: then the call came twice.
@@ -130,9 +128,18 @@ pub(crate) fn fork(
              fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction WHERE session = ?2) WHERE key = ?1",
         )?
         .execute(params![key, chain.own(), point.0, point.1])?;
-    let changed = Changed { key, session: &child.id, now };
+    begin(connection, key, child, now)
+}
+
+/// Add the messages a new session begins with, all in its first revision.
+fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
+    if !new.messages.is_empty() {
+        let (chain, end) = Chain::with_end(connection, &new.id)?;
+        write::insert_in_revision(connection, &chain, end, &new.messages, 0, now)?;
+    }
+    let changed = Changed { key, session: &new.id, now };
     changed.note(connection, ChangeKind::Created, None, None)?;
-    read::session(connection, &child.id)
+    read::session(connection, &new.id)
 }
 
 /// The first message that is still being written: an answer without an end, or one with a call without an answer.

@@ -268,3 +268,30 @@ fn long_lists_come_in_pages(#[values(false, true)] real: bool) {
     assert_eq!(like("ses_1", 2), ["ses_11", "ses_13"]);
     assert_eq!(like("ses_2", 2), Vec::<String>::new());
 }
+
+#[test]
+fn a_session_begins_with_its_messages_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let real =
+        plimsoll_store::SqliteStore::open(folder.path().join("p.db"), plimsoll_store::Durability::Process);
+    let real = real.unwrap();
+    let stores: [&dyn plimsoll_store::Store; 2] = [&plimsoll_store::MemoryStore::new(), &real];
+    for store in stores {
+        let said = |id: &str, part: &str| plimsoll::Message::user(id.into(), part.into(), "hello");
+        let new = |id: &str, messages| NewSession { messages, ..NewSession::new(id.into()) };
+        let begun = store.create(new("ses_1", vec![said("m1", "p1"), said("m2", "p2")]), NOW).unwrap();
+        assert_eq!((begun.messages, begun.revision), (2, plimsoll_store::Revision(1)));
+        // The same call again changes nothing.
+        let again = store.create(new("ses_1", vec![said("m1", "p1"), said("m2", "p2")]), NOW).unwrap();
+        assert_eq!(again, begun);
+        assert!(store.create(new("ses_2", vec![said("m1", "p1"), said("m1", "p2")]), NOW).is_err());
+        assert!(store.session(&"ses_2".into()).is_err(), "nothing of it");
+        let child = store.fork(&"ses_1".into(), None, new("ses_3", vec![said("m3", "p3")]), NOW).unwrap();
+        assert_eq!(child.messages, 1);
+        let texts: Vec<_> =
+            store.window(&"ses_3".into()).unwrap().iter().map(|m| m.info.id.to_string()).collect();
+        assert_eq!(texts, ["m1", "m2", "m3"]);
+        assert!(store.fork(&"ses_1".into(), None, new("ses_4", vec![said("m2", "p9")]), NOW).is_err());
+        assert!(store.session(&"ses_4".into()).is_err(), "an inherited name is taken");
+    }
+}

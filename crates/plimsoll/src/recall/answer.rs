@@ -12,8 +12,22 @@ pub struct RecallContent {
     pub handle: String,
     /// What it is, in a few words such as `output of bash`.
     pub what: String,
-    /// All of it.
+    /// All of it, or the lines of an excerpt.
     pub text: Text,
+    /// Which lines these are, where the whole is too long to be held.
+    pub excerpt: Option<Excerpt>,
+}
+
+/// Which lines of some content are at hand: enough of those a query asks for to fill an answer, with the lines around
+/// each match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The number of each line, ascending, counted from 1.
+    pub numbers: Vec<u64>,
+    /// How many lines there are in all.
+    pub all_lines: u64,
+    /// How many of the lines asked for match, if something was searched for.
+    pub matches: u64,
 }
 
 /// What looking a handle up has brought.
@@ -45,7 +59,29 @@ pub struct RecallAnswer {
 impl RecallContent {
     /// Content under a handle.
     pub fn new(handle: impl Into<String>, what: impl Into<String>, text: impl Into<Text>) -> RecallContent {
-        RecallContent { handle: handle.into(), what: what.into(), text: text.into() }
+        RecallContent { handle: handle.into(), what: what.into(), text: text.into(), excerpt: None }
+    }
+
+    /// Some lines of content that is too long to be held.
+    pub fn excerpt(
+        handle: impl Into<String>,
+        what: impl Into<String>,
+        lines: impl IntoIterator<Item = (u64, String)>,
+        (all_lines, matches): (u64, u64),
+    ) -> RecallContent {
+        let (numbers, lines): (Vec<u64>, Vec<String>) = lines.into_iter().unzip();
+        // A newline behind each, so that an empty last line is one too.
+        let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+        let excerpt = Some(Excerpt { numbers, all_lines, matches });
+        RecallContent { excerpt, ..RecallContent::new(handle, what, text) }
+    }
+
+    /// How many lines there are in all.
+    pub(super) fn all_lines(&self) -> u64 {
+        match &self.excerpt {
+            Some(excerpt) => excerpt.all_lines,
+            None => self.lines().count() as u64,
+        }
     }
 
     /// `spill_9c2f: output of bash`.
@@ -58,7 +94,13 @@ impl RecallContent {
     pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &str)> {
         let text = self.text.as_str();
         let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
-        (1..).zip(lines).take(if text.is_empty() { 0 } else { usize::MAX })
+        let numbers = self.excerpt.as_ref().map(|excerpt| excerpt.numbers.as_slice());
+        let number = move |at: usize| match numbers {
+            Some(numbers) => numbers.get(at).copied(),
+            None => Some(at as u64 + 1),
+        };
+        let lines = lines.enumerate().filter_map(move |(at, line)| Some((number(at)?, line)));
+        lines.take(if text.is_empty() { 0 } else { usize::MAX })
     }
 }
 
@@ -94,7 +136,7 @@ impl RecallQuery {
     }
 
     fn show_lines(&self, content: &RecallContent, policy: &RecallPolicy) -> RecallAnswer {
-        let all = content.lines().count() as u64;
+        let all = content.all_lines();
         let title = content.title();
         if all == 0 {
             return answer(format!("[{NAME} {title}, empty]"));

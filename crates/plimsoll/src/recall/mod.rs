@@ -39,7 +39,7 @@ use serde_json::{Value, json};
 use crate::chars::thousands;
 use crate::policy::RecallPolicy;
 
-pub use answer::{Lookup, RecallAnswer, RecallContent};
+pub use answer::{Excerpt, Lookup, RecallAnswer, RecallContent};
 pub use query::{RecallQuery, RecallQueryError};
 
 /// The name of the tool, and the word that notices and placeholders put before a handle.

@@ -80,6 +80,11 @@ impl RecallQuery {
         RecallQuery { handle: Some(handle.into()), ..RecallQuery::default() }
     }
 
+    /// Whether what is searched for is taken as it is, because it is no regular expression.
+    pub fn is_literal(&self) -> bool {
+        self.search.as_ref().is_some_and(|search| regex::Regex::new(search).is_err())
+    }
+
     /// Read what a model gave the tool.
     ///
     /// What can only mean one thing is taken for it, because an error costs a turn: numbers in quotes, a handle with

@@ -38,10 +38,12 @@ impl Pattern {
 
 /// The lines of some content that match.
 pub(super) struct Hits<'a> {
-    /// All lines, of which those asked for were searched.
-    lines: Vec<&'a str>,
+    /// The lines at hand with their numbers, of which those asked for were searched.
+    lines: Vec<(u64, &'a str)>,
     /// The numbers of the lines that match, counted from 1, and where in the line.
     matches: Vec<(u64, usize)>,
+    /// How many match in all; more than those at hand where the content is an excerpt.
+    count: u64,
     pub(super) all_lines: u64,
 }
 
@@ -62,14 +64,17 @@ impl<'a> Hits<'a> {
         to: Option<u64>,
     ) -> Hits<'a> {
         let wanted = from.unwrap_or(1)..=to.unwrap_or(u64::MAX);
-        let lines: Vec<&str> = content.lines().map(|(_, line)| line).collect();
-        let matches = (1..).zip(&lines).filter(|(number, _)| wanted.contains(number));
-        let matches = matches.filter_map(|(number, line)| Some((number, pattern.find(line)?))).collect();
-        Hits { matches, all_lines: lines.len() as u64, lines }
+        let lines: Vec<(u64, &str)> = content.lines().collect();
+        let matches = lines.iter().filter(|(number, _)| wanted.contains(number));
+        let matches: Vec<(u64, usize)> =
+            matches.filter_map(|(number, line)| Some((*number, pattern.find(line)?))).collect();
+        let told = content.excerpt.as_ref().map_or(0, |excerpt| excerpt.matches);
+        let count = told.max(matches.len() as u64);
+        Hits { matches, count, all_lines: content.all_lines(), lines }
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.matches.len() as u64
+        self.count
     }
 
     /// The first matches, each with the lines around it: `12:` for a line that matches, `12-` for one around it, and
@@ -83,14 +88,14 @@ impl<'a> Hits<'a> {
             let next = self.matches.get(at + 1).map_or(self.all_lines + 1, |(next, _)| *next);
             let from = number.saturating_sub(policy.context_lines).max(shown_to + 1);
             let to = number.saturating_add(policy.context_lines).min(next - 1);
-            let mut piece: Vec<String> = (from..=to).map(|line| self.line(line, at, policy)).collect();
+            let mut piece: Vec<String> = (from..=to).filter_map(|line| self.line(line, at, policy)).collect();
             if shown_to > 0 && from > shown_to + 1 {
                 piece.insert(0, "--".to_owned());
             }
             let newline = Chars(u64::from(shown_to > 0));
             let mut piece = piece.join("\n");
             if Chars::of(&piece) > left && shown_to == 0 {
-                piece = self.line(number, at, policy);
+                piece = self.line(number, at, policy).unwrap_or_default();
             }
             let length = Chars::of(&piece) + newline;
             if length > left || rendered.matches == most {
@@ -104,14 +109,20 @@ impl<'a> Hits<'a> {
             (left, shown_to) = (left - length, to);
             rendered.matches += 1;
         }
+        if rendered.next.is_none() && self.count > self.matches.len() as u64 {
+            // The others are not at hand; they come behind the last that is.
+            rendered.next = self.matches.last().map(|(number, _)| number + 1);
+        }
         rendered
     }
 
-    fn line(&self, number: u64, hit: usize, policy: &RecallPolicy) -> String {
-        let line = self.lines[number as usize - 1];
+    /// A line as it is shown; nothing if it is not at hand.
+    fn line(&self, number: u64, hit: usize, policy: &RecallPolicy) -> Option<String> {
+        let place = self.lines.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        let line = self.lines[place].1;
         let (matched, at) = self.matches[hit];
         let (sign, at) = if number == matched { (':', at) } else { ('-', 0) };
-        format!("{number}{sign}{}", excerpt(line, at, policy.max_line_chars))
+        Some(format!("{number}{sign}{}", excerpt(line, at, policy.max_line_chars)))
     }
 }
 

@@ -1,0 +1,91 @@
+//! Bringing back what has left the window, as a model asks for it.
+
+use plimsoll::recall::{Lookup, RecallAnswer, RecallContent, RecallQuery};
+use plimsoll_store::{Line, Recalled, Scope, Search, Selection, StoreError};
+
+use crate::driver::Driver;
+use crate::error::SessionError;
+
+/// A char takes at most so many bytes of UTF-8; four, to be safe with replacement characters.
+const BYTES_PER_CHAR: u64 = 4;
+
+impl Driver {
+    /// Answer a call of the recall tool. Only what this session can see is reached, and of a long content only as much is
+    /// read into memory as an answer can show.
+    pub fn recall(&self, query: &RecallQuery) -> Result<RecallAnswer, SessionError> {
+        let policy = &self.settings.policy.recall;
+        let lookup = match &query.handle {
+            Some(handle) => self.find(handle, query)?,
+            None if query.search.is_some() => {
+                let hits = self.archive.search(self.session(), &self.selection(query))?;
+                let contents = hits.into_iter().map(|hit| {
+                    let what = match &hit.tool {
+                        Some(tool) => format!("output of {tool}"),
+                        None => "text".to_owned(),
+                    };
+                    excerpt(hit.handle, what, hit.found, query)
+                });
+                Lookup::Searched(contents.collect())
+            }
+            None => Lookup::Searched(Vec::new()),
+        };
+        Ok(query.answer(&lookup, policy))
+    }
+
+    fn find(&self, handle: &str, query: &RecallQuery) -> Result<Lookup, SessionError> {
+        let scope = Scope::Session(self.session());
+        match self.archive.recall(scope, handle, &self.selection(query)) {
+            Ok(recall) => Ok(Lookup::Found(excerpt(recall.handle, recall.what, recall.found, query))),
+            Err(StoreError::Missing { .. }) => Ok(Lookup::Missing),
+            Err(StoreError::Ambiguous { candidates, .. }) => {
+                Ok(Lookup::Ambiguous(candidates.into_iter().map(|handle| (handle, String::new())).collect()))
+            }
+            Err(error @ (StoreError::Expired { .. } | StoreError::Lost { .. })) => {
+                Ok(Lookup::Gone(error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What has to be read so that an answer can be filled.
+    fn selection(&self, query: &RecallQuery) -> Selection {
+        let policy = &self.settings.policy.recall;
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let (mut from, mut to) = (query.from.unwrap_or(1).max(1), query.to.unwrap_or(u64::MAX));
+        if query.search.is_some() {
+            // The lines around a match may lie outside of those that are searched.
+            from = from.saturating_sub(policy.context_lines).max(1);
+            to = to.saturating_add(policy.context_lines);
+        }
+        let chars = policy.max_chars.0.saturating_add(query.offset.unwrap_or(0)).saturating_add(1);
+        // Long lines around matches are shortened only when they are shown.
+        let per_match = policy.context_lines.saturating_mul(2).saturating_add(1);
+        let search = query.search.as_ref().map(|pattern| Search {
+            pattern: pattern.clone(),
+            literal: query.is_literal(),
+            ignore_case: false,
+            context: count(policy.context_lines),
+        });
+        let bytes = match search {
+            Some(_) => chars.saturating_mul(BYTES_PER_CHAR).saturating_mul(per_match),
+            None => chars.saturating_mul(BYTES_PER_CHAR),
+        };
+        Selection {
+            lines: Some((from, to.max(from))),
+            search,
+            most_bytes: count(bytes),
+            // One more than is shown, so that the answer knows where to go on.
+            most_matches: count(
+                query.limit.unwrap_or(policy.max_matches).min(policy.max_matches).saturating_add(1),
+            ),
+        }
+    }
+}
+
+fn excerpt(handle: String, what: String, found: Recalled, query: &RecallQuery) -> RecallContent {
+    let wanted = query.from.unwrap_or(1)..=query.to.unwrap_or(u64::MAX);
+    let outside = found.lines.iter().filter(|line| line.is_match && !wanted.contains(&line.number)).count();
+    let matches = found.matches.saturating_sub(outside as u64);
+    let lines = found.lines.into_iter().map(|Line { number, text, .. }| (number, text));
+    RecallContent::excerpt(handle, what, lines, (found.all_lines, matches))
+}
