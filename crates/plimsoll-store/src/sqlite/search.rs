@@ -17,7 +17,7 @@ use crate::store::IndexStep;
 /// A text longer than this is not in the index but looked at each time: to index it would keep the writer for long, and to
 /// look through it takes a moment.
 const LARGEST: i64 = 1_000_000;
-/// A step of indexing takes about so many characters. The writer is kept for 20 to 40 ms by it.
+/// A step of indexing takes about so many characters, so that the writer is kept for a moment and not for the session.
 const STEP: i64 = 300_000;
 /// A step looks at so many sessions for one with something to be indexed.
 const SESSIONS: usize = 200;
