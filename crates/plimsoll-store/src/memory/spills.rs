@@ -47,8 +47,17 @@ impl Spills for MemoryStore {
 
     fn spills(&self, session: &SessionId, after: u64, most: usize) -> Result<SpillPage, StoreError> {
         let state = self.state();
-        state.held(session)?;
-        let own = (1..).zip(&state.spills).filter(|(seq, (owner, _))| owner == session && *seq > after);
+        let held = state.held(session)?;
+        let forked_from =
+            |child: &SessionId| state.forks.iter().find(|(_, _, of)| of == child).map(|(from, ..)| from);
+        let line: Vec<&SessionId> =
+            std::iter::successors(Some(session), |child| forked_from(child)).collect();
+        // Of what it inherits a session sees the spills that its messages show.
+        let seen = |owner: &SessionId, spill: &SpillRecord| {
+            let shown = || spill.part.as_ref().is_none_or(|part| held.part(part).is_some());
+            owner == session || (line.contains(&owner) && shown())
+        };
+        let own = (1..).zip(&state.spills).filter(|(seq, (owner, spill))| *seq > after && seen(owner, spill));
         let own: Vec<(u64, SpillRecord)> = own.map(|(seq, (_, spill))| (seq, spill.clone())).collect();
         let next = own.get(most.wrapping_sub(1)).map(|(seq, _)| *seq).filter(|_| own.len() > most);
         Ok(SpillPage { spills: own.into_iter().take(most).map(|(_, spill)| spill).collect(), next })

@@ -13,7 +13,8 @@ use plimsoll::{
     ToolState, ToolStatus, Usage,
 };
 use plimsoll_store::{
-    Archive, Claim, Filter, Lease, NewNote, NewSession, NewTask, Snapshot, StoreError, TaskMove,
+    Archive, Claim, Filter, Lease, NewNote, NewSession, NewTask, Scope, Selection, Snapshot, StoreError,
+    TaskMove,
 };
 use serde_json::json;
 
@@ -150,7 +151,8 @@ impl<'a> Host<'a> {
                 86..89 if self.is_thief() => self.take_over(),
                 81..89 => self.say(&session),
                 89..93 => self.lease(&session),
-                93..95 => self.sweep(),
+                93 => self.sweep(),
+                94 => self.recall(&session),
                 95..97 => self.import(),
                 _ if sessions.len() > 4 => self.remove(&session),
                 _ => self.create(),
@@ -178,6 +180,19 @@ impl<'a> Host<'a> {
         if let Some(lease) = taken {
             self.leases.insert(session.clone(), lease);
             self.say(&session);
+        }
+    }
+
+    /// Bring a spilled output back, verified against the hash of the whole; a sweep may let it go meanwhile.
+    fn recall(&mut self, session: &SessionId) {
+        let Ok(page) = self.archive.store().spills(session, 0, 10) else { return };
+        for spill in page.spills.iter().filter(|spill| spill.expired.is_none()) {
+            let wanted = Selection { lines: Some((1, 2)), ..Selection::default() };
+            match self.archive.recall(Scope::Session(session), &spill.handle, &wanted) {
+                Ok(_)
+                | Err(StoreError::Missing { .. } | StoreError::Expired { .. } | StoreError::Lost { .. }) => {}
+                Err(error) => panic!("{}: {error}", spill.handle),
+            }
         }
     }
 
