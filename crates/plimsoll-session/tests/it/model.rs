@@ -7,7 +7,7 @@ use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::Summariser;
 use plimsoll::pin::PinTarget;
-use plimsoll::{CharCounter, Fixed, Ids, Limits, PartId, Policy, ReceiptId, SessionId, Window};
+use plimsoll::{Block, CharCounter, Fixed, Ids, Limits, PartId, Policy, ReceiptId, SessionId, Window};
 use plimsoll_session::{
     AnswerEnd, AnswerEvent, ClimbStep, Climbed, Counting, Driver, Prepared, SessionError, Settings,
 };
@@ -132,12 +132,21 @@ impl Host {
                 self.receipts.extend(pruned.receipt().map(|receipt| receipt.id));
             }
             Act::Pin(which) => {
-                let log = self.driver().log().clone();
-                if let Some(message) = log.get(which % log.len().max(1)) {
-                    let words: String = message.text().chars().take(30).collect();
-                    if let Ok(receipt) = self.driver().pin(&PinTarget::Words(words), Fixed::default()) {
-                        self.receipts.push(receipt.id);
-                    }
+                // What is picked from must be the same for both: a store may hold messages that the window does not show.
+                let window = self.driver().window();
+                let texts: Vec<String> = window
+                    .messages
+                    .iter()
+                    .flat_map(|message| &message.blocks)
+                    .filter_map(|block| match block {
+                        Block::Text { text, part: Some(_) } => Some(text.as_str().chars().take(30).collect()),
+                        _ => None,
+                    })
+                    .collect();
+                if let Some(words) = texts.get(which % texts.len().max(1)).cloned()
+                    && let Ok(receipt) = self.driver().pin(&PinTarget::Words(words), Fixed::default())
+                {
+                    self.receipts.push(receipt.id);
                 }
             }
             Act::Undo(which) if !self.receipts.is_empty() => {
