@@ -12,7 +12,8 @@
 //! | send a request and follow its answer | [`Client`], [`AnswerStream`] |
 //! | find out where to send it | [`ModelRef`], [`Endpoint`] |
 //!
-//! There are no sessions, no agent and no configuration files here, and nothing reads the environment.
+//! There are no sessions, no agent and no configuration files here, and nothing reads the environment but the proxy
+//! variables that the HTTP library follows.
 //!
 //! ```
 //! use plimsoll::{Message, Policy, Window};
