@@ -17,7 +17,16 @@ pub(crate) const DEFAULT_EVENT_LIMIT: usize = 32 << 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
     pub(crate) provider: String,
+    pub(crate) model: String,
     pub(crate) tools: ToolNames,
+}
+
+impl Context {
+    /// The event that signs a thought, with the model that made it.
+    pub(crate) fn sign(&self, mut own: serde_json::Value) -> StreamEvent {
+        own["model"] = self.model.as_str().into();
+        StreamEvent::Signature(crate::lanes::named(&self.provider, &own))
+    }
 }
 
 /// Decodes the stream of one answer.
@@ -47,7 +56,8 @@ impl Decoder {
 
     /// A decoder that refuses events of more than `limit` bytes.
     pub fn with_limit(request: &Request, limit: usize) -> Decoder {
-        let context = Context { provider: request.provider.clone(), tools: request.tools.clone() };
+        let (provider, model) = (request.provider.clone(), request.model.clone());
+        let context = Context { provider, model, tools: request.tools.clone() };
         let wire = match request.wire() {
             Wire::Anthropic => WireDecoder::Anthropic(AnthropicDecoder::new(context)),
             Wire::Chat => WireDecoder::Chat(ChatDecoder::new(context)),

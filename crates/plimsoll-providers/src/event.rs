@@ -15,7 +15,7 @@ pub enum StreamEvent {
     /// More thoughts.
     Thinking(String),
     /// What the provider needs to recognise the thought that is being written, under the provider's name:
-    /// `{"anthropic": {"signature": "…"}}`.
+    /// `{"anthropic": {"signature": "…", "model": "…"}}`.
     Signature(Value),
     /// A call begins; its input follows.
     CallBegin {

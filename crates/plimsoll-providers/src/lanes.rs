@@ -60,6 +60,6 @@ pub(crate) fn parse_input(json: &str) -> Value {
 }
 
 /// A value under the provider's name.
-pub(crate) fn named(provider: &str, value: Value) -> Value {
+pub(crate) fn named(provider: &str, value: &Value) -> Value {
     json!({ provider: value })
 }

@@ -149,6 +149,8 @@ pub struct Request {
     pub body: Body,
     /// The provider's name.
     pub provider: String,
+    /// The model.
+    pub model: String,
     /// What the tools are called on the wire.
     pub tools: ToolNames,
 }
@@ -192,9 +194,17 @@ impl<'a> Prompt<'a> {
         }
     }
 
-    /// What this provider left in a thought's metadata.
+    /// A block that this provider made, out of its envelope.
+    pub(crate) fn own_block<'b>(&self, value: &'b Value) -> Option<&'b Value> {
+        value.get(self.provider).filter(|block| block.is_object())
+    }
+
+    /// What this provider's model left in a thought's metadata. Newer models refuse the thoughts of other models; where
+    /// none is named, as in sessions from elsewhere, it is taken for the same.
     pub(crate) fn own_metadata<'b>(&self, metadata: &'b Option<Value>) -> Option<&'b Map<String, Value>> {
-        metadata.as_ref()?.get(self.provider)?.as_object()
+        let own = metadata.as_ref()?.get(self.provider)?.as_object()?;
+        let made_by = own.get("model").and_then(Value::as_str);
+        (made_by.is_none_or(|model| model == self.model)).then_some(own)
     }
 }
 
@@ -211,7 +221,8 @@ impl Request {
             Wire::Chat => Body::Chat(chat::build(prompt, &mut tools)?),
             Wire::Responses => Body::Responses(responses::build(prompt, &mut tools)?),
         };
-        Ok(Request { body, provider: prompt.provider.to_owned(), tools })
+        let (provider, model) = (prompt.provider.to_owned(), prompt.model.to_owned());
+        Ok(Request { body, provider, model, tools })
     }
 
     /// The wire format it is written in.

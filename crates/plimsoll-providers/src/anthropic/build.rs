@@ -4,6 +4,8 @@
 //! a thought; thoughts have their signature; the conversation ends with the user; with a thinking budget, an answer
 //! that waits for its results begins with a thought; at most four breakpoints.
 
+use std::collections::BTreeMap;
+
 use plimsoll::cache::Breakpoint;
 use plimsoll::{Block, Text, WindowMessage, WindowRole};
 use serde_json::{Value, json};
@@ -64,8 +66,8 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<Messag
         system: (!system.is_empty()).then_some(Content::Blocks(system)),
         tool_choice: choice.filter(|_| !tools.is_empty()),
         tools,
-        // Anything but the default temperature is refused together with thinking.
-        temperature: prompt.options.temperature.filter(|_| thinking.is_none()),
+        // Anything but the default temperature is refused together with thinking, and by models that always think.
+        temperature: prompt.options.temperature.filter(|_| thinking.is_none() && takes_budget(prompt.model)),
         thinking,
         messages: turns,
         stream: Some(true),
@@ -110,6 +112,7 @@ fn thinking(prompt: &Prompt<'_>, max_tokens: u64, turns: &[Turn]) -> (Option<Wir
         _ if forced => (None, None),
         Thinking::Unset => (None, None),
         Thinking::Adaptive => (of_kind("adaptive", None), None),
+        Thinking::Budget(_) if !takes_budget(prompt.model) => (of_kind("adaptive", None), None),
         Thinking::Effort(effort) => (of_kind("adaptive", None), Some(effort.clone())),
         Thinking::Budget(budget) => {
             let budget = (*budget).min(max_tokens.saturating_sub(1));
@@ -117,6 +120,14 @@ fn thinking(prompt: &Prompt<'_>, max_tokens: u64, turns: &[Turn]) -> (Option<Wir
             (if asks { of_kind("enabled", Some(budget)) } else { None }, None)
         }
     }
+}
+
+/// Whether a model may be given a thinking budget and a temperature. Anthropic's models do up to the generation 4.6;
+/// later ones decide for themselves and refuse both. Models of others that speak this format are believed to.
+fn takes_budget(model: &str) -> bool {
+    const WITH_BUDGET: [&str; 7] = ["claude-3", "-4-0", "-4-1", "-4-5", "-4-6", "-4-2025", "-4@2025"];
+    let name = model.to_ascii_lowercase().replace('.', "-");
+    !name.contains("claude-") || name.ends_with("-4") || WITH_BUDGET.iter().any(|old| name.contains(old))
 }
 
 /// Whether the newest answer calls tools and does not begin with a thought. Together with a thinking budget that is
@@ -187,7 +198,8 @@ impl Builder<'_> {
     fn message(&mut self, place: usize, message: &WindowMessage) -> Vec<ContentBlock> {
         let planned = self.prompt.cache.map(|plan| plan.breakpoints.as_slice()).unwrap_or_default();
         let mut written = Vec::new();
-        for (at, block) in message.blocks.iter().enumerate() {
+        let unpaired = unpaired(message, self.prompt);
+        for (at, block) in message.blocks.iter().enumerate().filter(|(at, _)| !unpaired.contains(at)) {
             let Some(mut block) = self.block(block) else { continue };
             if planned.contains(&Breakpoint { message: place, block: at }) {
                 set_mark(&mut block, Some(mark(self.prompt)));
@@ -221,6 +233,9 @@ impl Builder<'_> {
                     extra: Extra::new(),
                 })
             }
+            Block::Provider { value, .. } => {
+                self.prompt.own_block(value.value()).cloned().map(ContentBlock::Other)
+            }
             Block::File { mime, filename, url, .. } => file(&File::new(mime, filename, url)),
         }
     }
@@ -234,6 +249,30 @@ impl Builder<'_> {
         let signature = own.get("signature")?.as_str()?.to_owned();
         Some(ContentBlock::Thinking { thinking: text.as_str().to_owned(), signature, extra: Extra::new() })
     }
+}
+
+/// The places of calls that the provider ran itself and whose results are not there, and the other way round: one
+/// without the other is refused, and a reduction may have left out either.
+fn unpaired(message: &WindowMessage, prompt: &Prompt<'_>) -> Vec<usize> {
+    let string = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let (mut calls, mut results) = (BTreeMap::new(), BTreeMap::new());
+    for (at, block) in message.blocks.iter().enumerate() {
+        let Block::Provider { value, .. } = block else { continue };
+        let Some(own) = prompt.own_block(value.value()) else { continue };
+        match string(own, "type") {
+            Some(kind) if kind.ends_with("_tool_use") => {
+                calls.insert(string(own, "id").unwrap_or_default(), at);
+            }
+            Some(kind) if kind.ends_with("_tool_result") => {
+                results.insert(string(own, "tool_use_id").unwrap_or_default(), at);
+            }
+            _ => {}
+        }
+    }
+    let lone = |these: &BTreeMap<String, usize>, others: &BTreeMap<String, usize>| -> Vec<usize> {
+        these.iter().filter(|(id, _)| !others.contains_key(*id)).map(|(_, at)| *at).collect()
+    };
+    [lone(&calls, &results), lone(&results, &calls)].concat()
 }
 
 /// A text; blank ones are refused.

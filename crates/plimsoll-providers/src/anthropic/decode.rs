@@ -92,7 +92,7 @@ impl AnthropicDecoder {
                 Open::Thinking { signature }
             }
             ContentBlock::RedactedThinking { data, .. } => {
-                write(StreamEvent::Signature(named(&self.context.provider, json!({ "redactedData": data }))));
+                write(self.context.sign(json!({ "redactedData": data })));
                 Open::Thinking { signature: String::new() }
             }
             ContentBlock::ToolUse { id, name, input, .. } => {
@@ -150,7 +150,7 @@ impl AnthropicDecoder {
             Open::Text => write(StreamEvent::PartEnd),
             Open::Thinking { signature } => {
                 if !signature.is_empty() {
-                    write(StreamEvent::Signature(named(provider, json!({ "signature": signature }))));
+                    write(self.context.sign(json!({ "signature": signature })));
                 }
                 write(StreamEvent::PartEnd);
             }
@@ -159,7 +159,7 @@ impl AnthropicDecoder {
                 if !input.is_empty() {
                     block["input"] = parse_input(&input);
                 }
-                write(StreamEvent::Block(named(provider, block)));
+                write(StreamEvent::Block(named(provider, &block)));
             }
         }
         self.lanes.close(index, out);

@@ -9,7 +9,7 @@ use super::wire::{Chunk, Content, ContentPart, Delta, ToolCallDelta, Usage};
 use crate::decode::{Context, DecodeError, parse};
 use crate::error::{Failure, ProviderError};
 use crate::event::StreamEvent;
-use crate::lanes::{Lanes, named, parse_input};
+use crate::lanes::{Lanes, parse_input};
 
 /// The data of the event after which a server sends nothing more.
 const DONE: &str = "[DONE]";
@@ -172,8 +172,8 @@ impl ChatDecoder {
         let Some(Prose { kind, key }) = self.prose.take() else { return };
         if kind == Kind::Thinking && !self.details.is_empty() {
             let details = std::mem::take(&mut self.details);
-            let signature = named(&self.context.provider, json!({ "reasoning_details": details }));
-            self.lanes.write(key, StreamEvent::Signature(signature), out);
+            let signature = self.context.sign(json!({ "reasoning_details": details }));
+            self.lanes.write(key, signature, out);
         }
         self.lanes.write(key, StreamEvent::PartEnd, out);
         self.lanes.close(key, out);

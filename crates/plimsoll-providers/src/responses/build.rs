@@ -123,6 +123,7 @@ impl Builder<'_> {
                 };
                 Some(Item::FunctionCallOutput { call_id: self.ids.id(id), output, extra: Extra::new() })
             }
+            Block::Provider { value, .. } => self.prompt.own_block(value.value()).cloned().map(Item::Other),
             Block::File { .. } => None,
         }
     }

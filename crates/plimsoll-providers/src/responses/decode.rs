@@ -67,11 +67,11 @@ impl ResponsesDecoder {
             Event::ArgumentsDelta { output_index, delta } => {
                 self.write(output_index, Kind::Call, delta, out)?;
             }
-            Event::Completed { response } => self.finish("completed", response, out),
+            Event::Completed { response } => self.finish("completed", &response, out),
             Event::Incomplete { response } => {
                 let details = response.incomplete_details.clone().unwrap_or_default();
                 let reason = details.reason.unwrap_or_else(|| "incomplete".into());
-                self.finish(&reason, response, out);
+                self.finish(&reason, &response, out);
             }
             Event::Failed { response } => {
                 let error = response.error.unwrap_or_else(|| json!({ "message": "the answer failed" }));
@@ -168,7 +168,7 @@ impl ResponsesDecoder {
                     if let Some(id) = id {
                         own["itemId"] = id.into();
                     }
-                    write(StreamEvent::Signature(named(&self.context.provider, own)));
+                    write(self.context.sign(own));
                 }
                 write(StreamEvent::PartEnd);
             }
@@ -177,14 +177,14 @@ impl ResponsesDecoder {
                 write(StreamEvent::CallReady(parse_input(&input)));
             }
             other @ Item::FunctionCallOutput { .. } => {
-                write(StreamEvent::Block(named(&self.context.provider, json!(other))));
+                write(StreamEvent::Block(named(&self.context.provider, &json!(other))));
             }
-            Item::Other(value) => write(StreamEvent::Block(named(&self.context.provider, value))),
+            Item::Other(value) => write(StreamEvent::Block(named(&self.context.provider, &value))),
         }
         self.lanes.close(index, out);
     }
 
-    fn finish(&mut self, reason: &str, response: Response, out: &mut Vec<StreamEvent>) {
+    fn finish(&mut self, reason: &str, response: &Response, out: &mut Vec<StreamEvent>) {
         if self.items == 0 {
             // A server that streams nothing but the whole.
             let items = response.extra.get("output").cloned().unwrap_or_default();

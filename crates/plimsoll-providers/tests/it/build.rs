@@ -124,6 +124,34 @@ fn thoughts_are_given_back_to_the_provider_that_made_them_only() {
 }
 
 #[test]
+fn unknown_blocks_are_given_back_to_the_provider_that_made_them_only() {
+    let block = |id: &str, provider: &str, block: Value| json!({ "id": id, "type": "provider-block", "block": { provider: block } });
+    let answer = json!({ "info": { "id": "m1", "role": "assistant", "finish": "stop" }, "parts": [
+        block("b1", "anthropic", json!({ "type": "server_tool_use", "id": "s1", "name": "web_search", "input": {} })),
+        block("b2", "anthropic", json!({ "type": "web_search_tool_result", "tool_use_id": "s1", "content": [] })),
+        block("b3", "anthropic", json!({ "type": "server_tool_use", "id": "lone", "name": "web_search", "input": {} })),
+        block("b4", "anthropic", json!({ "type": "of_tomorrow", "x": 1 })),
+        block("b5", "openai", json!({ "type": "web_search_call", "id": "ws", "status": "completed" })),
+        { "id": "t1", "type": "text", "text": "Found." },
+    ] });
+    let mut log = History::new().user("search").messages();
+    log.push(serde_json::from_value(answer).unwrap());
+    log.extend(History::new().user("go on").messages());
+    let kinds = |wire, provider, path: &str| -> Vec<String> {
+        let request = json_of(wire, provider, &log, &RequestOptions::default());
+        let items = request.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
+        items.iter().map(|item| item["type"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let sent = kinds(Wire::Anthropic, "anthropic", "/messages/1/content");
+    assert_eq!(sent, ["server_tool_use", "web_search_tool_result", "of_tomorrow", "text"]);
+    assert_eq!(kinds(Wire::Anthropic, "another", "/messages/1/content"), ["text"]);
+    let sent = kinds(Wire::Responses, "openai", "/input");
+    assert_eq!(sent, ["message", "web_search_call", "message", "message"]);
+    let chat = json_of(Wire::Chat, "openai-chat", &log, &RequestOptions::default()).to_string();
+    assert!(!chat.contains("web_search"));
+}
+
+#[test]
 fn call_ids_are_adapted_and_stay_the_same_while_the_conversation_grows() {
     let ids = |request: &Value| -> Vec<String> {
         let calls = request["messages"].as_array().unwrap().iter();
@@ -174,6 +202,46 @@ fn a_thinking_budget_is_not_asked_for_where_it_would_be_refused() {
     assert_eq!(ask(&log[..2], "anthropic", budget(100)), Value::Null);
     let forced = RequestOptions { tool_choice: ToolChoice::Required, ..budget(2_000) };
     assert_eq!(ask(&log[..2], "anthropic", forced), Value::Null);
+}
+
+#[rstest]
+#[case("claude-sonnet-4-5-20250929", "enabled", true)]
+#[case("anthropic/claude-opus-4.6", "enabled", true)]
+#[case("claude-opus-4", "enabled", true)]
+#[case("claude-3-7-sonnet-latest", "enabled", true)]
+#[case("kimi-k3", "enabled", true)]
+#[case("claude-opus-4-8", "adaptive", false)]
+#[case("claude-sonnet-5", "adaptive", false)]
+#[case("claude-opus-5-5", "adaptive", false)]
+fn models_that_refuse_a_budget_and_a_temperature_get_none(
+    #[case] model: &str,
+    #[case] kind: &str,
+    #[case] temperature: bool,
+) {
+    let window = Window::of(&History::new().user("go").messages(), &Policy::default());
+    let mut options =
+        RequestOptions { max_tokens: Some(8_000), temperature: Some(0.2), ..Default::default() };
+    let build = |options: &RequestOptions| {
+        Request::build(Wire::Anthropic, &Prompt::new("anthropic", model, &window, options)).unwrap().to_json()
+    };
+    assert_eq!(build(&options).get("temperature").is_some(), temperature);
+    options.thinking = Thinking::Budget(2_000);
+    let request = build(&options);
+    assert_eq!((&request["thinking"]["type"], request.get("temperature")), (&json!(kind), None));
+}
+
+#[test]
+fn thoughts_are_not_given_to_another_model() {
+    let answer = json!({ "info": { "id": "m1", "role": "assistant", "finish": "stop" }, "parts": [
+        { "id": "p1", "type": "reasoning", "text": "hm", "metadata": { "anthropic": { "signature": "S", "model": "some-model" } } },
+        { "id": "p2", "type": "reasoning", "text": "hm", "metadata": { "anthropic": { "signature": "T", "model": "older" } } },
+        { "id": "p3", "type": "text", "text": "yes" } ] });
+    let mut log = History::new().user("go").messages();
+    log.push(serde_json::from_value(answer).unwrap());
+    let sent = json_of(Wire::Anthropic, "anthropic", &log, &RequestOptions::default())["messages"][1].clone();
+    let thoughts: Vec<&Value> =
+        sent["content"].as_array().unwrap().iter().map(|block| &block["signature"]).collect();
+    assert_eq!(thoughts, [&json!("S"), &Value::Null]);
 }
 
 #[test]

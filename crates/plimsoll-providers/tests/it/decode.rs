@@ -357,7 +357,7 @@ fn signed_thoughts_of_a_gateway_are_put_together() {
         json!("[DONE]"),
     ];
     let events = ok(decode(Wire::Chat, &[stream(&events).as_bytes()]));
-    let expected = json!({ "openai-chat": { "reasoning_details": [
+    let expected = json!({ "openai-chat": { "model": "m", "reasoning_details": [
         { "type": "reasoning.text", "index": 0, "text": "ab", "format": "f", "signature": "S" },
         { "type": "reasoning.encrypted", "index": 1, "data": "D" }] } });
     let signature = events.iter().position(|event| *event == StreamEvent::Signature(expected.clone()));
