@@ -272,7 +272,12 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 fn network(endpoint: &Endpoint, error: &reqwest::Error) -> ProviderError {
-    ProviderError::Network { message: endpoint.strip_keys(&causes(error)) }
+    let message = endpoint.strip_keys(&causes(error));
+    // An address that is none does not become one by trying again.
+    match error.is_builder() {
+        true => ProviderError::BadRequest { status: None, message },
+        false => ProviderError::Network { message },
+    }
 }
 
 /// An error with its causes; the outermost alone says only that something failed.

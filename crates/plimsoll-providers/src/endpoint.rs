@@ -69,8 +69,8 @@ impl fmt::Display for ModelRef {
     }
 }
 
-/// Where requests are sent, and with which key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where requests are sent, and with which key. `Debug` shows no secrets, nor those in the address.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The wire format that is spoken there.
     pub wire: Wire,
@@ -80,6 +80,19 @@ pub struct Endpoint {
     pub key: Option<Secret>,
     /// Further headers. Values are secrets: gateways are given their keys in them.
     pub headers: Vec<(String, Secret)>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        formatter
+            .debug_struct("Endpoint")
+            .field("wire", &self.wire)
+            .field("base_url", &plimsoll::redact::redact(&self.base_url).text)
+            .field("key", &self.key)
+            .field("headers", &headers)
+            .finish()
+    }
 }
 
 const ANTHROPIC_URL: &str = "https://api.anthropic.com";

@@ -269,6 +269,14 @@ pub(crate) fn overlay<T: Serialize + DeserializeOwned>(body: T, extra: &Extra) -
     serde_json::from_value(value).map_err(extra_error)
 }
 
+/// Whether a model is one of OpenAI's that always think: those refuse a temperature.
+pub(crate) fn is_openai_reasoning(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let generation = |prefix: &str| name.strip_prefix(prefix)?.chars().next()?.to_digit(10);
+    let is_gpt = generation("gpt-").is_some_and(|generation| generation >= 5) && !name.contains("chat");
+    is_gpt || generation("o").is_some() || name.starts_with("codex")
+}
+
 /// A schema as the object that providers insist on.
 pub(crate) fn object_schema(schema: &Value) -> Value {
     let mut schema = schema.as_object().cloned().unwrap_or_default();

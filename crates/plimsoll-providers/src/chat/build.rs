@@ -13,8 +13,8 @@ use super::wire::{
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
 use crate::request::{
-    BuildError, File, MaxTokensField, Prompt, Thinking, ToolChoice, ToolSpec, as_object, object_schema,
-    overlay,
+    BuildError, File, MaxTokensField, Prompt, Thinking, ToolChoice, ToolSpec, as_object, is_openai_reasoning,
+    object_schema, overlay,
 };
 
 const ID_LIMIT: usize = 40;
@@ -56,7 +56,7 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<ChatRe
             Thinking::Effort(effort) => Some(effort.clone()),
             _ => None,
         },
-        temperature: options.temperature,
+        temperature: options.temperature.filter(|_| !is_openai_reasoning(prompt.model)),
         prompt_cache_key: options.cache_key.clone(),
         stream: Some(true),
         stream_options: Some(StreamOptions { include_usage: true, extra: Extra::new() }),

@@ -10,7 +10,8 @@ use super::wire::{ContentPart, Item, Output, Reasoning, ResponsesRequest, Summar
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
 use crate::request::{
-    BuildError, File, Prompt, Thinking, ToolChoice, ToolSpec, as_object, object_schema, overlay,
+    BuildError, File, Prompt, Thinking, ToolChoice, ToolSpec, as_object, is_openai_reasoning, object_schema,
+    overlay,
 };
 
 const ID_LIMIT: usize = 64;
@@ -49,7 +50,7 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<Respon
         },
         include: if thinks { vec![ENCRYPTED.into()] } else { Vec::new() },
         store: Some(false),
-        temperature: options.temperature,
+        temperature: options.temperature.filter(|_| !is_openai_reasoning(prompt.model)),
         prompt_cache_key: options.cache_key.clone(),
         stream: Some(true),
         extra: Extra::new(),

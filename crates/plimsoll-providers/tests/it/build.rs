@@ -230,6 +230,23 @@ fn models_that_refuse_a_budget_and_a_temperature_get_none(
     assert_eq!((&request["thinking"]["type"], request.get("temperature")), (&json!(kind), None));
 }
 
+#[rstest]
+#[case("gpt-5.1", false)]
+#[case("openai/o3-mini", false)]
+#[case("gpt-4o", true)]
+#[case("gpt-5-chat-latest", true)]
+#[case("qwen3:8b", true)]
+#[case("olmo-2", true)]
+fn models_that_always_think_get_no_temperature(#[case] model: &str, #[case] expected: bool) {
+    let window = Window::of(&History::new().user("go").messages(), &Policy::default());
+    let options = RequestOptions { temperature: Some(0.5), ..RequestOptions::default() };
+    for wire in [Wire::Chat, Wire::Responses] {
+        let request =
+            Request::build(wire, &Prompt::new("openai", model, &window, &options)).unwrap().to_json();
+        assert_eq!(request.get("temperature").is_some(), expected);
+    }
+}
+
 #[test]
 fn thoughts_are_not_given_to_another_model() {
     let answer = json!({ "info": { "id": "m1", "role": "assistant", "finish": "stop" }, "parts": [

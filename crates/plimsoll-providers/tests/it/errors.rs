@@ -15,7 +15,7 @@ async fn judge(status: u16, body: &str) -> ProviderError {
     let server = Server::start(vec![Answer::status(status, body)]).await;
     let request = crate::server::request(Wire::Chat);
     let client = server.client(Wire::Chat, RetryPolicy::never());
-    client.stream(&request, |_| {}).await.err().expect("an error")
+    client.stream(&request, |_| {}).await.expect_err("an error")
 }
 
 fn openai(message: &str) -> Value {
@@ -242,7 +242,7 @@ async fn errors_and_debug_output_hold_no_keys() {
     assert!(!format!("{endpoint:?}").contains("hunter2") && !format!("{endpoint:?}").contains(key));
     let client = server.client_of(endpoint, RetryPolicy::never());
     assert!(!format!("{client:?}").contains("hunter2") && !format!("{client:?}").contains(key));
-    let error = client.stream(&crate::server::request(Wire::Chat), |_| {}).await.err().expect("an error");
+    let error = client.stream(&crate::server::request(Wire::Chat), |_| {}).await.expect_err("an error");
     let told = format!("{error} {error:?}");
     assert!(told.contains("Incorrect API key provided") && !told.contains("hunter2"), "{told}");
     assert!(!told.contains(key) && !told.contains("abcdefghijklm"), "{told}");
@@ -250,6 +250,20 @@ async fn errors_and_debug_output_hold_no_keys() {
     let sent = server.requests().await.remove(0).to_ascii_lowercase();
     assert!(sent.contains(&format!("authorization: bearer {}", key.to_ascii_lowercase())));
     assert!(sent.contains("x-gateway: hunter2hunter2"));
+}
+
+#[test]
+fn a_password_in_an_address_is_not_shown() {
+    let endpoint = Endpoint::new(Wire::Chat, "https://me:correct-horse-battery@gw.example/v1", None).unwrap();
+    assert!(!format!("{endpoint:?}").contains("correct-horse"), "{endpoint:?}");
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_one_is_not_tried_again() {
+    let endpoint = Endpoint::new(Wire::Chat, "http://exa mple:99999/v1", None).unwrap();
+    let client = plimsoll_providers::Client::new(endpoint, Default::default()).unwrap();
+    let error = client.stream(&crate::server::request(Wire::Chat), |_| {}).await.expect_err("an error");
+    assert!(matches!(error, ProviderError::BadRequest { status: None, .. }), "{error:?}");
 }
 
 #[test]

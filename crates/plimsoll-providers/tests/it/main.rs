@@ -1,5 +1,7 @@
 //! The tests of the crate, one binary.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)]
+
 mod build;
 mod client;
 mod decode;
