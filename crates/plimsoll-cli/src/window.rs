@@ -77,6 +77,7 @@ fn shown(block: &Block) -> String {
         Block::Result { tool, text, is_error, .. } => {
             format!("[{}] {tool}\n{text}", if *is_error { "error" } else { "result" })
         }
+        Block::Provider { value, .. } => format!("[block] {}", value.json()),
         Block::File { mime, filename, .. } => {
             let (mime, name) = (mime.as_deref(), filename.as_deref());
             format!("[file] {} {}", mime.unwrap_or("unknown"), name.unwrap_or("unnamed"))

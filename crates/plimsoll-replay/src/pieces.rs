@@ -91,6 +91,7 @@ impl<'a> Pieces<'a> {
                     into.push(self.weighed(Kind::File, &name, CharCounter::default().file_tokens().0));
                 }
             }
+            Block::Provider { value, .. } => into.push(self.counted(Kind::Text, value.json())),
             Block::File { part, .. } => {
                 into.push(self.weighed(
                     Kind::File,

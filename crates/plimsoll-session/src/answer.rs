@@ -342,4 +342,4 @@ impl Driver {
 const BROKEN_OFF: &str = "Not run: the answer was broken off before it was finished.";
 
 /// The kind of a part that holds a provider's block as it came.
-pub const BLOCK: &str = "provider-block";
+pub const BLOCK: &str = plimsoll::window::PROVIDER_BLOCK;

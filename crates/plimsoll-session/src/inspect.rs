@@ -68,6 +68,7 @@ impl Driver {
                     (Block::Text { .. }, WindowRole::System) => &mut kinds.system,
                     (Block::Text { .. }, WindowRole::User) => &mut kinds.user,
                     (Block::Text { .. }, WindowRole::Assistant | WindowRole::Tool) => &mut kinds.assistant,
+                    (Block::Provider { .. }, _) => &mut kinds.assistant,
                     (Block::Reasoning { .. }, _) => &mut kinds.thinking,
                     (Block::Call { .. }, _) => &mut kinds.calls,
                     (Block::Result { .. }, _) => &mut kinds.results,

@@ -8,6 +8,7 @@ use plimsoll::count::request_tokens;
 use plimsoll::log::{
     CompactionPart, FilePart, ReasoningPart, Time, ToolCallPart, ToolResultPart, ToolTime, Usage,
 };
+use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     CharCounter, Fixed, Info, Log, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Role, Tokens,
     ToolState, Window,
@@ -167,6 +168,15 @@ impl Builder {
                 if signed {
                     let signature = json!({ "anthropic": { "signature": format!("sig_{at}") } });
                     message.parts[0].extra.insert("metadata".into(), signature);
+                }
+                if at % 4 == 1 {
+                    // A block that only its provider knows.
+                    let id = PartId::new(format!("{}_block", message.parts[0].id));
+                    let mut part = Part::new(id, PartBody::Other(PROVIDER_BLOCK.into()));
+                    part.extra.insert("type".into(), PROVIDER_BLOCK.into());
+                    let block = json!({ "anthropic": { "type": "of_tomorrow", "data": text } });
+                    part.extra.insert("block".into(), block);
+                    message.parts.insert(1, part);
                 }
                 if at.is_multiple_of(3) {
                     // A provider that counts a third more than four chars a token.

@@ -37,6 +37,8 @@
 //! assert!(counter.count("one two three four five six seven eight nine ten") > Tokens(11));
 //! ```
 //!
+//! What is known of models before the first request (limits, prices, cache rules) is in [`ModelTable`].
+//!
 //! Nothing here does I/O or asks a provider. A [`Calibration`] is a value; its owner stores it (it is
 //! [`serde::Serialize`]), one for each model.
 
@@ -44,8 +46,10 @@ mod bpe;
 mod calibrate;
 mod counter;
 mod fit;
+mod models;
 
 pub use bpe::Bpe;
 pub use calibrate::{Calibration, Estimate, Measure, Observed};
 pub use counter::Calibrated;
+pub use models::{CacheRule, KnownFacts, ModelFacts, ModelOverride, ModelPrice, ModelTable};
 pub use plimsoll::{CharCounter, Rounding};

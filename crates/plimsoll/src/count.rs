@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chars::{Chars, Text, share_of, thousands};
 use crate::log::{Message, Part, PartBody};
-use crate::window::{Block, Window, WindowMessage};
+use crate::window::{Block, PROVIDER_BLOCK, Window, WindowMessage};
 
 /// A number of model tokens, exact or estimated.
 #[derive(
@@ -233,6 +233,9 @@ pub fn part_tokens(part: &Part, counter: &dyn Counter) -> Tokens {
         PartBody::Compaction(marker) => {
             marker.summary.as_ref().map(|text| counter.count_text(text)).unwrap_or_default()
         }
+        PartBody::Other(kind) if kind == PROVIDER_BLOCK => {
+            part.extra.get("block").map(|block| counter.count(&block.to_string())).unwrap_or_default()
+        }
         PartBody::File(_) | PartBody::Other(_) | PartBody::Bare(_) => Tokens::ZERO,
     }
 }
@@ -251,6 +254,7 @@ pub fn block_tokens(block: &Block, counter: &dyn Counter) -> Tokens {
         Block::Result { text, files, .. } => {
             counter.count_text(text) + files.iter().map(|_| counter.file_tokens()).sum()
         }
+        Block::Provider { value, .. } => counter.count_text(value.json()),
         Block::File { .. } => counter.file_tokens(),
     }
 }

@@ -131,6 +131,13 @@ pub enum Block {
         /// The part it comes from.
         part: PartId,
     },
+    /// A block of the model's answer that the engine knows nothing of. It is given back to the provider that made it.
+    Provider {
+        /// The block, under the provider's name.
+        value: Input,
+        /// The part it comes from.
+        part: PartId,
+    },
     /// A file the user attached.
     File {
         /// Its media type.
@@ -143,6 +150,9 @@ pub enum Block {
         part: PartId,
     },
 }
+
+/// The kind of a part that holds a provider's block as it came, in its field `block`.
+pub const PROVIDER_BLOCK: &str = "provider-block";
 
 fn no_files(files: &Arc<Vec<Value>>) -> bool {
     files.is_empty()
@@ -437,6 +447,9 @@ impl<'a> View<'a> {
                     }
                 }
                 PartBody::Other(kind) if kind == "step-start" => self.flush(&mut step, place),
+                PartBody::Other(kind) if kind == PROVIDER_BLOCK => {
+                    step.blocks.extend(provider_block(part).map(|block| (block, true)));
+                }
                 _ => {}
             }
         }
@@ -674,6 +687,12 @@ fn is_lost(message: &Message) -> bool {
         _ => true,
     });
     !(aborted && did_something)
+}
+
+/// Nothing is known of it but that it is whole, so it is shown whole or not at all.
+fn provider_block(part: &Part) -> Option<Block> {
+    let value = part.extra.get("block").filter(|_| part.cut().is_none() && !part.is_hidden())?;
+    Some(Block::Provider { value: value.clone().into(), part: part.id.clone() })
 }
 
 /// Text files and directories were inlined as text when they were attached.

@@ -98,6 +98,7 @@ fn block(block: &Block, ids: &mut Names, tools: &mut BTreeSet<String>) -> Option
             }
             result
         }
+        Block::Provider { value, .. } => value.value().get("anthropic")?.clone(),
         Block::File { mime, filename, url, .. } => file(&File::new(mime, filename, url)),
     })
 }

@@ -108,6 +108,7 @@ fn shape(transcript: Transcript) -> String {
                 Block::Result { tool, is_error, .. } => {
                     format!("{} {tool}", if *is_error { "error" } else { "result" })
                 }
+                Block::Provider { .. } => "block".to_owned(),
                 Block::File { mime, .. } => format!("file {}", mime.as_deref().unwrap_or("?")),
             };
             format!("{kind} {}", block_tokens(block, &policy.count))

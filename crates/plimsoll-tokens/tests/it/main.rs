@@ -2,3 +2,4 @@
 
 mod bpe;
 mod calibration;
+mod models;

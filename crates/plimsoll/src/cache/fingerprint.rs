@@ -73,6 +73,7 @@ fn hash_block(hash: Fnv, block: &Block) -> u64 {
             let hash = hash.number(4).text(id).text(tool).number(text.hash()).number(u64::from(*is_error));
             files.iter().fold(hash, hash_value)
         }
+        Block::Provider { value, .. } => hash.number(6).number(value.json().hash()),
         Block::File { mime, filename, url, .. } => {
             let hash = hash_optional(hash_optional(hash.number(5), mime.as_deref()), filename.as_deref());
             url.as_ref().map_or(hash, |url| hash.number(url.hash()))

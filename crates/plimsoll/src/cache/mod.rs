@@ -140,9 +140,10 @@ fn blocks_of(window: &Window, message: usize) -> impl Iterator<Item = Breakpoint
     (0..window.messages[message].blocks.len()).map(move |block| Breakpoint { message, block })
 }
 
-/// Anthropic takes no breakpoint on a thought; what follows it carries it along.
+/// Anthropic takes no breakpoint on a thought; what follows it carries it along. A block that is not known may take
+/// none either, and may not be sent at all.
 fn can_mark(window: &Window, at: Breakpoint) -> bool {
-    !matches!(window.messages[at.message].blocks[at.block], Block::Reasoning { .. })
+    !matches!(window.messages[at.message].blocks[at.block], Block::Reasoning { .. } | Block::Provider { .. })
 }
 
 /// The first message of the window that may look different in the next request.

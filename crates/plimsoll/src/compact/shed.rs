@@ -210,6 +210,7 @@ fn pieces(window: &Window, log: &Log, reach: Reach, counter: &dyn Counter) -> Ve
                 // Signed thoughts stay with the calls they led to.
                 Block::Reasoning { metadata: Some(_), .. } if calls => continue,
                 Block::Reasoning { text, part, .. } => (part, text.chars(), true),
+                Block::Provider { value, part } => (part, value.json().chars(), true),
                 Block::File { part, .. } => (part, Chars::ZERO, true),
                 Block::Text { part: None, .. } => continue,
             };
@@ -321,6 +322,7 @@ fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spar
                 Block::Text { part: None, .. } => continue,
                 Block::Text { part: Some(part), .. }
                 | Block::Reasoning { part, .. }
+                | Block::Provider { part, .. }
                 | Block::File { part, .. }
                 | Block::Call { part, .. } => part,
             };

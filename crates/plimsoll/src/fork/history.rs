@@ -375,6 +375,7 @@ fn without_ids(block: &Block) -> Block {
         Block::Reasoning { part, .. }
         | Block::Call { part, .. }
         | Block::Result { part, .. }
+        | Block::Provider { part, .. }
         | Block::File { part, .. } => *part = PartId::default(),
     }
     block

@@ -346,8 +346,8 @@ proptest! {
             let places: Vec<usize> =
                 plan.breakpoints.iter().map(|at| order.iter().position(|place| place == at).unwrap() + 1).collect();
             prop_assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
-            let is_thought = |at: &Breakpoint| matches!(shown.messages[at.message].blocks[at.block], Block::Reasoning { .. });
-            prop_assert!(!plan.breakpoints.iter().any(is_thought));
+            let is_bare = |at: &Breakpoint| takes_no_mark(&shown, at);
+            prop_assert!(!plan.breakpoints.iter().any(is_bare));
             // The last is on the newest stable message.
             if slots > 0 && plan.stable.messages > 0 {
                 let newest = order[plan.stable.blocks - 1].message;
@@ -361,8 +361,8 @@ proptest! {
             let look_back = policy.look_back as usize;
             let far: Vec<usize> =
                 (1..places.len()).filter(|at| places[*at] - places[*at - 1] > look_back).collect();
-            // Only where thoughts fill a whole stretch is there nothing to mark in it.
-            let marks: Vec<bool> = order.iter().map(|at| !is_thought(at)).collect();
+            // Only where thoughts and the like fill a whole stretch is there nothing to mark in it.
+            let marks: Vec<bool> = order.iter().map(|at| !is_bare(at)).collect();
             let blocked = marks.windows(look_back).any(|stretch| stretch.iter().all(|can_mark| !can_mark));
             if !blocked {
                 prop_assert!(far.is_empty() || (far == [1] && places.len() == slots), "{places:?}");
@@ -428,13 +428,15 @@ fn sent_places(window: &Window, policy: &CachePolicy) -> Vec<Breakpoint> {
         .collect()
 }
 
-/// The last block up to `blocks` that is no thought: thoughts at the end of a message are kept with what follows.
+/// Thoughts, and blocks that only their provider knows.
+fn takes_no_mark(window: &Window, at: &Breakpoint) -> bool {
+    matches!(window.messages[at.message].blocks[at.block], Block::Reasoning { .. } | Block::Provider { .. })
+}
+
+/// The last block up to `blocks` that takes a mark: those that do not are kept with what follows.
 fn markable_end(window: &Window, blocks: usize) -> usize {
     let places = sent(window);
-    let is_thought = |place: &Breakpoint| {
-        matches!(window.messages[place.message].blocks[place.block], Block::Reasoning { .. })
-    };
-    places[..blocks].iter().rposition(|(_, place)| !is_thought(place)).map_or(0, |at| at + 1)
+    places[..blocks].iter().rposition(|(_, place)| !takes_no_mark(window, place)).map_or(0, |at| at + 1)
 }
 
 fn answers_by_age(log: &[Message]) -> bool {

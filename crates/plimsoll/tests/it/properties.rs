@@ -150,7 +150,7 @@ fn said(window: &Window) -> String {
         Block::Text { text, .. } | Block::Reasoning { text, .. } | Block::Result { text, .. } => {
             Some(text.as_str())
         }
-        Block::Call { .. } | Block::File { .. } => None,
+        Block::Call { .. } | Block::Provider { .. } | Block::File { .. } => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
@@ -267,6 +267,7 @@ proptest! {
             blocks.iter().map(|block| match block {
                 Block::Text { text, .. } | Block::Result { text, .. } | Block::Reasoning { text, .. } => text.to_string(),
                 Block::Call { tool, .. } => tool.clone(),
+                Block::Provider { value, .. } => value.json().to_string(),
                 Block::File { .. } => "file".to_owned(),
             }).collect()
         };

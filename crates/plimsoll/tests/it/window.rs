@@ -27,6 +27,7 @@ fn shape(window: &Window) -> Vec<String> {
         Block::Result { id, text, is_error, .. } => {
             format!("{id}{}{text}", if *is_error { "!" } else { "=" })
         }
+        Block::Provider { value, .. } => format!("block {}", value.json()),
         Block::File { filename, .. } => format!("file {}", filename.as_deref().unwrap_or_default()),
     };
     let line = |message: &plimsoll::WindowMessage| {
@@ -315,4 +316,22 @@ fn a_cut_to_nothing_still_shows_something() {
     }
     window(&log);
     window(&log[..1]);
+}
+
+#[test]
+fn a_block_that_only_its_provider_knows_is_shown_where_it_came() {
+    let block =
+        |id: &str| json!({ "id": id, "type": "provider-block", "block": { "anthropic": { "type": "new" } } });
+    let mut log = History::new()
+        .user("go")
+        .raw(json!({ "info": { "id": "m1", "role": "assistant", "finish": "stop" }, "parts": [
+            { "id": "p1", "type": "text", "text": "one" }, block("p2"),
+            { "id": "p3", "type": "text", "text": "two" }, block("p4"),
+        ] }))
+        .log();
+    let shown = r#"block {"anthropic":{"type":"new"}}"#;
+    assert_eq!(shape(&window(&log))[1], format!("A one | {shown} | two | {shown}"));
+    // Half of it would be refused.
+    cut(&mut log, "p2", 10);
+    assert_eq!(shape(&window(&log))[1], format!("A one | two | {shown}"));
 }

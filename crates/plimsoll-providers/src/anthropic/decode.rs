@@ -1,0 +1,180 @@
+//! Events of the Messages API, block by block.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::wire::{ContentBlock, Delta, Event, KNOWN_EVENTS, Usage};
+use crate::decode::{Context, DecodeError, check_unknown, parse};
+use crate::error::{Failure, ProviderError};
+use crate::event::StreamEvent;
+use crate::lanes::{Lanes, named, parse_input};
+
+#[derive(Debug)]
+pub(crate) struct AnthropicDecoder {
+    context: Context,
+    lanes: Lanes,
+    open: BTreeMap<u64, Open>,
+    usage: Usage,
+    reason: Option<String>,
+}
+
+/// A block that is being written.
+#[derive(Debug)]
+enum Open {
+    Text,
+    Thinking { signature: String },
+    Call { input: String },
+    Other { block: Value, input: String },
+}
+
+impl AnthropicDecoder {
+    pub(crate) fn new(context: Context) -> AnthropicDecoder {
+        AnthropicDecoder {
+            context,
+            lanes: Lanes::default(),
+            open: BTreeMap::new(),
+            usage: Usage::default(),
+            reason: None,
+        }
+    }
+
+    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        match parse::<Event>(data)? {
+            Event::MessageStart { message } => {
+                self.usage.update(message.usage.unwrap_or_default());
+                out.extend(self.usage.normalise().map(StreamEvent::Usage));
+            }
+            Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, out),
+            Event::ContentBlockDelta { index, delta } => return self.delta(index, delta, out),
+            Event::ContentBlockStop { index } => self.stop(index, out),
+            Event::MessageDelta { delta, usage } => {
+                self.reason = delta.stop_reason.or(self.reason.take());
+                if let Some(usage) = usage {
+                    self.usage.update(usage);
+                    out.extend(self.usage.normalise().map(StreamEvent::Usage));
+                }
+            }
+            Event::MessageStop {} => {
+                let open: Vec<u64> = self.open.keys().copied().collect();
+                open.into_iter().for_each(|index| self.stop(index, out));
+                let reason = self.reason.take().unwrap_or_else(|| "unknown".into());
+                out.push(StreamEvent::Finished { reason, usage: self.usage.normalise() });
+            }
+            Event::Ping {} => {}
+            Event::Error { error } => {
+                let failure = Failure::of_stream(vec![error.kind], error.message);
+                return Err(DecodeError::Provider(ProviderError::from(failure)));
+            }
+            Event::Other(value) => check_unknown(&value, &KNOWN_EVENTS)?,
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, index: u64, block: ContentBlock, out: &mut Vec<StreamEvent>) {
+        // A server that does not close its blocks begins the next one at the same place or after it.
+        if self.open.contains_key(&index) {
+            self.stop(index, out);
+        }
+        self.lanes.open(index);
+        let mut write = |event| self.lanes.write(index, event, out);
+        let open = match block {
+            ContentBlock::Text { text, .. } => {
+                if !text.is_empty() {
+                    write(StreamEvent::Text(text));
+                }
+                Open::Text
+            }
+            ContentBlock::Thinking { thinking, signature, .. } => {
+                if !thinking.is_empty() {
+                    write(StreamEvent::Thinking(thinking));
+                }
+                Open::Thinking { signature }
+            }
+            ContentBlock::RedactedThinking { data, .. } => {
+                write(self.context.sign(json!({ "redactedData": data })));
+                Open::Thinking { signature: String::new() }
+            }
+            ContentBlock::ToolUse { id, name, input, .. } => {
+                write(StreamEvent::CallBegin { call: id, tool: self.context.tools.own(&name) });
+                // Empty here, and streamed; servers that do not stream inputs send it whole.
+                let whole = input.as_object().is_some_and(|input| !input.is_empty());
+                let input = if whole { input.to_string() } else { String::new() };
+                if whole {
+                    write(StreamEvent::CallInput(input.clone()));
+                }
+                Open::Call { input }
+            }
+            ContentBlock::Other(block) => Open::Other { block, input: String::new() },
+            known => Open::Other { block: json!(known), input: String::new() },
+        };
+        self.open.insert(index, open);
+    }
+
+    fn delta(&mut self, index: u64, delta: Delta, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        let Some(open) = self.open.get_mut(&index) else {
+            return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
+        };
+        match (open, delta) {
+            (Open::Text, Delta::TextDelta { text }) => {
+                self.lanes.write(index, StreamEvent::Text(text), out);
+            }
+            (Open::Thinking { .. }, Delta::ThinkingDelta { thinking }) => {
+                self.lanes.write(index, StreamEvent::Thinking(thinking), out);
+            }
+            (Open::Thinking { signature }, Delta::SignatureDelta { signature: more }) => {
+                signature.push_str(&more);
+            }
+            (Open::Call { input }, Delta::InputJsonDelta { partial_json }) => {
+                input.push_str(&partial_json);
+                if !partial_json.is_empty() {
+                    self.lanes.write(index, StreamEvent::CallInput(partial_json), out);
+                }
+            }
+            (Open::Other { input, .. }, Delta::InputJsonDelta { partial_json }) => {
+                input.push_str(&partial_json);
+            }
+            (Open::Other { block, .. }, delta) => merge(block, &json!(delta)),
+            // Citations of a text and other additions to known blocks have no place in the log.
+            (_, Delta::Other(_)) => {}
+            _ => return Err(DecodeError::Malformed(format!("a delta that does not fit block {index}"))),
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, index: u64, out: &mut Vec<StreamEvent>) {
+        let Some(open) = self.open.remove(&index) else { return };
+        let provider = &self.context.provider;
+        let mut write = |event| self.lanes.write(index, event, out);
+        match open {
+            Open::Text => write(StreamEvent::PartEnd),
+            Open::Thinking { signature } => {
+                if !signature.is_empty() {
+                    write(self.context.sign(json!({ "signature": signature })));
+                }
+                write(StreamEvent::PartEnd);
+            }
+            Open::Call { input } => write(StreamEvent::CallReady(parse_input(&input))),
+            Open::Other { mut block, input } => {
+                if !input.is_empty() {
+                    block["input"] = parse_input(&input);
+                }
+                write(StreamEvent::Block(named(provider, &block)));
+            }
+        }
+        self.lanes.close(index, out);
+    }
+}
+
+/// Add a delta of an unknown kind to its block: strings are continued, everything else is replaced.
+fn merge(block: &mut Value, delta: &Value) {
+    let (Some(block), Some(delta)) = (block.as_object_mut(), delta.as_object()) else { return };
+    for (key, more) in delta.iter().filter(|(key, _)| *key != "type") {
+        match (block.get_mut(key), more) {
+            (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
+            _ => {
+                block.insert(key.clone(), more.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Anthropic's Messages API.
+
+mod build;
+mod decode;
+pub mod wire;
+
+pub(crate) use build::build;
+pub(crate) use decode::AnthropicDecoder;

@@ -1,0 +1,268 @@
+//! Chunks of Chat Completions, block by block.
+//!
+//! The format has no blocks: a change from one field to another begins one. Calls are told apart by their index, and
+//! by their id where a server (Gemini's compatible one) gives all of them the same index.
+
+use serde_json::{Value, json};
+
+use super::wire::{Chunk, Content, ContentPart, Delta, ToolCallDelta, Usage};
+use crate::decode::{Context, DecodeError, parse};
+use crate::error::{Failure, ProviderError};
+use crate::event::StreamEvent;
+use crate::lanes::{Lanes, parse_input};
+
+/// The data of the event after which a server sends nothing more.
+const DONE: &str = "[DONE]";
+
+#[derive(Debug)]
+pub(crate) struct ChatDecoder {
+    context: Context,
+    lanes: Lanes,
+    next_key: u64,
+    /// The text or thought that is being written.
+    prose: Option<Prose>,
+    calls: Vec<Call>,
+    details: Vec<Value>,
+    usage: Option<Usage>,
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Prose {
+    kind: Kind,
+    key: u64,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: u64,
+    id: Option<String>,
+    key: u64,
+    input: String,
+    is_open: bool,
+}
+
+impl ChatDecoder {
+    pub(crate) fn new(context: Context) -> ChatDecoder {
+        ChatDecoder {
+            context,
+            lanes: Lanes::default(),
+            next_key: 0,
+            prose: None,
+            calls: Vec::new(),
+            details: Vec::new(),
+            usage: None,
+            reason: None,
+        }
+    }
+
+    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        if data.trim() == DONE {
+            self.finish(out);
+            return Ok(());
+        }
+        let mut chunk: Chunk = parse(data)?;
+        let as_error = chunk.extra.get("object").and_then(Value::as_str) == Some("error");
+        if let Some(error) = chunk.error.take().or_else(|| as_error.then(|| json!(chunk.extra))) {
+            let failure = Failure::of_value(None, &json!({ "error": error }));
+            return Err(DecodeError::Provider(ProviderError::from(failure)));
+        }
+        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
+            self.delta(choice.delta, out)?;
+            if choice.finish_reason.is_some() {
+                self.reason = choice.finish_reason;
+                self.close_all(out);
+            }
+        }
+        if let Some(usage) = chunk.usage {
+            let normalised = usage.normalise();
+            if normalised.is_some() {
+                self.usage = Some(usage);
+            }
+            out.extend(normalised.map(StreamEvent::Usage));
+        }
+        Ok(())
+    }
+
+    /// The stream ended without `[DONE]`: whether the answer is whole all the same. The reason why it stopped is
+    /// what ends an answer here; the mark after it is left out by some servers.
+    pub(crate) fn end(&mut self, out: &mut Vec<StreamEvent>) -> bool {
+        let is_whole = self.reason.is_some();
+        if is_whole {
+            self.finish(out);
+        }
+        is_whole
+    }
+
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) {
+        self.close_all(out);
+        let reason = self.reason.take().unwrap_or_else(|| "unknown".into());
+        let usage = self.usage.as_ref().and_then(Usage::normalise);
+        out.push(StreamEvent::Finished { reason, usage });
+    }
+
+    fn delta(&mut self, delta: Delta, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        // Servers that send both fields send the same words in them.
+        if let Some(thought) = delta.reasoning_content.or(delta.reasoning).filter(|text| !text.is_empty()) {
+            self.write(Kind::Thinking, thought, out);
+        }
+        if let Some(details) = delta.reasoning_details.filter(|details| !details.is_empty()) {
+            self.prose(Kind::Thinking, out);
+            details.into_iter().for_each(|detail| add_detail(&mut self.details, detail));
+        }
+        match delta.content {
+            Some(Content::Text(text)) => self.write(Kind::Text, text, out),
+            Some(Content::Parts(parts)) => {
+                for part in parts {
+                    match part {
+                        ContentPart::Text { text } => self.write(Kind::Text, text, out),
+                        ContentPart::Other(part) => self.write(Kind::Thinking, thinking_part(&part), out),
+                        ContentPart::ImageUrl { .. } => {}
+                    }
+                }
+            }
+            None => {}
+        }
+        if let Some(refusal) = delta.refusal {
+            self.write(Kind::Text, refusal, out);
+        }
+        for call in delta.tool_calls.unwrap_or_default() {
+            self.call(call, out)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, kind: Kind, text: String, out: &mut Vec<StreamEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        let key = self.prose(kind, out);
+        let event = match kind {
+            Kind::Text => StreamEvent::Text(text),
+            Kind::Thinking => StreamEvent::Thinking(text),
+        };
+        self.lanes.write(key, event, out);
+    }
+
+    /// The key of the text or thought that is being written; a new one if the last was of the other kind.
+    fn prose(&mut self, kind: Kind, out: &mut Vec<StreamEvent>) -> u64 {
+        if let Some(prose) = self.prose.filter(|prose| prose.kind == kind) {
+            return prose.key;
+        }
+        self.end_prose(out);
+        self.settle_calls(out);
+        let key = self.open();
+        self.prose = Some(Prose { kind, key });
+        key
+    }
+
+    fn open(&mut self) -> u64 {
+        self.next_key += 1;
+        self.lanes.open(self.next_key);
+        self.next_key
+    }
+
+    fn end_prose(&mut self, out: &mut Vec<StreamEvent>) {
+        let Some(Prose { kind, key }) = self.prose.take() else { return };
+        if kind == Kind::Thinking && !self.details.is_empty() {
+            let details = std::mem::take(&mut self.details);
+            let signature = self.context.sign(json!({ "reasoning_details": details }));
+            self.lanes.write(key, signature, out);
+        }
+        self.lanes.write(key, StreamEvent::PartEnd, out);
+        self.lanes.close(key, out);
+    }
+
+    fn call(&mut self, delta: ToolCallDelta, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        self.end_prose(out);
+        let id = delta.id.filter(|id| !id.is_empty());
+        let name = delta.function.name.filter(|name| !name.is_empty());
+        let newest = self.calls.last().map_or(0, |call| call.index);
+        let index =
+            delta.index.unwrap_or(if name.is_some() && !self.calls.is_empty() { newest + 1 } else { newest });
+        let known = self.calls.iter().rposition(|call| call.index == index);
+        // Another id at the same place is another call; servers repeat the id of the same one.
+        let known =
+            known.filter(|at| id.is_none() || self.calls[*at].id.is_none() || self.calls[*at].id == id);
+        let at = match (known, name) {
+            (Some(at), _) => at,
+            (None, None) => {
+                return Err(DecodeError::Malformed(format!("input of call {index}, which has no name")));
+            }
+            (None, Some(name)) => {
+                self.settle_calls(out);
+                let key = self.open();
+                let call = id.clone().unwrap_or_else(|| format!("call_{index}"));
+                let tool = self.context.tools.own(&name);
+                self.lanes.write(key, StreamEvent::CallBegin { call, tool }, out);
+                self.calls.push(Call { index, id, key, input: String::new(), is_open: true });
+                self.calls.len() - 1
+            }
+        };
+        let Some(more) = delta.function.arguments.filter(|more| !more.is_empty()) else { return Ok(()) };
+        let call = &mut self.calls[at];
+        if !call.is_open {
+            // White space may follow an input that is whole already.
+            return match more.trim().is_empty() {
+                true => Ok(()),
+                false => Err(DecodeError::Malformed(format!("more input of call {index}, which is whole"))),
+            };
+        }
+        call.input.push_str(&more);
+        self.lanes.write(call.key, StreamEvent::CallInput(more), out);
+        Ok(())
+    }
+
+    /// Close the calls whose inputs are whole. Others stay open: a server may write parallel calls in turns.
+    fn settle_calls(&mut self, out: &mut Vec<StreamEvent>) {
+        for call in self.calls.iter_mut().filter(|call| call.is_open) {
+            if let Ok(input) = serde_json::from_str::<Value>(&call.input) {
+                call.is_open = false;
+                self.lanes.write(call.key, StreamEvent::CallReady(input), out);
+                self.lanes.close(call.key, out);
+            }
+        }
+    }
+
+    fn close_all(&mut self, out: &mut Vec<StreamEvent>) {
+        self.end_prose(out);
+        for call in self.calls.iter_mut().filter(|call| call.is_open) {
+            call.is_open = false;
+            self.lanes.write(call.key, StreamEvent::CallReady(parse_input(&call.input)), out);
+            self.lanes.close(call.key, out);
+        }
+    }
+}
+
+/// A thought as Mistral sends it: `{"type": "thinking", "thinking": [{"type": "text", "text": "…"}]}`.
+fn thinking_part(part: &Value) -> String {
+    let pieces = part.get("thinking").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    pieces.iter().filter_map(|piece| piece.get("text")?.as_str()).collect()
+}
+
+/// Add a piece of a signed thought. Pieces of the same thought follow each other; their strings are continued.
+fn add_detail(details: &mut Vec<Value>, piece: Value) {
+    let same = |key: &str, last: &Value| last.get(key) == piece.get(key);
+    let last =
+        details.last_mut().filter(|last| same("type", last) && same("index", last) && same("id", last));
+    let (Some(Value::Object(last)), Value::Object(more)) = (last, &piece) else {
+        details.push(piece);
+        return;
+    };
+    for (key, value) in more {
+        let continues = matches!(key.as_str(), "text" | "summary" | "data");
+        match (last.get_mut(key), value) {
+            (Some(Value::String(text)), Value::String(more)) if continues => text.push_str(more),
+            (_, Value::Null) => {}
+            _ => {
+                last.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Sending a request and following its answer.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::decode::{DEFAULT_EVENT_LIMIT, Decoder};
+use crate::endpoint::Endpoint;
+use crate::error::{Failure, ProviderError, StreamFault, TimeoutKind};
+use crate::event::StreamEvent;
+use crate::request::Request;
+use crate::retry::{RetryPolicy, asked_wait, chance};
+
+/// How long to wait and how often to try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClientOptions {
+    /// The longest time to connect.
+    pub connect: Duration,
+    /// The longest time without a byte, from the request on. A model on this machine may read a long prompt for
+    /// minutes before it answers.
+    pub idle: Duration,
+    /// The longest time of one try, from the request to the end of the answer.
+    pub total: Duration,
+    /// The largest event, in bytes.
+    pub event_limit: usize,
+    /// When to send a request again.
+    pub retry: RetryPolicy,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions {
+            connect: Duration::from_secs(30),
+            idle: Duration::from_secs(300),
+            total: Duration::from_secs(3_600),
+            event_limit: DEFAULT_EVENT_LIMIT,
+            retry: RetryPolicy::default(),
+        }
+    }
+}
+
+/// A request is about to be sent again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryNotice {
+    /// Which retry, counted from one.
+    pub retry: u32,
+    /// How long until then.
+    pub wait: Duration,
+    /// Why.
+    pub error: ProviderError,
+}
+
+/// Sends requests to one endpoint. Cloning it shares its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    endpoint: Endpoint,
+    headers: HeaderMap,
+    options: ClientOptions,
+}
+
+/// The body of an error that is read; the rest says no more.
+const ERROR_BODY_LIMIT: usize = 64 << 10;
+
+impl Client {
+    /// A client of an endpoint.
+    pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Client, ProviderError> {
+        // The process may have chosen a provider of cryptography already; then that one is used.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let failed = |message: String| ProviderError::Network { message };
+        let http = reqwest::Client::builder()
+            .connect_timeout(options.connect)
+            // A redirect would send the conversation and a key to another host.
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| failed(endpoint.strip_keys(&causes(&error))))?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in endpoint.all_headers() {
+            let bad = || ProviderError::BadRequest {
+                status: None,
+                message: format!("the value of header `{name}` holds characters that cannot be sent"),
+            };
+            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+            headers.insert(name, value);
+        }
+        Ok(Client { http, endpoint, headers, options })
+    }
+
+    /// Where the requests go.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Send a request; gives its answer as soon as the model has begun to say something, or why it has not.
+    ///
+    /// A request that fails before that is sent again as the [`RetryPolicy`] has it, and `on_retry` is told. Later
+    /// failures come from [`AnswerStream::next`]: what was said already cannot be taken back. Dropping the future or
+    /// the answer ends the request.
+    pub async fn stream(
+        &self,
+        request: &Request,
+        mut on_retry: impl FnMut(&RetryNotice),
+    ) -> Result<AnswerStream, ProviderError> {
+        let body = request.to_bytes();
+        let mut retry = 0;
+        loop {
+            let error = match self.begin(request, body.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error.map_text(|text| self.endpoint.strip_keys(text)),
+            };
+            let Some(wait) = self.options.retry.wait(&error, retry, chance()) else { return Err(error) };
+            retry += 1;
+            on_retry(&RetryNotice { retry, wait, error });
+            sleep(wait).await;
+        }
+    }
+
+    /// One try, up to the first content.
+    async fn begin(&self, request: &Request, body: Vec<u8>) -> Result<AnswerStream, ProviderError> {
+        let started = Instant::now();
+        let clock = Clock { started, last_byte: started, options: self.options };
+        let sending = self.http.post(self.endpoint.url()).headers(self.headers.clone()).body(body).send();
+        let response = clock.limit(sending).await?.map_err(|error| self.network(&error))?;
+        let status = response.status().as_u16();
+        if !response.status().is_success() {
+            return Err(self.refusal(status, response, &clock).await);
+        }
+        let kind = header(response.headers(), "content-type").unwrap_or_default();
+        // A page of a proxy or a whole JSON answer; a server that names no type is believed.
+        if ["text/html", "application/json"].iter().any(|other| kind.starts_with(other)) {
+            return Err(self.no_stream(kind, response, &clock).await);
+        }
+        let decoder = Decoder::with_limit(request, self.options.event_limit);
+        let endpoint = self.endpoint.clone();
+        let clock = Clock { last_byte: Instant::now(), ..clock };
+        let mut answer =
+            AnswerStream { response, decoder, endpoint, clock, ready: VecDeque::new(), ended: false };
+        while !answer.ready.iter().any(|event| !matches!(event, Ok(event) if !event.is_content())) {
+            answer.fill().await;
+        }
+        // An error is reported here, so that it can be retried, only if nothing was said before it.
+        let is_content = |event: &Result<StreamEvent, _>| matches!(event, Ok(event) if event.is_content());
+        match answer.ready.iter().find(|event| is_content(event) || event.is_err()) {
+            Some(Err(error)) => Err(error.clone()),
+            _ => Ok(answer),
+        }
+    }
+
+    async fn refusal(&self, status: u16, response: reqwest::Response, clock: &Clock) -> ProviderError {
+        let wait = asked_wait(|name| header(response.headers(), name));
+        let body = read_some(response, clock).await;
+        let error = ProviderError::from(Failure::of_body(status, &body, wait));
+        match (status, error) {
+            (300..400, _) => ProviderError::BadRequest {
+                status: Some(status),
+                message: "the server redirects to another address, which is not followed; check the base URL"
+                    .into(),
+            },
+            (_, error) => error,
+        }
+    }
+
+    /// Gateways answer with a success and an error in its body.
+    async fn no_stream(&self, kind: String, response: reqwest::Response, clock: &Clock) -> ProviderError {
+        let body = read_some(response, clock).await;
+        match serde_json::from_slice::<serde_json::Value>(&body) {
+            Ok(value) if value.get("error").is_some_and(|error| !error.is_null()) => {
+                Failure::of_value(None, &value).into()
+            }
+            _ => StreamFault::NotAStream { content_type: kind }.into(),
+        }
+    }
+
+    fn network(&self, error: &reqwest::Error) -> ProviderError {
+        network(&self.endpoint, error)
+    }
+}
+
+/// An answer as it streams.
+///
+/// Waiting in [`next`](AnswerStream::next) can be broken off and taken up again, as in `select!`, without losing
+/// anything. Dropping it ends the request.
+#[derive(Debug)]
+pub struct AnswerStream {
+    response: reqwest::Response,
+    decoder: Decoder,
+    endpoint: Endpoint,
+    clock: Clock,
+    ready: VecDeque<Result<StreamEvent, ProviderError>>,
+    ended: bool,
+}
+
+impl AnswerStream {
+    /// What the answer brings next; none after its end. The last is [`StreamEvent::Finished`] or an error.
+    pub async fn next(&mut self) -> Option<Result<StreamEvent, ProviderError>> {
+        while self.ready.is_empty() && !self.ended {
+            self.fill().await;
+        }
+        let event = self.ready.pop_front()?;
+        Some(event.map_err(|error| error.map_text(|text| self.endpoint.strip_keys(text))))
+    }
+
+    /// Wait for more bytes and decode them.
+    async fn fill(&mut self) {
+        let chunk = self.clock.limit(self.response.chunk()).await;
+        match chunk {
+            Ok(Ok(Some(bytes))) => {
+                self.clock.last_byte = Instant::now();
+                self.ready.extend(self.decoder.push(&bytes));
+                self.ended = self.decoder.is_over();
+            }
+            Ok(Ok(None)) => {
+                self.ready.extend(self.decoder.finish());
+                self.ended = true;
+            }
+            Ok(Err(error)) => {
+                self.ready.push_back(Err(network(&self.endpoint, &error)));
+                self.ended = true;
+            }
+            Err(timeout) => {
+                self.ready.push_back(Err(timeout));
+                self.ended = true;
+            }
+        }
+    }
+}
+
+/// The time-outs of one try. They are moments rather than lengths, so that waiting again does not prolong them.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    started: Instant,
+    last_byte: Instant,
+    options: ClientOptions,
+}
+
+impl Clock {
+    async fn limit<F: IntoFuture>(&self, work: F) -> Result<F::Output, ProviderError> {
+        let ClientOptions { idle, total, .. } = self.options;
+        let (idle_at, total_at) = (moment(self.last_byte, idle), moment(self.started, total));
+        let (kind, after) =
+            if idle_at <= total_at { (TimeoutKind::Idle, idle) } else { (TimeoutKind::Total, total) };
+        timeout_at(idle_at.min(total_at), work).await.map_err(|_| ProviderError::Timeout { kind, after })
+    }
+}
+
+/// A moment; a length that no clock can show means never, which a century is.
+fn moment(from: Instant, length: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+    from + length.min(CENTURY)
+}
+
+/// The beginning of a body, as far as it comes.
+async fn read_some(mut response: reqwest::Response, clock: &Clock) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < ERROR_BODY_LIMIT
+        && let Ok(Ok(Some(bytes))) = clock.limit(response.chunk()).await
+    {
+        let room = ERROR_BODY_LIMIT - body.len();
+        body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+    body
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+fn network(endpoint: &Endpoint, error: &reqwest::Error) -> ProviderError {
+    let message = endpoint.strip_keys(&causes(error));
+    // An address that is none does not become one by trying again.
+    match error.is_builder() {
+        true => ProviderError::BadRequest { status: None, message },
+        false => ProviderError::Network { message },
+    }
+}
+
+/// An error with its causes; the outermost alone says only that something failed.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let text = inner.to_string();
+        if !told.contains(&text) {
+            told.push_str(": ");
+            told.push_str(&text);
+        }
+        cause = inner.source();
+    }
+    told
+}

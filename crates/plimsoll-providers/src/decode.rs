@@ -1,0 +1,181 @@
+//! From the bytes of a stream to events, whatever the wire.
+
+use crate::anthropic::AnthropicDecoder;
+use crate::chat::ChatDecoder;
+use crate::endpoint::Wire;
+use crate::error::{ProviderError, StreamFault};
+use crate::event::StreamEvent;
+use crate::names::ToolNames;
+use crate::request::Request;
+use crate::responses::ResponsesDecoder;
+use crate::sse::{SseEvent, SseReader, TooLarge};
+
+/// The largest event that is read. The closing event of the Responses API repeats the whole answer.
+pub(crate) const DEFAULT_EVENT_LIMIT: usize = 32 << 20;
+
+/// What a wire's decoder needs to know of the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Context {
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) tools: ToolNames,
+}
+
+impl Context {
+    /// The event that signs a thought, with the model that made it.
+    pub(crate) fn sign(&self, mut own: serde_json::Value) -> StreamEvent {
+        own["model"] = self.model.as_str().into();
+        StreamEvent::Signature(crate::lanes::named(&self.provider, &own))
+    }
+}
+
+/// Decodes the stream of one answer.
+///
+/// Bytes may come in any pieces. After an error, and after [`StreamEvent::Finished`], nothing more is decoded.
+#[derive(Debug)]
+pub struct Decoder {
+    sse: SseReader,
+    wire: WireDecoder,
+    /// How many events of the stream were read, for messages.
+    read: u64,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+enum WireDecoder {
+    Anthropic(AnthropicDecoder),
+    Chat(ChatDecoder),
+    Responses(ResponsesDecoder),
+}
+
+impl Decoder {
+    /// A decoder for the answer to a request.
+    pub fn new(request: &Request) -> Decoder {
+        Decoder::with_limit(request, DEFAULT_EVENT_LIMIT)
+    }
+
+    /// A decoder that refuses events of more than `limit` bytes.
+    pub fn with_limit(request: &Request, limit: usize) -> Decoder {
+        let (provider, model) = (request.provider.clone(), request.model.clone());
+        let context = Context { provider, model, tools: request.tools.clone() };
+        let wire = match request.wire() {
+            Wire::Anthropic => WireDecoder::Anthropic(AnthropicDecoder::new(context)),
+            Wire::Chat => WireDecoder::Chat(ChatDecoder::new(context)),
+            Wire::Responses => WireDecoder::Responses(ResponsesDecoder::new(context)),
+        };
+        Decoder { sse: SseReader::new(limit), wire, read: 0, is_over: false }
+    }
+
+    /// Whether the answer has come to its end, well or not.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Decode more bytes. An error is the last thing that comes.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<StreamEvent, ProviderError>> {
+        let mut decoded = Vec::new();
+        if self.is_over {
+            return decoded;
+        }
+        let mut events = Vec::new();
+        let result = self.sse.push(bytes, &mut events);
+        for event in events {
+            self.event(&event, &mut decoded);
+        }
+        if let Err(TooLarge { limit }) = result {
+            self.fail(StreamFault::EventTooLarge { limit }.into(), &mut decoded);
+        }
+        decoded
+    }
+
+    /// The stream has ended. An answer that did not is an error.
+    pub fn finish(&mut self) -> Vec<Result<StreamEvent, ProviderError>> {
+        let mut decoded = Vec::new();
+        if self.is_over {
+            return decoded;
+        }
+        // Some servers leave out the empty line after the last event. What is left of a cut one cannot be decoded,
+        // and then the cut is what there is to report.
+        if let Some(event) = self.sse.finish() {
+            self.event(&event, &mut decoded);
+            if matches!(decoded.last(), Some(Err(ProviderError::Stream(_)))) {
+                decoded.pop();
+                self.is_over = false;
+            }
+        }
+        if !self.is_over {
+            let mut out = Vec::new();
+            let ended = match &mut self.wire {
+                WireDecoder::Chat(chat) => chat.end(&mut out),
+                WireDecoder::Anthropic(_) | WireDecoder::Responses(_) => false,
+            };
+            decoded.extend(out.into_iter().map(Ok));
+            if ended {
+                self.is_over = true;
+            } else {
+                self.fail(StreamFault::Unfinished { events: self.read }.into(), &mut decoded);
+            }
+        }
+        decoded
+    }
+
+    fn event(&mut self, event: &SseEvent, decoded: &mut Vec<Result<StreamEvent, ProviderError>>) {
+        if self.is_over || event.data.trim().is_empty() {
+            return;
+        }
+        self.read += 1;
+        let mut out = Vec::new();
+        let result = match &mut self.wire {
+            WireDecoder::Anthropic(wire) => wire.event(&event.data, &mut out),
+            WireDecoder::Chat(wire) => wire.event(&event.data, &mut out),
+            WireDecoder::Responses(wire) => wire.event(&event.data, &mut out),
+        };
+        self.is_over = matches!(out.last(), Some(StreamEvent::Finished { .. }));
+        decoded.extend(out.into_iter().map(Ok));
+        if let Err(error) = result {
+            let error = match error {
+                DecodeError::Malformed(problem) => {
+                    StreamFault::Malformed { event: self.read, problem }.into()
+                }
+                DecodeError::Provider(error) => error,
+            };
+            self.fail(error, decoded);
+        }
+    }
+
+    fn fail(&mut self, error: ProviderError, decoded: &mut Vec<Result<StreamEvent, ProviderError>>) {
+        self.is_over = true;
+        decoded.push(Err(error));
+    }
+}
+
+/// Why an event could not be decoded.
+#[derive(Debug)]
+pub(crate) enum DecodeError {
+    /// It is not what the wire format allows.
+    Malformed(String),
+    /// It is the provider's report of an error.
+    Provider(ProviderError),
+}
+
+/// Read an event. Syntax errors name line and column, never the text, which may hold anything.
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(data: &str) -> Result<T, DecodeError> {
+    serde_json::from_str(data).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Data => "not the shape of an event",
+            serde_json::error::Category::Eof => "JSON that ends too early",
+            _ => "not JSON",
+        };
+        DecodeError::Malformed(format!("{what} at line {} column {}", error.line(), error.column()))
+    })
+}
+
+/// An event that was kept as a raw value though its kind is known is malformed; one of an unknown kind is passed over.
+pub(crate) fn check_unknown(value: &serde_json::Value, known: &[&str]) -> Result<(), DecodeError> {
+    match value.get("type").and_then(serde_json::Value::as_str) {
+        Some(kind) if known.contains(&kind) => {
+            Err(DecodeError::Malformed(format!("`{kind}` without the fields it needs")))
+        }
+        _ => Ok(()),
+    }
+}

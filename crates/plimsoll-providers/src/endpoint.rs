@@ -1,0 +1,208 @@
+//! Which provider, which model, and where.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::request::{MaxTokensField, RequestOptions};
+use crate::secret::Secret;
+
+/// A wire format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wire {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Chat Completions.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+}
+
+/// A model of a provider: `provider/model`. The model's own name may hold further slashes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ModelRef {
+    /// The provider, such as `anthropic`, `openai`, `openai-chat`, or one of the configuration.
+    pub provider: String,
+    /// The model as the provider names it.
+    pub model: String,
+}
+
+/// What is wrong with a model's name or an address.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EndpointError {
+    /// It is not of the form `provider/model`.
+    #[error("`{0}` does not name a model: write `provider/model`, such as `anthropic/claude-sonnet-4-6`")]
+    NotAModel(String),
+    /// No such provider is known without configuration.
+    #[error("unknown provider `{0}`: known are `anthropic`, `openai` and `openai-chat`")]
+    UnknownProvider(String),
+    /// There is no key.
+    #[error("no key for `{provider}`: set `{variable}`")]
+    NoKey {
+        /// The provider.
+        provider: String,
+        /// The variable that would hold it.
+        variable: &'static str,
+    },
+    /// The base URL is none.
+    #[error("`{0}` is not a base URL: it must start with `http://` or `https://`")]
+    NotAUrl(String),
+}
+
+impl FromStr for ModelRef {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<ModelRef, EndpointError> {
+        match text.trim().split_once('/') {
+            Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+                Ok(ModelRef { provider: provider.to_owned(), model: model.to_owned() })
+            }
+            _ => Err(EndpointError::NotAModel(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.provider, self.model)
+    }
+}
+
+/// Where requests are sent, and with which key. `Debug` shows no secrets, nor those in the address.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The wire format that is spoken there.
+    pub wire: Wire,
+    /// The address that the paths of the API are added to, without a slash at its end.
+    pub base_url: String,
+    /// The key; servers on this machine need none.
+    pub key: Option<Secret>,
+    /// Further headers. Values are secrets: gateways are given their keys in them.
+    pub headers: Vec<(String, Secret)>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        formatter
+            .debug_struct("Endpoint")
+            .field("wire", &self.wire)
+            .field("base_url", &plimsoll::redact::redact(&self.base_url).text)
+            .field("key", &self.key)
+            .field("headers", &headers)
+            .finish()
+    }
+}
+
+const ANTHROPIC_URL: &str = "https://api.anthropic.com";
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+/// The version of the Messages API that is spoken here.
+pub(crate) const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+impl Endpoint {
+    /// The endpoint at an address.
+    pub fn new(wire: Wire, base_url: &str, key: Option<Secret>) -> Result<Endpoint, EndpointError> {
+        let base_url = base_url.trim().trim_end_matches('/').to_owned();
+        let lower = base_url.to_ascii_lowercase();
+        if !(lower.starts_with("http://") || lower.starts_with("https://")) {
+            // An address that is none may be a key in the wrong place.
+            return Err(EndpointError::NotAUrl(plimsoll::redact::redact(&base_url).text));
+        }
+        Ok(Endpoint { wire, base_url, key, headers: Vec::new() })
+    }
+
+    /// The endpoint of a provider that is known without configuration, with the variables of its official SDK:
+    /// `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN`, `ANTHROPIC_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
+    ///
+    /// `lookup` gives the value of a variable. Empty ones count as unset, as in the SDKs. A key is only missing where
+    /// requests go to the provider itself.
+    pub fn from_variables(
+        provider: &str,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Endpoint, EndpointError> {
+        let set = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
+        let (wire, key_variable, url_variable, default_url) = match provider {
+            "anthropic" => (Wire::Anthropic, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ANTHROPIC_URL),
+            "openai" => (Wire::Responses, "OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_URL),
+            "openai-chat" => (Wire::Chat, "OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_URL),
+            other => return Err(EndpointError::UnknownProvider(other.to_owned())),
+        };
+        let key = set(key_variable).map(Secret::new);
+        let own_url = set(url_variable);
+        let url = own_url.as_deref().unwrap_or(default_url);
+        let mut endpoint = Endpoint::new(wire, url, key)?;
+        if wire == Wire::Anthropic
+            && endpoint.key.is_none()
+            && let Some(token) = set("ANTHROPIC_AUTH_TOKEN")
+        {
+            let bearer = Secret::new(format!("Bearer {}", token.trim()));
+            endpoint.headers.push(("authorization".into(), bearer));
+        }
+        if endpoint.key.is_none() && endpoint.headers.is_empty() && own_url.is_none() {
+            return Err(EndpointError::NoKey { provider: provider.to_owned(), variable: key_variable });
+        }
+        Ok(endpoint)
+    }
+
+    /// The address that requests are posted to.
+    ///
+    /// As the official SDKs build it: Anthropic's base URL is without `/v1`, OpenAI's with it. An Anthropic base URL
+    /// that ends in `/v1`, as other tools want it, is taken for what was meant.
+    pub fn url(&self) -> String {
+        let base = self.base_url.trim_end_matches('/');
+        match self.wire {
+            Wire::Anthropic if base.ends_with("/v1") => format!("{base}/messages"),
+            Wire::Anthropic => format!("{base}/v1/messages"),
+            Wire::Chat => format!("{base}/chat/completions"),
+            Wire::Responses => format!("{base}/responses"),
+        }
+    }
+
+    /// Options that suit the server: other servers than OpenAI's own know only the old name of the answer's limit.
+    pub fn request_options(&self) -> RequestOptions {
+        let host = self.base_url.split("://").nth(1).unwrap_or_default();
+        let host = host.split('/').next().unwrap_or_default().to_ascii_lowercase();
+        let is_openai = ["openai.com", "openai.azure.com"].iter().any(|own| {
+            host.strip_suffix(own).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        });
+        let max_tokens_field =
+            if is_openai { MaxTokensField::MaxCompletionTokens } else { MaxTokensField::MaxTokens };
+        RequestOptions { max_tokens_field, ..RequestOptions::default() }
+    }
+
+    /// The headers of a request, in lower case.
+    pub(crate) fn all_headers(&self) -> Vec<(String, Secret)> {
+        let mut headers = vec![
+            ("content-type".to_owned(), Secret::new("application/json")),
+            ("accept".to_owned(), Secret::new("text/event-stream")),
+        ];
+        if self.wire == Wire::Anthropic {
+            headers.push(("anthropic-version".to_owned(), Secret::new(ANTHROPIC_VERSION)));
+        }
+        if let Some(key) = &self.key {
+            headers.push(match self.wire {
+                Wire::Anthropic => ("x-api-key".to_owned(), key.clone()),
+                Wire::Chat | Wire::Responses => {
+                    ("authorization".to_owned(), Secret::new(format!("Bearer {}", key.expose())))
+                }
+            });
+        }
+        for (name, value) in &self.headers {
+            let name = name.to_ascii_lowercase();
+            headers.retain(|(other, _)| *other != name);
+            headers.push((name, value.clone()));
+        }
+        headers
+    }
+
+    /// A text without the keys that are sent here.
+    pub(crate) fn strip_keys(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in self.headers.iter().map(|(_, value)| value).chain(&self.key) {
+            let bare = secret.expose().trim_start_matches("Bearer ");
+            text = Secret::new(bare).strip_from(&text);
+        }
+        plimsoll::redact::redact(&text).text
+    }
+}

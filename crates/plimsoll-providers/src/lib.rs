@@ -1,0 +1,81 @@
+//! # Model providers for Plimsoll
+//!
+//! The wire formats of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses, typed both ways: a client
+//! builds requests and decodes streams with them, a test server or a proxy does the opposite.
+//!
+//! | to … | go to |
+//! |---|---|
+//! | read or write a provider's JSON | [`anthropic::wire`], [`chat::wire`], [`responses::wire`] |
+//! | turn a [`plimsoll::Window`] into a request | [`Prompt`], [`Request`] |
+//! | turn the bytes of a stream into events | [`Decoder`], [`StreamEvent`] |
+//! | know what went wrong | [`ProviderError`] |
+//! | send a request and follow its answer | [`Client`], [`AnswerStream`] |
+//! | find out where to send it | [`ModelRef`], [`Endpoint`] |
+//!
+//! There are no sessions, no agent and no configuration files here, and nothing reads the environment but the proxy
+//! variables that the HTTP library follows.
+//!
+//! ```
+//! use plimsoll::{Message, Policy, Window};
+//! use plimsoll_providers::{Decoder, Prompt, Request, RequestOptions, StreamEvent, Wire};
+//!
+//! let log = [Message::user("msg_1".into(), "prt_1".into(), "hello")];
+//! let window = Window::of(&log, &Policy::default());
+//! let options = RequestOptions::default();
+//! let prompt = Prompt::new("anthropic", "claude-sonnet-4-6", &window, &options);
+//! let request = Request::build(Wire::Anthropic, &prompt)?;
+//! assert_eq!(request.to_json()["messages"][0]["content"][0]["text"], "hello");
+//!
+//! // The answer, in whatever pieces it comes.
+//! let mut decoder = Decoder::new(&request);
+//! let mut events = decoder.push(
+//!     br#"data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+//!
+//! data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}
+//!
+//! data: {"type":"content_block_stop","index":0}
+//!
+//! data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}
+//!
+//! data: {"type":"message_stop"}
+//!
+//! "#,
+//! );
+//! assert_eq!(events.remove(0)?, StreamEvent::Text("Hi".into()));
+//! assert!(decoder.finish().is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod anthropic;
+pub mod chat;
+mod client;
+mod decode;
+mod endpoint;
+mod error;
+mod event;
+mod lanes;
+mod lenient;
+mod names;
+mod overflow;
+mod request;
+pub mod responses;
+mod retry;
+mod secret;
+pub mod sse;
+mod usage;
+
+pub use client::{AnswerStream, Client, ClientOptions, RetryNotice};
+pub use decode::Decoder;
+pub use endpoint::{Endpoint, EndpointError, ModelRef, Wire};
+pub use error::{ProviderError, StreamFault, TimeoutKind};
+pub use event::StreamEvent;
+pub use names::ToolNames;
+pub use request::{
+    Body, BuildError, CacheTtl, CallIds, MaxTokensField, Prompt, Request, RequestOptions, Thinking,
+    ToolChoice, ToolSpec,
+};
+pub use retry::RetryPolicy;
+pub use secret::Secret;
+
+/// Fields that are not known here, kept as they came.
+pub type Extra = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,222 @@
+//! Events of the Responses API, item by item.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::wire::{ContentPart, Event, Item, KNOWN_EVENTS, Response};
+use crate::decode::{Context, DecodeError, check_unknown, parse};
+use crate::error::{Failure, ProviderError};
+use crate::event::StreamEvent;
+use crate::lanes::{Lanes, named, parse_input};
+
+#[derive(Debug)]
+pub(crate) struct ResponsesDecoder {
+    context: Context,
+    lanes: Lanes,
+    open: BTreeMap<u64, Open>,
+    /// How many items were seen, to know whether the closing event has to be read for them.
+    items: u64,
+}
+
+/// An item that is being written.
+#[derive(Debug, Default)]
+struct Open {
+    kind: Kind,
+    /// Whether any of it was streamed.
+    is_written: bool,
+    summary: u64,
+    input: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Text,
+    Thinking,
+    Call,
+    Other,
+}
+
+impl ResponsesDecoder {
+    pub(crate) fn new(context: Context) -> ResponsesDecoder {
+        ResponsesDecoder { context, lanes: Lanes::default(), open: BTreeMap::new(), items: 0 }
+    }
+
+    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        match parse::<Event>(data)? {
+            Event::ItemAdded { output_index, item } => self.begin(output_index, &item, out),
+            Event::ItemDone { output_index, item } => self.end(output_index, item, out),
+            Event::TextDelta { output_index, delta } | Event::RefusalDelta { output_index, delta } => {
+                self.write(output_index, Kind::Text, delta, out)?;
+            }
+            Event::SummaryDelta { output_index, summary_index, delta } => {
+                let open = self.open.entry(output_index).or_insert_with(|| {
+                    self.lanes.open(output_index);
+                    Open { kind: Kind::Thinking, ..Open::default() }
+                });
+                // Parts of a summary are paragraphs.
+                let apart = open.is_written && open.summary != summary_index;
+                open.summary = summary_index;
+                let delta = if apart { format!("\n\n{delta}") } else { delta };
+                self.write(output_index, Kind::Thinking, delta, out)?;
+            }
+            Event::ReasoningDelta { output_index, delta } => {
+                self.write(output_index, Kind::Thinking, delta, out)?;
+            }
+            Event::ArgumentsDelta { output_index, delta } => {
+                self.write(output_index, Kind::Call, delta, out)?;
+            }
+            Event::Completed { response } => self.finish("completed", &response, out),
+            Event::Incomplete { response } => {
+                let details = response.incomplete_details.clone().unwrap_or_default();
+                let reason = details.reason.unwrap_or_else(|| "incomplete".into());
+                self.finish(&reason, &response, out);
+            }
+            Event::Failed { response } => {
+                let error = response.error.unwrap_or_else(|| json!({ "message": "the answer failed" }));
+                return Err(failed(&error));
+            }
+            Event::Error { error: Some(error), .. } => return Err(failed(&error)),
+            Event::Error { code, message, error: None } => {
+                return Err(failed(&json!({ "code": code, "message": message })));
+            }
+            Event::Other(value) => check_unknown(&value, &KNOWN_EVENTS)?,
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, index: u64, item: &Item, out: &mut Vec<StreamEvent>) {
+        if self.open.contains_key(&index) {
+            return;
+        }
+        self.items += 1;
+        self.lanes.open(index);
+        let kind = match item {
+            Item::Message { .. } => Kind::Text,
+            Item::Reasoning { .. } => Kind::Thinking,
+            Item::FunctionCall { call_id, name, id, .. } => {
+                let call = if call_id.is_empty() { id.clone().unwrap_or_default() } else { call_id.clone() };
+                let begin = StreamEvent::CallBegin { call, tool: self.context.tools.own(name) };
+                self.lanes.write(index, begin, out);
+                Kind::Call
+            }
+            Item::FunctionCallOutput { .. } | Item::Other(_) => Kind::Other,
+        };
+        self.open.insert(index, Open { kind, ..Open::default() });
+    }
+
+    fn write(
+        &mut self,
+        index: u64,
+        kind: Kind,
+        delta: String,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), DecodeError> {
+        if !self.open.contains_key(&index) {
+            if kind == Kind::Call {
+                return Err(DecodeError::Malformed(format!("input of item {index}, which is not open")));
+            }
+            // Servers that leave out the beginning of an item lose nothing by it.
+            self.lanes.open(index);
+            self.items += 1;
+        }
+        let open = self.open.entry(index).or_insert_with(|| Open { kind, ..Open::default() });
+        if open.kind == Kind::Other {
+            // Its whole comes at its end.
+            return Ok(());
+        }
+        if open.kind != kind {
+            return Err(DecodeError::Malformed(format!("a delta that does not fit item {index}")));
+        }
+        if delta.is_empty() {
+            return Ok(());
+        }
+        open.is_written = true;
+        let event = match kind {
+            Kind::Text | Kind::Other => StreamEvent::Text(delta),
+            Kind::Thinking => StreamEvent::Thinking(delta),
+            Kind::Call => {
+                open.input.push_str(&delta);
+                StreamEvent::CallInput(delta)
+            }
+        };
+        self.lanes.write(index, event, out);
+        Ok(())
+    }
+
+    fn end(&mut self, index: u64, item: Item, out: &mut Vec<StreamEvent>) {
+        self.begin(index, &item, out);
+        let open = self.open.remove(&index).unwrap_or_default();
+        let mut write = |event| self.lanes.write(index, event, out);
+        match item {
+            Item::Message { content, .. } => {
+                let text: String = content.iter().filter_map(words).collect();
+                if !open.is_written && !text.is_empty() {
+                    write(StreamEvent::Text(text));
+                }
+                write(StreamEvent::PartEnd);
+            }
+            Item::Reasoning { id, summary, encrypted_content, .. } => {
+                let shown: Vec<String> = summary.into_iter().map(|part| part.text).collect();
+                if !open.is_written && !shown.is_empty() {
+                    write(StreamEvent::Thinking(shown.join("\n\n")));
+                }
+                // Without it the thought cannot be given back, and needs no signature.
+                if let Some(encrypted) = encrypted_content {
+                    let mut own = json!({ "reasoningEncryptedContent": encrypted });
+                    if let Some(id) = id {
+                        own["itemId"] = id.into();
+                    }
+                    write(self.context.sign(own));
+                }
+                write(StreamEvent::PartEnd);
+            }
+            Item::FunctionCall { arguments, .. } => {
+                let input = if arguments.is_empty() { open.input } else { arguments };
+                write(StreamEvent::CallReady(parse_input(&input)));
+            }
+            other @ Item::FunctionCallOutput { .. } => {
+                write(StreamEvent::Block(named(&self.context.provider, &json!(other))));
+            }
+            Item::Other(value) => write(StreamEvent::Block(named(&self.context.provider, &value))),
+        }
+        self.lanes.close(index, out);
+    }
+
+    fn finish(&mut self, reason: &str, response: &Response, out: &mut Vec<StreamEvent>) {
+        if self.items == 0 {
+            // A server that streams nothing but the whole.
+            let items = response.extra.get("output").cloned().unwrap_or_default();
+            let items: Vec<Item> = serde_json::from_value(items).unwrap_or_default();
+            for (index, item) in items.into_iter().enumerate() {
+                self.end(index as u64, item, out);
+            }
+        }
+        let open: Vec<u64> = self.open.keys().copied().collect();
+        for index in open {
+            let Some(open) = self.open.remove(&index) else { continue };
+            let event = match open.kind {
+                Kind::Call => StreamEvent::CallReady(parse_input(&open.input)),
+                Kind::Text | Kind::Thinking | Kind::Other => StreamEvent::PartEnd,
+            };
+            self.lanes.write(index, event, out);
+            self.lanes.close(index, out);
+        }
+        let usage = response.usage.as_ref().and_then(super::wire::Usage::normalise);
+        out.extend(usage.clone().map(StreamEvent::Usage));
+        out.push(StreamEvent::Finished { reason: reason.to_owned(), usage });
+    }
+}
+
+fn words(part: &ContentPart) -> Option<&str> {
+    match part {
+        ContentPart::OutputText { text, .. } | ContentPart::InputText { text } => Some(text),
+        ContentPart::Refusal { refusal } => Some(refusal),
+        _ => None,
+    }
+}
+
+fn failed(error: &Value) -> DecodeError {
+    DecodeError::Provider(ProviderError::from(Failure::of_value(None, &json!({ "error": error }))))
+}

@@ -1,0 +1,13 @@
+//! The tests of the crate, one binary.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)]
+
+mod build;
+mod client;
+mod decode;
+mod endpoint;
+mod errors;
+mod server;
+mod sse;
+mod usage;
+mod wire;

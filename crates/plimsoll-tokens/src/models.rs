@@ -1,0 +1,240 @@
+//! The table of models: limits, prices, cache rules.
+//!
+//! It holds what the makers state, for models whose figures are known. A model that is not in it has none: guessing a
+//! window that is too large breaks sessions, one that is too small wastes them, and both are worse than the engine's
+//! own defaults and a window learned from the provider's first refusal.
+
+use std::collections::BTreeMap;
+
+use plimsoll::{Limits, Usage};
+use serde::{Deserialize, Serialize};
+
+/// What is known of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ModelFacts {
+    /// What it can take and give.
+    pub limits: Limits,
+    /// What it costs.
+    pub price: ModelPrice,
+    /// How its provider caches prompts.
+    pub cache: CacheRule,
+}
+
+/// Prices in dollars for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ModelPrice {
+    /// Input that has nothing to do with the cache.
+    pub input: f64,
+    /// Output, reasoning included.
+    pub output: f64,
+    /// Input read from the cache.
+    pub cache_read: f64,
+    /// Input written to the cache, for the usual time.
+    pub cache_write: f64,
+    /// Input written to the cache for an hour, where that is offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_hour: Option<f64>,
+}
+
+/// How a provider caches prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CacheRule {
+    /// Whether requests say where to keep what came before; otherwise the provider decides.
+    pub breakpoints: bool,
+    /// The shortest beginning that is kept, in tokens.
+    pub min_tokens: u64,
+}
+
+/// Some facts of a model, as configuration states them: what is left out stays as the table has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ModelOverride {
+    /// What it can take and give.
+    #[serde(default)]
+    pub limits: Option<Limits>,
+    /// What it costs.
+    #[serde(default)]
+    pub price: Option<ModelPrice>,
+    /// How its provider caches prompts.
+    #[serde(default)]
+    pub cache: Option<CacheRule>,
+}
+
+/// A model that is looked up: each fact that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KnownFacts {
+    /// What it can take and give.
+    pub limits: Option<Limits>,
+    /// What it costs.
+    pub price: Option<ModelPrice>,
+    /// How its provider caches prompts.
+    pub cache: Option<CacheRule>,
+}
+
+/// The table of models, by name without provider, version date and such.
+///
+/// ```
+/// use plimsoll_tokens::{ModelOverride, ModelTable};
+/// let mut table = ModelTable::default();
+/// let facts = table.find("anthropic/claude-sonnet-4-5-20250929").and_then(|facts| facts.limits);
+/// assert_eq!(facts.map(|limits| limits.context.0), Some(200_000));
+/// assert!(table.find("gpt-99").is_none());
+///
+/// table.set("my-model", ModelOverride { limits: Some(plimsoll::Limits::new(8_192, 0)), ..Default::default() });
+/// assert!(table.find("local/my-model").is_some());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelTable {
+    rows: BTreeMap<String, ModelFacts>,
+    own: BTreeMap<String, ModelOverride>,
+}
+
+/// Anthropic's prices all follow from that of input, but for what reading the cache costs since the generation 5.1.
+const fn anthropic(input: f64, min_tokens: u64) -> (ModelPrice, CacheRule) {
+    anthropic_read(input, 0.1, min_tokens)
+}
+
+const fn anthropic_read(input: f64, read: f64, min_tokens: u64) -> (ModelPrice, CacheRule) {
+    let price = ModelPrice {
+        input,
+        output: input * 5.0,
+        cache_read: input * read,
+        cache_write: input * 1.25,
+        cache_write_hour: Some(input * 2.0),
+    };
+    (price, CacheRule { breakpoints: true, min_tokens })
+}
+
+/// Where the cache is written without a surcharge, at the price of input.
+const fn automatic(input: f64, cache_read: f64, output: f64) -> (ModelPrice, CacheRule) {
+    let price = ModelPrice { input, output, cache_read, cache_write: input, cache_write_hour: None };
+    (price, CacheRule { breakpoints: false, min_tokens: 1_024 })
+}
+
+/// Name, context, limit on the input alone (0: none), output, prices and cache.
+type Row = (&'static str, u64, u64, u64, (ModelPrice, CacheRule));
+
+const ROWS: [Row; 44] = [
+    ("claude-3-haiku", 200_000, 0, 4_096, anthropic(0.25, 2_048)),
+    ("claude-3-opus", 200_000, 0, 4_096, anthropic(15.0, 1_024)),
+    ("claude-3-5-haiku", 200_000, 0, 8_192, anthropic(0.8, 2_048)),
+    ("claude-3-5-sonnet", 200_000, 0, 8_192, anthropic(3.0, 1_024)),
+    ("claude-3-7-sonnet", 200_000, 0, 64_000, anthropic(3.0, 1_024)),
+    ("claude-haiku-4-5", 200_000, 0, 64_000, anthropic(1.0, 4_096)),
+    ("claude-opus-4", 200_000, 0, 32_000, anthropic(15.0, 1_024)),
+    ("claude-opus-4-0", 200_000, 0, 32_000, anthropic(15.0, 1_024)),
+    ("claude-opus-4-1", 200_000, 0, 32_000, anthropic(15.0, 1_024)),
+    ("claude-opus-4-5", 200_000, 0, 64_000, anthropic(5.0, 4_096)),
+    ("claude-fable-5", 1_000_000, 0, 128_000, anthropic(10.0, 4_096)),
+    ("claude-fable-5-1", 1_000_000, 0, 128_000, anthropic_read(10.0, 0.025, 4_096)),
+    // The price of prompts above 100,000 tokens; shorter ones cost a fifth of it.
+    ("claude-haiku-5-5", 1_000_000, 0, 128_000, anthropic(0.5, 4_096)),
+    ("claude-opus-4-6", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
+    ("claude-opus-4-7", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
+    ("claude-opus-4-8", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
+    ("claude-opus-5", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
+    ("claude-opus-5-5", 1_000_000, 0, 128_000, anthropic_read(4.0, 0.05, 4_096)),
+    ("claude-sonnet-4", 200_000, 0, 64_000, anthropic(3.0, 1_024)),
+    ("claude-sonnet-4-0", 200_000, 0, 64_000, anthropic(3.0, 1_024)),
+    ("claude-sonnet-4-5", 200_000, 0, 64_000, anthropic(3.0, 1_024)),
+    ("claude-sonnet-4-6", 1_000_000, 0, 128_000, anthropic(3.0, 4_096)),
+    ("claude-sonnet-5", 1_000_000, 0, 128_000, anthropic(2.0, 4_096)),
+    ("claude-sonnet-5-5", 1_000_000, 0, 128_000, anthropic_read(2.0, 0.05, 4_096)),
+    ("gemini-2-5-flash", 1_048_576, 0, 65_536, automatic(0.3, 0.03, 2.5)),
+    ("gemini-2-5-pro", 1_048_576, 0, 65_536, automatic(1.25, 0.125, 10.0)),
+    ("gpt-4-1", 1_047_576, 0, 32_768, automatic(2.0, 0.5, 8.0)),
+    ("gpt-4-1-mini", 1_047_576, 0, 32_768, automatic(0.4, 0.1, 1.6)),
+    ("gpt-4-1-nano", 1_047_576, 0, 32_768, automatic(0.1, 0.025, 0.4)),
+    ("gpt-4o", 128_000, 0, 16_384, automatic(2.5, 1.25, 10.0)),
+    ("gpt-4o-mini", 128_000, 0, 16_384, automatic(0.15, 0.075, 0.6)),
+    ("gpt-5", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
+    ("gpt-5-codex", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
+    ("gpt-5-mini", 400_000, 272_000, 128_000, automatic(0.25, 0.025, 2.0)),
+    ("gpt-5-nano", 400_000, 272_000, 128_000, automatic(0.05, 0.005, 0.4)),
+    ("gpt-5-1", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
+    ("gpt-5-1-codex", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
+    ("gpt-5-2", 400_000, 272_000, 128_000, automatic(1.75, 0.175, 14.0)),
+    ("gpt-5-4", 1_050_000, 922_000, 128_000, automatic(2.5, 0.25, 15.0)),
+    ("gpt-5-5", 1_050_000, 922_000, 128_000, automatic(5.0, 0.5, 30.0)),
+    ("o1", 200_000, 0, 100_000, automatic(15.0, 7.5, 60.0)),
+    ("o3", 200_000, 0, 100_000, automatic(2.0, 0.5, 8.0)),
+    ("o3-mini", 200_000, 0, 100_000, automatic(1.1, 0.55, 4.4)),
+    ("o4-mini", 200_000, 0, 100_000, automatic(1.1, 0.275, 4.4)),
+];
+
+impl Default for ModelTable {
+    fn default() -> ModelTable {
+        let facts = |&(name, context, input, output, (price, cache)): &Row| {
+            let limits = Limits::new(context, output);
+            let limits = if input > 0 { limits.with_input(input) } else { limits };
+            (name.to_owned(), ModelFacts { limits, price, cache })
+        };
+        ModelTable { rows: ROWS.iter().map(facts).collect(), own: BTreeMap::new() }
+    }
+}
+
+impl ModelTable {
+    /// Lay facts over those of the table, for a model by its exact name: with or without its provider.
+    pub fn set(&mut self, model: &str, facts: ModelOverride) {
+        self.own.insert(model.to_ascii_lowercase(), facts);
+    }
+
+    /// The rows of the table, without what was laid over it.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, &ModelFacts)> {
+        self.rows.iter().map(|(name, facts)| (name.as_str(), facts))
+    }
+
+    /// What is known of a model, by its name with or without provider; none if nothing is.
+    pub fn find(&self, model: &str) -> Option<KnownFacts> {
+        let model = model.to_ascii_lowercase();
+        let bare = model.rsplit('/').next().unwrap_or(&model);
+        let after_provider = model.split_once('/').map_or(model.as_str(), |(_, rest)| rest);
+        let own = [model.as_str(), after_provider, bare].iter().find_map(|name| self.own.get(*name));
+        let row = self.row(bare);
+        if own.is_none() && row.is_none() {
+            return None;
+        }
+        let own = own.copied().unwrap_or_default();
+        Some(KnownFacts {
+            limits: own.limits.or(row.map(|row| row.limits)),
+            price: own.price.or(row.map(|row| row.price)),
+            cache: own.cache.or(row.map(|row| row.cache)),
+        })
+    }
+
+    fn row(&self, bare: &str) -> Option<ModelFacts> {
+        // Bedrock writes `us.anthropic.claude-…`; gateways write `claude-sonnet-4.5`.
+        let name = bare.rsplit("anthropic.").next().unwrap_or(bare).replace('.', "-");
+        let fits = |row: &&String| name.strip_prefix(row.as_str()).is_some_and(is_version);
+        let longest = self.rows.keys().filter(fits).max_by_key(|row| row.len())?;
+        self.rows.get(longest).copied()
+    }
+}
+
+/// Whether what follows a model's name says which version of the same model it is: a date, `latest`, `preview`, or the
+/// like. A number of one or two digits is another model.
+fn is_version(rest: &str) -> bool {
+    let Some(version) = rest.strip_prefix(['-', '@', ':']) else { return rest.is_empty() };
+    let digits = version.bytes().take_while(u8::is_ascii_digit).count();
+    let is_revision =
+        version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    digits >= 4
+        || is_revision
+        || ["latest", "preview", "exp", "free"].iter().any(|word| version.starts_with(word))
+}
+
+impl ModelPrice {
+    /// What a request and its answer cost, in dollars, with the cache written for the usual time.
+    pub fn cost(&self, usage: &Usage) -> f64 {
+        let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+        let all = million(usage.input.0, self.input)
+            + million(usage.cache_read.0, self.cache_read)
+            + million(usage.cache_write.0, self.cache_write)
+            + million(usage.output.0.saturating_add(usage.reasoning.0), self.output);
+        // Infinity cannot be written down, and says no more than the largest number there is.
+        all.min(f64::MAX)
+    }
+}

@@ -1,0 +1,92 @@
+//! The table of models.
+
+use plimsoll::{Limits, Tokens, Usage};
+use plimsoll_tokens::{CacheRule, KnownFacts, ModelOverride, ModelPrice, ModelTable};
+use rstest::rstest;
+
+#[test]
+fn every_row_is_consistent() {
+    for (name, facts) in ModelTable::default().rows() {
+        let (limits, price) = (facts.limits, facts.price);
+        assert!(limits.output > Tokens(0) && limits.output < limits.context, "{name}");
+        assert!(limits.context >= Tokens(100_000) && limits.context <= Tokens(2_000_000), "{name}");
+        let sum = limits.input.map(|input| input + limits.output);
+        assert!(sum.is_none_or(|sum| sum <= limits.context), "{name}: input and output do not fit");
+        assert!(0.0 < price.cache_read && price.cache_read < price.input, "{name}");
+        assert!(price.input <= price.cache_write && price.cache_write <= 1.25 * price.input, "{name}");
+        assert!(price.cache_write_hour.is_none_or(|hour| hour > price.cache_write), "{name}");
+        assert!(price.input < price.output && price.output <= 100.0, "{name}");
+        assert_eq!(facts.cache.breakpoints, name.starts_with("claude-"), "{name}");
+        assert!(facts.cache.min_tokens >= 1_024, "{name}");
+        // A row is found by its own name, and is written as names are compared.
+        assert!(!name.contains('.') && name == name.to_ascii_lowercase(), "{name}");
+        assert_eq!(ModelTable::default().find(name).and_then(|found| found.limits), Some(limits), "{name}");
+    }
+}
+
+#[rstest]
+#[case("claude-opus-4-20250514", Some(15.0))]
+#[case("anthropic/claude-opus-4-1-20250805", Some(15.0))]
+#[case("claude-opus-4-5", Some(5.0))]
+#[case("openrouter/anthropic/claude-sonnet-4.5", Some(3.0))]
+#[case("us.anthropic.claude-haiku-4-5-20251001-v1:0", Some(1.0))]
+#[case("claude-sonnet-4@20250514", Some(3.0))]
+#[case("Claude-Sonnet-4-0", Some(3.0))]
+#[case("gpt-5-2025-08-07", Some(1.25))]
+#[case("gpt-5-mini", Some(0.25))]
+#[case("gpt-5.1-codex", Some(1.25))]
+#[case("openai/gpt-4o-mini-2024-07-18", Some(0.15))]
+#[case("gemini-2.5-pro-preview-06-05", Some(1.25))]
+#[case("gpt-5.9", None)]
+#[case("gpt-5-turbo", None)]
+#[case("claude-opus-4-99", None)]
+#[case("claude-opus-5", Some(5.0))]
+#[case("claude-opus-5-5", Some(4.0))]
+#[case("claude-opus-9", None)]
+#[case("o33", None)]
+#[case("smollm2:135m", None)]
+#[case("", None)]
+fn a_model_is_found_by_its_name_and_no_other_by_a_part_of_it(
+    #[case] model: &str,
+    #[case] input: Option<f64>,
+) {
+    let price = ModelTable::default().find(model).and_then(|facts| facts.price);
+    assert_eq!(price.map(|price| price.input), input);
+}
+
+#[test]
+fn configuration_lies_over_the_table() {
+    let mut table = ModelTable::default();
+    let limits = Limits::new(1_000_000, 64_000);
+    table.set("claude-sonnet-4-5", ModelOverride { limits: Some(limits), ..ModelOverride::default() });
+    table.set(
+        "local/Own:7b",
+        ModelOverride { limits: Some(Limits::new(8_192, 0)), ..ModelOverride::default() },
+    );
+    let sonnet = table.find("anthropic/claude-sonnet-4-5").unwrap();
+    assert_eq!((sonnet.limits, sonnet.price.map(|price| price.input)), (Some(limits), Some(3.0)));
+    let own = KnownFacts { limits: Some(Limits::new(8_192, 0)), ..KnownFacts::default() };
+    assert_eq!((table.find("local/own:7b"), table.find("other/own:7b")), (Some(own), None));
+    let written =
+        r#"{ "limits": { "context": 9, "output": 1 }, "cache": { "breakpoints": false, "minTokens": 1 } }"#;
+    let read: ModelOverride = serde_json::from_str(written).unwrap();
+    assert_eq!(read.cache, Some(CacheRule { breakpoints: false, min_tokens: 1 }));
+    assert!(serde_json::from_str::<ModelOverride>(r#"{ "limit": {} }"#).is_err());
+}
+
+#[test]
+fn a_cost_counts_each_token_once() {
+    let price = ModelPrice {
+        input: 3.0,
+        output: 15.0,
+        cache_read: 0.3,
+        cache_write: 3.75,
+        cache_write_hour: Some(6.0),
+    };
+    let mut usage = Usage::new(Tokens(1_000), Tokens(100));
+    (usage.cache_read, usage.cache_write) = (Tokens(100_000), Tokens(2_000));
+    usage.reasoning = Tokens(900);
+    assert!((price.cost(&usage) - (0.003 + 0.03 + 0.0075 + 0.015)).abs() < 1e-12);
+    let most = Usage::new(Tokens(u64::MAX), Tokens(u64::MAX));
+    assert!(ModelPrice { input: f64::MAX, ..price }.cost(&most).is_finite());
+}
