@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use plimsoll::count::part_tokens;
 use plimsoll::log::{ReasoningPart, ToolCallPart, ToolPart};
+use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     CharCounter, Chars, Input, Message, MessageId, Part, PartBody, PartId, Role, Text, ToolState, ToolStatus,
 };
@@ -92,6 +93,7 @@ fn kind_of(body: &PartBody) -> &'static str {
         PartBody::ToolResult(_) => "result",
         PartBody::File(_) => "file",
         PartBody::Compaction(_) => "compaction",
+        PartBody::Other(kind) if kind == PROVIDER_BLOCK => PROVIDER_BLOCK,
         PartBody::Other(_) | PartBody::Bare(_) => "other",
     }
 }
@@ -172,7 +174,7 @@ pub(crate) fn whole_columns() -> String {
 /// The columns of a part's outline, in the order [`outline`] reads them.
 pub(crate) const OUTLINE: &str =
     "message, id, kind, tool, status, call, blank, chars, input_chars, place, files,
-     CASE WHEN kind IN ('text', 'result', 'compaction') THEN data END,
+     CASE WHEN kind IN ('text', 'result', 'compaction', 'provider-block') THEN data END,
      CASE WHEN kind IN ('text', 'result') THEN text END,
      EXISTS (SELECT 1 FROM delta d WHERE d.part = part.seq)";
 
@@ -198,8 +200,8 @@ pub(crate) fn whole_part(row: &Row<'_>) -> Result<Placed, StoreError> {
     Ok(Placed { message: row.get(0)?, part, has_deltas: false })
 }
 
-/// A part with lengths instead of texts. What was said is read whole, and so are markers and results without
-/// their call: the window looks into them.
+/// A part with lengths instead of texts. What was said is read whole, and so are markers, results without their call, and
+/// blocks that only their provider knows: the window looks into them.
 pub(crate) fn outline(row: &Row<'_>) -> Result<Placed, StoreError> {
     let id = PartId::new(row.get::<_, String>(1)?);
     let kind: String = row.get(2)?;
@@ -230,7 +232,7 @@ pub(crate) fn outline(row: &Row<'_>) -> Result<Placed, StoreError> {
         }
         "call" => PartBody::ToolCall(ToolCallPart::new(call, tool, input)),
         "file" => PartBody::File(plimsoll::log::FilePart { mime: None, filename: None, url: Some(text) }),
-        "text" | "result" | "compaction" => {
+        "text" | "result" | "compaction" | PROVIDER_BLOCK => {
             let mut part: Part = serde_json::from_str(&string(11)?)?;
             put_text(&mut part.body, place, Text::from(string(12)?));
             return Ok(Placed { message: row.get(0)?, part, has_deltas: row.get(13)? });

@@ -348,14 +348,11 @@ proptest! {
             prop_assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
             let is_bare = |at: &Breakpoint| takes_no_mark(&shown, at);
             prop_assert!(!plan.breakpoints.iter().any(is_bare));
-            // The last is on the newest stable message.
-            if slots > 0 && plan.stable.messages > 0 {
-                let newest = order[plan.stable.blocks - 1].message;
-                prop_assert_eq!(plan.breakpoints.last().unwrap().message, newest);
-                prop_assert!(plan.stable.blocks <= order.len());
-            } else {
-                prop_assert!(plan.breakpoints.is_empty());
-            }
+            // The last is on the newest stable message that takes a mark.
+            prop_assert!(plan.stable.blocks <= order.len());
+            let newest = order[..plan.stable.blocks].iter().rev().find(|at| !is_bare(at)).map(|at| at.message);
+            let newest = newest.filter(|_| slots > 0);
+            prop_assert_eq!(plan.breakpoints.last().map(|at| at.message), newest);
             // No two are further apart than is looked back, but for the oldest when there are no more to set; and
             // if there are more to set, everything up to the beginning is looked at.
             let look_back = policy.look_back as usize;
