@@ -202,9 +202,9 @@ A `plimsoll.toml` names a policy and what it changes:
 const TRUST: &str = "\
 Examples:
   plimsoll trust                            the project of this directory
-  plimsoll trust --dry-run ~/work/project   only show what would take effect
+  plimsoll trust --dry-run ~/code/project   only show what would take effect
   plimsoll trust --list                     what is trusted, and what has changed since
-  plimsoll untrust ~/work/project           take it back
+  plimsoll untrust ~/code/project           take it back
 
 A `plimsoll.toml` comes with a checkout. Numbers and fixed choices of its policy, `context` and the name of a preset \
 take effect at once. `store`, `durability`, `spills`, texts, lists and paths do after this command, for the files as \
@@ -214,7 +214,7 @@ they are now: when one changes, it is not trusted again until you say so. A dire
 const UNTRUST: &str = "\
 Examples:
   plimsoll untrust                          the project of this directory
-  plimsoll untrust ~/work/project           also when it is gone";
+  plimsoll untrust ~/code/project           also when it is gone";
 
 const MAN: &str = "\
 Examples:

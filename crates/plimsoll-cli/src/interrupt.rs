@@ -26,7 +26,7 @@ fn end() {
 
 fn release() {
     for (archive, lease) in held().drain(..) {
-        // There is nobody left to tell.
+        // The command is ending; a lease that cannot be released runs out by itself.
         let _ = archive.store().release(&lease);
     }
 }

@@ -20,7 +20,7 @@ use crate::error::SessionError;
 use crate::meter::Meter;
 use crate::settings::Settings;
 
-/// Drives one session: what happens around each call of a model, whoever makes the call.
+/// Drives one session: what happens around each call of a model. The host makes the call.
 ///
 /// It holds the session's lease, and every write carries the lease's epoch, so that a driver whose session was taken
 /// over meanwhile is refused. It keeps what the window is made of in memory; each change is written to the store
@@ -411,7 +411,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Whoever waits for the session need not wait for the lease to run out.
+        // So that others need not wait for the lease to run out. An error has no caller to report it to.
         let _ = self.archive.store().release(&self.lease);
     }
 }

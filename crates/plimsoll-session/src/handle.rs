@@ -2,7 +2,7 @@
 //!
 //! The store's traits block, so an async host must never call them on its own threads. A [`DriverHandle`] gives the
 //! driver one thread for as long as the session is driven. `spawn_blocking` for each call was weighed: it needs a lock
-//! around the driver, loses the order of calls under load, and leaves nobody to store what waits when a stream pauses.
+//! around the driver, loses the order of calls under load, and stores nothing while a stream pauses.
 //! The thread has both: it takes calls in order, and while none comes it stores deltas that are due and keeps the lease.
 
 use std::sync::Arc;

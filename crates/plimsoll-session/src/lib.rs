@@ -1,4 +1,4 @@
-//! The driver of a turn: what happens around a call of a model, whoever makes the call.
+//! The driver of a turn: what happens around a call of a model. The host makes the call.
 //!
 //! A host (an agent, a proxy, a command, a replay) opens a session and goes through the same steps in its own order:
 //!
