@@ -43,7 +43,7 @@ fn a_file_that_has_grown_adds_what_is_new() {
         let found = store.session(&session).unwrap();
         assert_eq!((found.messages, found.usage.input, found.usage.output), (5, Tokens(20), Tokens(10)));
         assert_eq!((found.title.as_str(), found.directory.as_deref()), ("Hello", Some("/home/ada/place")));
-        // The same as if it had been imported at once.
+        // What an import of the whole file in one go would have stored.
         let whole = MemoryStore::new();
         import(&whole, &claude.text()).unwrap();
         let json = |messages: &[Message]| serde_json::to_value(messages).unwrap();
@@ -63,7 +63,7 @@ fn a_call_without_an_answer_at_the_end_is_answered_by_the_next_import() {
             message.parts[1].as_tool().unwrap().state.clone()
         };
         assert_eq!(state(store).status, ToolStatus::Pending);
-        // Whoever takes a lease on it meanwhile marks the call as interrupted, as far as anybody knows.
+        // A lease taken on the session meanwhile marks the call as interrupted.
         let lease = store.lease(&session, "somebody", MINUTE).unwrap();
         store.release(&lease).unwrap();
         assert_eq!(state(store).status, ToolStatus::Error);

@@ -88,7 +88,7 @@ fn purge_noted(
         _ => &[],
     };
     for session in std::iter::once(&claim.session).chain(shared) {
-        // A session that was removed has nobody to follow it.
+        // A session that was removed has no later changes to follow.
         let Ok(key) = key(connection, session) else { continue };
         Changed { key, session, now }.note(connection, ChangeKind::Purged, None, None)?;
         connection.prepare_cached("UPDATE session SET shaped = revision WHERE key = ?1")?.execute([key])?;

@@ -77,7 +77,7 @@ impl Drop for Leader<'_> {
             if (next.lead)() {
                 return;
             }
-            // Its owner is gone, and nobody waits for what it wanted.
+            // Its caller is gone, so no one waits for the result.
             line.jobs.pop_front();
         }
         line.is_led = false;
