@@ -203,22 +203,34 @@ impl Archive {
         take: impl FnOnce(&mut dyn Read) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let handle = &spill.handle;
-        if let Some(at) = spill.expired {
-            let shown = spill.shown.clone();
-            return Err(StoreError::Expired { handle: handle.clone(), at, shown });
-        }
         let lost = |why: String| StoreError::Lost { handle: handle.clone(), why };
+        let expired = |spill: &SpillRecord| {
+            spill.expired.map(|at| StoreError::Expired {
+                handle: handle.clone(),
+                at,
+                shown: spill.shown.clone(),
+            })
+        };
+        if let Some(error) = expired(spill) {
+            return Err(error);
+        }
         let blobs = self.blobs.as_ref().map_err(|why| lost(why.clone()))?;
-        let mut content = blobs.get(&spill.blob)?;
-        if content.is_none() {
-            // The same output may have come again meanwhile, and have taken its place under another name.
-            let again = self.store.find_handles(Scope::Everywhere, handle, 1)?;
-            if let Some(HandleMatch { target: HandleTarget::Spill(again), .. }) = again.first()
-                && again.blob != spill.blob
-                && again.expired.is_none()
-            {
-                content = blobs.get(&again.blob)?;
+        let mut tried = spill.blob.clone();
+        let mut content = blobs.get(&tried)?;
+        // The record was read before the blob: meanwhile the spill may have expired, or the same output may have come again
+        // and taken its place under another name. The store says which; where it still names the blob that was tried, the
+        // content is lost.
+        while content.is_none() {
+            let mut again = self.store.find_handles(Scope::Everywhere, handle, 1)?;
+            let Some(HandleMatch { target: HandleTarget::Spill(again), .. }) = again.pop() else { break };
+            if let Some(error) = expired(&again) {
+                return Err(error);
             }
+            if again.blob == tried {
+                break;
+            }
+            tried = again.blob;
+            content = blobs.get(&tried)?;
         }
         let content = content.ok_or_else(|| lost("its file was removed".into()))?;
         let mut reader = Verified { content, hasher: blake3::Hasher::new(), hash: &spill.hash, damage: None };

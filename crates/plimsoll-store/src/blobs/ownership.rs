@@ -53,7 +53,8 @@ pub(super) fn make_own(own: &Path) -> Result<(), StoreError> {
 
 /// A directory is ours if it is marked, if it is empty, or if it has nothing but what older versions kept there.
 fn is_ours(root: &Path) -> io::Result<bool> {
-    if fs::symlink_metadata(root.join(MARKER)).is_ok_and(|marker| marker.is_file()) {
+    let is_marked = || fs::symlink_metadata(root.join(MARKER)).is_ok_and(|marker| marker.is_file());
+    if is_marked() {
         return Ok(true);
     }
     for entry in fs::read_dir(root)? {
@@ -61,7 +62,9 @@ fn is_ours(root: &Path) -> io::Result<bool> {
         let name = name.to_string_lossy();
         let is_older = name.strip_suffix(".zst").is_some_and(is_name);
         if !is_older && !name.starts_with(UNFINISHED) {
-            return Ok(false);
+            // Another process may have claimed the directory after the first look. It marks a directory before it puts
+            // anything else there, so a second look decides.
+            return Ok(is_marked());
         }
     }
     Ok(true)

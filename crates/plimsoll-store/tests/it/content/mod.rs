@@ -35,7 +35,8 @@ fn take_all(archive: &Archive, session: &SessionId, part: &str, output: &str) ->
 }
 
 fn handle(taken: Taken) -> String {
-    plimsoll_store::handles(&taken.receipt.unwrap()).remove(0)
+    let receipt = taken.receipt.unwrap();
+    plimsoll_store::handles(&receipt).pop().unwrap_or_else(|| panic!("the whole was not kept: {receipt:#?}"))
 }
 
 /// Everything that a handle names, byte for byte.

@@ -297,3 +297,24 @@ fn a_list_of_blobs_comes_in_pages() {
     }
     assert_eq!(found, names);
 }
+
+/// The first outputs of several databases of a folder may come at the same moment: all of them are kept.
+#[test]
+fn a_place_is_claimed_by_many_at_once() {
+    use plimsoll_store::{Blobs, Directory};
+    for _ in 0..150 {
+        let folder = TempDir::new().unwrap();
+        let place = folder.path().join("spill");
+        let gate = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                let (place, gate) = (&place, &gate);
+                scope.spawn(move || {
+                    let directory = Directory::new(place, &format!("{n:04}"));
+                    gate.wait();
+                    directory.stage(&mut noise(10, n).as_bytes()).unwrap();
+                });
+            }
+        });
+    }
+}
