@@ -99,6 +99,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "line",
             "share",
             "inclusive",
+            "softShare",
             "usage",
             "detector",
             "maxFactor",

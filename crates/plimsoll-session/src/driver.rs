@@ -44,6 +44,7 @@ pub struct Driver {
     /// Why the next climb is made.
     trigger: Trigger,
     climb: Option<Climb>,
+    early: Early,
     /// What was handed out for the next request, and becomes what was sent once its answer begins.
     prepared: Option<Sent>,
     sent: Option<Sent>,
@@ -54,6 +55,18 @@ pub struct Driver {
 struct Sent {
     fingerprint: Fingerprint,
     measure: Measure,
+}
+
+/// Where a compaction that is prepared ahead stands.
+#[derive(Default)]
+enum Early {
+    /// None is wanted or under way.
+    #[default]
+    None,
+    /// A climb was handed out, or one came to nothing; none is begun before the window is reduced otherwise.
+    Begun,
+    /// It is done, and waits until the line is crossed.
+    Held(Box<Climbed>),
 }
 
 /// What the host does next.
@@ -124,6 +137,7 @@ impl Driver {
             breaker: Breaker::default(),
             trigger: Trigger::Auto,
             climb: None,
+            early: Early::None,
             prepared: None,
             sent: None,
         })
@@ -182,6 +196,7 @@ impl Driver {
         self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
+        self.early = Early::None;
     }
 
     /// Append the user's prompt.
@@ -205,11 +220,20 @@ impl Driver {
     ///
     /// `fixed` is what the request carries besides the conversation, counted by [`counter`](Driver::counter).
     pub fn prepare(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
+        let mut receipts = Vec::new();
         if self.climb.is_none() {
-            let situation = self.situation(fixed, self.trigger);
-            let (load, calls) = situation.weigh(&self.log);
+            let mut situation = self.situation(fixed, self.trigger);
+            let (mut load, mut calls) = situation.weigh(&self.log);
+            if calls && let Some(held) = self.take_held() {
+                receipts = self.commit_held(held)?;
+                if !receipts.is_empty() {
+                    self.trigger = Trigger::Auto;
+                    situation = self.situation(fixed, Trigger::Auto);
+                    (load, calls) = situation.weigh(&self.log);
+                }
+            }
             if !calls {
-                return Ok(Prepared::Ready(Box::new(self.content(load, Vec::new()))));
+                return Ok(Prepared::Ready(Box::new(self.content(load, receipts))));
             }
             self.climb = Some(self.climb_from(situation));
         }
@@ -221,7 +245,7 @@ impl Driver {
             ClimbStep::Done(climbed) => {
                 self.climb = None;
                 let verdict = climbed.outcome.verdict.clone();
-                let receipts = self.commit(*climbed)?;
+                receipts.extend(self.commit(*climbed)?);
                 self.trigger = Trigger::Auto;
                 match verdict {
                     Verdict::TooHeavy(burden) => {
@@ -267,6 +291,56 @@ impl Driver {
         self.climb_from(situation)
     }
 
+    /// A compaction to prepare while the turn goes on, once the window is over the policy's soft line; none where the
+    /// policy has no such line, nobody can be asked, or one was begun since the window was last reduced.
+    ///
+    /// The host lets it climb beside the turn and hands the outcome to [`hold`](Driver::hold).
+    pub fn begin_early(&mut self, fixed: Fixed) -> Option<Climb> {
+        let is_free = matches!(self.early, Early::None) && self.climb.is_none();
+        if !is_free || self.settings.summariser.is_none() || self.trigger != Trigger::Auto {
+            return None;
+        }
+        self.settings.policy.overflow.soft_line(self.limits)?;
+        let situation = self.situation(fixed, Trigger::Early);
+        if !situation.weigh(&self.log).1 {
+            return None;
+        }
+        self.early = Early::Begun;
+        Some(self.climb_from(situation))
+    }
+
+    /// Keep what a climb of [`begin_early`](Driver::begin_early) came to. It takes effect in the first
+    /// [`prepare`](Driver::prepare) that finds the window over the line, and what was said since stays in view. Without a
+    /// summary in it there is nothing to keep. Says whether it is kept.
+    pub fn hold(&mut self, climbed: Climbed) -> bool {
+        self.breaker = climbed.outcome.breaker;
+        let compacts = climbed.outcome.reduction.receipts.iter().any(compacts);
+        // A climb from before the last reduction is of no use any more.
+        if compacts && matches!(self.early, Early::Begun) && climbed.planned_on >= self.revision {
+            self.early = Early::Held(Box::new(climbed));
+            return true;
+        }
+        false
+    }
+
+    fn take_held(&mut self) -> Option<Climbed> {
+        match std::mem::take(&mut self.early) {
+            Early::Held(climbed) => Some(*climbed),
+            other => {
+                self.early = other;
+                None
+            }
+        }
+    }
+
+    /// Commit what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its work.
+    fn commit_held(&mut self, held: Climbed) -> Result<Vec<Receipt>, SessionError> {
+        match self.commit(held) {
+            Err(SessionError::Store(StoreError::Stale { .. })) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
     fn climb_from(&mut self, situation: Situation) -> Climb {
         Climb::new(self.log.clone(), self.revision, situation, self.ids.split())
     }
@@ -276,17 +350,20 @@ impl Driver {
     pub fn commit(&mut self, climbed: Climbed) -> Result<Vec<Receipt>, SessionError> {
         let Outcome { reduction, breaker, .. } = climbed.outcome;
         if !reduction.is_empty() {
+            // A log that is no longer what was planned on is refused below, with a better reason than a missing message.
+            let reduction = reduction.clone().without_stale_go_on(&self.log).unwrap_or(reduction);
             self.reduce(reduction.clone(), climbed.planned_on)?;
-            let pivots = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
-            if reduction.receipts.iter().any(pivots) {
+            if reduction.receipts.iter().any(compacts) {
                 // What the pivot stands for need not be held any more; the store knows what must be.
                 self.reload()?;
             } else {
                 reduction.commit(&mut self.log)?;
             }
+            self.breaker = breaker;
+            return Ok(reduction.receipts);
         }
         self.breaker = breaker;
-        Ok(reduction.receipts)
+        Ok(Vec::new())
     }
 
     /// Write a reduction to the store.
@@ -294,6 +371,7 @@ impl Driver {
         let now = self.now();
         self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
         self.revision = self.archive.store().session(self.session())?.revision;
+        self.early = Early::None;
         Ok(())
     }
 
@@ -407,6 +485,10 @@ impl Driver {
         self.log.advance(part)?;
         Ok(())
     }
+}
+
+fn compacts(receipt: &Receipt) -> bool {
+    matches!(receipt.plan, Plan::Compact(_))
 }
 
 impl Drop for Driver {

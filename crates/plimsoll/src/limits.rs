@@ -76,6 +76,12 @@ impl OverflowPolicy {
         Some(Line { at, inclusive: self.inclusive })
     }
 
+    /// The line from which on a compaction may be prepared; none where the policy has no such share.
+    pub fn soft_line(&self, limits: Limits) -> Option<Line> {
+        let (line, share) = (self.line(limits)?, self.soft_share?);
+        Some(Line { at: line.at.share(share), ..line })
+    }
+
     /// What a response's usage weighs.
     pub fn load(&self, usage: &Usage) -> Tokens {
         let base = usage.input + usage.cache_read + usage.output;

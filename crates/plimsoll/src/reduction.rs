@@ -5,7 +5,7 @@
 //! it: a summary stands for what it was made of and for nothing else.
 
 use crate::log::{Log, LogError, Message, MessageId, PartBody, Role};
-use crate::receipt::Receipt;
+use crate::receipt::{Plan, Receipt};
 
 /// What a climb did.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +45,21 @@ impl Reduction {
             receipt.plan.mark(log, &receipt.id, receipt.at)?;
         }
         Ok(())
+    }
+
+    /// The same for a log that has gone on since the snapshot: without the word to go on, which would otherwise stand
+    /// behind whatever was said meanwhile and be taken for the newest prompt. It is as it was if nothing came.
+    pub fn without_stale_go_on(mut self, log: &Log) -> Result<Reduction, LogError> {
+        if self.missed(log)?.is_none() {
+            return Ok(self);
+        }
+        self.appended.retain(|message| !message.is_continue());
+        for receipt in &mut self.receipts {
+            if let Plan::Compact(plan) = &mut receipt.plan {
+                plan.go_on = None;
+            }
+        }
+        Ok(self)
     }
 
     fn has_part(&self, log: &Log, part: &crate::PartId) -> Result<(), LogError> {

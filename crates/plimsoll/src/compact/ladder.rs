@@ -116,7 +116,7 @@ impl Ladder {
             // Nobody knows the window, but the provider has just said that it is smaller than this.
             situation.limits.context = load.estimate;
         }
-        let line = situation.policy.overflow.line(situation.limits);
+        let line = situation.line();
         let gauge = situation.gauge(&load);
         let called = situation.calls_for_help(&log, &load);
         let before = gauge.real(load.estimate);
@@ -151,6 +151,8 @@ impl Ladder {
                     }
                     None => Rung::Extract,
                 },
+                // What is prepared ahead is a model's summary or nothing: there is time to ask again.
+                Rung::Extract | Rung::ClearTail if self.is.trigger == Trigger::Early => Rung::End,
                 Rung::Extract => self.extract(ids)?,
                 Rung::ClearTail => self.clear_tail(ids)?,
                 Rung::ShortenTail(left, cap, kept) => self.shorten_tail(left, cap, kept, ids)?,
@@ -194,6 +196,7 @@ impl Ladder {
             Ok(summary) if asking.is_last() => {
                 let reason = match self.is.trigger {
                     Trigger::Auto => "the window was over the line",
+                    Trigger::Early => "the window was over the soft line",
                     Trigger::Manual => "a person asked for it",
                     Trigger::Refused => "the provider refused the request as too long",
                 };
@@ -685,7 +688,8 @@ impl Ladder {
 
     fn outcome(&mut self) -> Outcome {
         let after = self.weigh();
-        let asked = self.is.trigger != Trigger::Auto || self.is.policy.overflow.auto;
+        let asked =
+            !matches!(self.is.trigger, Trigger::Auto | Trigger::Early) || self.is.policy.overflow.auto;
         let over = self.line.is_some_and(|line| line.is_over(after)) && asked;
         let uncalled = self.receipts.is_empty() && !self.called;
         let alone = self.line.is_some_and(|line| line.is_over(self.gauge.real(self.is.fixed.total())));

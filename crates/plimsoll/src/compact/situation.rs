@@ -86,8 +86,10 @@ impl Situation {
         let load = Load::of(messages, &self.policy, self.fixed, self.counter());
         let calls = match self.trigger {
             Trigger::Manual | Trigger::Refused => true,
-            Trigger::Auto if !self.policy.overflow.auto => false,
-            Trigger::Auto => self.calls_for_help(messages, &load) || self.prunes_early(messages, &load),
+            Trigger::Auto | Trigger::Early if !self.policy.overflow.auto => false,
+            Trigger::Auto | Trigger::Early => {
+                self.calls_for_help(messages, &load) || self.prunes_early(messages, &load)
+            }
         };
         (load, calls)
     }
@@ -117,10 +119,19 @@ impl Situation {
         Measured { limits: summariser.limits, counter, factor }
     }
 
+    /// The line that this climb has to get under: a compaction that is prepared ahead works towards the soft one.
+    pub(super) fn line(&self) -> Option<Line> {
+        let overflow = &self.policy.overflow;
+        match self.trigger {
+            Trigger::Early => overflow.soft_line(self.limits),
+            Trigger::Auto | Trigger::Manual | Trigger::Refused => overflow.line(self.limits),
+        }
+    }
+
     /// Whether the policy's detector sees the window over the line.
     pub(super) fn calls_for_help(&self, messages: &[Message], load: &Load) -> bool {
         let overflow = &self.policy.overflow;
-        let line = overflow.line(self.limits);
+        let line = self.line();
         match (self.trigger, overflow.detector) {
             (Trigger::Refused, _) => true,
             (_, Detector::Estimate) => line.is_some_and(|line| line.is_over(load.estimate)),
@@ -129,7 +140,8 @@ impl Situation {
                 let used = load.usage_of.as_ref();
                 let used = used.and_then(|id| messages.iter().rfind(|message| &message.info.id == id));
                 let usage = used.and_then(|message| message.info.tokens.as_ref());
-                usage.is_some_and(|usage| overflow.is_overflow(usage, self.limits))
+                let used = usage.filter(|_| overflow.auto).map(|usage| overflow.load(usage));
+                used.is_some_and(|used| line.is_some_and(|line| line.is_over(used)))
             }
         }
     }
@@ -152,7 +164,7 @@ impl Situation {
             Trigger::Refused => {
                 gauge.at_least(load.estimate, line + line.share(overflow.refused_margin) + Tokens(1))
             }
-            Trigger::Auto | Trigger::Manual => gauge,
+            Trigger::Auto | Trigger::Early | Trigger::Manual => gauge,
         }
     }
 
@@ -164,7 +176,7 @@ impl Situation {
         gauge: Gauge,
         tail_cap: Option<Tokens>,
     ) -> Option<Selection> {
-        let line = self.policy.overflow.line(self.limits).map(Line::room).unwrap_or(self.limits.context);
+        let line = self.line().map(Line::room).unwrap_or(self.limits.context);
         let (line, context) = (gauge.estimate(line), gauge.estimate(self.limits.context));
         let asked = self.trigger == Trigger::Manual;
         select(messages, &self.policy, Room { load, line, context, tail_cap, asked }, self.counter())
@@ -178,6 +190,8 @@ pub enum Trigger {
     /// To see whether the window is over the line.
     #[default]
     Auto,
+    /// To prepare a compaction while the window is over the soft line and still under the line.
+    Early,
     /// A person asked for a compaction.
     Manual,
     /// The provider refused the request as too long, whatever the figures say.

@@ -218,6 +218,9 @@ pub struct OverflowPolicy {
     pub share: f64,
     /// Standing on the line is already over it.
     pub inclusive: bool,
+    /// From this share of the line on a host may prepare a compaction while the turn goes on. It takes effect only once
+    /// the line itself is crossed. Absent: none is prepared.
+    pub soft_share: Option<f64>,
     /// Which of a response's usage figures count.
     pub usage: UsageSum,
     /// What is held against the line.

@@ -207,6 +207,7 @@ fn opencode() -> PolicySpec {
             line: LineRule::Usable,
             share: 0.90,
             inclusive: false,
+            soft_share: None,
             usage: UsageSum::InputCacheReadOutput,
             detector: Detector::Usage,
             max_factor: 4.0,

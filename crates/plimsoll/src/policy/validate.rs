@@ -56,6 +56,11 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
 
     share("overflow.share", overflow.share)?;
+    if let Some(soft) = overflow.soft_share {
+        rule(soft > 0.0 && soft < 1.0, "overflow.softShare", || {
+            format!("{soft} is not a share between 0 and 1; leave it out to prepare nothing")
+        })?;
+    }
     share("overflow.maxReserveShare", overflow.max_reserve_share)?;
     rule(overflow.max_factor >= 1.0, "overflow.maxFactor", || format!("{} is below 1", overflow.max_factor))?;
     share("overflow.maxHiddenShare", overflow.max_hidden_share)?;
