@@ -99,6 +99,10 @@ impl Driver {
         let asked =
             self.log.iter().rev().find(|message| message.is_user()).map(|message| message.info.id.clone());
         let begun = Message::begun(self.ids.message(now), now);
+        let mut extra = begun.info.extra.clone();
+        extra.extend(
+            self.settings.provider.clone().map(|provider| ("providerID".to_owned(), provider.into())),
+        );
         let info = Info {
             parent_id: asked,
             agent: agent.map(str::to_owned),
@@ -106,6 +110,7 @@ impl Driver {
             model_id: Some(self.settings.model.clone()),
             session_id: Some(self.session().clone()),
             role: Some(Role::Assistant),
+            extra,
             ..begun.info
         };
         let message = self.append(Message { info, parts: begun.parts, ..Message::default() })?;
@@ -208,6 +213,28 @@ impl Driver {
         self.record(update)?;
         let sent = self.writing.take().and_then(|writing| writing.sent);
         Ok(usage.zip(sent).and_then(|(usage, sent)| self.meter.observe(sent, &usage)))
+    }
+
+    /// Settle what an earlier run has left: an answer that is being written is broken off, and calls that wait for a
+    /// result get none. Hosts call this before a new turn, so that a turn that was given up halfway does no harm.
+    pub fn settle(&mut self, why: &str) -> Result<(), SessionError> {
+        if self.writing.is_some() {
+            self.end_answer(AnswerEnd::Aborted(why.to_owned()))?;
+        }
+        let open: Vec<PartId> = self.open_calls().iter().map(|part| part.id.clone()).collect();
+        open.iter().try_for_each(|call| self.fail_call(call, why))
+    }
+
+    /// Whether the newest answer was broken off in its words, so that a request made now would end with half an answer.
+    pub fn is_broken_off(&self) -> bool {
+        let is_told = |message: &&Message| message.info.role != Some(Role::System);
+        let newest = self.log.iter().rev().find(is_told);
+        newest.is_some_and(|message| {
+            message.is_assistant()
+                && !message.info.summary
+                && (message.info.error.is_some() || message.info.finish.is_none())
+                && !message.parts.iter().any(|part| part.as_tool().is_some())
+        })
     }
 
     fn settle_calls(&mut self) -> Result<(), SessionError> {

@@ -11,7 +11,7 @@ use plimsoll::{
     CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
     Reduction, SessionId, Tokens, Window,
 };
-use plimsoll_store::{Archive, Claim, Lease, Revision, Snapshot, Store, StoreError};
+use plimsoll_store::{Archive, Claim, Lease, Revision, SessionPatch, Snapshot, Store, StoreError};
 use plimsoll_tokens::Measure;
 
 use crate::answer::Writing;
@@ -199,11 +199,37 @@ impl Driver {
         self.early = Early::None;
     }
 
+    /// Go on with a model of another provider: what is recorded with the next answers.
+    pub fn switch_provider(&mut self, provider: Option<String>) {
+        self.settings.provider = provider;
+    }
+
+    /// Whether the next request would be over the line, so that [`prepare`](Driver::prepare) would climb.
+    pub fn is_over_line(&self, fixed: Fixed) -> bool {
+        self.situation(fixed, self.trigger).weigh(&self.log).1
+    }
+
     /// Append the user's prompt.
     pub fn prompt(&mut self, text: impl Into<plimsoll::Text>) -> Result<MessageId, SessionError> {
         let now = self.now();
         let message = Message::user(self.ids.message(now), self.ids.part(now), text).at(now);
         self.append(message)
+    }
+
+    /// Append the policy's word to go on, for a turn that was interrupted: no person wrote it, and it does not count as
+    /// the prompt that is being worked on.
+    pub fn go_on(&mut self) -> Result<MessageId, SessionError> {
+        let (now, policy) = (self.now(), Arc::clone(&self.settings.policy));
+        let message =
+            Message::go_on(self.ids.message(now), self.ids.part(now), &policy.compact.continue_text);
+        self.append(message.at(now))
+    }
+
+    /// Change what people call the session.
+    pub fn set_title(&mut self, title: &str) -> Result<(), SessionError> {
+        let (now, patch) =
+            (self.now(), SessionPatch { title: Some(title.to_owned()), ..SessionPatch::default() });
+        self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
     }
 
     /// Append a message that is whole already: a prompt with files, a message of the host, or one from a recording.
@@ -406,8 +432,13 @@ impl Driver {
 
     pub(crate) fn situation(&self, fixed: Fixed, trigger: Trigger) -> Situation {
         let now = self.now();
+        let mut summariser = self.settings.summariser.clone();
+        if let Some(own) = summariser.as_mut().filter(|summariser| summariser.model.is_none()) {
+            // The session's own model, whose limits may have changed or been learned since.
+            own.limits = self.limits;
+        }
         Situation {
-            summariser: self.settings.summariser.clone(),
+            summariser,
             fixed,
             counter: self.meter.counter(),
             trigger,
@@ -417,12 +448,18 @@ impl Driver {
         }
     }
 
+    /// What of a window the provider's cache holds, and where to set breakpoints; for a summary request that is appended
+    /// to the window as it was last sent.
+    pub fn cache_plan(&self, window: &Window) -> CachePlan {
+        let last = self.sent.as_ref().map(|sent| &sent.fingerprint);
+        let (reserved, policy) = (self.settings.reserved_breakpoints, &self.settings.policy.cache);
+        CachePlan::new(window, &self.log, last, reserved, policy)
+    }
+
     fn content(&mut self, load: Load, receipts: Vec<Receipt>) -> Content {
         let policy = &self.settings.policy;
         let window = Window::of(&self.log, policy);
-        let last = self.sent.as_ref().map(|sent| &sent.fingerprint);
-        let cache =
-            CachePlan::new(&window, &self.log, last, self.settings.reserved_breakpoints, &policy.cache);
+        let cache = self.cache_plan(&window);
         let measure = self.meter.measure(&window);
         self.prepared = Some(Sent { fingerprint: cache.fingerprint.clone(), measure });
         let line = policy.overflow.line(self.limits);

@@ -14,6 +14,8 @@ pub struct Settings {
     pub policy: Arc<Policy>,
     /// The model's name, as usage is recorded under it.
     pub model: String,
+    /// The provider's name, recorded with each answer so that the session can be taken up with the same model.
+    pub provider: Option<String>,
     /// What is known of the model's limits; the policy's own entry for the model wins, its defaults fill in.
     pub limits: Option<Limits>,
     /// Who summarises; none where no model can be asked.
@@ -50,6 +52,7 @@ impl Settings {
         Settings {
             policy: Arc::new(Policy::default()),
             model: model.into(),
+            provider: None,
             limits: None,
             summariser: None,
             hook: HookText::default(),

@@ -16,8 +16,6 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::accept::{Rejection, Reply, accept};
 use super::contract::{self, ContractItem, Terms};
 use super::extract::extract;
@@ -619,12 +617,9 @@ impl Ladder {
         let mut messages = vec![marker, Message { info: answer, parts, ..Message::default() }];
         let compacted = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
         if auto && !waiting && !self.receipts.iter().any(compacted) {
-            let mut part = Part::text(ids.part(now), self.is.policy.compact.continue_text.as_str());
-            if let PartBody::Text(text) = &mut part.body {
-                text.synthetic = Some(true);
-            }
-            part.extra.insert("metadata".into(), json!({ "compaction_continue": true }));
-            messages.push(user(ids.message(now), part));
+            let part = ids.part(now);
+            let go_on = Message::go_on(ids.message(now), part, &self.is.policy.compact.continue_text);
+            messages.extend(go_on.parts.into_iter().map(|part| user(go_on.info.id.clone(), part)));
         }
         messages
     }

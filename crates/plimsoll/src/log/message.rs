@@ -112,6 +112,19 @@ impl Message {
         Message { info, parts: vec![Part::text(part, text)], extra: Map::new() }
     }
 
+    /// The word to go on that a host adds after an automatic compaction, or when a turn was interrupted. It is not the
+    /// user's: [`is_continue`](Message::is_continue) knows it.
+    pub fn go_on(id: MessageId, part: PartId, text: &str) -> Message {
+        let mut message = Message::user(id, part, text);
+        for part in &mut message.parts {
+            if let PartBody::Text(text) = &mut part.body {
+                text.synthetic = Some(true);
+            }
+            part.extra.insert("metadata".into(), json!({ "compaction_continue": true }));
+        }
+        message
+    }
+
     /// A finished answer of the model, made of `parts`.
     pub fn assistant(id: MessageId, parts: Vec<Part>) -> Message {
         let info = Info { id, role: Some(Role::Assistant), finish: Some("stop".into()), ..Info::default() };

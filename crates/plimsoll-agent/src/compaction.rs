@@ -1,0 +1,215 @@
+//! Summaries: asking for them, in the turn or beside it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::request::{SummaryForm, SummaryRequest};
+use plimsoll::window::{Block, WindowMessage, WindowRole};
+use plimsoll::{CachePlan, Usage};
+use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
+use plimsoll_session::{Climb, ClimbStep, DriverHandle};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::error::AgentError;
+use crate::event::{Event, UsageFigures};
+use crate::metrics;
+use crate::model::Question;
+use crate::run::{Conversation, Progress};
+use crate::step::{longest, one_message, reply_of};
+
+/// What came of asking for a summary.
+pub(crate) struct Summary {
+    pub(crate) reply: Result<Reply, String>,
+    pub(crate) cost: Option<f64>,
+}
+
+impl Summary {
+    pub(crate) fn usage(&self) -> Option<&Usage> {
+        self.reply.as_ref().ok().and_then(|reply| reply.usage.as_ref())
+    }
+}
+
+/// A climb that is made beside the turn, and what its summaries were charged.
+pub(crate) struct EarlyClimb(JoinHandle<Vec<(Option<Usage>, Option<f64>)>>);
+
+impl EarlyClimb {
+    pub(crate) fn abort(self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        if let Some(early) = self.early.take() {
+            early.abort();
+        }
+    }
+}
+
+/// Ask for a summary: the compaction agent's model, or the session's own.
+pub(crate) async fn ask_summary(
+    agent: &Agent,
+    specs: &[ToolSpec],
+    request: &SummaryRequest,
+    cache: Option<&CachePlan>,
+    early: bool,
+    cache_key: Option<&str>,
+) -> Summary {
+    let model = agent.compaction.model.as_ref().unwrap_or(&agent.model);
+    agent.tell(&Event::Summarising { chunk: request.chunk, of: request.of, tokens: request.tokens, early });
+    let started = Instant::now();
+    let options = RequestOptions {
+        max_tokens: longest(request).or(model.options.max_tokens),
+        cache_key: model.options.cache_key.clone().or_else(|| cache_key.map(str::to_owned)),
+        ..model.options.clone()
+    };
+    let built = match &request.form {
+        SummaryForm::Separate { system, prompt } => {
+            let window = one_message(prompt, &agent.policy);
+            let options = RequestOptions { thinking: Thinking::Unset, ..options };
+            let system = [system.clone()];
+            model.request(Question {
+                window: &window,
+                system: &system,
+                tools: &[],
+                cache: None,
+                options: &options,
+            })
+        }
+        SummaryForm::Appended { window, prompt } => {
+            let mut window = window.clone();
+            let block = Block::Text { text: prompt.as_str().into(), part: None };
+            window.messages.push(WindowMessage {
+                role: WindowRole::User,
+                message: None,
+                place: None,
+                blocks: vec![block],
+                signed: 0,
+            });
+            // The tools stay declared, because the cache begins with them. Forbidding them in a field of its own would
+            // make Anthropic's cache of the conversation useless; the instruction forbids them, and a call is refused.
+            let tool_choice = match model.wire() {
+                Wire::Anthropic => ToolChoice::Auto,
+                Wire::Chat | Wire::Responses if specs.is_empty() => ToolChoice::Auto,
+                Wire::Chat | Wire::Responses => ToolChoice::None,
+            };
+            let options = RequestOptions { tool_choice, ..options };
+            let system = &agent.profile.system;
+            model.request(Question { window: &window, system, tools: specs, cache, options: &options })
+        }
+    };
+    let said = match built {
+        Ok(request) => {
+            let name = model.name.to_string();
+            model.ask(&request, |_| metrics::retried(&name)).await.map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let usage = said.as_ref().ok().and_then(|said| said.usage.clone());
+    let cost = usage.as_ref().and_then(|usage| model.cost(usage));
+    if said.is_ok() {
+        metrics::answered(&model.name.to_string(), usage.as_ref(), cost, started.elapsed());
+    }
+    tracing::info!(
+        model = %model.name,
+        chunk = request.chunk,
+        of = request.of,
+        ok = said.is_ok(),
+        early,
+        "asked for a summary"
+    );
+    agent.tell(&Event::Summarised {
+        error: said.as_ref().err().cloned(),
+        usage: usage.as_ref().map(UsageFigures::from),
+        early,
+    });
+    Summary { reply: said.map(reply_of), cost }
+}
+
+impl Conversation {
+    /// Let a climb be made beside the turn.
+    pub(crate) fn begin_early(&mut self, climb: Climb) {
+        let (agent, driver, specs) = (self.agent.clone(), self.driver.clone(), Arc::clone(&self.specs));
+        let session = self.session.to_string();
+        self.early = Some(EarlyClimb(tokio::spawn(climb_beside(agent, driver, specs, session, climb))));
+    }
+
+    /// Take note of a climb beside the turn that is done. One that is not is waited for only where the line is crossed:
+    /// it has begun with the same work that would have to be done now.
+    pub(crate) async fn await_early(
+        &mut self,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        let Some(early) = &mut self.early else { return Ok(()) };
+        if !early.0.is_finished() {
+            let fixed = self.fixed();
+            let is_over = self.driver.run(move |driver| Ok(driver.is_over_line(fixed(driver)))).await?;
+            if !is_over {
+                return Ok(());
+            }
+        }
+        let Some(mut early) = self.early.take() else { return Ok(()) };
+        let charged = tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                early.abort();
+                return Ok(());
+            }
+            charged = &mut early.0 => charged,
+        };
+        // A climb that panicked has held nothing, and the ordinary one does its work.
+        for (usage, cost) in charged.unwrap_or_default() {
+            progress.charge(usage.as_ref(), cost);
+        }
+        Ok(())
+    }
+}
+
+async fn climb_beside(
+    agent: Agent,
+    driver: DriverHandle,
+    specs: Arc<Vec<ToolSpec>>,
+    session: String,
+    mut climb: Climb,
+) -> Vec<(Option<Usage>, Option<f64>)> {
+    let mut charged = Vec::new();
+    loop {
+        // A step counts and cuts, which takes a while on a long log.
+        let stepped = tokio::task::spawn_blocking(move || {
+            let step = climb.step();
+            (climb, step)
+        });
+        let Ok((back, step)) = stepped.await else { return charged };
+        climb = back;
+        match step {
+            Ok(ClimbStep::Ask(request)) => {
+                let cache = match &request.form {
+                    SummaryForm::Separate { .. } => None,
+                    SummaryForm::Appended { window, .. } => {
+                        let window = window.clone();
+                        driver.run(move |driver| Ok(driver.cache_plan(&window))).await.ok()
+                    }
+                };
+                let summary =
+                    ask_summary(&agent, &specs, &request, cache.as_ref(), true, Some(&session)).await;
+                charged.push((summary.usage().cloned(), summary.cost));
+                if climb.answer(summary.reply).is_err() {
+                    return charged;
+                }
+            }
+            Ok(ClimbStep::Done(climbed)) => {
+                let held = driver.run(move |driver| Ok(driver.hold(*climbed))).await;
+                tracing::info!(held = held.unwrap_or(false), "a compaction was prepared ahead");
+                return charged;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a compaction could not be prepared ahead");
+                return charged;
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! What happens while an agent runs, as it happens.
+//!
+//! These events are gone once they were told. What is stored (messages, parts, reductions) is told by the store's change
+//! feed too, to whoever follows it from whatever process: see [`Follower`](crate::Follower).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll::{MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Tokens, Usage};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::run::RunEnd;
+
+/// Is told what happens. It must not block: the run waits for it.
+pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Something that happened in a run.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Event {
+    /// A session was opened.
+    Opened {
+        /// The session.
+        session: SessionId,
+        /// The model, as `provider/model`.
+        model: String,
+        /// The agent.
+        agent: String,
+    },
+    /// A prompt was stored.
+    Prompted {
+        /// Its message.
+        message: MessageId,
+    },
+    /// The next request was weighed and is ready.
+    Weighed {
+        /// Which step of the run, from 1.
+        step: u64,
+        /// What the request weighs.
+        tokens: Tokens,
+        /// The line it is under, if the model's window is known.
+        line: Option<Tokens>,
+        /// How much of it the provider's cache should hold, in blocks.
+        unchanged_blocks: usize,
+    },
+    /// A summary is being asked for.
+    Summarising {
+        /// Which chunk, from 1.
+        chunk: usize,
+        /// Of how many.
+        of: usize,
+        /// What the request weighs.
+        tokens: Tokens,
+        /// Whether it is prepared beside the running turn.
+        early: bool,
+    },
+    /// A summary came, or failed.
+    Summarised {
+        /// Why it failed, if it did.
+        error: Option<String>,
+        /// What the provider counted.
+        usage: Option<UsageFigures>,
+        /// Whether it is prepared beside the running turn.
+        early: bool,
+    },
+    /// Something left the window.
+    Reduced(ReceiptFigures),
+    /// A request was sent.
+    Requested {
+        /// Which step of the run, from 1.
+        step: u64,
+        /// The model, as `provider/model`.
+        model: String,
+    },
+    /// A request failed before anything was said, and is sent again.
+    Retrying {
+        /// Which retry, from 1.
+        retry: u32,
+        /// How long until then.
+        wait_ms: u64,
+        /// Why.
+        error: String,
+    },
+    /// The provider refused a request as too long. The window is reduced, and the request is made again.
+    Refused {
+        /// The window that the provider named.
+        window: Option<Tokens>,
+    },
+    /// More words of the answer.
+    Text {
+        /// The words.
+        delta: String,
+    },
+    /// More thoughts.
+    Thinking {
+        /// The thoughts.
+        delta: String,
+    },
+    /// The answer is whole.
+    Answered {
+        /// Its message.
+        message: MessageId,
+        /// Why the model stopped, in the provider's words.
+        finish: String,
+        /// What the provider counted.
+        usage: Option<UsageFigures>,
+        /// What it cost, in dollars.
+        cost: Option<f64>,
+        /// From the request to the end of the answer.
+        latency_ms: u64,
+    },
+    /// The answer broke off.
+    BrokenOff {
+        /// Its message.
+        message: MessageId,
+        /// Why.
+        error: String,
+    },
+    /// A tool begins to work on a call.
+    CallStarted {
+        /// The call's part.
+        part: PartId,
+        /// The tool.
+        tool: String,
+        /// What it was given.
+        input: Value,
+    },
+    /// A call is answered.
+    CallEnded {
+        /// The call's part.
+        part: PartId,
+        /// The tool.
+        tool: String,
+        /// How it ended.
+        status: CallStatus,
+        /// What it printed, in bytes, before layer 1.
+        bytes: u64,
+        /// What went wrong, if something did.
+        error: Option<String>,
+    },
+    /// A call was not allowed.
+    Denied {
+        /// The call's part.
+        part: PartId,
+        /// The tool.
+        tool: String,
+        /// What a person would have to say to allow it.
+        allow: String,
+    },
+    /// The same call gave the same result again and again, and the model was told.
+    Repeating {
+        /// The tool.
+        tool: String,
+        /// How often.
+        times: u32,
+    },
+    /// The session has a title.
+    Titled {
+        /// The title.
+        title: String,
+    },
+    /// The run is over.
+    Ended {
+        /// How.
+        end: RunEnd,
+        /// How many requests were answered.
+        steps: u64,
+        /// What was charged, summaries included.
+        usage: UsageFigures,
+        /// What it cost in dollars, as far as prices are known.
+        cost: f64,
+    },
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CallStatus {
+    /// The tool has answered.
+    Completed,
+    /// The tool has failed, or the call made no sense.
+    Failed,
+    /// It was not allowed.
+    Denied,
+    /// The run was cancelled.
+    Cancelled,
+}
+
+/// Tokens of one response or of many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageFigures {
+    /// Input that had nothing to do with the cache.
+    pub input: u64,
+    /// Answers.
+    pub output: u64,
+    /// Thoughts.
+    pub reasoning: u64,
+    /// Input read from the cache.
+    pub cache_read: u64,
+    /// Input written to the cache.
+    pub cache_write: u64,
+}
+
+impl UsageFigures {
+    /// Add the figures of one response.
+    pub fn add(&mut self, usage: &Usage) {
+        let UsageFigures { input, output, reasoning, cache_read, cache_write } = UsageFigures::from(usage);
+        self.input = self.input.saturating_add(input);
+        self.output = self.output.saturating_add(output);
+        self.reasoning = self.reasoning.saturating_add(reasoning);
+        self.cache_read = self.cache_read.saturating_add(cache_read);
+        self.cache_write = self.cache_write.saturating_add(cache_write);
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        [self.input, self.output, self.reasoning, self.cache_read, self.cache_write]
+            .iter()
+            .fold(0, |sum: u64, next| sum.saturating_add(*next))
+    }
+}
+
+impl From<&Usage> for UsageFigures {
+    fn from(usage: &Usage) -> UsageFigures {
+        UsageFigures {
+            input: usage.input.0,
+            output: usage.output.0,
+            reasoning: usage.reasoning.0,
+            cache_read: usage.cache_read.0,
+            cache_write: usage.cache_write.0,
+        }
+    }
+}
+
+/// The figures of a receipt, without content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReceiptFigures {
+    /// The receipt, by which it can be looked at and undone.
+    pub receipt: ReceiptId,
+    /// What was done.
+    pub kind: ReductionKind,
+    /// Tokens before.
+    pub before: Tokens,
+    /// Tokens after.
+    pub after: Tokens,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a reduction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ReductionKind {
+    /// Layer 1 cut an output.
+    Truncate,
+    /// Layer 2 cleared old outputs.
+    Prune,
+    /// Layer 3 put a summary in the place of older messages.
+    Compact,
+    /// The last rungs of the ladder.
+    Shed,
+    /// Anything else that has a receipt.
+    Other,
+}
+
+impl ReductionKind {
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReductionKind::Truncate => "truncate",
+            ReductionKind::Prune => "prune",
+            ReductionKind::Compact => "compact",
+            ReductionKind::Shed => "shed",
+            ReductionKind::Other => "other",
+        }
+    }
+}
+
+impl From<&Receipt> for ReceiptFigures {
+    fn from(receipt: &Receipt) -> ReceiptFigures {
+        let kind = match &receipt.plan {
+            Plan::Truncate(_) => ReductionKind::Truncate,
+            Plan::Prune(_) => ReductionKind::Prune,
+            Plan::Compact(_) => ReductionKind::Compact,
+            Plan::Shed(_) => ReductionKind::Shed,
+            Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => ReductionKind::Other,
+        };
+        ReceiptFigures {
+            receipt: receipt.id.clone(),
+            kind,
+            before: receipt.before,
+            after: receipt.after,
+            reason: receipt.reason.clone(),
+        }
+    }
+}
+
+/// A length of time in whole milliseconds.
+pub(crate) fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,38 @@
+//! # The agent's loop
+//!
+//! A model, its tools and a session: the loop asks the model, runs what it calls, and goes on until the model has nothing
+//! more to call. What goes into a request, what is reduced and when, is decided by [`plimsoll_session`]; this crate adds
+//! the model and the tools, and no context logic of its own.
+//!
+//! | to … | go to |
+//! |---|---|
+//! | set an agent up | [`Agent`], [`Model`], [`Profile`] |
+//! | run a session | [`Agent::open`], [`Conversation::run`] |
+//! | let it do more than read | [`Permissions`], [`Tool`] |
+//! | follow what happens | [`Event`] as it happens, [`Follower`] for what is stored |
+//! | count what happened | [`RunReport`], [`metrics`] |
+
+mod agent;
+mod calls;
+mod compaction;
+mod error;
+mod event;
+mod follow;
+mod guard;
+pub mod metrics;
+mod model;
+mod permissions;
+mod run;
+mod step;
+mod title;
+pub mod tools;
+
+pub use agent::{Agent, Compaction, Profile, RunLimits};
+pub use error::AgentError;
+pub use event::{CallStatus, Event, EventSink, ReceiptFigures, ReductionKind};
+pub use follow::{Follower, Stored};
+pub use model::Model;
+pub use permissions::{Access, Action, BadRule, Permissions, Rule, Subject};
+pub use run::{Conversation, RunEnd, RunReport};
+pub use title::title_from_words;
+pub use tools::{Tool, ToolCall, ToolError, ToolSet};

@@ -1,0 +1,127 @@
+//! What is counted, by the `metrics` crate: a host that installs a recorder has them, others pay next to nothing.
+//!
+//! | name | counts |
+//! |---|---|
+//! | [`TRUNCATIONS`], [`PRUNINGS`], [`COMPACTIONS`], [`SHEDDINGS`] | reductions |
+//! | [`BYTES_TRUNCATED`], [`TOKENS_PRUNED`], [`TOKENS_COMPACTED`] | what left the window by them |
+//! | [`SPILL_FILES`], [`SPILL_BYTES`] | outputs that were kept when they were cut |
+//! | [`REQUESTS`], [`RETRIES`], [`REFUSALS`] | calls of models |
+//! | [`TOKENS_IN`], [`TOKENS_OUT`], [`TOKENS_CACHED`], [`TOKENS_WRITTEN`], [`COST`] | what they were charged for |
+//! | [`LATENCY`] | seconds from a request to the end of its answer |
+//! | [`TOOL_CALLS`] | calls of tools, by tool and status |
+
+use std::time::Duration;
+
+use metrics::{counter, gauge, histogram};
+use plimsoll::{Plan, Receipt, Usage};
+
+use crate::event::{CallStatus, ReceiptFigures};
+
+/// Outputs that were cut.
+pub const TRUNCATIONS: &str = "plimsoll_truncations_total";
+/// Prunings.
+pub const PRUNINGS: &str = "plimsoll_prunings_total";
+/// Compactions.
+pub const COMPACTIONS: &str = "plimsoll_compactions_total";
+/// Sheddings.
+pub const SHEDDINGS: &str = "plimsoll_sheddings_total";
+/// Bytes of outputs that the window does not show.
+pub const BYTES_TRUNCATED: &str = "plimsoll_truncated_bytes_total";
+/// Tokens that prunings freed.
+pub const TOKENS_PRUNED: &str = "plimsoll_pruned_tokens_total";
+/// Tokens of messages that summaries stand for.
+pub const TOKENS_COMPACTED: &str = "plimsoll_compacted_tokens_total";
+/// Outputs that were kept when they were cut.
+pub const SPILL_FILES: &str = "plimsoll_spill_files_total";
+/// Their size.
+pub const SPILL_BYTES: &str = "plimsoll_spill_bytes_total";
+/// Requests to models that were answered.
+pub const REQUESTS: &str = "plimsoll_requests_total";
+/// Requests that were sent again.
+pub const RETRIES: &str = "plimsoll_retries_total";
+/// Requests that a provider refused as too long.
+pub const REFUSALS: &str = "plimsoll_refusals_total";
+/// Input that had nothing to do with a cache.
+pub const TOKENS_IN: &str = "plimsoll_input_tokens_total";
+/// Answers and thoughts.
+pub const TOKENS_OUT: &str = "plimsoll_output_tokens_total";
+/// Input read from a cache.
+pub const TOKENS_CACHED: &str = "plimsoll_cache_read_tokens_total";
+/// Input written to a cache.
+pub const TOKENS_WRITTEN: &str = "plimsoll_cache_write_tokens_total";
+/// Dollars, as far as prices are known.
+pub const COST: &str = "plimsoll_cost_dollars";
+/// Seconds from a request to the end of its answer.
+pub const LATENCY: &str = "plimsoll_answer_seconds";
+/// Calls of tools.
+pub const TOOL_CALLS: &str = "plimsoll_tool_calls_total";
+
+/// A reduction was made. It is logged with its figures, and without content.
+pub(crate) fn reduced(receipt: &Receipt) {
+    let figures = ReceiptFigures::from(receipt);
+    tracing::info!(
+        kind = figures.kind.name(),
+        receipt = %figures.receipt,
+        policy = %receipt.policy,
+        before = figures.before.0,
+        after = figures.after.0,
+        "reduced the window"
+    );
+    match &receipt.plan {
+        Plan::Truncate(plan) => {
+            counter!(TRUNCATIONS).increment(1);
+            counter!(BYTES_TRUNCATED).increment(plan.original_bytes.saturating_sub(plan.kept_bytes));
+            if !plimsoll_store::handles(receipt).is_empty() {
+                counter!(SPILL_FILES).increment(1);
+                counter!(SPILL_BYTES).increment(plan.original_bytes);
+            }
+        }
+        Plan::Prune(plan) => {
+            counter!(PRUNINGS).increment(1);
+            counter!(TOKENS_PRUNED).increment(plan.freed_tokens.0);
+        }
+        Plan::Compact(plan) => {
+            counter!(COMPACTIONS).increment(1);
+            counter!(TOKENS_COMPACTED).increment(plan.tokens.0);
+        }
+        Plan::Shed(_) => counter!(SHEDDINGS).increment(1),
+        Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => {}
+    }
+}
+
+/// A model has answered.
+pub(crate) fn answered(model: &str, usage: Option<&Usage>, cost: Option<f64>, latency: Duration) {
+    let label = || [("model", model.to_owned())];
+    counter!(REQUESTS, &label()).increment(1);
+    histogram!(LATENCY, &label()).record(latency.as_secs_f64());
+    if let Some(usage) = usage {
+        counter!(TOKENS_IN, &label()).increment(usage.input.0);
+        counter!(TOKENS_OUT, &label()).increment(usage.output.0.saturating_add(usage.reasoning.0));
+        counter!(TOKENS_CACHED, &label()).increment(usage.cache_read.0);
+        counter!(TOKENS_WRITTEN, &label()).increment(usage.cache_write.0);
+    }
+    if let Some(cost) = cost {
+        gauge!(COST, &label()).increment(cost);
+    }
+}
+
+/// A request is sent again.
+pub(crate) fn retried(model: &str) {
+    counter!(RETRIES, "model" => model.to_owned()).increment(1);
+}
+
+/// A provider refused a request as too long.
+pub(crate) fn refused(model: &str) {
+    counter!(REFUSALS, "model" => model.to_owned()).increment(1);
+}
+
+/// A call of a tool is answered. Names come from the model and may be anything, so only known tools are named.
+pub(crate) fn called(tool: Option<&str>, status: CallStatus) {
+    let status = match status {
+        CallStatus::Completed => "completed",
+        CallStatus::Failed => "failed",
+        CallStatus::Denied => "denied",
+        CallStatus::Cancelled => "cancelled",
+    };
+    counter!(TOOL_CALLS, "tool" => tool.unwrap_or("unknown").to_owned(), "status" => status).increment(1);
+}

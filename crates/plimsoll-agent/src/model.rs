@@ -1,0 +1,105 @@
+//! A model that can be asked.
+
+use plimsoll::{CachePlan, Limits, Usage, Window};
+use plimsoll_providers::{
+    BuildError, Client, ClientOptions, Endpoint, ModelRef, Prompt, ProviderError, Request, RequestOptions,
+    RetryNotice, StreamEvent, ToolSpec, Wire,
+};
+use plimsoll_tokens::{ModelPrice, ModelTable};
+
+/// A model that can be asked: where it is, and what is known about it.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its name.
+    pub name: ModelRef,
+    /// Sends the requests.
+    pub client: Client,
+    /// What it can take and give, where that is known.
+    pub limits: Option<Limits>,
+    /// What it costs, where that is known.
+    pub price: Option<ModelPrice>,
+    /// How it is to answer.
+    pub options: RequestOptions,
+}
+
+/// What a model is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Question<'a> {
+    pub(crate) window: &'a Window,
+    pub(crate) system: &'a [String],
+    pub(crate) tools: &'a [ToolSpec],
+    pub(crate) cache: Option<&'a CachePlan>,
+    pub(crate) options: &'a RequestOptions,
+}
+
+/// An answer that nobody watches as it comes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) calls: Vec<String>,
+    pub(crate) finish: String,
+    pub(crate) usage: Option<Usage>,
+}
+
+impl Model {
+    /// A model at an endpoint, with what the table of models knows about it.
+    pub fn new(
+        name: ModelRef,
+        endpoint: Endpoint,
+        table: &ModelTable,
+        client: ClientOptions,
+    ) -> Result<Model, ProviderError> {
+        let facts = table.find(&name.model).unwrap_or_default();
+        let options = endpoint.request_options();
+        let client = Client::new(endpoint, client)?;
+        Ok(Model { name, client, limits: facts.limits, price: facts.price, options })
+    }
+
+    /// The wire format it speaks.
+    pub fn wire(&self) -> Wire {
+        self.client.endpoint().wire
+    }
+
+    /// What a response costs in dollars, if the price is known.
+    pub fn cost(&self, usage: &Usage) -> Option<f64> {
+        self.price.map(|price| price.cost(usage))
+    }
+
+    pub(crate) fn request(&self, question: Question<'_>) -> Result<Request, BuildError> {
+        let Question { window, system, tools, cache, options } = question;
+        let prompt = Prompt {
+            system,
+            tools,
+            cache,
+            ..Prompt::new(&self.name.provider, &self.name.model, window, options)
+        };
+        Request::build(self.wire(), &prompt)
+    }
+
+    /// Send a request and wait for the whole answer.
+    pub(crate) async fn ask(
+        &self,
+        request: &Request,
+        on_retry: impl FnMut(&RetryNotice),
+    ) -> Result<Said, ProviderError> {
+        let mut answer = self.client.stream(request, on_retry).await?;
+        let mut said = Said::default();
+        while let Some(event) = answer.next().await {
+            match event? {
+                StreamEvent::Text(text) => said.text.push_str(&text),
+                StreamEvent::CallBegin { tool, .. } => said.calls.push(tool),
+                StreamEvent::Usage(usage) => said.usage = Some(usage),
+                StreamEvent::Finished { reason, usage } => {
+                    (said.finish, said.usage) = (reason, usage.or(said.usage));
+                }
+                StreamEvent::Thinking(_)
+                | StreamEvent::Signature(_)
+                | StreamEvent::CallInput(_)
+                | StreamEvent::CallReady(_)
+                | StreamEvent::Block(_)
+                | StreamEvent::PartEnd => {}
+            }
+        }
+        Ok(said)
+    }
+}

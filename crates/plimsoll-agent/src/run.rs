@@ -1,0 +1,294 @@
+//! A run: from a prompt to the model's last word.
+
+use std::sync::Arc;
+
+use plimsoll::{Fixed, Message, MessageId, Receipt, SessionId, Usage};
+use plimsoll_providers::ToolSpec;
+use plimsoll_session::{Driver, DriverHandle, SessionError};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::compaction::EarlyClimb;
+use crate::error::AgentError;
+use crate::event::{Event, ReceiptFigures, UsageFigures};
+use crate::guard::Guard;
+use crate::metrics;
+use crate::model::Model;
+use crate::step::StepEnd;
+use crate::title::{ask_title, title_from_words};
+
+/// A session that an agent runs. When it is dropped the session is given back.
+pub struct Conversation {
+    pub(crate) agent: Agent,
+    pub(crate) session: SessionId,
+    pub(crate) driver: DriverHandle,
+    /// How the tools are declared; the same list each time, because the prompt cache begins with it.
+    pub(crate) specs: Arc<Vec<ToolSpec>>,
+    /// A compaction that is being prepared beside the turn.
+    pub(crate) early: Option<EarlyClimb>,
+    /// Learned from a refusal: whether the model's window is known although no table has it.
+    pub(crate) learned: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "how", rename_all = "camelCase")]
+pub enum RunEnd {
+    /// The model had nothing more to call.
+    Finished {
+        /// Why it stopped, in the provider's words.
+        reason: String,
+    },
+    /// The model was asked as often as it may be.
+    Steps,
+    /// So many tokens were charged as may be.
+    Tokens,
+    /// It has cost as much as it may.
+    Cost,
+    /// The model made the same call with the same result again, although it was told.
+    Repeating {
+        /// The tool.
+        tool: String,
+    },
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunReport {
+    /// The session.
+    pub session: SessionId,
+    /// How it ended.
+    pub end: RunEnd,
+    /// The words of the last answer.
+    pub text: String,
+    /// How many requests were answered.
+    pub steps: u64,
+    /// What was charged, summaries included.
+    pub usage: UsageFigures,
+    /// What it cost in dollars, as far as prices are known.
+    pub cost: f64,
+    /// What was reduced, oldest first.
+    pub reductions: Vec<ReceiptFigures>,
+}
+
+/// What a run has come to so far.
+pub(crate) struct Progress {
+    pub(crate) steps: u64,
+    pub(crate) usage: UsageFigures,
+    pub(crate) cost: f64,
+    pub(crate) reductions: Vec<ReceiptFigures>,
+    pub(crate) guard: Guard,
+    pub(crate) refusals: u32,
+    pub(crate) broken: u32,
+    pub(crate) last_text: String,
+}
+
+impl Progress {
+    pub(crate) fn charge(&mut self, usage: Option<&Usage>, cost: Option<f64>) {
+        if let Some(usage) = usage {
+            self.usage.add(usage);
+        }
+        self.cost += cost.unwrap_or_default();
+    }
+}
+
+impl Conversation {
+    pub(crate) fn new(agent: Agent, session: SessionId, driver: DriverHandle) -> Conversation {
+        let specs = Arc::new(agent.profile.tools.specs());
+        Conversation { agent, session, driver, specs, early: None, learned: false }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// The session's driver, for what a person does to it: undo, pin, compact, inspect.
+    pub fn driver(&self) -> &DriverHandle {
+        &self.driver
+    }
+
+    /// Go on with another model from the next request on. A smaller window makes the next climb do its work first.
+    pub async fn switch_model(&mut self, model: Model) -> Result<(), AgentError> {
+        if let Some(early) = self.early.take() {
+            early.abort();
+        }
+        let (name, limits) = (model.name.clone(), model.limits);
+        self.driver
+            .run(move |driver| {
+                driver.switch_provider(Some(name.provider));
+                driver.switch_model(name.model, limits);
+                Ok(())
+            })
+            .await?;
+        (self.agent.model, self.learned) = (model, false);
+        Ok(())
+    }
+
+    /// Take a prompt and work on it until the model has nothing more to call, a limit is reached, or it is cancelled.
+    ///
+    /// Whatever happens, what was said and done is stored, and the session can go on.
+    pub async fn run(&mut self, prompt: &str, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        self.settle().await?;
+        let text = prompt.to_owned();
+        let (message, is_first) = self
+            .driver
+            .run(move |driver| {
+                let is_first = !driver.log().iter().any(Message::is_prompt);
+                Ok((driver.prompt(text)?, is_first))
+            })
+            .await?;
+        self.agent.tell(&Event::Prompted { message });
+        if is_first {
+            self.give_title(prompt).await?;
+        }
+        self.go_on(cancel).await
+    }
+
+    /// Go on with a turn that was interrupted, without a new prompt.
+    pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        self.settle().await?;
+        self.go_on(cancel).await
+    }
+
+    /// What was left half done by a run that was dropped is settled first.
+    async fn settle(&self) -> Result<(), AgentError> {
+        Ok(self.driver.run(|driver| driver.settle("Interrupted: the run was given up.")).await?)
+    }
+
+    async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        let mut progress = Progress {
+            steps: 0,
+            usage: UsageFigures::default(),
+            cost: 0.0,
+            reductions: Vec::new(),
+            guard: Guard::new(self.agent.profile.limits.repeats),
+            refusals: 0,
+            broken: 0,
+            last_text: String::new(),
+        };
+        let ended = self.steps(&mut progress, cancel).await;
+        if let Ok(end) = &ended {
+            let fixed = self.fixed();
+            let receipt = self.driver.run(move |driver| driver.end_turn(fixed(driver))).await?;
+            self.reduced(&mut progress, receipt.as_slice());
+            self.agent.tell(&Event::Ended {
+                end: end.clone(),
+                steps: progress.steps,
+                usage: progress.usage,
+                cost: progress.cost,
+            });
+        }
+        Ok(RunReport {
+            session: self.session.clone(),
+            end: ended?,
+            text: progress.last_text,
+            steps: progress.steps,
+            usage: progress.usage,
+            cost: progress.cost,
+            reductions: progress.reductions,
+        })
+    }
+
+    async fn steps(
+        &mut self,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<RunEnd, AgentError> {
+        let limits = self.agent.profile.limits;
+        loop {
+            if cancel.is_cancelled() {
+                return Ok(RunEnd::Cancelled);
+            }
+            if progress.steps >= limits.steps {
+                return Ok(RunEnd::Steps);
+            }
+            if limits.tokens.is_some_and(|most| progress.usage.total() >= most) {
+                return Ok(RunEnd::Tokens);
+            }
+            if limits.cost.is_some_and(|most| progress.cost >= most) {
+                return Ok(RunEnd::Cost);
+            }
+            match self.step(progress, cancel).await? {
+                StepEnd::Again => {}
+                StepEnd::Over(end) => return Ok(end),
+                // A provider that paused a long turn of its own tools wants the same conversation again.
+                StepEnd::Answered { finish } if finish == "pause_turn" => {}
+                StepEnd::Answered { finish } => return Ok(RunEnd::Finished { reason: finish }),
+                StepEnd::Called => {
+                    if let Some(end) = self.run_calls(progress, cancel).await? {
+                        return Ok(end);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts the system prompt and the tools with the session's counter.
+    pub(crate) fn fixed(&self) -> impl Fn(&Driver) -> Fixed + Send + 'static {
+        let (system, specs) = (self.agent.profile.system.join("\n\n"), Arc::clone(&self.specs));
+        move |driver| {
+            let declared: Vec<String> = specs
+                .iter()
+                .map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema))
+                .collect();
+            Fixed::count(&system, declared.iter().map(String::as_str), &*driver.counter())
+        }
+    }
+
+    /// Tell, log and count what was reduced.
+    pub(crate) fn reduced(&self, progress: &mut Progress, receipts: &[Receipt]) {
+        for receipt in receipts {
+            metrics::reduced(receipt);
+            let figures = ReceiptFigures::from(receipt);
+            self.agent.tell(&Event::Reduced(figures.clone()));
+            progress.reductions.push(figures);
+        }
+    }
+
+    /// Give a session without a title one: its first words now, and what a small model makes of them when it has.
+    async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
+        let (archive, session) = (Arc::clone(&self.agent.archive), self.session.clone());
+        let title = title_from_words(prompt);
+        let words = title.clone();
+        let was_set = self
+            .driver
+            .run(move |driver| {
+                if !archive.store().session(&session).map_err(SessionError::from)?.title.trim().is_empty() {
+                    return Ok(false);
+                }
+                driver.set_title(&words)?;
+                Ok(true)
+            })
+            .await?;
+        if !was_set {
+            return Ok(());
+        }
+        self.agent.tell(&Event::Titled { title });
+        if let Some(model) = self.agent.title_model.clone() {
+            let (agent, driver, prompt) = (self.agent.clone(), self.driver.clone(), prompt.to_owned());
+            // It may come when it likes; the turn does not wait for it.
+            tokio::spawn(async move {
+                if let Some(title) = ask_title(&model, &prompt, &agent.policy).await {
+                    let words = title.clone();
+                    if driver.run(move |driver| driver.set_title(&words)).await.is_ok() {
+                        agent.tell(&Event::Titled { title });
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// What was said in the newest answer.
+    pub(crate) async fn text_of(&self, message: MessageId) -> Result<String, AgentError> {
+        let text = self.driver.run(move |driver| {
+            Ok(driver.log().place(&message).map(|place| driver.log()[place].text()).unwrap_or_default())
+        });
+        Ok(text.await?)
+    }
+}

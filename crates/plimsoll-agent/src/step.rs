@@ -1,0 +1,318 @@
+//! One step of a run: the window is made to fit, the model is asked, its answer is stored as it streams.
+
+use std::time::{Duration, Instant};
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::request::{SummaryForm, SummaryRequest};
+use plimsoll::{Message, MessageId, Tokens};
+use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, StreamEvent, Wire};
+use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared};
+use serde_json::Number;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::LEAST_ANSWER;
+use crate::compaction::{Summary, ask_summary};
+use crate::error::AgentError;
+use crate::event::{Event, UsageFigures, millis};
+use crate::metrics;
+use crate::model::Question;
+use crate::run::{Conversation, Progress, RunEnd};
+
+/// How a step ended.
+pub(crate) enum StepEnd {
+    /// The same step has to be made again, with another window.
+    Again,
+    /// The model has answered and called nothing.
+    Answered { finish: String },
+    /// The model has called tools.
+    Called,
+    /// The run is over.
+    Over(RunEnd),
+}
+
+impl Conversation {
+    /// Make the window fit, ask the model, and store what it says.
+    pub(crate) async fn step(
+        &mut self,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepEnd, AgentError> {
+        let Some(content) = self.prepare(progress, cancel).await? else {
+            return Ok(StepEnd::Over(RunEnd::Cancelled));
+        };
+        let step = progress.steps + 1;
+        self.agent.tell(&Event::Weighed {
+            step,
+            tokens: content.load.tokens,
+            line: content.line.map(|line| line.at),
+            unchanged_blocks: content.cache.unchanged.blocks,
+        });
+        let options = self.options(&content);
+        let request = self.agent.model.request(Question {
+            window: &content.window,
+            system: &self.agent.profile.system,
+            tools: &self.specs,
+            cache: Some(&content.cache),
+            options: &options,
+        })?;
+        let model = self.agent.model.name.to_string();
+        self.agent.tell(&Event::Requested { step, model: model.clone() });
+        let started = Instant::now();
+        let agent = self.agent.clone();
+        let on_retry = |notice: &RetryNotice| {
+            metrics::retried(&model);
+            tracing::warn!(
+                model,
+                retry = notice.retry,
+                error = notice.error.name(),
+                "sending the request again"
+            );
+            agent.tell(&Event::Retrying {
+                retry: notice.retry,
+                wait_ms: millis(notice.wait),
+                error: notice.error.to_string(),
+            });
+        };
+        let stream = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Ok(StepEnd::Over(RunEnd::Cancelled)),
+            stream = self.agent.model.client.stream(&request, on_retry) => stream,
+        };
+        match stream {
+            Ok(stream) => self.take_answer(stream, started, progress, cancel).await,
+            Err(error) => self.no_answer(error, progress).await,
+        }
+    }
+
+    /// Climb until the next request fits; none if the run was cancelled meanwhile.
+    async fn prepare(
+        &mut self,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Content>, AgentError> {
+        self.await_early(progress, cancel).await?;
+        let is_broken_off = self.driver.run(|driver| Ok(driver.is_broken_off())).await?;
+        if is_broken_off {
+            // A request must not end with half an answer: many models refuse to go on from one.
+            self.driver.run(|driver| driver.go_on()).await?;
+        }
+        loop {
+            let fixed = self.fixed();
+            match self.driver.run(move |driver| driver.prepare(fixed(driver))).await? {
+                Prepared::Ready(content) => {
+                    self.reduced(progress, &content.receipts);
+                    return Ok(Some(*content));
+                }
+                Prepared::Summarise(request) => {
+                    let summary = tokio::select! {
+                        biased;
+                        () = cancel.cancelled() => return Ok(None),
+                        summary = self.summarise(&request, false) => summary,
+                    };
+                    progress.charge(summary.usage(), summary.cost);
+                    self.driver.run(move |driver| driver.summarised(summary.reply)).await?;
+                }
+                Prepared::CannotFit { burden, receipts } => {
+                    self.reduced(progress, &receipts);
+                    return Err(AgentError::CannotFit(burden));
+                }
+            }
+        }
+    }
+
+    /// Ask for a summary.
+    pub(crate) async fn summarise(&self, request: &SummaryRequest, early: bool) -> Summary {
+        let cache = match &request.form {
+            SummaryForm::Separate { .. } => None,
+            SummaryForm::Appended { window, .. } => {
+                let window = window.clone();
+                self.driver.run(move |driver| Ok(driver.cache_plan(&window))).await.ok()
+            }
+        };
+        ask_summary(&self.agent, &self.specs, request, cache.as_ref(), early, Some(self.session.as_str()))
+            .await
+    }
+
+    fn options(&self, content: &Content) -> RequestOptions {
+        let model = &self.agent.model;
+        // Where nobody knows the model's limits, only Anthropic insists on a number.
+        let is_known = model.limits.is_some() || self.learned || model.wire() == Wire::Anthropic;
+        let room = content.room.max(LEAST_ANSWER);
+        RequestOptions {
+            max_tokens: model.options.max_tokens.or(is_known.then_some(room.0)),
+            cache_key: model.options.cache_key.clone().or_else(|| Some(self.session.to_string())),
+            ..model.options.clone()
+        }
+    }
+
+    /// The request was not answered at all.
+    async fn no_answer(
+        &mut self,
+        error: ProviderError,
+        progress: &mut Progress,
+    ) -> Result<StepEnd, AgentError> {
+        let window = match &error {
+            ProviderError::Overflow { window, .. } => *window,
+            ProviderError::RateLimited { request_too_large: true, .. } => None,
+            _ => return Err(error.into()),
+        };
+        progress.refusals += 1;
+        metrics::refused(&self.agent.model.name.to_string());
+        if progress.refusals > self.agent.profile.limits.refusals {
+            return Err(AgentError::Refused { times: progress.refusals, last: error.to_string() });
+        }
+        tracing::warn!(
+            window = window.map(|window| window.0),
+            "the provider refused the request as too long"
+        );
+        self.agent.tell(&Event::Refused { window });
+        self.learned |= window.is_some();
+        self.driver
+            .run(move |driver| {
+                driver.refused(window);
+                Ok(())
+            })
+            .await?;
+        Ok(StepEnd::Again)
+    }
+
+    async fn take_answer(
+        &mut self,
+        mut stream: AnswerStream,
+        started: Instant,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepEnd, AgentError> {
+        let name = self.agent.profile.name.clone();
+        let message = self.driver.run(move |driver| driver.begin_answer(Some(&name))).await?;
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = cancel.cancelled() => {
+                    drop(stream);
+                    let why = AnswerEnd::Aborted("The run was cancelled.".into());
+                    self.driver.run(move |driver| driver.end_answer(why)).await?;
+                    return Ok(StepEnd::Over(RunEnd::Cancelled));
+                }
+                event = stream.next() => event,
+            };
+            let event = match event {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => return self.broken_off(message, &error, progress).await,
+                // A stream ends with an event of its own or with an error; this is neither.
+                None => return Err(AgentError::Internal("the answer ended without an end".into())),
+            };
+            let event = match event {
+                StreamEvent::Finished { reason, usage } => {
+                    return self.finished(message, reason, usage, started, progress).await;
+                }
+                StreamEvent::Text(delta) => {
+                    self.agent.tell(&Event::Text { delta: delta.clone() });
+                    AnswerEvent::Text(delta)
+                }
+                StreamEvent::Thinking(delta) => {
+                    self.agent.tell(&Event::Thinking { delta: delta.clone() });
+                    AnswerEvent::Thinking(delta)
+                }
+                StreamEvent::Signature(value) => AnswerEvent::Signature(value),
+                StreamEvent::CallBegin { call, tool } => AnswerEvent::CallBegin { call, tool },
+                StreamEvent::CallInput(delta) => AnswerEvent::CallInput(delta),
+                StreamEvent::CallReady(input) => AnswerEvent::CallReady(input),
+                StreamEvent::Block(value) => AnswerEvent::Block(value),
+                StreamEvent::PartEnd => AnswerEvent::PartEnd,
+                StreamEvent::Usage(usage) => AnswerEvent::Usage(usage),
+            };
+            self.driver.run(move |driver| driver.write(event)).await?;
+        }
+    }
+
+    async fn finished(
+        &mut self,
+        message: MessageId,
+        finish: String,
+        usage: Option<plimsoll::Usage>,
+        started: Instant,
+        progress: &mut Progress,
+    ) -> Result<StepEnd, AgentError> {
+        let cost = usage.as_ref().and_then(|usage| self.agent.model.cost(usage));
+        let latency = started.elapsed();
+        let end = AnswerEnd::Finished {
+            reason: finish.clone(),
+            usage: usage.clone(),
+            cost: cost.and_then(Number::from_f64),
+        };
+        let fixed = self.fixed();
+        let (has_calls, early) = self
+            .driver
+            .run(move |driver| {
+                driver.end_answer(end)?;
+                let fixed = fixed(driver);
+                Ok((!driver.open_calls().is_empty(), driver.begin_early(fixed)))
+            })
+            .await?;
+        progress.steps += 1;
+        (progress.refusals, progress.broken) = (0, 0);
+        progress.charge(usage.as_ref(), cost);
+        progress.last_text = self.text_of(message.clone()).await?;
+        metrics::answered(&self.agent.model.name.to_string(), usage.as_ref(), cost, latency);
+        tracing::info!(
+            model = %self.agent.model.name,
+            finish,
+            input = usage.as_ref().map(|usage| usage.input.0),
+            cached = usage.as_ref().map(|usage| usage.cache_read.0),
+            output = usage.as_ref().map(|usage| usage.output.0),
+            "the model has answered"
+        );
+        self.agent.tell(&Event::Answered {
+            message,
+            finish: finish.clone(),
+            usage: usage.as_ref().map(UsageFigures::from),
+            cost,
+            latency_ms: millis(latency),
+        });
+        if let Some(climb) = early {
+            self.begin_early(climb);
+        }
+        Ok(if has_calls { StepEnd::Called } else { StepEnd::Answered { finish } })
+    }
+
+    /// The answer broke off after something was said. That cannot be taken back: it stays, and the model is asked to go on.
+    async fn broken_off(
+        &mut self,
+        message: MessageId,
+        error: &ProviderError,
+        progress: &mut Progress,
+    ) -> Result<StepEnd, AgentError> {
+        let end = AnswerEnd::Failed { name: error.name().into(), message: error.to_string() };
+        self.driver.run(move |driver| driver.end_answer(end)).await?;
+        self.agent.tell(&Event::BrokenOff { message, error: error.to_string() });
+        tracing::warn!(error = error.name(), "the answer broke off");
+        progress.broken += 1;
+        if let ProviderError::Overflow { .. } = error {
+            return self.no_answer(error.clone(), progress).await;
+        }
+        if !error.is_transient() || progress.broken >= self.agent.profile.limits.broken_answers {
+            return Err(error.clone().into());
+        }
+        // Each broken answer is one of the run's steps: a provider that breaks off for ever must not be asked for ever.
+        progress.steps += 1;
+        tokio::time::sleep(Duration::from_millis(200) * progress.broken).await;
+        Ok(StepEnd::Again)
+    }
+}
+
+/// What a summariser said, as the ladder takes it.
+pub(crate) fn reply_of(said: crate::model::Said) -> Reply {
+    Reply { text: said.text, finish: Some(said.finish), tool_calls: said.calls, usage: said.usage }
+}
+
+/// A window with nothing but one message of the user's.
+pub(crate) fn one_message(text: &str, policy: &plimsoll::Policy) -> plimsoll::Window {
+    let message = Message::user("msg_summary".into(), "prt_summary".into(), text);
+    plimsoll::Window::of(&[message], policy)
+}
+
+/// The longest answer to a summary request, if the request says one.
+pub(crate) fn longest(request: &SummaryRequest) -> Option<u64> {
+    Some(request.max_tokens).filter(|most| *most > Tokens::ZERO).map(|most| most.0)
+}

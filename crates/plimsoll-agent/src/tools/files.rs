@@ -1,0 +1,81 @@
+//! Paths that a model gives.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::permissions::Subject;
+use crate::tools::ToolError;
+
+/// The path that is meant, absolute and with links resolved, so that permissions are held against where it leads.
+pub(super) fn resolve(path: &str, directory: &Path) -> PathBuf {
+    let path = path.strip_prefix("file://").unwrap_or(path);
+    let whole = directory.join(path);
+    whole.canonicalize().unwrap_or_else(|_| {
+        // What is not there cannot be resolved; as much of it as is there is, so that a link on the way is seen.
+        let mut there = whole.clone();
+        let mut rest = Vec::new();
+        while !there.exists() {
+            match (there.file_name().map(PathBuf::from), there.parent().map(Path::to_owned)) {
+                (Some(name), Some(parent)) => {
+                    rest.push(name);
+                    there = parent;
+                }
+                _ => break,
+            }
+        }
+        let mut resolved = there.canonicalize().unwrap_or(there);
+        rest.iter().rev().for_each(|name| resolved.push(name));
+        plain(&resolved)
+    })
+}
+
+/// A path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+pub(super) fn subject(path: &str, directory: &Path) -> Subject {
+    Subject::Path(resolve(path, directory))
+}
+
+/// A path as it is shown to the model: relative to the project where it lies in it.
+pub(super) fn shown(path: &Path, directory: &Path) -> String {
+    let relative = path.strip_prefix(directory).unwrap_or(path);
+    if relative.as_os_str().is_empty() { ".".to_owned() } else { relative.display().to_string() }
+}
+
+/// Why a file could not be read, with names that may have been meant.
+pub(super) fn cannot_read(path: &Path, directory: &Path, error: &io::Error) -> ToolError {
+    let name = shown(path, directory);
+    if error.kind() != io::ErrorKind::NotFound {
+        return ToolError::Failed(format!("cannot read `{name}`: {error}"));
+    }
+    let wanted = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let stem = wanted.split('.').next().unwrap_or_default();
+    let siblings = path.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let mut alike: Vec<String> = siblings
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| {
+            let lower = name.to_lowercase();
+            !stem.is_empty()
+                && (lower.contains(stem) || stem.contains(lower.split('.').next().unwrap_or("\0")))
+        })
+        .take(20)
+        .collect();
+    alike.sort();
+    alike.truncate(5);
+    let hint =
+        if alike.is_empty() { String::new() } else { format!("; beside it there are: {}", alike.join(", ")) };
+    ToolError::Failed(format!("there is no `{name}`{hint}"))
+}

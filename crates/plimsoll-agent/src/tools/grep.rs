@@ -1,0 +1,131 @@
+//! `grep`: lines that match, in files below a directory.
+
+use std::io::Write;
+use std::path::Path;
+
+use globset::Glob;
+use grep_regex::RegexMatcherBuilder;
+use grep_searcher::sinks::Lossy;
+use grep_searcher::{BinaryDetection, SearcherBuilder};
+use ignore::WalkBuilder;
+use plimsoll_providers::ToolSpec;
+use serde_json::{Value, json};
+
+use super::{Tool, ToolCall, ToolError, files, optional_text, text};
+use crate::permissions::{Access, Subject};
+
+/// So many matches are given at most.
+const MOST: u64 = 500;
+/// A longer line is shortened to this many chars.
+const LINE: usize = 400;
+
+/// Searches files.
+pub struct Grep {
+    spec: ToolSpec,
+}
+
+impl Grep {
+    /// The tool.
+    pub fn new() -> Grep {
+        let description = format!(
+            "Searches files for lines that match a regular expression (Rust's syntax), below a directory or in one file, \
+             without those that .gitignore leaves out. Gives `path:line:text`, at most {MOST} matches."
+        );
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "The regular expression."},
+                "path": {"type": "string", "description": "Where to search; the project if left out."},
+                "include": {"type": "string", "description": "Only files whose names match this, such as *.rs."},
+                "ignore_case": {"type": "boolean", "description": "Whether capital letters are the same as small ones."}
+            },
+            "required": ["pattern"]
+        });
+        Grep { spec: ToolSpec { name: "grep".into(), description, schema } }
+    }
+}
+
+impl Default for Grep {
+    fn default() -> Grep {
+        Grep::new()
+    }
+}
+
+impl Tool for Grep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
+        Ok(files::subject(optional_text(input, "path")?.unwrap_or("."), directory))
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let pattern = text(call.input, "pattern")?;
+        let ignore_case = call.input.get("ignore_case").and_then(Value::as_bool).unwrap_or(false);
+        let matcher = RegexMatcherBuilder::new()
+            .case_insensitive(ignore_case)
+            .line_terminator(Some(b'\n'))
+            .build(pattern);
+        let matcher = matcher
+            .map_err(|error| ToolError::Input(format!("`pattern` is no regular expression: {error}")))?;
+        let include = match optional_text(call.input, "include")? {
+            None => None,
+            Some(glob) => {
+                let bad = |error| ToolError::Input(format!("`include` is no pattern of names: {error}"));
+                Some(Glob::new(glob).map_err(bad)?.compile_matcher())
+            }
+        };
+        let root = files::resolve(optional_text(call.input, "path")?.unwrap_or("."), call.directory);
+        if let Err(error) = std::fs::metadata(&root) {
+            return Err(files::cannot_read(&root, call.directory, &error));
+        }
+        let mut searcher =
+            SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build();
+        let mut matches = 0_u64;
+        let walk = WalkBuilder::new(&root).require_git(false).sort_by_file_path(Path::cmp).build();
+        for entry in walk.flatten() {
+            if call.cancel.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+            let is_wanted = include.as_ref().is_none_or(|glob| {
+                glob.is_match(entry.file_name())
+                    || glob.is_match(entry.path().strip_prefix(&root).unwrap_or(entry.path()))
+            });
+            if !is_file || !is_wanted {
+                continue;
+            }
+            let name = files::shown(entry.path(), call.directory);
+            let sink = Lossy(|line, found| {
+                if matches == MOST {
+                    return Ok(false);
+                }
+                matches += 1;
+                let found = found.trim_end();
+                let shown: String = found.chars().take(LINE).collect();
+                let rest = if shown.len() < found.len() { " [line cut]" } else { "" };
+                writeln!(out, "{name}:{line}:{shown}{rest}")?;
+                Ok(true)
+            });
+            // A file that cannot be read does not hide the others; what cannot be written ends the search.
+            if let Err(error) = searcher.search_path(&matcher, entry.path(), sink)
+                && error.kind() == std::io::ErrorKind::BrokenPipe
+            {
+                return Err(error.into());
+            }
+            if matches == MOST {
+                writeln!(out, "[There may be more than {MOST} matches: search for less.]")?;
+                break;
+            }
+        }
+        if matches == 0 {
+            writeln!(out, "[No line matches.]")?;
+        }
+        Ok(())
+    }
+}

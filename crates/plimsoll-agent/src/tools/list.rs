@@ -1,0 +1,92 @@
+//! `list`: what a directory holds.
+
+use std::io::Write;
+use std::path::Path;
+
+use ignore::WalkBuilder;
+use plimsoll_providers::ToolSpec;
+use serde_json::{Value, json};
+
+use super::{Tool, ToolCall, ToolError, files, number, optional_text};
+use crate::permissions::{Access, Subject};
+
+/// So many entries are listed at most.
+const MOST: usize = 1_000;
+
+/// Lists a directory.
+pub struct List {
+    spec: ToolSpec,
+}
+
+impl List {
+    /// The tool.
+    pub fn new() -> List {
+        let description = format!(
+            "Lists files and directories below a directory, without those that .gitignore leaves out and without hidden \
+             ones; at most {MOST}. A directory ends in `/`."
+        );
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The directory; the project's if left out."},
+                "depth": {"type": "integer", "minimum": 1, "description": "How many levels down; 1 if left out."}
+            }
+        });
+        List { spec: ToolSpec { name: "list".into(), description, schema } }
+    }
+}
+
+impl Default for List {
+    fn default() -> List {
+        List::new()
+    }
+}
+
+impl Tool for List {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
+        Ok(files::subject(optional_text(input, "path")?.unwrap_or("."), directory))
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let path = files::resolve(optional_text(call.input, "path")?.unwrap_or("."), call.directory);
+        let name = files::shown(&path, call.directory);
+        if !path.is_dir() {
+            let error = std::fs::metadata(&path).err();
+            return Err(match error {
+                Some(error) => files::cannot_read(&path, call.directory, &error),
+                None => ToolError::Input(format!("`{name}` is a file: use `read`")),
+            });
+        }
+        let depth = number(call.input, "depth")?.unwrap_or(1).clamp(1, 64);
+        let walk = WalkBuilder::new(&path)
+            .max_depth(Some(usize::try_from(depth).unwrap_or(64)))
+            .require_git(false)
+            .sort_by_file_path(Path::cmp)
+            .build();
+        let mut count = 0;
+        for entry in walk.flatten().filter(|entry| entry.depth() > 0) {
+            if call.cancel.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+            if count == MOST {
+                writeln!(out, "[There are more than {MOST}: list a directory below.]")?;
+                break;
+            }
+            let slash = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
+            writeln!(out, "{}{slash}", files::shown(entry.path(), &path))?;
+            count += 1;
+        }
+        if count == 0 {
+            writeln!(out, "[`{name}` is empty, or everything in it is left out.]")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Tools that a model may call.
+//!
+//! A tool blocks, and prints into a writer that cuts and spills while it prints (layer 1), so that an output of any size
+//! needs little memory. The loop runs it on a thread of its own.
+
+mod bash;
+mod files;
+mod grep;
+mod list;
+mod read;
+mod recall;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_providers::ToolSpec;
+use plimsoll_session::DriverHandle;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::permissions::{Access, Subject};
+
+pub use bash::Bash;
+pub use grep::Grep;
+pub use list::List;
+pub use read::Read;
+pub use recall::Recall;
+
+/// A tool.
+pub trait Tool: Send + Sync {
+    /// How it is declared to the model.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What it does to the world.
+    fn access(&self) -> Access;
+
+    /// What a call with this input is about, as permissions are held against it.
+    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError>;
+
+    /// Whether calls of it may run beside others.
+    fn is_parallel(&self) -> bool {
+        self.access() != Access::Act
+    }
+
+    /// Do it.
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError>;
+}
+
+/// A call that is being made.
+pub struct ToolCall<'a> {
+    /// What the model gave.
+    pub input: &'a Value,
+    /// The project's directory, with links resolved.
+    pub directory: &'a Path,
+    /// The session.
+    pub driver: &'a DriverHandle,
+    /// For tools that have to wait for something asynchronous.
+    pub runtime: &'a Handle,
+    /// Set when the run is cancelled; a tool ends soon after.
+    pub cancel: &'a CancellationToken,
+}
+
+/// Why a tool has no answer, in words that let the model do better.
+#[derive(Debug, Error)]
+pub enum ToolError {
+    /// What the model gave makes no sense.
+    #[error("{0}")]
+    Input(String),
+    /// It did not work.
+    #[error("{0}")]
+    Failed(String),
+    /// The run was cancelled.
+    #[error("Interrupted: the run was cancelled while this call was being made.")]
+    Cancelled,
+    /// The output could not be taken.
+    #[error("the output could not be kept: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// The tools of an agent, in the order in which they are declared.
+#[derive(Clone, Default)]
+pub struct ToolSet(Vec<Arc<dyn Tool>>);
+
+impl ToolSet {
+    /// No tools.
+    pub fn new() -> ToolSet {
+        ToolSet::default()
+    }
+
+    /// The tools that come with the agent: `read`, `list`, `grep`, `bash` and `recall`.
+    pub fn builtin(policy: &plimsoll::Policy) -> ToolSet {
+        ToolSet::new()
+            .with(Read::new())
+            .with(List::new())
+            .with(Grep::new())
+            .with(Bash::new())
+            .with(Recall::new(&policy.recall))
+    }
+
+    /// These and one more. One of the same name is replaced.
+    pub fn with(mut self, tool: impl Tool + 'static) -> ToolSet {
+        self.0.retain(|known| known.spec().name != tool.spec().name);
+        self.0.push(Arc::new(tool));
+        self
+    }
+
+    /// Only those that `keep` wants.
+    pub fn filter(mut self, keep: impl Fn(&str) -> bool) -> ToolSet {
+        self.0.retain(|tool| keep(&tool.spec().name));
+        self
+    }
+
+    /// The tool of that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.0.iter().find(|tool| tool.spec().name == name)
+    }
+
+    /// How they are declared.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.0.iter().map(|tool| tool.spec().clone()).collect()
+    }
+
+    /// Their names.
+    pub fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|tool| tool.spec().name.as_str()).collect()
+    }
+}
+
+/// A field of the input that must be a text.
+fn text<'v>(input: &'v Value, field: &str) -> Result<&'v str, ToolError> {
+    match input.get(field) {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
+        Some(Value::String(_)) | Some(Value::Null) | None => {
+            Err(ToolError::Input(format!("`{field}` is missing: it must be a text")))
+        }
+        Some(other) => Err(ToolError::Input(format!("`{field}` must be a text, not {other}"))),
+    }
+}
+
+/// A field that may be left out.
+fn optional_text<'v>(input: &'v Value, field: &str) -> Result<Option<&'v str>, ToolError> {
+    match input.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
+        Some(_) => text(input, field).map(Some),
+    }
+}
+
+/// A number that may be left out. Models write numbers in quotes now and then.
+fn number(input: &Value, field: &str) -> Result<Option<u64>, ToolError> {
+    let bad = |found: &Value| ToolError::Input(format!("`{field}` must be a whole number, not {found}"));
+    match input.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
+        Some(found @ Value::String(text)) => text.trim().parse().map(Some).map_err(|_| bad(found)),
+        Some(found) => found.as_u64().map(Some).ok_or_else(|| bad(found)),
+    }
+}

@@ -1,0 +1,111 @@
+//! `read`: a file, by lines.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _, Write};
+use std::path::Path;
+
+use plimsoll_providers::ToolSpec;
+use serde_json::{Value, json};
+
+use super::{Tool, ToolCall, ToolError, files, number, text};
+use crate::permissions::{Access, Subject};
+
+/// So many lines are read where the model does not say how many.
+const LINES: u64 = 2_000;
+/// A file with a zero byte among so many first ones is no text.
+const LOOK: usize = 8_192;
+
+/// Reads a file.
+pub struct Read {
+    spec: ToolSpec,
+}
+
+impl Read {
+    /// The tool.
+    pub fn new() -> Read {
+        let description = format!(
+            "Reads a text file. Each line comes with its number and a tab. Without more it is the first {LINES} lines; \
+             `offset` and `limit` choose others."
+        );
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the project or absolute."},
+                "offset": {"type": "integer", "minimum": 1, "description": "The first line wanted, counted from 1."},
+                "limit": {"type": "integer", "minimum": 1, "description": "How many lines."}
+            },
+            "required": ["path"]
+        });
+        Read { spec: ToolSpec { name: "read".into(), description, schema } }
+    }
+}
+
+impl Default for Read {
+    fn default() -> Read {
+        Read::new()
+    }
+}
+
+impl Tool for Read {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
+        Ok(files::subject(text(input, "path")?, directory))
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let path = files::resolve(text(call.input, "path")?, call.directory);
+        let name = files::shown(&path, call.directory);
+        if path.is_dir() {
+            return Err(ToolError::Input(format!("`{name}` is a directory: use `list`")));
+        }
+        // A pipe or a device may never end, and may do something when it is read.
+        if path.exists() && !path.is_file() {
+            return Err(ToolError::Input(format!("`{name}` is no ordinary file")));
+        }
+        let failed = |error| files::cannot_read(&path, call.directory, &error);
+        let mut reader = BufReader::with_capacity(LOOK, File::open(&path).map_err(failed)?);
+        if reader.fill_buf().map_err(failed)?.contains(&0) {
+            return Err(ToolError::Failed(format!("`{name}` is no text file")));
+        }
+        let first = number(call.input, "offset")?.unwrap_or(1).max(1);
+        let most = number(call.input, "limit")?.unwrap_or(LINES);
+        let (mut line, mut place) = (Vec::new(), 0_u64);
+        loop {
+            line.clear();
+            // Bounded, so that a file of one endless line is not held whole.
+            let read = (&mut reader).take(1 << 20).read_until(b'\n', &mut line).map_err(failed)?;
+            if read == 0 {
+                break;
+            }
+            if call.cancel.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+            place += 1;
+            if place < first {
+                continue;
+            }
+            if place - first >= most {
+                let left = format!("[There are more lines: go on with offset {place}.]\n");
+                out.write_all(left.as_bytes())?;
+                break;
+            }
+            write!(out, "{place}\t")?;
+            out.write_all(&line)?;
+            if !line.ends_with(b"\n") {
+                out.write_all(b"\n")?;
+            }
+        }
+        if place < first {
+            let what = if place == 0 { "is empty".to_owned() } else { format!("has only {place} lines") };
+            writeln!(out, "[`{name}` {what}.]")?;
+        }
+        Ok(())
+    }
+}
