@@ -1,0 +1,7 @@
+//! The scripted model server, held against the client that it is made for.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)]
+
+mod faults;
+mod round_trip;
+mod tools;
