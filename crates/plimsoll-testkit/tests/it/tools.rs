@@ -9,7 +9,7 @@ use plimsoll_providers::{
 };
 use plimsoll_testkit::History;
 use plimsoll_testkit::server::ModelServer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub(crate) const WIRES: [Wire; 3] = [Wire::Anthropic, Wire::Chat, Wire::Responses];
 
@@ -71,4 +71,30 @@ pub(crate) fn joined(events: Vec<StreamEvent>) -> Vec<StreamEvent> {
     }
     whole.retain(|event| !matches!(event, StreamEvent::Usage(_)));
     whole
+}
+
+/// Post JSON to a path, without any client in between; status and body of the answer.
+pub(crate) fn post(server: &ModelServer, path: &str, body: &Value) -> (u16, Value) {
+    use std::io::{Read as _, Write as _};
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let body = body.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.0\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned())))
+}
+
+pub(crate) fn path(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => "/v1/messages",
+        Wire::Chat => "/v1/chat/completions",
+        Wire::Responses => "/v1/responses",
+    }
 }
