@@ -1,4 +1,5 @@
-//! For Plimsoll's own tests: short ways to write histories, and generators of odd ones.
+//! For Plimsoll's own tests: short ways to write histories, generators of odd ones, and, behind the feature `server`, a
+//! scripted model server that speaks the wire formats of the providers.
 //!
 //! A history is written as one would tell it:
 //!
@@ -10,6 +11,8 @@
 
 mod generate;
 mod history;
+#[cfg(feature = "server")]
+pub mod server;
 
 pub use generate::{Twist, histories, odd_text, renamed};
 pub use history::{History, ids};

@@ -1,0 +1,178 @@
+//! What can go wrong, on demand.
+
+use plimsoll_providers::Wire;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::overflow::OverflowShape;
+
+/// A fault of an answer. Events are counted from zero; a fault that is set behind the last event of an answer happens
+/// before it, so that the closing event never comes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// An HTTP status instead of a stream.
+    Status {
+        /// The status.
+        status: u16,
+        /// Further headers, such as `retry-after`.
+        #[serde(default)]
+        headers: Vec<(String, String)>,
+        /// The body; none is the provider's own for this status.
+        #[serde(default)]
+        body: Option<Value>,
+    },
+    /// The error of a provider whose window is too small, instead of a stream.
+    Overflow {
+        /// In which provider's words; none is that of the wire.
+        #[serde(default)]
+        shape: Option<OverflowShape>,
+        /// The window it tells.
+        window: u64,
+    },
+    /// The connection is closed without an answer.
+    HangUp,
+    /// There is never an answer; the connection stays open.
+    NoAnswer,
+    /// A page of a proxy with status 200, instead of a stream.
+    NotAStream,
+    /// An error event in the stream, which ends it.
+    ErrorEvent {
+        /// How many events come before it.
+        after: usize,
+        /// What it reports.
+        error: StreamError,
+    },
+    /// The connection is broken in the middle of the stream.
+    Cut {
+        /// How many events come before it.
+        after: usize,
+    },
+    /// The stream ends as if it were whole, without its closing event.
+    EndEarly {
+        /// How many events come before it.
+        after: usize,
+    },
+    /// No further byte comes; the connection stays open.
+    Silence {
+        /// How many events come before it.
+        after: usize,
+    },
+    /// The stream comes in small pieces.
+    SlowBytes {
+        /// Bytes in a piece.
+        bytes: usize,
+        /// The wait before each.
+        pause_ms: u64,
+    },
+    /// An event is cut in its middle, so that it is no JSON.
+    BrokenJson {
+        /// The event.
+        at: usize,
+    },
+    /// A further event of that size.
+    HugeEvent {
+        /// The event that it comes before.
+        at: usize,
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+/// What an error event in a stream reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamError {
+    /// The provider has too much to do.
+    Overloaded,
+    /// The provider failed.
+    Server,
+    /// Too many tokens in too short a time.
+    RateLimit,
+    /// The request is larger than the window.
+    Overflow,
+}
+
+impl Fault {
+    /// An HTTP status with the provider's own body for it.
+    pub fn status(status: u16) -> Fault {
+        Fault::Status { status, headers: Vec::new(), body: None }
+    }
+
+    /// Status 429 that asks to wait.
+    pub fn rate_limited(retry_after_seconds: u64) -> Fault {
+        let headers = vec![("retry-after".to_owned(), retry_after_seconds.to_string())];
+        Fault::Status { status: 429, headers, body: None }
+    }
+
+    /// The context overflow of the wire's own provider.
+    pub fn overflow(window: u64) -> Fault {
+        Fault::Overflow { shape: None, window }
+    }
+}
+
+/// The body with which a provider reports an error.
+pub(crate) fn error_body(wire: Wire, status: u16, message: Option<&str>) -> Value {
+    let (anthropic, openai, code, words) = match status {
+        400 | 422 => ("invalid_request_error", "invalid_request_error", None, "The request is not valid."),
+        401 => {
+            ("authentication_error", "invalid_request_error", Some("invalid_api_key"), "Incorrect API key.")
+        }
+        402 => ("billing_error", "insufficient_quota", Some("insufficient_quota"), "No credit is left."),
+        403 => ("permission_error", "invalid_request_error", None, "Not allowed."),
+        404 => {
+            ("not_found_error", "invalid_request_error", Some("model_not_found"), "The model does not exist.")
+        }
+        413 => {
+            ("request_too_large", "invalid_request_error", None, "Request exceeds the maximum allowed size.")
+        }
+        429 => (
+            "rate_limit_error",
+            "requests",
+            Some("rate_limit_exceeded"),
+            "Rate limit reached. Please try again later.",
+        ),
+        503 | 529 => ("overloaded_error", "server_error", None, "Overloaded"),
+        _ => ("api_error", "server_error", None, "Internal server error"),
+    };
+    let message = message.unwrap_or(words);
+    match wire {
+        Wire::Anthropic => {
+            json!({ "type": "error", "error": { "type": anthropic, "message": message }, "request_id": "req_test" })
+        }
+        Wire::Chat | Wire::Responses => {
+            json!({ "error": { "message": message, "type": openai, "param": null, "code": code } })
+        }
+    }
+}
+
+/// The data of an error event.
+pub(crate) fn error_event(wire: Wire, error: StreamError) -> Value {
+    let (anthropic, code, message) = match error {
+        StreamError::Overloaded => ("overloaded_error", "overloaded", "Overloaded"),
+        StreamError::Server => ("api_error", "server_error", "The server had an error."),
+        StreamError::RateLimit => ("rate_limit_error", "rate_limit_exceeded", "Rate limit reached."),
+        StreamError::Overflow => (
+            "invalid_request_error",
+            "context_length_exceeded",
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        ),
+    };
+    match wire {
+        Wire::Anthropic => json!({ "type": "error", "error": { "type": anthropic, "message": message } }),
+        Wire::Chat => {
+            json!({ "error": { "message": message, "type": "server_error", "param": null, "code": code } })
+        }
+        Wire::Responses => json!({
+            "type": "response.failed",
+            "response": {
+                "id": "resp_failed",
+                "object": "response",
+                "status": "failed",
+                "output": [],
+                "error": { "code": code, "message": message },
+                "usage": null,
+            },
+        }),
+    }
+}

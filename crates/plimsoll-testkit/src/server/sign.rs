@@ -1,0 +1,55 @@
+//! Signatures of thoughts.
+//!
+//! They are derived from the thought and the server's name, and can be verified without remembering them: a test may
+//! stop a server and start another under the same name in the middle of a session.
+
+use plimsoll_providers::Wire;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Signer {
+    name: String,
+}
+
+impl Signer {
+    pub(crate) fn new(name: &str) -> Signer {
+        Signer { name: name.to_owned() }
+    }
+
+    /// The signature of a thought, such as `testkit.anthropic.0123456789abcdef.fedcba9876543210`.
+    pub(crate) fn sign(&self, wire: Wire, thought: &str) -> String {
+        let digest = hash(&[thought]);
+        let head = format!("{}.{}.{digest:016x}", self.name, wire_name(wire));
+        format!("{head}.{:016x}", hash(&[&head]))
+    }
+
+    /// Whether this server signed that very thought.
+    pub(crate) fn is_signed(&self, wire: Wire, thought: &str, signature: &str) -> bool {
+        self.sign(wire, thought) == signature
+    }
+
+    /// Whether this server made the signature, of whatever thought.
+    pub(crate) fn is_own(&self, wire: Wire, signature: &str) -> bool {
+        let Some((head, check)) = signature.rsplit_once('.') else { return false };
+        head.starts_with(&format!("{}.{}.", self.name, wire_name(wire)))
+            && format!("{:016x}", hash(&[head])) == check
+    }
+}
+
+pub(crate) fn wire_name(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => "anthropic",
+        Wire::Chat => "chat",
+        Wire::Responses => "responses",
+    }
+}
+
+/// FNV-1a: stable across builds. The pieces are told apart from their concatenation.
+pub(crate) fn hash(pieces: &[&str]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for piece in pieces {
+        for byte in piece.bytes().chain([0xff]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hash
+}

@@ -1,0 +1,10 @@
+//! The scripted model server, held against the client that it is made for.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)]
+
+mod cache;
+mod command;
+mod faults;
+mod legal;
+mod round_trip;
+mod tools;
