@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::{SummaryForm, SummaryRequest};
 use plimsoll::window::{Block, WindowMessage, WindowRole};
 use plimsoll::{CachePlan, Usage};
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
-use plimsoll_session::{Climb, ClimbStep, DriverHandle};
+use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::error::AgentError;
-use crate::event::{Event, UsageFigures};
+use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::metrics;
 use crate::model::Question;
 use crate::run::{Conversation, Progress};
@@ -130,6 +131,41 @@ pub(crate) async fn ask_summary(
 }
 
 impl Conversation {
+    /// Compact because a person asks for it. Gives what was reduced; nothing if there is too little to summarise, or the
+    /// run was cancelled.
+    pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<Vec<ReceiptFigures>, AgentError> {
+        self.settle().await?;
+        if let Some(early) = self.early.take() {
+            early.abort();
+        }
+        let fixed = self.fixed();
+        let begin =
+            self.driver.run(move |driver| Ok(driver.begin_compaction(fixed(driver), Trigger::Manual)));
+        let mut climb = begin.await?;
+        loop {
+            let (back, step) = step_of(climb).await?;
+            climb = back;
+            match step? {
+                ClimbStep::Ask(request) => {
+                    let summary = tokio::select! {
+                        biased;
+                        () = cancel.cancelled() => return Ok(Vec::new()),
+                        summary = self.summarise(&request, false) => summary,
+                    };
+                    climb.answer(summary.reply)?;
+                }
+                ClimbStep::Done(climbed) => {
+                    let receipts = self.driver.run(move |driver| driver.commit(*climbed)).await?;
+                    let mut figures = Vec::new();
+                    for receipt in &receipts {
+                        figures.push(self.tell_reduced(receipt));
+                    }
+                    return Ok(figures);
+                }
+            }
+        }
+    }
+
     /// Let a climb be made beside the turn.
     pub(crate) fn begin_early(&mut self, climb: Climb) {
         let (agent, driver, specs) = (self.agent.clone(), self.driver.clone(), Arc::clone(&self.specs));
@@ -169,6 +205,15 @@ impl Conversation {
     }
 }
 
+/// A step counts and cuts, which takes a while on a long log.
+async fn step_of(mut climb: Climb) -> Result<(Climb, Result<ClimbStep, SessionError>), AgentError> {
+    let stepped = tokio::task::spawn_blocking(move || {
+        let step = climb.step();
+        (climb, step)
+    });
+    stepped.await.map_err(|error| AgentError::Internal(error.to_string()))
+}
+
 async fn climb_beside(
     agent: Agent,
     driver: DriverHandle,
@@ -178,12 +223,7 @@ async fn climb_beside(
 ) -> Vec<(Option<Usage>, Option<f64>)> {
     let mut charged = Vec::new();
     loop {
-        // A step counts and cuts, which takes a while on a long log.
-        let stepped = tokio::task::spawn_blocking(move || {
-            let step = climb.step();
-            (climb, step)
-        });
-        let Ok((back, step)) = stepped.await else { return charged };
+        let Ok((back, step)) = step_of(climb).await else { return charged };
         climb = back;
         match step {
             Ok(ClimbStep::Ask(request)) => {

@@ -83,6 +83,9 @@ pub(crate) struct Progress {
     pub(crate) reductions: Vec<ReceiptFigures>,
     pub(crate) guard: Guard,
     pub(crate) refusals: u32,
+    /// The size of the request that was last refused as too long, and the provider's words.
+    pub(crate) refused_bytes: Option<usize>,
+    pub(crate) last_refusal: Option<String>,
     pub(crate) broken: u32,
     pub(crate) last_text: String,
 }
@@ -156,7 +159,7 @@ impl Conversation {
     }
 
     /// What was left half done by a run that was dropped is settled first.
-    async fn settle(&self) -> Result<(), AgentError> {
+    pub(crate) async fn settle(&self) -> Result<(), AgentError> {
         Ok(self.driver.run(|driver| driver.settle("Interrupted: the run was given up.")).await?)
     }
 
@@ -168,6 +171,8 @@ impl Conversation {
             reductions: Vec::new(),
             guard: Guard::new(self.agent.profile.limits.repeats),
             refusals: 0,
+            refused_bytes: None,
+            last_refusal: None,
             broken: 0,
             last_text: String::new(),
         };
@@ -242,12 +247,14 @@ impl Conversation {
 
     /// Tell, log and count what was reduced.
     pub(crate) fn reduced(&self, progress: &mut Progress, receipts: &[Receipt]) {
-        for receipt in receipts {
-            metrics::reduced(receipt);
-            let figures = ReceiptFigures::from(receipt);
-            self.agent.tell(&Event::Reduced(figures.clone()));
-            progress.reductions.push(figures);
-        }
+        progress.reductions.extend(receipts.iter().map(|receipt| self.tell_reduced(receipt)));
+    }
+
+    pub(crate) fn tell_reduced(&self, receipt: &Receipt) -> ReceiptFigures {
+        metrics::reduced(receipt);
+        let figures = ReceiptFigures::from(receipt);
+        self.agent.tell(&Event::Reduced(figures.clone()));
+        figures
     }
 
     /// Give a session without a title one: its first words now, and what a small model makes of them when it has.

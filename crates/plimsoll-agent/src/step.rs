@@ -55,6 +55,12 @@ impl Conversation {
             cache: Some(&content.cache),
             options: &options,
         })?;
+        let bytes = request.to_bytes().len();
+        if progress.refused_bytes.is_some_and(|refused| bytes >= refused) {
+            // The provider has refused as much already. Policies that follow a document may have no way to reduce more.
+            let last = progress.last_refusal.take().unwrap_or_default();
+            return Err(AgentError::Refused { times: progress.refusals, last });
+        }
         let model = self.agent.model.name.to_string();
         self.agent.tell(&Event::Requested { step, model: model.clone() });
         let started = Instant::now();
@@ -79,8 +85,8 @@ impl Conversation {
             stream = self.agent.model.client.stream(&request, on_retry) => stream,
         };
         match stream {
-            Ok(stream) => self.take_answer(stream, started, progress, cancel).await,
-            Err(error) => self.no_answer(error, progress).await,
+            Ok(stream) => self.take_answer(stream, started, bytes, progress, cancel).await,
+            Err(error) => self.no_answer(error, bytes, progress).await,
         }
     }
 
@@ -149,6 +155,7 @@ impl Conversation {
     async fn no_answer(
         &mut self,
         error: ProviderError,
+        bytes: usize,
         progress: &mut Progress,
     ) -> Result<StepEnd, AgentError> {
         let window = match &error {
@@ -157,6 +164,8 @@ impl Conversation {
             _ => return Err(error.into()),
         };
         progress.refusals += 1;
+        progress.refused_bytes = Some(bytes);
+        progress.last_refusal = Some(error.to_string());
         metrics::refused(&self.agent.model.name.to_string());
         if progress.refusals > self.agent.profile.limits.refusals {
             return Err(AgentError::Refused { times: progress.refusals, last: error.to_string() });
@@ -167,9 +176,11 @@ impl Conversation {
         );
         self.agent.tell(&Event::Refused { window });
         self.learned |= window.is_some();
+        let fixed = self.fixed();
         self.driver
             .run(move |driver| {
-                driver.refused(window);
+                let fixed = fixed(driver);
+                driver.refused(window, fixed);
                 Ok(())
             })
             .await?;
@@ -180,6 +191,7 @@ impl Conversation {
         &mut self,
         mut stream: AnswerStream,
         started: Instant,
+        bytes: usize,
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<StepEnd, AgentError> {
@@ -198,7 +210,7 @@ impl Conversation {
             };
             let event = match event {
                 Some(Ok(event)) => event,
-                Some(Err(error)) => return self.broken_off(message, &error, progress).await,
+                Some(Err(error)) => return self.broken_off(message, &error, bytes, progress).await,
                 // A stream ends with an event of its own or with an error; this is neither.
                 None => return Err(AgentError::Internal("the answer ended without an end".into())),
             };
@@ -252,6 +264,7 @@ impl Conversation {
             .await?;
         progress.steps += 1;
         (progress.refusals, progress.broken) = (0, 0);
+        (progress.refused_bytes, progress.last_refusal) = (None, None);
         progress.charge(usage.as_ref(), cost);
         progress.last_text = self.text_of(message.clone()).await?;
         metrics::answered(&self.agent.model.name.to_string(), usage.as_ref(), cost, latency);
@@ -281,15 +294,17 @@ impl Conversation {
         &mut self,
         message: MessageId,
         error: &ProviderError,
+        bytes: usize,
         progress: &mut Progress,
     ) -> Result<StepEnd, AgentError> {
-        let end = AnswerEnd::Failed { name: error.name().into(), message: error.to_string() };
+        // Not as failed: the window leaves failed answers out, and this one has said something.
+        let end = AnswerEnd::Aborted(error.to_string());
         self.driver.run(move |driver| driver.end_answer(end)).await?;
         self.agent.tell(&Event::BrokenOff { message, error: error.to_string() });
         tracing::warn!(error = error.name(), "the answer broke off");
         progress.broken += 1;
         if let ProviderError::Overflow { .. } = error {
-            return self.no_answer(error.clone(), progress).await;
+            return self.no_answer(error.clone(), bytes, progress).await;
         }
         if !error.is_transient() || progress.broken >= self.agent.profile.limits.broken_answers {
             return Err(error.clone().into());

@@ -300,11 +300,18 @@ impl Driver {
     }
 
     /// The provider refused the last request as too long. The next [`prepare`](Driver::prepare) reduces whatever the
-    /// figures say; `window` is the context window that the refusal names, if it does.
-    pub fn refused(&mut self, window: Option<Tokens>) {
+    /// figures say; `window` is the context window that the refusal names, if it does. Where it does not and nobody knows
+    /// the model, what was refused bounds the window.
+    pub fn refused(&mut self, window: Option<Tokens>, fixed: Fixed) {
+        let named = window.filter(|window| *window > Tokens::ZERO);
+        let learned = named.or_else(|| {
+            let is_known = self.settings.limits.is_some_and(|limits| limits.context > Tokens::ZERO);
+            let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+            (!is_known).then_some(load.tokens)
+        });
         self.trigger = Trigger::Refused;
         self.climb = None;
-        if let Some(window) = window.filter(|window| *window > Tokens::ZERO) {
+        if let Some(window) = learned.filter(|window| named.is_some() || *window < self.limits.context) {
             self.limits.context = window;
             self.limits.input = self.limits.input.filter(|input| *input <= window);
         }

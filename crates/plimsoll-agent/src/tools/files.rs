@@ -6,27 +6,28 @@ use std::path::{Component, Path, PathBuf};
 use crate::permissions::Subject;
 use crate::tools::ToolError;
 
-/// The path that is meant, absolute and with links resolved, so that permissions are held against where it leads.
+/// The path that is meant, absolute and with links resolved. Permissions are held against it and it is what is opened, so
+/// that no link leads anywhere else.
+///
+/// `..` is taken out first, as a person reads it: the kernel would follow a link before it, and would fail where a
+/// directory before it is missing, which is how a link could be hidden from whoever resolves only what is there.
 pub(super) fn resolve(path: &str, directory: &Path) -> PathBuf {
     let path = path.strip_prefix("file://").unwrap_or(path);
-    let whole = directory.join(path);
-    whole.canonicalize().unwrap_or_else(|_| {
-        // What is not there cannot be resolved; as much of it as is there is, so that a link on the way is seen.
-        let mut there = whole.clone();
-        let mut rest = Vec::new();
-        while !there.exists() {
-            match (there.file_name().map(PathBuf::from), there.parent().map(Path::to_owned)) {
-                (Some(name), Some(parent)) => {
-                    rest.push(name);
-                    there = parent;
-                }
-                _ => break,
-            }
+    let mut there = plain(&directory.join(path));
+    // What is not there cannot be resolved; as much of it as is there is, so that a link on the way is seen.
+    let mut rest = Vec::new();
+    loop {
+        if let Ok(mut resolved) = there.canonicalize() {
+            rest.iter().rev().for_each(|name: &std::ffi::OsString| resolved.push(name));
+            return resolved;
         }
-        let mut resolved = there.canonicalize().unwrap_or(there);
-        rest.iter().rev().for_each(|name| resolved.push(name));
-        plain(&resolved)
-    })
+        // A link that leads nowhere is there all the same: it is left to whoever opens it to fail.
+        match there.file_name().map(ToOwned::to_owned) {
+            Some(name) => rest.push(name),
+            None => return there,
+        }
+        there.pop();
+    }
 }
 
 /// A path without `.` and `..`.

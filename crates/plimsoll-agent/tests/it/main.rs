@@ -1,1 +1,11 @@
+//! The agent's tests, in one binary.
 
+// Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod compaction;
+mod loops;
+mod metrics;
+mod support;
+mod switching;
+mod tools;

@@ -109,7 +109,7 @@ impl Sight for Engine {
 
     fn prepare(&mut self, call: &Call, refused: bool, _: &mut Pieces<'_>) -> Result<(), SessionError> {
         if refused {
-            self.driver.refused(None);
+            self.driver.refused(None, self.fixed);
         }
         self.tick();
         let (mut asked, mut answered) = (0u64, 0u64);

@@ -107,7 +107,7 @@ impl Host {
             Act::Answer { words, calls, lines, end } => self.answer(*words, *calls, *lines, *end),
             Act::Prepare(model) => self.prepare(*model),
             Act::Refused => {
-                self.driver().refused(None);
+                self.driver().refused(None, Fixed::default());
                 self.prepare(0);
             }
             Act::Compact(works) => {

@@ -118,7 +118,7 @@ fn a_refusal_reduces_and_teaches_the_window() {
     }
     driver.prompt("And now?").unwrap();
     let before = ready(&mut driver, "").load.tokens;
-    driver.refused(Some(Tokens(8_192)));
+    driver.refused(Some(Tokens(8_192)), Fixed::default());
     let after = ready(&mut driver, "");
     assert!(after.load.tokens < before, "{before} then {}", after.load.tokens);
     assert_eq!(driver.limits().context, Tokens(8_192));

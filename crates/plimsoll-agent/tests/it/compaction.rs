@@ -1,0 +1,377 @@
+//! Compaction in motion, and the failures that other systems are known for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plimsoll::{Limits, Message, PartBody, Preset, Role, Tokens};
+use plimsoll_agent::{Conversation, Event, ReductionKind, RunEnd};
+use plimsoll_providers::Wire;
+use plimsoll_store::PageRequest;
+use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::{Dock, SUMMARY, is_summary, lines, model, read_after, reader, run};
+
+fn dock(wire: Wire, server: ModelServer) -> Dock {
+    let dock = Dock::on(wire, server);
+    dock.write("big.txt", &lines(300));
+    dock
+}
+
+/// Turns until something was compacted, ten at most.
+async fn until_compacted(dock: &Dock, conversation: &mut Conversation) -> usize {
+    for turn in 0..10 {
+        run(conversation, &format!("Read it 3 times, round r{turn}")).await;
+        if dock.happened().contains(&"compact".to_owned()) {
+            return turn;
+        }
+    }
+    panic!("nothing was compacted: {:?}", dock.happened());
+}
+
+fn pivots(log: &[Message]) -> Vec<(&Message, &Message)> {
+    let marker = |message: &&Message| message.marker().is_some();
+    let answer = |marker: &Message| {
+        log.iter()
+            .find(|message| message.info.summary && message.info.parent_id.as_ref() == Some(&marker.info.id))
+    };
+    log.iter().filter(marker).filter_map(|found| Some((found, answer(found)?))).collect()
+}
+
+#[rstest]
+#[tokio::test]
+async fn r114_r115_a_compaction_is_a_marker_and_a_summary_of_the_compaction_agent(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    let dock = dock(wire, ModelServer::answering(reader()).unwrap());
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    let log = dock.log(conversation.session());
+    let (marker, summary) = pivots(&log)[0];
+    assert_eq!(marker.info.role, Some(Role::User));
+    let auto = marker.parts.iter().find_map(|part| match &part.body {
+        PartBody::Compaction(part) => Some(part.auto),
+        _ => None,
+    });
+    assert_eq!(auto, Some(Some(true)));
+    assert_eq!(summary.info.role, Some(Role::Assistant));
+    assert_eq!(
+        (summary.info.agent.as_deref(), summary.info.mode.as_deref()),
+        (Some("compaction"), Some("compaction"))
+    );
+    assert!(summary.info.summary && summary.text().contains("It was read."));
+    assert!(summary.info.tokens.is_some(), "what the summary was charged for is recorded with it");
+}
+
+#[rstest]
+#[tokio::test]
+async fn r153_the_prompt_being_worked_on_is_the_last_word_of_the_user_after_a_compaction(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    let dock = dock(wire, ModelServer::answering(reader()).unwrap());
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    let requests = dock.server.requests();
+    let summary = requests.iter().position(is_summary).unwrap();
+    let next = requests[summary + 1..].iter().find(|request| !is_summary(request)).unwrap();
+    let before = requests[..summary].iter().rev().find(|request| !is_summary(request)).unwrap();
+    let prompt = before.last_user_text();
+    assert!(prompt.contains("round r"));
+    let words = next.last_user_text();
+    assert!(
+        words.contains(&prompt) || words.contains("Continue if you have next steps"),
+        "{}",
+        next.outline()
+    );
+    assert!(next.contains(&prompt));
+    assert!(next.tokens < before.tokens, "the window is smaller");
+    assert!(next.contains("It was read."), "the summary is there");
+}
+
+#[tokio::test]
+async fn r125_the_compaction_agent_has_a_model_and_a_prompt_of_its_own_or_the_sessions() {
+    let mut own = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    // Room for the instruction and the summary beside a window that is over the line.
+    own.agent.model.limits = Some(Limits::new(40_000, 16_000));
+    let mut conversation = own.begin().await;
+    until_compacted(&own, &mut conversation).await;
+    let requests = own.server.requests();
+    let summary = requests.iter().find(|request| is_summary(request)).unwrap();
+    assert_eq!(summary.model, "scripted", "unset: the session's own model is asked");
+    assert!(
+        !summary.tools.is_empty() && summary.system.contains("Project directory"),
+        "in the form its cache holds"
+    );
+    assert!(summary.cache.read > summary.tokens / 2, "{:?} of {}", summary.cache, summary.tokens);
+
+    let other = ModelServer::answering(|_: &Captured| Reply::new().text(SUMMARY)).unwrap();
+    let mut dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    let mut summariser = model(Wire::Responses, &other.url());
+    summariser.name.model = "small".into();
+    summariser.limits = Some(Limits::new(6_000, 1_000));
+    dock.agent.compaction.model = Some(summariser);
+    dock.agent.compaction.prompt = Some("Say what we did, as a list. Use ## Goal first.".into());
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    assert!(dock.server.requests().iter().all(|request| !is_summary(request)));
+    let asked = other.requests();
+    assert!(asked.len() > 1, "the history does not fit the small model at once, so it is asked in pieces");
+    assert!(asked.iter().all(|request| request.model == "small" && request.tools.is_empty()));
+    assert!(asked.iter().all(|request| request.tokens < 6_000));
+    assert!(asked.iter().all(|request| request.contains("Say what we did, as a list.")));
+}
+
+#[rstest]
+#[case::fails(Reply::failing(Fault::status(400)))]
+#[case::empty(Reply::new().text("   "))]
+#[case::tools(Reply::new().call("call_x", "bash", json!({ "command": "rm -r ." })))]
+#[case::long(Reply::new().text(lines(1_500)))]
+#[case::cut(Reply::new().text(SUMMARY).piece_size(Some(5)).fault(Fault::Cut { after: 5 }))]
+#[tokio::test]
+async fn a_failed_or_empty_summary_loses_no_history(#[case] bad: Reply) {
+    let dock = dock(Wire::Anthropic, {
+        let read = reader();
+        ModelServer::answering(
+            move |request: &Captured| {
+                if is_summary(request) { bad.clone() } else { read(request) }
+            },
+        )
+        .unwrap()
+    })
+    .allow("bash");
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    let log = dock.log(conversation.session());
+    let (marker, summary) = pivots(&log)[0];
+    assert!(summary.text().contains("made without a model"), "{}", summary.text());
+    assert!(marker.marker().unwrap().extractive == Some(true));
+    let request = PageRequest { from: None, oldest_first: true, most: 10_000 };
+    let all = dock.archive.store().page(conversation.session(), &request).unwrap().messages;
+    assert!(all.iter().any(|message| message.text().contains("round r0")), "the history is all there");
+    let receipt = dock.events.lock().unwrap().iter().find_map(|event| match event {
+        Event::Reduced(figures) if figures.kind == ReductionKind::Compact => Some(figures.receipt.clone()),
+        _ => None,
+    });
+    let receipt = receipt.unwrap();
+    conversation.driver().run(move |driver| driver.undo(&receipt)).await.unwrap();
+    let shown = conversation.driver().run(|driver| Ok(format!("{:?}", driver.window()))).await.unwrap();
+    assert!(shown.contains("round r0"), "and can be brought back into view");
+    assert!(
+        std::fs::exists(dock.folder.path().join("project/big.txt")).unwrap(),
+        "a call in a summary is not run"
+    );
+}
+
+#[tokio::test]
+async fn a_summary_request_that_is_itself_too_large_does_not_end_the_session() {
+    // The summariser's window is told to be larger than it is, so that its first request is refused.
+    let other = ModelServer::builder()
+        .window(6_000)
+        .answering(|_: &Captured| Reply::new().text(SUMMARY))
+        .start()
+        .unwrap();
+    let mut dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    dock.agent.compaction.model = Some(model(Wire::Chat, &other.url()));
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    let report = run(&mut conversation, "Read it 1 times").await;
+    assert!(matches!(report.end, RunEnd::Finished { .. }));
+}
+
+#[tokio::test]
+async fn compaction_is_not_endless_when_nothing_shrinks() {
+    // Summaries that are as long as what they stand for, and a model that never stops reading.
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (count, read) = (Arc::clone(&asked), reader());
+    let mut dock = dock(
+        Wire::Anthropic,
+        ModelServer::answering(move |request: &Captured| {
+            if is_summary(request) {
+                count.fetch_add(1, Ordering::Relaxed);
+                return Reply::new().text(format!("## Goal\n{}", lines(1_200)));
+            }
+            read(request)
+        })
+        .unwrap(),
+    );
+    dock.agent.profile.limits.steps = 40;
+    let mut conversation = dock.begin().await;
+    let report = run(&mut conversation, "Read it 1000 times").await;
+    assert_eq!(report.end, RunEnd::Steps);
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked <= 12, "the breaker stops asking: {asked}");
+    assert!(dock.server.requests().iter().all(|request| request.tokens < 32_000));
+}
+
+#[tokio::test]
+async fn a_stale_marker_does_not_hijack_the_next_prompt_and_an_old_summary_stays_old() {
+    let number = Arc::new(AtomicUsize::new(0));
+    let (count, read) = (Arc::clone(&number), reader());
+    let dock = dock(
+        Wire::Anthropic,
+        ModelServer::answering(move |request: &Captured| {
+            if is_summary(request) {
+                let n = count.fetch_add(1, Ordering::Relaxed);
+                return Reply::new().text(format!("## Goal\nSummary number {n}."));
+            }
+            read(request)
+        })
+        .unwrap(),
+    );
+    let mut conversation = dock.begin().await;
+    for turn in 0..14 {
+        run(&mut conversation, &format!("Read it 2 times, round r{turn}")).await;
+        let last = dock.server.last().unwrap();
+        let prompt = format!("round r{turn}");
+        let words = last.last_user_text();
+        assert!(last.contains(&prompt), "turn {turn}: {}", last.outline());
+        assert!(
+            words.contains(&prompt) || words.contains("Continue if you have next steps"),
+            "turn {turn}: {words}"
+        );
+        let made = number.load(Ordering::Relaxed);
+        let shown: Vec<usize> =
+            (0..made).filter(|n| last.contains(&format!("Summary number {n}."))).collect();
+        assert!(shown.len() <= 1 && shown.iter().all(|n| n + 1 == made), "turn {turn}: {shown:?} of {made}");
+    }
+    assert!(number.load(Ordering::Relaxed) >= 2);
+}
+
+#[tokio::test]
+async fn counters_fall_after_a_compaction() {
+    let dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    let events = dock.events.lock().unwrap().clone();
+    let compacted = events
+        .iter()
+        .position(|event| matches!(event, Event::Reduced(figures) if figures.kind == ReductionKind::Compact));
+    let weighed = |events: &[Event]| -> Vec<Tokens> {
+        let weigh = |event: &Event| match event {
+            Event::Weighed { tokens, .. } => Some(*tokens),
+            _ => None,
+        };
+        events.iter().filter_map(weigh).collect()
+    };
+    let before = weighed(&events[..compacted.unwrap()]);
+    let after = weighed(&events[compacted.unwrap()..]);
+    assert!(after[0] < *before.last().unwrap(), "{before:?} {after:?}");
+    assert!(after[0] < Tokens(28_000));
+    let Some(Event::Reduced(figures)) = events.get(compacted.unwrap()) else { panic!("it was there") };
+    assert!(figures.after < figures.before);
+}
+
+#[rstest]
+#[tokio::test]
+async fn thoughts_stay_before_the_results_they_led_to_and_no_result_is_orphaned(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    // The server's rules check each request: signatures, their order, calls and results.
+    let dock = dock(wire, ModelServer::answering(read_after(Reply::new().thinking("Hm."))).unwrap());
+    let mut conversation = dock.begin().await;
+    for turn in 0..8 {
+        run(&mut conversation, &format!("Read it 3 times, round r{turn}")).await;
+    }
+    assert!(dock.happened().contains(&"compact".to_owned()));
+    dock.server.assert_legal();
+}
+
+#[tokio::test]
+async fn r160_a_compaction_is_made_beside_the_turn_and_takes_effect_at_the_line() {
+    let gate = Gate::new();
+    let (held, read) = (gate.clone(), reader());
+    let mut dock = dock(
+        Wire::Anthropic,
+        ModelServer::answering(move |request: &Captured| {
+            if is_summary(request) { Reply::new().text(SUMMARY).gate(0, &held) } else { read(request) }
+        })
+        .unwrap(),
+    );
+    dock.agent.policy = crate::support::policy(|spec| spec.overflow.soft_share = Some(0.4));
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Read it 5 times").await;
+    while !gate.is_reached() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    // The summary is being written, and the conversation goes on.
+    run(&mut conversation, "Read it 1 times, while you think").await;
+    assert!(!dock.happened().contains(&"compact".to_owned()));
+    gate.release();
+    for turn in 0..15 {
+        run(&mut conversation, &format!("Read it 1 times, round r{turn}")).await;
+        if dock.happened().contains(&"compact".to_owned()) {
+            break;
+        }
+    }
+    let happened = dock.happened();
+    let compact = happened.iter().position(|name| name == "compact").expect("it took effect");
+    assert!(
+        !happened[compact.saturating_sub(4)..compact].contains(&"summarising".to_owned()),
+        "nobody waited: {happened:?}"
+    );
+    let last = dock.server.last().unwrap();
+    assert!(last.contains("It was read.") && last.contains("while you think"), "{}", last.outline());
+    let summaries = dock.server.requests().iter().filter(|request| is_summary(request)).count();
+    assert_eq!(summaries, 1);
+}
+
+#[rstest]
+#[case::opencode(Preset::Opencode)]
+#[case::current(Preset::Opencode118)]
+#[case::openfork(Preset::Openfork)]
+#[case::plimsoll(Preset::Plimsoll)]
+#[tokio::test]
+async fn every_preset_keeps_a_long_session_going(#[case] preset: Preset) {
+    let mut dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    if preset == Preset::Plimsoll {
+        // The others follow documents that leave the system prompt and the tools out of their figures.
+        dock.server.window(32_000);
+    }
+    dock.agent.policy = Arc::new(preset.policy());
+    let mut conversation = dock.begin().await;
+    for turn in 0..12 {
+        run(&mut conversation, &format!("Read it 3 times, round r{turn}")).await;
+    }
+    let log = dock.log(conversation.session());
+    assert!(!pivots(&log).is_empty());
+}
+
+#[tokio::test]
+async fn a_person_compacts_with_the_same_receipts() {
+    let dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    let mut conversation = dock.begin().await;
+    for turn in 0..3 {
+        run(&mut conversation, &format!("Read it 1 times, round r{turn}")).await;
+    }
+    let report = conversation.compact(&tokio_util::sync::CancellationToken::new()).await.unwrap();
+    assert_eq!(report.len(), 1);
+    assert!(matches!(report[0].kind, ReductionKind::Compact));
+    let log = dock.log(conversation.session());
+    assert_eq!(pivots(&log)[0].0.marker().unwrap().auto, Some(false));
+    assert_eq!(run(&mut conversation, "Read it 1 times, now").await.text, "Read 1 times.");
+    assert!(dock.server.last().unwrap().contains("It was read."));
+}
+
+/// Snapshots of the context's shape around each reduction.
+#[tokio::test]
+async fn the_shape_of_the_context_before_and_after_a_compaction() {
+    let dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    let requests = dock.server.requests();
+    let summary = requests.iter().position(is_summary).unwrap();
+    let shape = |request: &Captured| {
+        let outline = request.outline();
+        // Lengths and ids depend on where the project lies.
+        let kind = |line: &str| line.split(" (").next().unwrap_or(line).split(" call_").next().map(str::to_owned);
+        outline.lines().skip(1).filter_map(kind).collect::<Vec<_>>().join("\n")
+    };
+    let told = format!(
+        "before\n{}\n\nsummary\n{}\n\nafter\n{}",
+        shape(&requests[summary - 1]),
+        shape(&requests[summary]),
+        shape(&requests[summary + 1])
+    );
+    insta::assert_snapshot!(told);
+}

@@ -1,0 +1,441 @@
+//! The loop: steps, limits, refusals, faults and cancelling.
+
+use std::time::Duration;
+
+use plimsoll::{Message, Role, ToolStatus, Window};
+use plimsoll_agent::{AgentError, Event, RunEnd};
+use plimsoll_providers::{ProviderError, Wire};
+use plimsoll_testkit::server::{Captured, CapturedPart, Fault, Gate, ModelServer, Reply, StreamError};
+use rstest::rstest;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Dock, lines, reader, run};
+
+#[rstest]
+#[tokio::test]
+async fn a_turn_with_thoughts_and_parallel_calls_goes_through_on_every_wire(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    let dock = Dock::on(wire, ModelServer::start().unwrap());
+    dock.write("a.txt", "nine metres\n");
+    dock.server.push_all([
+        Reply::new()
+            .thinking("I should look.")
+            .text("Let me see.")
+            .call("call_1", "read", json!({ "path": "a.txt" }))
+            .call("call_2", "list", json!({})),
+        Reply::new().text("It is nine metres deep."),
+    ]);
+    let mut conversation = dock.begin().await;
+    let report = run(&mut conversation, "How deep is it?").await;
+    assert_eq!(report.end, RunEnd::Finished { reason: finish_of(wire).into() });
+    assert_eq!((report.text.as_str(), report.steps), ("It is nine metres deep.", 2));
+    let second = dock.server.last().unwrap();
+    assert_eq!(second.result("call_1").map(str::trim), Some("1\tnine metres"));
+    assert_eq!(second.result("call_2").map(str::trim), Some("a.txt"));
+    assert!(second.system.contains("Project directory"));
+    assert!(second.tools.contains(&"recall".to_owned()));
+    assert!(report.usage.input + report.usage.cache_read + report.usage.cache_write > 0);
+    let log = dock.log(conversation.session());
+    assert_eq!(log.len(), 3);
+    assert!(log.iter().all(|message| !message.is_open()));
+    Window::of(&log, &dock.agent.policy).check().unwrap();
+}
+
+fn finish_of(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => "end_turn",
+        Wire::Chat => "stop",
+        Wire::Responses => "completed",
+    }
+}
+
+#[tokio::test]
+async fn r152_each_step_weighs_prunes_compacts_asks_and_cuts_in_this_order() {
+    let dock = Dock::new(ModelServer::start().unwrap()).with_policy(|spec| {
+        spec.prune.protect_tokens = plimsoll::Tokens(2_000);
+        spec.prune.min_tokens = plimsoll::Tokens(1_000);
+        spec.prune.active_turns = 0;
+    });
+    dock.write("big.txt", &lines(400));
+    let mut conversation = dock.begin().await;
+    let read = |n: usize| {
+        Reply::new().call(format!("call_{n}"), "read", json!({ "path": "big.txt", "limit": 390 + n }))
+    };
+    dock.server.push_all([read(1), read(2), read(3), read(4), Reply::new().text("Read.")]);
+    run(&mut conversation, "Read it again and again").await;
+    let happened = dock.happened();
+    let prune = happened.iter().position(|name| name == "prune").expect("something was pruned");
+    assert_eq!(happened[prune - 1], "callEnded");
+    assert_eq!(happened[prune + 1..prune + 3], ["weighed", "requested"], "{happened:?}");
+    let order: Vec<&str> = happened[..6].iter().map(String::as_str).collect();
+    assert_eq!(order, ["opened", "prompted", "titled", "weighed", "requested", "answered"]);
+    assert_eq!(happened[6..9], ["callStarted", "callEnded", "weighed"], "{happened:?}");
+    assert_eq!(happened.last().unwrap(), "ended");
+}
+
+#[tokio::test]
+async fn r158_the_iteration_cap_ends_a_run_and_the_session_can_go_on() {
+    let mut dock = Dock::new(
+        ModelServer::answering(|request: &Captured| {
+            let number = request.call_ids().len();
+            Reply::new().call(format!("call_{number}"), "list", json!({ "depth": number + 1 }))
+        })
+        .unwrap(),
+    );
+    dock.agent.profile.limits.steps = 4;
+    let mut conversation = dock.begin().await;
+    let report = run(&mut conversation, "Go on for ever").await;
+    assert_eq!((report.end, report.steps), (RunEnd::Steps, 4));
+    assert_eq!(dock.server.requests().len(), 4);
+    dock.server.push(Reply::new().text("Enough."));
+    assert_eq!(run(&mut conversation, "Stop").await.text, "Enough.");
+}
+
+#[rstest]
+#[case::tokens(Some(1), None, RunEnd::Tokens)]
+#[case::cost(None, Some(0.000_001), RunEnd::Cost)]
+#[tokio::test]
+async fn a_run_ends_at_its_caps(#[case] tokens: Option<u64>, #[case] cost: Option<f64>, #[case] end: RunEnd) {
+    let mut dock = Dock::new(ModelServer::start().unwrap());
+    (dock.agent.profile.limits.tokens, dock.agent.profile.limits.cost) = (tokens, cost);
+    dock.agent.model.price = plimsoll_tokens::ModelTable::default().find("claude-sonnet-4-6").unwrap().price;
+    dock.server.push(Reply::new().call("call_1", "list", json!({})));
+    let mut conversation = dock.begin().await;
+    let report = run(&mut conversation, "Look around").await;
+    assert_eq!((report.end, report.steps), (end, 1));
+    assert!(report.cost > 0.0);
+}
+
+#[tokio::test]
+async fn the_same_call_with_the_same_result_is_told_once_and_then_ends_the_run() {
+    let dock = Dock::new(
+        ModelServer::answering(|request: &Captured| {
+            let number = request.call_ids().len();
+            Reply::new().call(format!("call_{number}"), "list", json!({}))
+        })
+        .unwrap(),
+    );
+    let mut conversation = dock.begin().await;
+    let report = run(&mut conversation, "Look").await;
+    assert_eq!(report.end, RunEnd::Repeating { tool: "list".into() });
+    assert_eq!(report.steps, 4);
+    let last = dock.server.last().unwrap();
+    let told = |call: &str| last.result(call).unwrap().contains("this same result 3 times");
+    assert_eq!([told("call_0"), told("call_1"), told("call_2")], [false, false, true]);
+    assert_eq!(dock.happened().iter().filter(|name| *name == "repeating").count(), 1);
+    dock.server.push(Reply::new().text("Sorry."));
+    assert_eq!(run(&mut conversation, "Try something else").await.text, "Sorry.");
+}
+
+#[tokio::test]
+async fn what_is_not_allowed_is_denied_and_both_are_told() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    dock.server.push_all([
+        Reply::new().call("call_1", "bash", json!({ "command": "touch done" })).call(
+            "call_2",
+            "read",
+            json!({ "path": "/etc/hostname" }),
+        ),
+        Reply::new().text("I was not allowed to."),
+    ]);
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Do it").await;
+    let last = dock.server.last().unwrap();
+    assert!(last.result("call_1").unwrap().starts_with("Denied:"));
+    assert!(last.result("call_2").unwrap().contains("outside the project"));
+    assert!(!dock.folder.path().join("project/done").exists());
+    let events = dock.events.lock().unwrap();
+    let flags: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Denied { allow, .. } => Some(allow.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(flags, ["--allow bash", "--allow 'read:/etc/**'"]);
+}
+
+#[tokio::test]
+async fn calls_that_make_no_sense_are_answered_so_that_the_model_can_do_better() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    dock.server.push_all([
+        Reply::new()
+            .call("call_1", "launch_rocket", json!({}))
+            .call_with_arguments("call_2", "read", "{\"path\": \"a.t")
+            .call("call_3", "read", json!({ "path": 7 }))
+            .call("call_4", "recall", json!({ "handle": "spill_ffff" })),
+        Reply::new().text("Never mind."),
+    ]);
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Do it").await;
+    let last = dock.server.last().unwrap();
+    assert!(last.result("call_1").unwrap().contains("There are: read, list, grep, bash, recall"));
+    assert!(last.result("call_2").unwrap().contains("may have been cut off"));
+    assert!(last.result("call_3").unwrap().contains("`path` must be a text"));
+    assert!(last.result("call_4").unwrap().contains("spill_ffff"), "{:?}", last.result("call_4"));
+}
+
+#[tokio::test]
+async fn a_failure_before_anything_was_said_is_tried_again_and_told() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    dock.server.push_all([
+        Reply::failing(Fault::status(529)),
+        Reply::failing(Fault::HangUp),
+        Reply::new().text("Here."),
+    ]);
+    let mut conversation = dock.begin().await;
+    assert_eq!(run(&mut conversation, "Hello").await.text, "Here.");
+    assert_eq!(dock.happened().iter().filter(|name| *name == "retrying").count(), 2);
+}
+
+#[tokio::test]
+async fn an_error_that_does_not_pass_ends_the_run_and_loses_nothing() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    dock.server.push_all([Reply::failing(Fault::status(401)), Reply::new().text("Hello.")]);
+    let mut conversation = dock.begin().await;
+    let error = conversation.run("Are you there?", &CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, AgentError::Provider(ProviderError::Auth { .. })), "{error}");
+    assert!(!error.to_string().contains("sk-test"));
+    let report = conversation.resume(&CancellationToken::new()).await.unwrap();
+    assert_eq!(report.text, "Hello.");
+    assert_eq!(dock.server.last().unwrap().last_user_text(), "Are you there?", "the prompt was not lost");
+}
+
+#[rstest]
+#[case::cut(Fault::Cut { after: 6 })]
+#[case::end(Fault::EndEarly { after: 6 })]
+#[case::error(Fault::ErrorEvent { after: 6, error: StreamError::Overloaded })]
+#[case::broken(Fault::BrokenJson { at: 6 })]
+#[tokio::test]
+async fn an_answer_that_breaks_off_stays_and_the_model_goes_on(
+    #[case] fault: Fault,
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    let dock = Dock::on(wire, ModelServer::start().unwrap());
+    dock.server.push_all([
+        Reply::new()
+            .text("Once upon a time there was a ship that was loaded above her line")
+            .piece_size(Some(4))
+            .fault(fault),
+        Reply::new().text("and she sank."),
+    ]);
+    let mut conversation = dock.begin().await;
+    let report = run(&mut conversation, "Tell me a story").await;
+    assert_eq!(report.text, "and she sank.");
+    let last = dock.server.last().unwrap();
+    let text = format!("{:?}", last.messages);
+    assert!(text.contains("Once"), "what was said is still there: {text}");
+    assert_eq!(last.messages.last().unwrap().role, "user", "no request ends with half an answer");
+    let log = dock.log(conversation.session());
+    let newest_prompt = log.iter().rev().find(|message| message.is_prompt()).unwrap();
+    assert_eq!(newest_prompt.text(), "Tell me a story", "the word to go on is no prompt");
+}
+
+#[tokio::test]
+async fn a_provider_that_always_breaks_off_ends_the_run() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    dock.server
+        .repeat(Reply::new().text("Well, well, well").piece_size(Some(2)).fault(Fault::Cut { after: 4 }));
+    let mut conversation = dock.begin().await;
+    let error = conversation.run("Hello", &CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, AgentError::Provider(_)), "{error}");
+    assert_eq!(dock.server.requests().len(), 3);
+}
+
+#[rstest]
+#[tokio::test]
+async fn cancelling_at_any_event_leaves_a_legal_log_and_the_session_goes_on(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    for event in 0..14 {
+        let dock = Dock::on(wire, ModelServer::start().unwrap());
+        let gate = Gate::new();
+        dock.server.push(
+            Reply::new()
+                .thinking("What do I do?")
+                .text("I look around.")
+                .call("call_1", "list", json!({}))
+                .call("call_2", "list", json!({ "depth": 2 }))
+                .gate(event, &gate),
+        );
+        let mut conversation = dock.begin().await;
+        let cancel = CancellationToken::new();
+        let watch = async {
+            while !gate.is_reached() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            // What was sent before the gate is on its way; some of it is read before the run is cancelled.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        let report = tokio::select! {
+            report = conversation.run("Look", &cancel) => report.unwrap(),
+            () = watch => unreachable!(),
+        };
+        gate.release();
+        if report.end != RunEnd::Cancelled {
+            // The stream had fewer events than that, and the gate was never reached.
+            assert!(event > 8, "event {event}");
+            continue;
+        }
+        let log = dock.log(conversation.session());
+        assert!(log.iter().all(|message| !message.is_open()), "event {event}");
+        Window::of(&log, &dock.agent.policy).check().unwrap();
+        dock.server.push(Reply::new().text("Done."));
+        assert_eq!(run(&mut conversation, "Go on").await.text, "Done.", "event {event}");
+    }
+}
+
+#[tokio::test]
+async fn cancelling_a_command_ends_it_with_everything_it_started() {
+    let dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
+    let line = "echo begun; (sleep 300; touch never) & echo $! > pid; wait";
+    dock.server.push(Reply::new().call("call_1", "bash", json!({ "command": line })));
+    let mut conversation = dock.begin().await;
+    let cancel = CancellationToken::new();
+    let (cancelling, pid) = (cancel.clone(), dock.folder.path().join("project/pid"));
+    let watched = pid.clone();
+    let watch = tokio::task::spawn_blocking(move || {
+        while std::fs::read_to_string(&watched).map_or(true, |text| text.trim().is_empty()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        cancelling.cancel();
+    });
+    let report = conversation.run("Run it", &cancel).await.unwrap();
+    watch.await.unwrap();
+    assert_eq!(report.end, RunEnd::Cancelled);
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "it still runs: {state}");
+    let log = dock.log(conversation.session());
+    let call = log[1].parts.iter().find_map(plimsoll::Part::as_tool).unwrap();
+    assert_eq!(call.state.status, ToolStatus::Error);
+    dock.server.push(Reply::new().text("Stopped."));
+    assert_eq!(run(&mut conversation, "What now?").await.text, "Stopped.");
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_is_settled_by_the_next() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    let gate = Gate::new();
+    dock.server.push(Reply::new().text("Something long that never ends").piece_size(Some(3)).gate(5, &gate));
+    let mut conversation = dock.begin().await;
+    let cancel = CancellationToken::new();
+    let dropped = tokio::time::timeout(Duration::from_millis(300), conversation.run("Talk", &cancel)).await;
+    assert!(dropped.is_err());
+    gate.release();
+    dock.server.push(Reply::new().text("Yes?"));
+    assert_eq!(run(&mut conversation, "Hello?").await.text, "Yes?");
+    let log = dock.log(conversation.session());
+    assert!(log[1].info.error.is_some() && log[1].text().starts_with("Som"));
+}
+
+#[rstest]
+#[tokio::test]
+async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    // A model that nobody knows, whose true window is smaller than what is assumed.
+    let server = ModelServer::builder().window(9_000).answering(reader()).start().unwrap();
+    let mut dock = Dock::on(wire, server);
+    dock.agent.model.limits = None;
+    dock.write("big.txt", &lines(150));
+    let mut conversation = dock.begin().await;
+    for n in 0..4 {
+        let report = run(&mut conversation, &format!("Read it 1 time, round r{n}")).await;
+        assert_eq!(report.text, "Read 1 times.");
+        let last = dock.server.last().unwrap();
+        assert!(last.contains(&format!("round r{n}")), "{}", last.outline());
+    }
+    assert!(dock.happened().contains(&"refused".to_owned()));
+    let learned = conversation.driver().run(|driver| Ok(driver.limits().context)).await.unwrap();
+    match wire {
+        // OpenAI's own refusal does not name the window; what was refused bounds it.
+        Wire::Responses => assert!((5_000..10_000).contains(&learned.0), "{learned}"),
+        Wire::Anthropic | Wire::Chat => assert_eq!(learned.0, 9_000, "the refusal names the window"),
+    }
+    let refused = dock.happened().iter().filter(|name| *name == "refused").count();
+    assert!(refused <= 2, "it is learned once: {refused}");
+}
+
+#[tokio::test]
+async fn one_message_larger_than_the_window_is_no_dead_end() {
+    let dock = Dock::new(ModelServer::builder().window(32_000).start().unwrap());
+    dock.server.repeat(Reply::new().text("That was long."));
+    let mut conversation = dock.begin().await;
+    let report = run(&mut conversation, &lines(3_000)).await;
+    assert_eq!(report.text, "That was long.");
+    dock.server.repeat(Reply::new().text("Short."));
+    assert_eq!(run(&mut conversation, "And now a short one").await.text, "Short.");
+}
+
+#[tokio::test]
+async fn what_cannot_fit_at_all_is_said_and_leaves_the_session_as_it_was() {
+    let mut dock = Dock::new(ModelServer::start().unwrap());
+    dock.agent.profile.system = vec![lines(3_000)];
+    let mut conversation = dock.begin().await;
+    let error = conversation.run("Hello", &CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, AgentError::CannotFit(_)));
+    assert!(error.to_string().contains("system prompt"), "{error}");
+    assert_eq!(dock.server.requests().len(), 0, "it is not sent");
+    assert_eq!(dock.log(conversation.session()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_new_session_is_called_by_its_first_words_or_as_a_small_model_has_it() {
+    let mut dock = Dock::new(ModelServer::start().unwrap());
+    dock.server.push(Reply::new().text("Hello."));
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Fix the login page, which is broken since yesterday, and tell me why it broke")
+        .await;
+    let title = dock.archive.store().session(conversation.session()).unwrap().title;
+    assert_eq!(title, "Fix the login page, which is broken since yesterday, and…");
+    drop(conversation);
+    let namer = ModelServer::start().unwrap();
+    namer.push(Reply::new().text("\"Broken login page\"\n"));
+    dock.agent.title_model = Some(crate::support::model(Wire::Chat, &namer.url()));
+    dock.server.push(Reply::new().text("Hello."));
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Fix the login page").await;
+    let session = conversation.session().clone();
+    for _ in 0..200 {
+        if dock.archive.store().session(&session).unwrap().title == "Broken login page" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(dock.archive.store().session(&session).unwrap().title, "Broken login page");
+    assert_eq!(namer.last().unwrap().last_user_text(), "Fix the login page");
+}
+
+#[tokio::test]
+async fn a_block_that_is_not_known_is_given_back_as_it_came() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    let block = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } });
+    let result = json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [] });
+    dock.server.push_all([
+        Reply::new().block(block.clone()).block(result).text("Found.").call("call_1", "list", json!({})),
+        Reply::new().text("Done."),
+    ]);
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Search").await;
+    let last = dock.server.last().unwrap();
+    let given = last.parts().any(|part| matches!(part, CapturedPart::Other { value, .. } if *value == block));
+    assert!(given, "{}", last.outline());
+}
+
+#[tokio::test]
+async fn answers_are_recorded_with_their_agent_model_and_provider() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    dock.server.push(Reply::new().text("Hello."));
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Hello").await;
+    let log: Vec<Message> = dock.log(conversation.session());
+    let info = &log[1].info;
+    assert_eq!((info.agent.as_deref(), info.model_id.as_deref()), (Some("build"), Some("scripted")));
+    assert_eq!(info.extra["providerID"], "anthropic");
+    assert_eq!(info.role, Some(Role::Assistant));
+}

@@ -1,0 +1,163 @@
+//! A scripted model, a store in a folder of its own, and an agent between them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use plimsoll::{Limits, Message, Policy, PolicySpec, Preset, SessionId};
+use plimsoll_agent::{Agent, Conversation, Event, Model, RunReport};
+use plimsoll_providers::{ClientOptions, Endpoint, ModelRef, RetryPolicy, Secret, Wire};
+use plimsoll_store::{Archive, Durability, PageRequest};
+use plimsoll_testkit::server::{Captured, ModelServer, Reply};
+use plimsoll_tokens::ModelTable;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// The three wires, with the provider's name that stands for each.
+pub(crate) const WIRES: [(Wire, &str); 3] =
+    [(Wire::Anthropic, "anthropic"), (Wire::Chat, "openai-chat"), (Wire::Responses, "openai")];
+
+pub(crate) struct Dock {
+    pub(crate) server: ModelServer,
+    pub(crate) folder: TempDir,
+    pub(crate) archive: Arc<Archive>,
+    pub(crate) events: Arc<Mutex<Vec<Event>>>,
+    pub(crate) agent: Agent,
+}
+
+impl Dock {
+    /// A model with a window of 32,000 tokens on Anthropic's wire, under the `plimsoll` preset.
+    pub(crate) fn new(server: ModelServer) -> Dock {
+        Dock::on(Wire::Anthropic, server)
+    }
+
+    pub(crate) fn on(wire: Wire, server: ModelServer) -> Dock {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = open_archive(&folder);
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        std::fs::create_dir(folder.path().join("project")).unwrap();
+        let mut agent =
+            Agent::new(Arc::clone(&archive), model(wire, &server.url()), &folder.path().join("project"));
+        agent.policy = policy(|_| {});
+        let told = Arc::clone(&events);
+        agent.events = Arc::new(move |event| told.lock().unwrap().push(event.clone()));
+        Dock { server, folder, archive, events, agent }
+    }
+
+    pub(crate) fn with_policy(mut self, change: impl FnOnce(&mut PolicySpec)) -> Dock {
+        self.agent.policy = policy(change);
+        self
+    }
+
+    pub(crate) fn allow(mut self, rule: &str) -> Dock {
+        self.agent.profile.permissions.rules.push(rule.parse().unwrap());
+        self
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.folder.path().join("project").join(name), content).unwrap();
+    }
+
+    pub(crate) async fn begin(&self) -> Conversation {
+        self.agent.begin("").await.unwrap()
+    }
+
+    /// What happened, by the names of the events.
+    pub(crate) fn happened(&self) -> Vec<String> {
+        let events = self.events.lock().unwrap();
+        events.iter().map(name_of).collect()
+    }
+
+    pub(crate) fn log(&self, session: &SessionId) -> Vec<Message> {
+        let request = PageRequest { from: None, oldest_first: true, most: 100_000 };
+        self.archive.store().page(session, &request).unwrap().messages
+    }
+}
+
+pub(crate) fn open_archive(folder: &TempDir) -> Arc<Archive> {
+    let path = folder.path().join("plimsoll.db");
+    Arc::new(Archive::open(&path, &Policy::default(), Durability::Process).unwrap())
+}
+
+pub(crate) fn name_of(event: &Event) -> String {
+    let value = serde_json::to_value(event).unwrap();
+    let kind = value["type"].as_str().unwrap().to_owned();
+    match kind.as_str() {
+        "reduced" => value["kind"].as_str().unwrap().to_owned(),
+        _ => kind,
+    }
+}
+
+/// The `plimsoll` preset as it is, with changes: tests name what they rely on.
+pub(crate) fn policy(change: impl FnOnce(&mut PolicySpec)) -> Arc<Policy> {
+    let mut spec = Preset::Plimsoll.policy().into_spec();
+    change(&mut spec);
+    Arc::new(Policy::new(spec).unwrap())
+}
+
+pub(crate) fn provider(wire: Wire) -> &'static str {
+    WIRES.iter().find(|(known, _)| *known == wire).unwrap().1
+}
+
+pub(crate) fn model(wire: Wire, url: &str) -> Model {
+    let endpoint = Endpoint::new(wire, url, Some(Secret::new("sk-test-0123456789abcdef"))).unwrap();
+    let name = ModelRef { provider: provider(wire).into(), model: "scripted".into() };
+    let retry = RetryPolicy { base: Duration::from_millis(5), ..RetryPolicy::default() };
+    let options = ClientOptions { idle: Duration::from_secs(20), retry, ..ClientOptions::default() };
+    let mut model = Model::new(name, endpoint, &ModelTable::default(), options).unwrap();
+    model.limits = Some(Limits::new(32_000, 4_000));
+    model
+}
+
+pub(crate) async fn run(conversation: &mut Conversation, prompt: &str) -> RunReport {
+    conversation.run(prompt, &CancellationToken::new()).await.unwrap()
+}
+
+/// Lines of about 25 tokens each.
+pub(crate) fn lines(count: usize) -> String {
+    (0..count)
+        .map(|n| format!("line {n}: the quick brown fox jumps over the lazy dog and runs away {n} times\n"))
+        .collect()
+}
+
+/// Whether a request asks for a summary.
+pub(crate) fn is_summary(request: &Captured) -> bool {
+    let asked = request.last_user_text();
+    asked.contains("## Goal")
+        || asked.contains("about to leave your view")
+        || request.system.contains("You write the summary")
+}
+
+/// A summary that keeps to the form.
+pub(crate) const SUMMARY: &str =
+    "## Goal\nRead the file.\n\n## Progress\n### Done\n- It was read.\n\n## Next steps\n- Go on.";
+
+/// A model that summarises where it is asked to, reads a file as often as the newest prompt says, and then says so.
+pub(crate) fn reader() -> impl Fn(&Captured) -> Reply + Send + Sync + 'static {
+    read_after(Reply::new())
+}
+
+/// The same, with these words or thoughts before. It remembers what it has done for each prompt, because a compaction
+/// takes the calls of a turn out of its sight.
+pub(crate) fn read_after(before: Reply) -> impl Fn(&Captured) -> Reply + Send + Sync + 'static {
+    let made: Mutex<HashMap<String, usize>> = Mutex::default();
+    move |request| {
+        if is_summary(request) {
+            return Reply::new().text(SUMMARY);
+        }
+        let prompts =
+            request.messages.iter().filter(|message| message.role == "user").map(|message| message.text());
+        let prompt = prompts.filter(|text| text.contains("Read it ")).last().unwrap_or_default();
+        let after = prompt.rsplit("Read it ").next().unwrap_or_default();
+        let wanted: usize = after.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        let mut made = made.lock().unwrap();
+        let made = made.entry(after.to_owned()).or_default();
+        if *made < wanted {
+            *made += 1;
+            let input = json!({ "path": "big.txt", "limit": 99 + *made });
+            return before.clone().call(format!("call_{}_{made}", request.tokens), "read", input);
+        }
+        before.clone().text(format!("Read {made} times."))
+    }
+}

@@ -1,0 +1,82 @@
+//! Another model in the middle of a session.
+
+use plimsoll::Limits;
+use plimsoll_agent::Event;
+use plimsoll_providers::Wire;
+use plimsoll_testkit::server::{CapturedPart, ModelServer, Reply};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::{Dock, WIRES, lines, model, provider, reader, run};
+
+#[rstest]
+#[tokio::test]
+async fn another_provider_gets_no_signatures_it_did_not_make_and_ids_it_can_read(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] from: Wire,
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] to: Wire,
+) {
+    let dock = Dock::on(from, ModelServer::builder().name("first").start().unwrap());
+    dock.write("a.txt", "nine metres\n");
+    let id =
+        "call with spaces, dots … and a name that is much longer than the sixty-four letters OpenAI takes";
+    dock.server.push_all([
+        Reply::new().thinking("A secret thought.").text("I look.").call(
+            id,
+            "read",
+            json!({ "path": "a.txt" }),
+        ),
+        Reply::new().text("Nine."),
+    ]);
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "How deep?").await;
+    // The other server refuses thoughts that it did not sign, and ids that its provider would refuse.
+    let second = ModelServer::builder().name("second").start().unwrap();
+    second.push_all([
+        Reply::new().thinking("My own.").call("call_9", "list", json!({})),
+        Reply::new().text("Still nine."),
+    ]);
+    let mut other = model(to, &second.url());
+    if from == to {
+        other.name.provider = "gateway".into();
+    }
+    conversation.switch_model(other).await.unwrap();
+    assert_eq!(run(&mut conversation, "And now?").await.text, "Still nine.");
+    let request = second.last().unwrap();
+    assert!(request.contains("nine metres") && request.contains("I look."), "{}", request.outline());
+    let foreign = request
+        .parts()
+        .any(|part| matches!(part, CapturedPart::Thinking { signature, .. } if signature.contains("first")));
+    assert!(!foreign, "{}", request.outline());
+    second.assert_legal();
+    // And back again: the first provider recognises its own.
+    let back = model(from, &dock.server.url());
+    conversation.switch_model(back).await.unwrap();
+    dock.server.push(Reply::new().text("As I said."));
+    assert_eq!(run(&mut conversation, "Sure?").await.text, "As I said.");
+    dock.server.assert_legal();
+    let log = dock.log(conversation.session());
+    let providers: Vec<&str> =
+        log.iter().filter_map(|message| message.info.extra.get("providerID")?.as_str()).collect();
+    let middle = if from == to { "gateway" } else { provider(to) };
+    assert_eq!(providers, [provider(from), provider(from), middle, middle, provider(from)]);
+    assert_eq!(WIRES.len(), 3);
+}
+
+#[tokio::test]
+async fn a_smaller_window_makes_the_next_climb_do_its_work_first() {
+    let dock = Dock::new(ModelServer::answering(reader()).unwrap());
+    dock.write("big.txt", &lines(300));
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Read it 8 times").await;
+    let before = dock.server.last().unwrap().tokens;
+    assert!(before > 16_000);
+    let small = ModelServer::builder().window(12_000).answering(reader()).start().unwrap();
+    let mut other = model(Wire::Chat, &small.url());
+    other.limits = Some(Limits::new(12_000, 2_000));
+    conversation.switch_model(other).await.unwrap();
+    run(&mut conversation, "Read it 1 times, with the small one").await;
+    assert!(small.requests().iter().all(|request| request.tokens < 12_000));
+    let refused = dock.events.lock().unwrap().iter().any(|event| matches!(event, Event::Refused { .. }));
+    assert!(!refused, "it fits at the first try");
+    assert!(small.last().unwrap().contains("with the small one"));
+}
