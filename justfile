@@ -52,3 +52,11 @@ corpus:
 fuzz target="messages" seconds="60":
     mkdir -p fuzz/corpus/{{target}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run {{target}} --sanitizer none fuzz/corpus/{{target}} fuzz/seeds -- -max_total_time={{seconds}} -max_len=20000
+
+# Hold requests and the scripted model against the types and clients of the official SDKs.
+referee count="300":
+    python3 -m venv target/referee
+    target/referee/bin/pip install -q -r tools/referee/requirements.txt
+    cargo build -q -p plimsoll-testkit --features server --example requests --bin scripted-model
+    target/debug/examples/requests {{count}} > target/referee/requests.jsonl
+    target/referee/bin/python tools/referee/referee.py target/referee/requests.jsonl target/debug/scripted-model

@@ -6,7 +6,7 @@
 use plimsoll::{Block, Text, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
-use super::wire::{ContentPart, Item, Output, Reasoning, ResponsesRequest, SummaryPart, Tool};
+use super::wire::{Content, ContentPart, Item, Output, Reasoning, ResponsesRequest, SummaryPart, Tool};
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
 use crate::request::{
@@ -86,9 +86,9 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn message(&mut self, message: &WindowMessage) -> Vec<Item> {
-        let mut items = match message.role {
-            WindowRole::System => vec![said("developer", input_parts(message))],
-            WindowRole::User => vec![said("user", input_parts(message))],
+        let mut items: Vec<Item> = match message.role {
+            WindowRole::System => said("developer", input_parts(message)).into_iter().collect(),
+            WindowRole::User => said("user", input_parts(message)).into_iter().collect(),
             WindowRole::Assistant | WindowRole::Tool => {
                 message.blocks.iter().filter_map(|block| self.item(block)).collect()
             }
@@ -96,16 +96,18 @@ impl Builder<'_> {
         while items.last().is_some_and(|item| matches!(item, Item::Reasoning { .. })) {
             items.pop();
         }
-        items.retain(|item| !matches!(item, Item::Message { content, .. } if content.is_empty()));
         items
     }
 
     fn item(&mut self, block: &Block) -> Option<Item> {
         match block {
-            Block::Text { text, .. } => {
-                let text = text.as_str().to_owned();
-                Some(said("assistant", vec![ContentPart::OutputText { text, extra: Extra::new() }]))
-            }
+            // A list of parts would need the id and the state of an item that the provider keeps.
+            Block::Text { text, .. } => Some(Item::Message {
+                role: "assistant".into(),
+                content: Content::Text(text.as_str().to_owned()),
+                id: None,
+                extra: Extra::new(),
+            }),
             Block::Reasoning { text, metadata, .. } => self.thought(text, metadata),
             Block::Call { id, tool, input, .. } => Some(Item::FunctionCall {
                 call_id: self.ids.id(id),
@@ -144,8 +146,14 @@ impl Builder<'_> {
     }
 }
 
-fn said(role: &str, content: Vec<ContentPart>) -> Item {
-    Item::Message { role: role.to_owned(), content, id: None, extra: Extra::new() }
+/// A message to the model; none without content, which is refused.
+fn said(role: &str, parts: Vec<ContentPart>) -> Option<Item> {
+    (!parts.is_empty()).then(|| Item::Message {
+        role: role.to_owned(),
+        content: Content::Parts(parts),
+        id: None,
+        extra: Extra::new(),
+    })
 }
 
 fn input_parts(message: &WindowMessage) -> Vec<ContentPart> {
@@ -162,7 +170,7 @@ fn file(file: &File<'_>) -> ContentPart {
         return ContentPart::InputText { text: file.mention() };
     };
     if file.is_image() {
-        return ContentPart::InputImage { image_url: url.to_owned() };
+        return ContentPart::InputImage { image_url: url.to_owned(), detail: Some("auto".into()) };
     }
     if !file.is_pdf() {
         return ContentPart::InputText { text: file.mention() };

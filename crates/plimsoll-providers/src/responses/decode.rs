@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::wire::{ContentPart, Event, Item, KNOWN_EVENTS, Response};
+use super::wire::{Content, ContentPart, Event, Item, KNOWN_EVENTS, Response};
 use crate::decode::{Context, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
 use crate::event::StreamEvent;
@@ -151,7 +151,10 @@ impl ResponsesDecoder {
         let mut write = |event| self.lanes.write(index, event, out);
         match item {
             Item::Message { content, .. } => {
-                let text: String = content.iter().filter_map(words).collect();
+                let text: String = match content {
+                    Content::Text(text) => text,
+                    Content::Parts(parts) => parts.iter().filter_map(words).collect(),
+                };
                 if !open.is_written && !text.is_empty() {
                     write(StreamEvent::Text(text));
                 }

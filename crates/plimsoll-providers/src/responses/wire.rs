@@ -73,7 +73,7 @@ pub enum Item {
         /// `system`, `developer`, `user` or `assistant`.
         role: String,
         /// What is said.
-        content: Vec<ContentPart>,
+        content: Content,
         /// Names the item.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
@@ -127,6 +127,16 @@ pub enum Item {
     Other(Value),
 }
 
+/// Content is a string or a list of parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Content {
+    /// One text.
+    Text(String),
+    /// Parts.
+    Parts(Vec<ContentPart>),
+}
+
 /// What a tool answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -150,6 +160,9 @@ pub enum ContentPart {
     InputImage {
         /// An address on the web, or a `data:` address.
         image_url: String,
+        /// How closely it is looked at: `auto`, `low` or `high`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
     },
     /// A file.
     InputFile {

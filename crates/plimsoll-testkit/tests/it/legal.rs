@@ -1,11 +1,15 @@
 //! Each rule of the providers, with a request that keeps it and one that breaks it.
 
-use plimsoll_providers::{StreamEvent, Wire};
+use plimsoll::log::ReasoningPart;
+use plimsoll::{CachePlan, Message, Part, PartBody, PartId, Policy, ToolState, Window};
+use plimsoll_providers::{BuildError, Prompt, Request, RequestOptions, StreamEvent, Thinking, Wire};
 use plimsoll_testkit::server::{Captured, CapturedPart, ModelServer, Reply};
+use plimsoll_testkit::{History, histories};
+use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::tools::{path, post};
+use crate::tools::{WIRES, client, follow, path, post, request, tool};
 
 /// The first request is answered, the second refused in the provider's shape with these words, and recorded.
 fn check(wire: Wire, good: &Value, bad: &Value, words: &str) {
@@ -303,8 +307,10 @@ fn responses() -> Value {
 #[case::users_parts("/input/0/content/0/type", json!("output_text"), "Supported values are: 'input_text'")]
 #[case::models_parts("/input/1/content/0/type", json!("input_text"), "Supported values are: 'output_text'")]
 #[case::content_is_not_empty("/input/0/content", json!([]), "input[0].content")]
+#[case::images_have_a_detail("/input/0/content", json!([{ "type": "input_image", "image_url": "https://x" }]), "content[0].detail")]
 #[case::a_call_without_output("/input/5", json!(null), "No tool output found for function call call_2")]
 #[case::an_output_without_call("/input/3", json!(null), "No tool call found for function call output with call_id call_2")]
+#[case::an_output_before_its_call("/input/0", json!({ "type": "function_call_output", "call_id": "call_1", "output": "one" }), "No tool call found")]
 #[case::two_outputs("/input/5/call_id", json!("call_1"), "Duplicate function call output")]
 #[case::two_calls("/input/3/call_id", json!("call_1"), "Duplicate function call with")]
 #[case::ids_are_short("/input/2/call_id", json!("c".repeat(65)), "Expected 1 to 64")]
@@ -399,12 +405,43 @@ fn a_lenient_server_answers_and_notes_what_is_wrong() {
     assert_eq!(server.last().unwrap().problems.len(), 2);
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn properties_every_generated_history_makes_a_legal_request(log in histories(12)) {
+        let server = ModelServer::builder().lenient().start().unwrap();
+        server.repeat(Reply::new().text("fine"));
+        for wire in WIRES {
+            // Under the name of another provider, because the thoughts were not signed by this server.
+            let Ok(request) = build(wire, &log) else { continue };
+            post(&server, path(wire), &request.to_json());
+            let captured = server.last().unwrap();
+            prop_assert_eq!(&captured.problems, &Vec::<String>::new(), "{}", captured.outline());
+        }
+    }
+}
+
+fn build(wire: Wire, log: &[Message]) -> Result<Request, BuildError> {
+    let window = Window::of(log, &Policy::default());
+    let options = RequestOptions {
+        thinking: Thinking::Budget(2_000),
+        cache_key: Some("k".into()),
+        ..RequestOptions::default()
+    };
+    let cache = CachePlan::new(&window, log, None, 2, &Policy::default().cache);
+    let (tools, system) = ([tool("bash"), tool("a.b")], ["Be brief.".to_owned()]);
+    let prompt = Prompt {
+        tools: &tools,
+        system: &system,
+        cache: Some(&cache),
+        ..Prompt::new("another", "some-model", &window, &options)
+    };
+    Request::build(wire, &prompt)
+}
+
 #[tokio::test]
 async fn what_the_client_reads_is_what_the_server_takes_back() {
-    use crate::tools::{WIRES, client, follow, request};
-    use plimsoll::log::{ReasoningPart, ToolState};
-    use plimsoll::{Part, PartBody, PartId};
-    use plimsoll_testkit::History;
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
         server.push(Reply::new().thinking("A look.").text("Reading.").call("call_1", "read", json!({})));

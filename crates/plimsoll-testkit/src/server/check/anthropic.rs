@@ -9,7 +9,7 @@ use super::{Subject, is_name, unknown_fields};
 use crate::server::flatten::string;
 use crate::server::segments::{blocks, list};
 
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 25] = [
     "model",
     "max_tokens",
     "messages",
@@ -30,6 +30,11 @@ const FIELDS: [&str; 20] = [
     "output_format",
     "mcp_servers",
     "cache_control",
+    "diagnostics",
+    "inference_geo",
+    "speed",
+    "user_profile_id",
+    "workspace_id",
 ];
 const MAX_MARKS: usize = 4;
 const MIN_BUDGET: u64 = 1_024;

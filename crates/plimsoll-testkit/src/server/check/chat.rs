@@ -8,7 +8,7 @@ use super::{Subject, is_name, unknown_fields};
 use crate::server::flatten::string;
 use crate::server::segments::list;
 
-const FIELDS: [&str; 34] = [
+const FIELDS: [&str; 37] = [
     "model",
     "messages",
     "tools",
@@ -43,6 +43,9 @@ const FIELDS: [&str; 34] = [
     "web_search_options",
     "verbosity",
     "functions",
+    "function_call",
+    "moderation",
+    "prompt_cache_options",
 ];
 const NAME_LIMIT: usize = 64;
 const CALL_ID_LIMIT: usize = 40;

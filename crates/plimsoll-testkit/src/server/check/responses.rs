@@ -9,7 +9,7 @@ use super::{Follower, Subject, is_name, unknown_fields};
 use crate::server::flatten::string;
 use crate::server::segments::list;
 
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 34] = [
     "model",
     "input",
     "instructions",
@@ -37,6 +37,14 @@ const FIELDS: [&str; 27] = [
     "metadata",
     "service_tier",
     "safety_identifier",
+    "access_programs",
+    // Of Codex; the types of the SDK do not have it.
+    "client_metadata",
+    "context_management",
+    "image",
+    "moderation",
+    "prompt_cache_options",
+    "user",
 ];
 const NAME_LIMIT: usize = 64;
 const CALL_ID_LIMIT: usize = 64;
@@ -45,10 +53,7 @@ const MIN_OUTPUT: u64 = 16;
 pub(super) fn check(subject: &mut Subject<'_>) {
     let body = subject.body;
     for field in unknown_fields(body.as_object(), &FIELDS) {
-        // Codex sends it.
-        if !matches!(field, "client_metadata" | "user") {
-            subject.report(format!("Unknown parameter: '{field}'."));
-        }
+        subject.report(format!("Unknown parameter: '{field}'."));
     }
     subject.require(!string(body, "model").is_empty(), || "Missing required parameter: 'model'.".into());
     let output = body.get("max_output_tokens").and_then(Value::as_u64);
@@ -159,6 +164,11 @@ fn message(subject: &mut Subject<'_>, at: usize, item: &Value) {
     subject.require(!parts.is_empty(), || format!("Missing required parameter: 'input[{at}].content'."));
     for (place, part) in parts.iter().enumerate() {
         let kind = string(part, "type");
+        // Not refused by OpenAI, but by servers that hold requests against the types of its SDK.
+        let is_whole = kind != "input_image" || part.get("detail").is_some();
+        subject.require(is_whole, || {
+            format!("Missing required parameter: 'input[{at}].content[{place}].detail'.")
+        });
         let (fits, allowed) = match role {
             "assistant" => (matches!(kind, "output_text" | "refusal"), "'output_text' and 'refusal'"),
             _ => (

@@ -4,7 +4,7 @@
 //! around them are written as values, because official clients insist on all of them.
 
 use plimsoll_providers::responses::wire::{
-    ContentPart, Event, IncompleteDetails, Item, Response, SummaryPart, Usage,
+    Content, ContentPart, Event, IncompleteDetails, Item, Response, SummaryPart, Usage,
 };
 use plimsoll_providers::{Extra, Wire};
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ fn item(index: u64, part: &ReplyPart, envelope: &Envelope, is_whole: bool) -> It
         }
         ReplyPart::Text(text) => Item::Message {
             role: "assistant".into(),
-            content: if is_whole { vec![output_text(text)] } else { Vec::new() },
+            content: Content::Parts(if is_whole { vec![output_text(text)] } else { Vec::new() }),
             id,
             extra: status,
         },
