@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plimsoll::Preset;
 use plimsoll::policy::Overrides;
@@ -11,9 +12,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::ConfigError;
-use crate::layers::{Layer, placed};
+use crate::layers::{Layer, folder, placed};
 use crate::names::{check_key, leaves};
 use crate::origin::Origin;
+use crate::run::{RunLayer, SECTIONS, Tree};
 use crate::store::StoreLayer;
 
 /// A file comes with a checkout, and must not fill the memory of whatever looks at it.
@@ -35,6 +37,10 @@ pub(crate) struct ConfigFile {
     pub(crate) store_values: Vec<(String, Value)>,
     /// The fields of a policy.
     pub(crate) fields: Map<String, Value>,
+    /// What it says about a run.
+    pub(crate) run: Tree,
+    /// Why that part of it cannot be used.
+    pub(crate) problem: Option<Arc<ConfigError>>,
     /// The lines of all keys of a TOML file, by path.
     lines: BTreeMap<String, usize>,
 }
@@ -65,6 +71,8 @@ impl ConfigFile {
             store: StoreLayer::default(),
             store_values: Vec::new(),
             fields: Map::new(),
+            run: Tree::default(),
+            problem: None,
             lines: BTreeMap::new(),
         };
         file.fields = if is_toml { file.toml(text)? } else { file.json(text)? };
@@ -72,6 +80,7 @@ impl ConfigFile {
         file.take_policy()?;
         file.take_context()?;
         file.take_store()?;
+        file.take_run();
         Ok(file)
     }
 
@@ -91,7 +100,16 @@ impl ConfigFile {
             origins.insert("context".to_owned(), self.place("context"));
         }
         origins.extend(self.store.fields().map(|field| (field.to_owned(), self.place(field))));
-        Ok(Layer { chosen: None, overrides, context: self.context, store: self.store.clone(), origins })
+        let run = RunLayer::of_file(self, folder(&self.path));
+        Ok(Layer { chosen: None, overrides, context: self.context, store: self.store.clone(), run, origins })
+    }
+
+    fn take_run(&mut self) {
+        for section in SECTIONS {
+            if let Some(value) = self.fields.shift_remove(section) {
+                self.run.0.insert(section.to_owned(), value);
+            }
+        }
     }
 
     /// Where fields are. What stands in no line, because it was written out from a name or from the guide's section,
@@ -132,7 +150,10 @@ impl ConfigFile {
         path: &str,
     ) -> Result<Map<String, Value>, ConfigError> {
         let mut fields = Map::new();
-        for (key, value) in table {
+        // Of the rules of permissions the last that matches decides, so they stay in the order they are written in.
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
             let name = key.get_ref().to_string();
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             self.lines.insert(path.clone(), place(text, key.span().start).0);
@@ -179,6 +200,9 @@ impl ConfigFile {
             let mut paths = vec![vec![section.clone()]];
             if let (Some(fields), true) = (value.as_object(), section != "TokenManagement") {
                 paths.extend(fields.keys().map(|key| vec![section.clone(), key.clone()]));
+            }
+            if let (Some(fields), true) = (value.as_object(), SECTIONS.contains(&section.as_str())) {
+                paths.extend(paths_below(std::slice::from_ref(section), fields));
             }
             for path in paths {
                 let Err(nearest) = check_key(&path) else { continue };
@@ -242,6 +266,19 @@ impl ConfigFile {
         self.context = Some(tokens.ok_or_else(wrong)?);
         Ok(())
     }
+}
+
+/// Every path below a section.
+fn paths_below(above: &[String], fields: &Map<String, Value>) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for (name, value) in fields {
+        let path: Vec<String> = above.iter().cloned().chain([name.clone()]).collect();
+        paths.push(path.clone());
+        if let Some(fields) = value.as_object() {
+            paths.extend(paths_below(&path, fields));
+        }
+    }
+    paths
 }
 
 /// Line and column of a byte, counted from 1.

@@ -31,11 +31,14 @@ mod names;
 mod origin;
 mod project;
 mod risk;
+mod run;
+mod schema;
 mod store;
 mod surroundings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plimsoll::{Policy, Preset};
 use serde_json::Value;
@@ -47,6 +50,11 @@ pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 pub use names::nearest;
 pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
+pub use run::{
+    Action, AgentConfig, AgentFork, AgentMode, InstructionSource, McpConnection, McpServer, ModelConfig,
+    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, SetupError, ToolSwitch,
+    matches,
+};
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;
 
@@ -62,6 +70,9 @@ pub struct Config {
     pub context: u64,
     /// Where Plimsoll keeps sessions, and how.
     pub store: StoreConfig,
+    /// What a run of an agent stands on; or why that part of the configuration cannot be used, which is no matter to
+    /// what needs no model.
+    pub run: Result<RunConfig, Arc<ConfigError>>,
     /// The policy's name as it was given: a preset, or a file.
     pub chosen: String,
     /// What the project's file says and is not trusted to say.
@@ -79,6 +90,14 @@ pub struct Flags {
     pub context: Option<u64>,
     /// The database.
     pub store: Option<PathBuf>,
+    /// The model: `provider/model`.
+    pub model: Option<String>,
+    /// Most calls of the model in one run.
+    pub max_steps: Option<u32>,
+    /// Most that one run may cost, in dollars.
+    pub max_cost: Option<f64>,
+    /// Most tokens of one run, input and output together.
+    pub max_tokens: Option<u64>,
 }
 
 impl Config {
@@ -100,6 +119,7 @@ impl Config {
         let chosen = layers.iter().chain(&asked).rev().find_map(|layer| layer.overrides.preset);
         layers.push(layers::environment_fields(chosen.unwrap_or(Preset::Plimsoll), around)?);
         layers.push(layers::environment_store(around)?);
+        layers.push(layers::environment_run(around)?);
         layers.extend(asked);
         Ok(Config { left_out, ..layers::merge(layers, around)? })
     }
@@ -113,6 +133,11 @@ impl Config {
     pub fn origin(&self, field: &str) -> Origin {
         let preset = || Origin::Preset(self.preset.name());
         self.origins.get(field).cloned().unwrap_or_else(preset)
+    }
+
+    /// The JSON Schema of a configuration file: the fields of a policy, the store, and what a run stands on.
+    pub fn schema() -> Value {
+        schema::config_schema()
     }
 
     /// Every field of the policy by its path, with its value.

@@ -18,6 +18,7 @@ use crate::ledger::{Ledger, LedgerError, TrustedFile};
 use crate::names;
 use crate::origin::Origin;
 use crate::risk::{self, Risk};
+use crate::run::{RunLayer, mask};
 use crate::surroundings::Surroundings;
 
 const FILE_NAME: &str = "plimsoll.toml";
@@ -268,6 +269,44 @@ fn all_settings(file: &ConfigFile) -> Vec<GuardedSetting> {
     all.map(|(key, value)| GuardedSetting { origin: file.place(&key), key, value }).collect()
 }
 
+/// Take out of a layer what needs trust about a run.
+fn guard_run(layer: &mut RunLayer, guard: &mut impl FnMut(String, Value)) {
+    for (path, value) in layer.values.leaves() {
+        if risk::of_run(&path, &value) == Risk::NeedsTrust {
+            layer.values.remove(&path);
+            let key = path.join(".");
+            layer.origins.remove(&key);
+            guard(key, mask::masked(&path, &value));
+        }
+    }
+    layer.rules.retain(|(agent, rule)| {
+        let is_harmless = risk::of_rule(rule.action) == Risk::Harmless;
+        if !is_harmless {
+            let section = agent.as_ref().map(|agent| format!("agents.{agent}.permission"));
+            let section = section.unwrap_or_else(|| "permissions".to_owned());
+            let pattern = if rule.pattern == "*" { String::new() } else { format!(".{}", rule.pattern) };
+            guard(format!("{section}.{}{pattern}", rule.tool), rule.action.name().into());
+        }
+        is_harmless
+    });
+    layer.switches.retain(|(agent, switch)| {
+        let is_harmless = risk::of_switch(switch.on) == Risk::Harmless;
+        if !is_harmless {
+            guard(format!("agents.{agent}.tools.{}", switch.tool), switch.on.into());
+        }
+        is_harmless
+    });
+    layer.instructions.retain_mut(|source| {
+        // A link inside the project may still lead out of it, so what is found is held to the project as well.
+        source.within = Some(source.folder.canonicalize().unwrap_or_else(|_| source.folder.clone()));
+        let is_harmless = risk::of_instruction(&source.pattern) == Risk::Harmless;
+        if !is_harmless {
+            guard("instructions".to_owned(), source.pattern.as_str().into());
+        }
+        is_harmless
+    });
+}
+
 /// Take out of a layer what needs trust.
 fn take_guarded(layer: &mut Layer, file: &ConfigFile) -> Vec<GuardedSetting> {
     let mut guarded = Vec::new();
@@ -279,6 +318,7 @@ fn take_guarded(layer: &mut Layer, file: &ConfigFile) -> Vec<GuardedSetting> {
         file.store_values.iter().for_each(|(key, value)| guard(key.clone(), value.clone()));
         layer.store = Default::default();
     }
+    guard_run(&mut layer.run, &mut guard);
     let names_fork = file.fields.get("fork").is_some_and(Value::is_string);
     let mut kept = Map::new();
     for (section, value) in std::mem::take(&mut layer.overrides.fields) {

@@ -41,6 +41,7 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
         policy: Some("plimsoll".to_owned()),
         context: Some(4_000),
         store: Some(PathBuf::from("4.db")),
+        ..Flags::default()
     };
     let config = Config::load(&if flags { asked } else { Flags::default() }, &around).unwrap();
     (home, config)

@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod layers;
+mod run;
+mod run_trust;
 mod support;
 mod trust;
