@@ -56,7 +56,17 @@ pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Config,
     let policy = all.policy().map_err(|error| placed(&error, &origins))?;
     let store = store.settle(around);
     let run = RunConfig::of_layers(runs, around);
-    Ok(Config { policy, context, store, run, chosen, left_out: None, preset, origins })
+    Ok(Config {
+        policy,
+        context,
+        store,
+        run,
+        chosen,
+        left_out: Vec::new(),
+        notices: Vec::new(),
+        preset,
+        origins,
+    })
 }
 
 /// The error with the place of the value it is about.

@@ -28,6 +28,7 @@ mod file;
 mod layers;
 mod ledger;
 mod names;
+mod opencode;
 mod origin;
 mod project;
 mod risk;
@@ -48,6 +49,7 @@ use file::ConfigFile;
 pub use error::ConfigError;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 pub use names::nearest;
+pub use opencode::Notice;
 pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
@@ -75,8 +77,10 @@ pub struct Config {
     pub run: Result<RunConfig, Arc<ConfigError>>,
     /// The policy's name as it was given: a preset, or a file.
     pub chosen: String,
-    /// What the project's file says and is not trusted to say.
-    pub left_out: Option<LeftOut>,
+    /// What files of projects say and are not trusted to say, the farthest project first.
+    pub left_out: Vec<LeftOut>,
+    /// What files of OpenCode's say that has no effect here.
+    pub notices: Vec<Notice>,
     preset: Preset,
     origins: BTreeMap<String, Origin>,
 }
@@ -104,15 +108,26 @@ impl Config {
     /// What holds in these surroundings, with these flags.
     pub fn load(flags: &Flags, around: &Surroundings) -> Result<Config, ConfigError> {
         let mut layers = Vec::new();
+        let mut notices = opencode::unread_folders(around);
+        for path in opencode::user_files(around) {
+            let mut file = ConfigFile::read_opencode(&path);
+            // OpenCode looks for the user's instructions in the project at hand.
+            file.base = around.directory.clone();
+            layers.push(file.layer()?);
+            notices.extend(file.notices);
+        }
         if let Some(path) = user_file(around) {
             layers.extend(layers::file_layers(&ConfigFile::read(&path)?)?);
         }
-        let mut left_out = None;
-        if let Some(path) = Project::nearest_file(&around.directory) {
-            let (project, held) = Project::read(&path)?.layers(around)?;
-            layers.extend(project);
-            left_out = held;
+        let (mut own, mut left_out) = (Vec::new(), Vec::new());
+        for (project, with_own) in Project::in_effect(around)? {
+            let of_project = project.layers(around, with_own)?;
+            layers.extend(of_project.opencode);
+            own.extend(of_project.own);
+            left_out.extend(of_project.left_out);
+            notices.extend(project.notices().cloned());
         }
+        layers.extend(own);
         layers.extend(layers::environment_policy(around)?);
         let asked = layers::flag_layers(flags, around)?;
         // OpenCode's own variables count where one of its presets is followed, whichever layer chose it.
@@ -121,7 +136,11 @@ impl Config {
         layers.push(layers::environment_store(around)?);
         layers.push(layers::environment_run(around)?);
         layers.extend(asked);
-        Ok(Config { left_out, ..layers::merge(layers, around)? })
+        let mut config = layers::merge(layers, around)?;
+        if let Ok(run) = &mut config.run {
+            notices.extend(run.take_addresses());
+        }
+        Ok(Config { left_out, notices, ..config })
     }
 
     /// What one file says by itself, as if it were trusted.

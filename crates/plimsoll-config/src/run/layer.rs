@@ -1,7 +1,6 @@
 //! What one layer says about a run.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -33,21 +32,21 @@ pub(crate) struct RunLayer {
 }
 
 impl RunLayer {
-    /// What a file says; `folder` is where the paths of its instructions are meant from.
-    pub(crate) fn of_file(file: &ConfigFile, folder: &Path) -> RunLayer {
+    /// What a file says.
+    pub(crate) fn of_file(file: &ConfigFile) -> RunLayer {
         let mut layer = RunLayer { problem: file.problem.clone(), ..RunLayer::default() };
-        if let Err(error) = layer.take(file, folder) {
+        if let Err(error) = layer.take(file) {
             layer.problem.get_or_insert(Arc::new(error));
         }
         layer
     }
 
-    fn take(&mut self, file: &ConfigFile, folder: &Path) -> Result<(), ConfigError> {
+    fn take(&mut self, file: &ConfigFile) -> Result<(), ConfigError> {
         let mut values = file.run.clone();
         if let Some(permissions) = values.0.shift_remove("permissions") {
             self.take_rules(None, "permissions", &permissions, file)?;
         }
-        self.take_instructions(values.0.shift_remove("instructions"), file, folder)?;
+        self.take_instructions(values.0.shift_remove("instructions"), file)?;
         if let Some(Value::Object(agents)) = values.0.get_mut("agents") {
             for (name, agent) in agents.iter_mut() {
                 let Value::Object(agent) = agent else { continue };
@@ -120,12 +119,7 @@ impl RunLayer {
         Ok(())
     }
 
-    fn take_instructions(
-        &mut self,
-        value: Option<Value>,
-        file: &ConfigFile,
-        folder: &Path,
-    ) -> Result<(), ConfigError> {
+    fn take_instructions(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
         let Some(value) = value else { return Ok(()) };
         let origin = file.place("instructions");
         let wrong = || {
@@ -134,7 +128,7 @@ impl RunLayer {
         };
         for pattern in value.as_array().ok_or_else(wrong)? {
             let pattern = pattern.as_str().ok_or_else(wrong)?.to_owned();
-            let (folder, origin) = (folder.to_owned(), origin.clone());
+            let (folder, origin) = (file.base.clone(), origin.clone());
             self.instructions.push(InstructionSource { pattern, folder, within: None, origin });
         }
         Ok(())

@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::layers::folder;
+use crate::opencode::Notice;
 use crate::origin::Origin;
 use crate::surroundings::Surroundings;
 use spec::{AgentSpec, McpSpec, RunSpec};
@@ -96,6 +97,27 @@ impl RunConfig {
     /// Every setting that a layer makes, by its key. What is secret is not shown.
     pub fn fields(&self) -> &[(String, Value)] {
         &self.fields
+    }
+
+    /// Take out instructions that are addresses, which are not fetched.
+    pub(crate) fn take_addresses(&mut self) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        self.instructions.retain(|source| {
+            let is_address = instructions::is_address(&source.pattern);
+            if is_address {
+                let reason = Some(format!(
+                    "`{}` is not fetched; save it as a file",
+                    plimsoll::redact::redact(&source.pattern).text
+                ));
+                notices.push(Notice {
+                    key: "instructions".to_owned(),
+                    origin: source.origin.clone(),
+                    reason,
+                });
+            }
+            !is_address
+        });
+        notices
     }
 
     /// The layers laid over each other, the lightest first.

@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::surroundings::Surroundings;
 
 /// A key, a header or a prompt is not larger.
@@ -54,6 +56,21 @@ fn next_reference(text: &str) -> Option<(usize, Piece<'_>, usize)> {
         from = open + 1;
     }
     None
+}
+
+/// The paths of all files that a value refers to, as they are written.
+pub(crate) fn files(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => {
+            let files = pieces(text).into_iter().filter_map(|piece| match piece {
+                Piece::File(path) => Some(path),
+                _ => None,
+            });
+            files.collect()
+        }
+        Value::Array(items) => items.iter().flat_map(files).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// The path that a reference means, from the folder of the file it stands in.

@@ -100,7 +100,7 @@ fn p12_the_heaviest_layer_that_says_something_wins_field_by_field() {
         );
         let power = matches!(lower, 1 | 2);
         assert_eq!(config.store.durability, if power { Durability::Power } else { Durability::Process });
-        assert!(config.left_out.is_none());
+        assert!(config.left_out.is_empty());
     }
 }
 

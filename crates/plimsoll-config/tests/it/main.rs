@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod layers;
+mod opencode;
 mod run;
 mod run_trust;
 mod support;

@@ -312,7 +312,7 @@ fn p10_no_secret_is_shown() {
     }
     let project = plimsoll_config::Project::read(&home.project.join("plimsoll.toml")).unwrap();
     assert!(!format!("{project:?}").contains(secret), "Debug of the project");
-    let review = project.review().unwrap();
+    let review = project.review(&around).unwrap();
     assert!(!serde_json::to_string(&review).unwrap().contains(secret), "the review");
     assert!(!format!("{:?}", config.left_out).contains(secret), "what is left out");
     // Nor in an error, if it stands in a wrong place.

@@ -5,7 +5,7 @@ use plimsoll_config::{Action, Config, Flags};
 use crate::support::{Home, left_out};
 
 /// Every hurtful setting alone: its lines, and the key that is named.
-const HURTFUL: [(&str, &str); 28] = [
+const HURTFUL: [(&str, &str); 27] = [
     ("model = \"openai/gpt-5\"", "model"),
     ("small_model = \"openai/gpt-5\"", "small_model"),
     ("max_steps = 1000000", "max_steps"),
@@ -15,7 +15,6 @@ const HURTFUL: [(&str, &str); 28] = [
     ("instructions = [\"../other/*.md\"]", "instructions"),
     ("instructions = [\"~/.ssh/config\"]", "instructions"),
     ("instructions = [\"docs/{env:HOME}\"]", "instructions"),
-    ("instructions = [\"https://example.org/x.md\"]", "instructions"),
     ("permissions = \"allow\"", "permissions.*"),
     ("[permissions]\nbash = \"allow\"", "permissions.bash"),
     ("[permissions]\nbash = \"ask\"", "permissions.bash"),
@@ -63,7 +62,7 @@ fn p10_each_hurtful_setting_alone_changes_nothing_and_is_named() {
         // Trusted, it takes effect.
         home.trust(&home.project);
         let config = loaded(&home);
-        assert!(config.left_out.is_none(), "{text}");
+        assert!(config.left_out.is_empty(), "{text}");
         assert_ne!(effect(&config, &home), before, "{text}");
     }
 }
