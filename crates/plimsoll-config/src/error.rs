@@ -94,6 +94,14 @@ pub enum ConfigError {
         /// The setting.
         field: &'static str,
     },
+    /// A policy file has a setting of a run.
+    #[error("{}: a policy says nothing about a run, and this has `{field}`", path.display())]
+    RunInPolicy {
+        /// The file.
+        path: PathBuf,
+        /// The setting.
+        field: String,
+    },
 }
 
 impl ConfigError {
@@ -112,7 +120,7 @@ impl ConfigError {
             ConfigError::Policy { .. } => SCHEMA.to_owned(),
             ConfigError::UnknownPolicy { .. } => "or give the path of a policy file".to_owned(),
             ConfigError::UnknownPreset { .. } => "`policy` takes the path of a policy file".to_owned(),
-            ConfigError::StoreInPolicy { .. } => {
+            ConfigError::StoreInPolicy { .. } | ConfigError::RunInPolicy { .. } => {
                 "put it into `plimsoll.toml` or your own `config.toml`".to_owned()
             }
             ConfigError::Unreadable { .. }

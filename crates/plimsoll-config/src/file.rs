@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plimsoll::Preset;
 use plimsoll::policy::Overrides;
@@ -11,9 +12,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::ConfigError;
-use crate::layers::{Layer, placed};
+use crate::layers::{Layer, folder, placed};
 use crate::names::{check_key, leaves};
+use crate::opencode::{self, Notice};
 use crate::origin::Origin;
+use crate::run::{RunLayer, SECTIONS, Tree};
 use crate::store::StoreLayer;
 
 /// A file comes with a checkout, and must not fill the memory of whatever looks at it.
@@ -35,43 +38,74 @@ pub(crate) struct ConfigFile {
     pub(crate) store_values: Vec<(String, Value)>,
     /// The fields of a policy.
     pub(crate) fields: Map<String, Value>,
-    /// The lines of all keys of a TOML file, by path.
+    /// What it says about a run.
+    pub(crate) run: Tree,
+    /// Why that part of it cannot be used.
+    pub(crate) problem: Option<Arc<ConfigError>>,
+    /// Where the paths of its instructions are meant from.
+    pub(crate) base: PathBuf,
+    /// What it says that has no effect.
+    pub(crate) notices: Vec<Notice>,
+    /// The lines of all keys of a TOML or OpenCode file, by path.
     lines: BTreeMap<String, usize>,
 }
 
 impl ConfigFile {
-    /// Read a file, as TOML or as JSON by its name.
+    /// Read a file, as TOML, as JSON or as OpenCode's by its name.
     pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
-        let mut text = String::new();
-        std::fs::File::open(path)
-            .and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text))
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        if text.len() as u64 > MOST_BYTES {
-            let origin = Origin::File { path: path.to_owned(), line: None };
-            let problem = "larger than 1,000,000 bytes, which no configuration is".to_owned();
-            return Err(ConfigError::Value { origin, problem });
+        if opencode::is_own_name(path) {
+            return Ok(ConfigFile::read_opencode(path));
         }
+        let text = read_text(path)?;
         let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
         ConfigFile::parse(&text, path, is_toml)
     }
 
-    fn parse(text: &str, path: &Path, is_toml: bool) -> Result<ConfigFile, ConfigError> {
-        let path = path.to_owned();
-        let mut file = ConfigFile {
-            path,
+    /// Read a file of OpenCode's. What is wrong with it is kept as the reason why no run can stand on it: it is another
+    /// tool's, and must not stop what needs no model.
+    pub(crate) fn read_opencode(path: &Path) -> ConfigFile {
+        let text = read_text(path);
+        let mut file = ConfigFile::empty(path, text.as_deref().unwrap_or_default());
+        opencode::owner(path).clone_into(&mut file.base);
+        match text.and_then(|text| opencode::parse(&text, path)) {
+            Ok(parsed) => {
+                let translation = opencode::translate(&parsed, path);
+                file.fields = translation.fields;
+                file.run = translation.run;
+                file.lines = translation.lines;
+                file.notices = translation.notices;
+                file.problem = translation.problem.map(Arc::new);
+            }
+            Err(error) => file.problem = Some(Arc::new(error)),
+        }
+        file
+    }
+
+    fn empty(path: &Path, text: &str) -> ConfigFile {
+        ConfigFile {
+            path: path.to_owned(),
             hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
             policy: None,
             context: None,
             store: StoreLayer::default(),
             store_values: Vec::new(),
             fields: Map::new(),
+            run: Tree::default(),
+            problem: None,
+            base: folder(path).to_owned(),
+            notices: Vec::new(),
             lines: BTreeMap::new(),
-        };
+        }
+    }
+
+    fn parse(text: &str, path: &Path, is_toml: bool) -> Result<ConfigFile, ConfigError> {
+        let mut file = ConfigFile::empty(path, text);
         file.fields = if is_toml { file.toml(text)? } else { file.json(text)? };
         file.check_keys()?;
         file.take_policy()?;
         file.take_context()?;
         file.take_store()?;
+        file.take_run();
         Ok(file)
     }
 
@@ -91,7 +125,16 @@ impl ConfigFile {
             origins.insert("context".to_owned(), self.place("context"));
         }
         origins.extend(self.store.fields().map(|field| (field.to_owned(), self.place(field))));
-        Ok(Layer { chosen: None, overrides, context: self.context, store: self.store.clone(), origins })
+        let run = RunLayer::of_file(self);
+        Ok(Layer { chosen: None, overrides, context: self.context, store: self.store.clone(), run, origins })
+    }
+
+    fn take_run(&mut self) {
+        for section in SECTIONS {
+            if let Some(value) = self.fields.shift_remove(section) {
+                self.run.0.insert(section.to_owned(), value);
+            }
+        }
     }
 
     /// Where fields are. What stands in no line, because it was written out from a name or from the guide's section,
@@ -132,7 +175,10 @@ impl ConfigFile {
         path: &str,
     ) -> Result<Map<String, Value>, ConfigError> {
         let mut fields = Map::new();
-        for (key, value) in table {
+        // Of the rules of permissions the last that matches decides, so they stay in the order they are written in.
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
             let name = key.get_ref().to_string();
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             self.lines.insert(path.clone(), place(text, key.span().start).0);
@@ -179,6 +225,9 @@ impl ConfigFile {
             let mut paths = vec![vec![section.clone()]];
             if let (Some(fields), true) = (value.as_object(), section != "TokenManagement") {
                 paths.extend(fields.keys().map(|key| vec![section.clone(), key.clone()]));
+            }
+            if let (Some(fields), true) = (value.as_object(), SECTIONS.contains(&section.as_str())) {
+                paths.extend(paths_below(std::slice::from_ref(section), fields));
             }
             for path in paths {
                 let Err(nearest) = check_key(&path) else { continue };
@@ -242,6 +291,33 @@ impl ConfigFile {
         self.context = Some(tokens.ok_or_else(wrong)?);
         Ok(())
     }
+}
+
+/// The text of a file.
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text))
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    if text.len() as u64 > MOST_BYTES {
+        let origin = Origin::File { path: path.to_owned(), line: None };
+        let problem = "larger than 1,000,000 bytes, which no configuration is".to_owned();
+        return Err(ConfigError::Value { origin, problem });
+    }
+    Ok(text)
+}
+
+/// Every path below a section.
+fn paths_below(above: &[String], fields: &Map<String, Value>) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for (name, value) in fields {
+        let path: Vec<String> = above.iter().cloned().chain([name.clone()]).collect();
+        paths.push(path.clone());
+        if let Some(fields) = value.as_object() {
+            paths.extend(paths_below(&path, fields));
+        }
+    }
+    paths
 }
 
 /// Line and column of a byte, counted from 1.

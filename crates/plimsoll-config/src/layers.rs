@@ -5,11 +5,13 @@ use std::path::Path;
 
 use plimsoll::policy::{Overrides, Setting};
 use plimsoll::{PolicyError, Preset};
+use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::names::{self, POLICY, WINDOW};
 use crate::origin::Origin;
+use crate::run::{self, RunConfig, RunLayer};
 use crate::store::{self, STORE_FIELDS, StoreLayer};
 use crate::surroundings::Surroundings;
 use crate::{CONTEXT, Config, Flags};
@@ -22,6 +24,7 @@ pub(crate) struct Layer {
     pub(crate) overrides: Overrides,
     pub(crate) context: Option<u64>,
     pub(crate) store: StoreLayer,
+    pub(crate) run: RunLayer,
     pub(crate) origins: BTreeMap<String, Origin>,
 }
 
@@ -34,6 +37,7 @@ pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Config,
     let (mut context, mut store) = (CONTEXT, StoreLayer::default());
     let heaviest = layers.iter().rposition(|layer| layer.chosen.is_some());
     let mut chosen = Preset::Plimsoll.name().to_owned();
+    let mut runs = Vec::new();
     for (place, layer) in layers.into_iter().enumerate() {
         if let Some(name) = layer.chosen {
             if Some(place) != heaviest {
@@ -45,12 +49,24 @@ pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Config,
         context = layer.context.unwrap_or(context);
         store = layer.store.over(store);
         origins.extend(layer.origins);
+        runs.push(layer.run);
     }
     let preset = all.preset.unwrap_or(Preset::Plimsoll);
     origins.entry("policy".to_owned()).or_insert(Origin::BuiltIn);
     let policy = all.policy().map_err(|error| placed(&error, &origins))?;
     let store = store.settle(around);
-    Ok(Config { policy, context, store, chosen, left_out: None, preset, origins })
+    let run = RunConfig::of_layers(runs, around);
+    Ok(Config {
+        policy,
+        context,
+        store,
+        run,
+        chosen,
+        left_out: Vec::new(),
+        notices: Vec::new(),
+        preset,
+        origins,
+    })
 }
 
 /// The error with the place of the value it is about.
@@ -125,6 +141,9 @@ pub(crate) fn of_policy_file(name: &str, origin: Origin, file: &ConfigFile) -> R
     if let Some(field) = file.store.fields().next() {
         return Err(ConfigError::StoreInPolicy { path: file.path.clone(), field });
     }
+    if let Some(field) = file.run.0.keys().next() {
+        return Err(ConfigError::RunInPolicy { path: file.path.clone(), field: field.clone() });
+    }
     let mut layer = file.layer()?;
     layer.overrides.preset.get_or_insert(Preset::Plimsoll);
     layer.origins.insert("policy".to_owned(), origin);
@@ -187,6 +206,11 @@ pub(crate) fn environment_store(around: &Surroundings) -> Result<Layer, ConfigEr
     Ok(layer)
 }
 
+/// What the environment says about a run.
+pub(crate) fn environment_run(around: &Surroundings) -> Result<Layer, ConfigError> {
+    Ok(Layer { run: run::environment_layer(around)?, ..Layer::default() })
+}
+
 /// What flags say.
 pub(crate) fn flag_layers(flags: &Flags, around: &Surroundings) -> Result<Vec<Layer>, ConfigError> {
     let origin = |field: &str, flag| BTreeMap::from([(field.to_owned(), Origin::Flag(flag))]);
@@ -202,6 +226,19 @@ pub(crate) fn flag_layers(flags: &Flags, around: &Surroundings) -> Result<Vec<La
         let store = StoreLayer::at(around.directory.join(path));
         layers.push(Layer { store, origins: origin("store", "--store"), ..Layer::default() });
     }
+    let mut run = RunLayer::default();
+    let numbers = [
+        ("max_steps", "--max-steps", flags.max_steps.map(Value::from)),
+        ("max_cost", "--max-cost", flags.max_cost.map(Value::from)),
+        ("max_tokens", "--max-tokens", flags.max_tokens.map(Value::from)),
+        ("model", "--model", flags.model.clone().map(Value::from)),
+    ];
+    for (field, flag, value) in numbers {
+        let Some(value) = value else { continue };
+        run.values.set(&[field], value);
+        run.origins.insert(field.to_owned(), Origin::Flag(flag));
+    }
+    layers.push(Layer { run, ..Layer::default() });
     Ok(layers)
 }
 

@@ -29,7 +29,8 @@ pub struct Ledger {
 pub struct TrustedProject {
     /// Its directory, by its canonical path.
     pub directory: PathBuf,
-    /// Its `plimsoll.toml`, and the policy file that it names.
+    /// Its `plimsoll.toml` with the policy file that it names, OpenCode's files, and the files inside the project that
+    /// they refer to.
     pub files: Vec<TrustedFile>,
 }
 

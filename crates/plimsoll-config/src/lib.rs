@@ -28,14 +28,18 @@ mod file;
 mod layers;
 mod ledger;
 mod names;
+mod opencode;
 mod origin;
 mod project;
 mod risk;
+mod run;
+mod schema;
 mod store;
 mod surroundings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plimsoll::{Policy, Preset};
 use serde_json::Value;
@@ -45,8 +49,14 @@ use file::ConfigFile;
 pub use error::ConfigError;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 pub use names::nearest;
+pub use opencode::Notice;
 pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
+pub use run::{
+    Action, AgentConfig, AgentFork, AgentMode, InstructionSource, McpConnection, McpServer, ModelConfig,
+    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, SetupError, ToolSwitch,
+    matches,
+};
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;
 
@@ -62,10 +72,15 @@ pub struct Config {
     pub context: u64,
     /// Where Plimsoll keeps sessions, and how.
     pub store: StoreConfig,
+    /// What a run of an agent stands on; or why that part of the configuration cannot be used, which is no matter to
+    /// what needs no model.
+    pub run: Result<RunConfig, Arc<ConfigError>>,
     /// The policy's name as it was given: a preset, or a file.
     pub chosen: String,
-    /// What the project's file says and is not trusted to say.
-    pub left_out: Option<LeftOut>,
+    /// What files of projects say and are not trusted to say, the farthest project first.
+    pub left_out: Vec<LeftOut>,
+    /// What files of OpenCode's say that has no effect here.
+    pub notices: Vec<Notice>,
     preset: Preset,
     origins: BTreeMap<String, Origin>,
 }
@@ -79,29 +94,53 @@ pub struct Flags {
     pub context: Option<u64>,
     /// The database.
     pub store: Option<PathBuf>,
+    /// The model: `provider/model`.
+    pub model: Option<String>,
+    /// Most calls of the model in one run.
+    pub max_steps: Option<u32>,
+    /// Most that one run may cost, in dollars.
+    pub max_cost: Option<f64>,
+    /// Most tokens of one run, input and output together.
+    pub max_tokens: Option<u64>,
 }
 
 impl Config {
     /// What holds in these surroundings, with these flags.
     pub fn load(flags: &Flags, around: &Surroundings) -> Result<Config, ConfigError> {
         let mut layers = Vec::new();
+        let mut notices = opencode::unread_folders(around);
+        for path in opencode::user_files(around) {
+            let mut file = ConfigFile::read_opencode(&path);
+            // OpenCode looks for the user's instructions in the project at hand.
+            file.base = around.directory.clone();
+            layers.push(file.layer()?);
+            notices.extend(file.notices);
+        }
         if let Some(path) = user_file(around) {
             layers.extend(layers::file_layers(&ConfigFile::read(&path)?)?);
         }
-        let mut left_out = None;
-        if let Some(path) = Project::nearest_file(&around.directory) {
-            let (project, held) = Project::read(&path)?.layers(around)?;
-            layers.extend(project);
-            left_out = held;
+        let (mut own, mut left_out) = (Vec::new(), Vec::new());
+        for (project, with_own) in Project::in_effect(around)? {
+            let of_project = project.layers(around, with_own)?;
+            layers.extend(of_project.opencode);
+            own.extend(of_project.own);
+            left_out.extend(of_project.left_out);
+            notices.extend(project.notices().cloned());
         }
+        layers.extend(own);
         layers.extend(layers::environment_policy(around)?);
         let asked = layers::flag_layers(flags, around)?;
         // OpenCode's own variables count where one of its presets is followed, whichever layer chose it.
         let chosen = layers.iter().chain(&asked).rev().find_map(|layer| layer.overrides.preset);
         layers.push(layers::environment_fields(chosen.unwrap_or(Preset::Plimsoll), around)?);
         layers.push(layers::environment_store(around)?);
+        layers.push(layers::environment_run(around)?);
         layers.extend(asked);
-        Ok(Config { left_out, ..layers::merge(layers, around)? })
+        let mut config = layers::merge(layers, around)?;
+        if let Ok(run) = &mut config.run {
+            notices.extend(run.take_addresses());
+        }
+        Ok(Config { left_out, notices, ..config })
     }
 
     /// What one file says by itself, as if it were trusted.
@@ -113,6 +152,11 @@ impl Config {
     pub fn origin(&self, field: &str) -> Origin {
         let preset = || Origin::Preset(self.preset.name());
         self.origins.get(field).cloned().unwrap_or_else(preset)
+    }
+
+    /// The JSON Schema of a configuration file: the fields of a policy, the store, and what a run stands on.
+    pub fn schema() -> Value {
+        schema::config_schema()
     }
 
     /// Every field of the policy by its path, with its value.

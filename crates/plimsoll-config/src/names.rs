@@ -5,6 +5,8 @@ use plimsoll::policy::Setting;
 use serde_json::Value;
 
 use crate::error::ConfigError;
+use crate::risk;
+use crate::run;
 use crate::store::{self, SPILLS};
 use crate::surroundings::Surroundings;
 
@@ -14,6 +16,15 @@ pub(crate) const WINDOW: &str = "PLIMSOLL_CONTEXT";
 /// Variables that the project's tests read.
 const OF_TESTS: [&str; 4] =
     ["PLIMSOLL_BLESS", "PLIMSOLL_CORPUS", "PLIMSOLL_OPENCODE_DB", "PLIMSOLL_OPENCODE_MESSAGES"];
+
+/// Variables about a run, and the settings they make. Those of the official SDKs are in `run/provider.rs`.
+pub(crate) const RUN_VARIABLES: [(&str, &str); 5] = [
+    ("PLIMSOLL_MODEL", "model"),
+    ("PLIMSOLL_SMALL_MODEL", "small_model"),
+    ("PLIMSOLL_MAX_STEPS", "max_steps"),
+    ("PLIMSOLL_MAX_COST", "max_cost"),
+    ("PLIMSOLL_MAX_TOKENS", "max_tokens"),
+];
 
 /// Keys that a configuration file may have beside the sections of a policy.
 pub(crate) const KEYS: [&str; 7] =
@@ -37,7 +48,14 @@ pub(crate) fn check_key(path: &[String]) -> Result<(), Option<String>> {
     let names = match path {
         [_] => {
             let sections = known(&policy).unwrap_or_default();
-            sections.into_iter().chain(KEYS.map(str::to_owned)).collect()
+            sections.into_iter().chain(KEYS.into_iter().chain(run::SECTIONS).map(str::to_owned)).collect()
+        }
+        [section, between @ .., _] if run::SECTIONS.contains(&section.as_str()) => {
+            let above: Vec<String> = [section].into_iter().chain(between).cloned().collect();
+            match risk::run_names(&above) {
+                Some(names) => names.into_iter().map(str::to_owned).collect(),
+                None => return Ok(()),
+            }
         }
         [section, _] if section == "spills" => SPILLS.map(str::to_owned).to_vec(),
         [section, _] => match policy.get(section).and_then(known) {
@@ -58,7 +76,8 @@ pub(crate) fn check_key(path: &[String]) -> Result<(), Option<String>> {
 /// Refuse variables that look like ours and are not.
 pub(crate) fn check_variables(around: &Surroundings) -> Result<(), ConfigError> {
     let mut known = Setting::variables();
-    known.extend([POLICY, WINDOW].into_iter().chain(store::VARIABLES).map(str::to_owned));
+    let run = RUN_VARIABLES.map(|(name, _)| name);
+    known.extend([POLICY, WINDOW].into_iter().chain(store::VARIABLES).chain(run).map(str::to_owned));
     let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && !OF_TESTS.contains(name);
     for name in around.names().filter(is_ours) {
         if !known.iter().any(|known| known == name) {

@@ -1,9 +1,12 @@
 //! A project's own configuration, and what of it takes effect.
 //!
-//! A project is the directory of a `plimsoll.toml`, by its canonical path: the same project under a link to its
-//! directory is trusted, and a link in another directory to a trusted file is not. The latter matters because relative
-//! paths are meant from where the file was found.
+//! A project is a directory with a `plimsoll.toml` or files of OpenCode's, by its canonical path: the same project under
+//! a link to its directory is trusted, and a link in another directory to a trusted file is not. The latter matters
+//! because relative paths are meant from where the file was found.
+//!
+//! The files of one directory are trusted together. Of those above it, each directory is a project of its own.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,18 +19,34 @@ use crate::file::ConfigFile;
 use crate::layers::{self, Layer};
 use crate::ledger::{Ledger, LedgerError, TrustedFile};
 use crate::names;
+use crate::opencode::{self, Notice};
 use crate::origin::Origin;
 use crate::risk::{self, Risk};
+use crate::run::{RunLayer, mask, reference};
 use crate::surroundings::Surroundings;
 
 const FILE_NAME: &str = "plimsoll.toml";
 
-/// A project's `plimsoll.toml`, read, with the policy file that it names.
+/// The files of a project, read, with the policy file that its `plimsoll.toml` names.
 #[derive(Debug)]
 pub struct Project {
+    /// By its canonical path.
     directory: PathBuf,
-    file: ConfigFile,
+    /// As it was found.
+    found: PathBuf,
+    file: Option<ConfigFile>,
     policy: NamedPolicy,
+    opencode: Vec<ConfigFile>,
+}
+
+/// What of a project's files takes effect.
+pub(crate) struct ProjectLayers {
+    /// OpenCode's, the lightest first.
+    pub(crate) opencode: Vec<Layer>,
+    /// Those of its `plimsoll.toml`, heavier than OpenCode's of any directory.
+    pub(crate) own: Vec<Layer>,
+    /// What is left out.
+    pub(crate) left_out: Option<LeftOut>,
 }
 
 /// The policy that a project names.
@@ -58,8 +77,8 @@ pub struct GuardedSetting {
 /// What a project's files say and are not trusted to say.
 #[derive(Debug)]
 pub struct LeftOut {
-    /// The project's file.
-    pub file: PathBuf,
+    /// The project's files that say it.
+    pub files: Vec<PathBuf>,
     /// The directory to trust.
     pub directory: PathBuf,
     /// Why it is not trusted.
@@ -90,91 +109,168 @@ pub struct Review {
     pub settings: Vec<GuardedSetting>,
 }
 
+/// More files than any configuration refers to.
+const MOST_REFERENCES: usize = 100;
+
 impl Project {
-    /// The nearest `plimsoll.toml`, upwards from a directory.
+    /// The file of the nearest project, upwards from a directory.
     pub fn nearest_file(directory: &Path) -> Option<PathBuf> {
-        directory.ancestors().find_map(Project::file_in)
+        let of_opencode = opencode::project_directories(directory);
+        directory.ancestors().find_map(|directory| {
+            let theirs = || opencode::files_in(directory).into_iter().next();
+            own_file(directory).or_else(|| theirs().filter(|_| of_opencode.contains(&directory)))
+        })
     }
 
-    /// The `plimsoll.toml` of a directory itself.
+    /// The file that makes a directory a project: its `plimsoll.toml`, or one of OpenCode's.
     pub fn file_in(directory: &Path) -> Option<PathBuf> {
-        Some(directory.join(FILE_NAME)).filter(|file| file.is_file())
+        own_file(directory).or_else(|| opencode::files_in(directory).into_iter().next())
     }
 
-    /// Read a project's file and, if it is inside the project, the policy file that this names.
+    /// Read a project by its directory or one of its files, with the policy file that it names if that is inside.
     pub fn read(path: &Path) -> Result<Project, ConfigError> {
-        let file = ConfigFile::read(path)?;
-        let folder = layers::folder(path);
-        let directory = folder
-            .canonicalize()
-            .map_err(|source| ConfigError::Unreadable { path: folder.to_owned(), source })?;
-        let policy = NamedPolicy::of(&file, &directory)?;
-        Ok(Project { directory, file, policy })
+        let found = match path.is_dir() {
+            true => path,
+            false if opencode::is_own_name(path) => opencode::owner(path),
+            false => layers::folder(path),
+        };
+        let unreadable = |source| ConfigError::Unreadable { path: found.to_owned(), source };
+        let directory = found.canonicalize().map_err(unreadable)?;
+        let file = own_file(found).map(|path| ConfigFile::read(&path)).transpose()?;
+        let policy = match &file {
+            Some(file) => NamedPolicy::of(file, &directory)?,
+            None => NamedPolicy::Unnamed,
+        };
+        let opencode = opencode::files_in(found).iter().map(|path| ConfigFile::read_opencode(path)).collect();
+        Ok(Project { directory, found: found.to_owned(), file, policy, opencode })
+    }
+
+    /// The projects whose files take effect in a directory, the farthest first, each with whether its `plimsoll.toml`
+    /// is among them: that of the nearest is, those above it are not.
+    pub(crate) fn in_effect(around: &Surroundings) -> Result<Vec<(Project, bool)>, ConfigError> {
+        let nearest = around.directory.ancestors().find(|directory| own_file(directory).is_some());
+        let mut directories = match opencode::skips_projects(around) {
+            true => Vec::new(),
+            false => opencode::project_directories(&around.directory),
+        };
+        directories.retain(|directory| !opencode::files_in(directory).is_empty());
+        if let Some(nearest) = nearest.filter(|nearest| !directories.contains(nearest)) {
+            directories.push(nearest);
+        }
+        let read = |directory: &Path| Ok((Project::read(directory)?, Some(directory) == nearest));
+        directories.into_iter().map(read).collect()
+    }
+
+    /// What its files say that has no effect.
+    pub(crate) fn notices(&self) -> impl Iterator<Item = &Notice> {
+        self.opencode.iter().flat_map(|file| &file.notices)
     }
 
     /// What trusting it would mean. A policy file outside is read for this.
-    pub fn review(&self) -> Result<Review, ConfigError> {
+    pub fn review(&self, around: &Surroundings) -> Result<Review, ConfigError> {
         let outside = match &self.policy {
             NamedPolicy::Outside(path) => Some(read_outside(path)?),
             _ => None,
         };
-        let (_, mut settings) = self.harmless()?;
+        let (_, mut settings) = self.harmless(true)?;
         // Of a file outside nothing takes effect before, so all of it does then.
         settings.extend(outside.iter().flat_map(all_settings));
-        if let (Some(file), Some((name, origin))) = (&outside, &self.file.policy) {
+        if let (Some(file), Some((name, origin))) = (&outside, self.named_policy()) {
             // What is wrong with it is said now, not after it was trusted.
             layers::of_policy_file(name, origin.clone(), file)?;
         }
-        let policy = self.policy_record(outside.as_ref());
-        let files = [Some(self.own_record()), policy].into_iter().flatten().collect();
+        let files = self.records(outside.as_ref(), around);
         Ok(Review { directory: self.directory.clone(), files, settings })
     }
 
     /// Why the project is not trusted, by what a ledger says; nothing if it is.
-    pub fn distrust(&self, ledger: &Ledger) -> Option<Distrust> {
-        self.trusted_policy(ledger).err()
+    pub fn distrust(&self, ledger: &Ledger, around: &Surroundings) -> Option<Distrust> {
+        self.trusted_policy(ledger, around).err()
     }
 
-    /// The layers that take effect, and what is left out.
-    pub(crate) fn layers(&self, around: &Surroundings) -> Result<(Vec<Layer>, Option<LeftOut>), ConfigError> {
-        let (harmless, settings) = self.harmless()?;
+    /// The layers that take effect, and what is left out. Without `with_own` its `plimsoll.toml` is not looked at.
+    pub(crate) fn layers(&self, around: &Surroundings, with_own: bool) -> Result<ProjectLayers, ConfigError> {
+        let (harmless, settings) = self.harmless(with_own)?;
         if settings.is_empty() {
-            return Ok((harmless, None));
+            return Ok(harmless);
         }
         let trusted = Ledger::read(around).map_err(Distrust::NoLedger);
-        match trusted.and_then(|ledger| self.trusted_policy(&ledger)) {
-            Ok(outside) => Ok((self.all(outside.as_ref())?, None)),
+        match trusted.and_then(|ledger| self.trusted_policy(&ledger, around)) {
+            Ok(outside) => self.all(outside.as_ref(), with_own),
             Err(why) => {
-                let (file, directory) = (self.file.path.clone(), layers::folder(&self.file.path).to_owned());
-                Ok((harmless, Some(LeftOut { file, directory, why, settings })))
+                let is_named = |path: &&PathBuf| {
+                    settings.iter().any(|setting| {
+                        matches!(&setting.origin, Origin::File { path: named, .. } if named == *path)
+                    })
+                };
+                let files: Vec<PathBuf> =
+                    self.files().map(|file| &file.path).filter(is_named).cloned().collect();
+                // What a policy file of the project says, the project says.
+                let files = if files.is_empty() {
+                    self.file.iter().map(|file| file.path.clone()).collect()
+                } else {
+                    files
+                };
+                let left_out = LeftOut { files, directory: self.found.clone(), why, settings };
+                Ok(ProjectLayers { left_out: Some(left_out), ..harmless })
             }
         }
     }
 
     /// Everything that its files say.
-    fn all(&self, outside: Option<&ConfigFile>) -> Result<Vec<Layer>, ConfigError> {
-        let named = self.policy_layer(outside)?.map(|(layer, _)| layer);
-        Ok(layers::stacked(named, self.file.layer()?, &self.file.path))
+    fn all(&self, outside: Option<&ConfigFile>, with_own: bool) -> Result<ProjectLayers, ConfigError> {
+        let own = match self.file.as_ref().filter(|_| with_own) {
+            Some(file) => {
+                let named = self.policy_layer(outside)?.map(|(layer, _)| layer);
+                layers::stacked(named, file.layer()?, &file.path)
+            }
+            None => Vec::new(),
+        };
+        let opencode = self.opencode.iter().map(ConfigFile::layer).collect::<Result<_, _>>()?;
+        Ok(ProjectLayers { opencode, own, left_out: None })
     }
 
     /// What of it is harmless, and what is not.
-    fn harmless(&self) -> Result<(Vec<Layer>, Vec<GuardedSetting>), ConfigError> {
+    fn harmless(&self, with_own: bool) -> Result<(ProjectLayers, Vec<GuardedSetting>), ConfigError> {
         let mut guarded = Vec::new();
-        if let (NamedPolicy::Outside(_), Some((name, origin))) = (&self.policy, &self.file.policy) {
-            let value = Value::from(name.as_str());
-            guarded.push(GuardedSetting { key: "policy".to_owned(), value, origin: origin.clone() });
+        let mut own = Vec::new();
+        if let Some(file) = self.file.as_ref().filter(|_| with_own) {
+            if let (NamedPolicy::Outside(_), Some((name, origin))) = (&self.policy, &file.policy) {
+                let value = Value::from(name.as_str());
+                guarded.push(GuardedSetting { key: "policy".to_owned(), value, origin: origin.clone() });
+            }
+            let named = self.policy_layer(None)?.map(|(mut layer, file)| {
+                guarded.extend(file.map(|file| take_guarded(&mut layer, file, self)).unwrap_or_default());
+                layer
+            });
+            let mut layer = file.layer()?;
+            guarded.extend(take_guarded(&mut layer, file, self));
+            own = layers::stacked(named, layer, &file.path);
         }
-        let named = self.policy_layer(None)?.map(|(mut layer, file)| {
-            guarded.extend(file.map(|file| take_guarded(&mut layer, file)).unwrap_or_default());
-            layer
-        });
-        let mut own = self.file.layer()?;
-        guarded.extend(take_guarded(&mut own, &self.file));
+        let mut opencode = Vec::new();
+        for file in &self.opencode {
+            let mut layer = file.layer()?;
+            guarded.extend(take_guarded(&mut layer, file, self));
+            opencode.push(layer);
+        }
+        // By the files as they were read, and in each by line.
         guarded.sort_by_key(|setting| match &setting.origin {
-            Origin::File { path, line } => (*path != self.file.path, *line),
-            _ => (true, None),
+            Origin::File { path, line } => {
+                let place = self.files().position(|file| file.path == *path);
+                (place.unwrap_or(usize::MAX), *line)
+            }
+            _ => (usize::MAX, None),
         });
-        Ok((layers::stacked(named, own, &self.file.path), guarded))
+        Ok((ProjectLayers { opencode, own, left_out: None }, guarded))
+    }
+
+    /// Its own files, without the policy file.
+    fn files(&self) -> impl Iterator<Item = &ConfigFile> {
+        self.file.iter().chain(&self.opencode)
+    }
+
+    fn named_policy(&self) -> Option<&(String, Origin)> {
+        self.file.as_ref()?.policy.as_ref()
     }
 
     /// The policy it names as a layer, with the file that it is read from.
@@ -182,7 +278,7 @@ impl Project {
         &'a self,
         outside: Option<&'a ConfigFile>,
     ) -> Result<Option<(Layer, Option<&'a ConfigFile>)>, ConfigError> {
-        let Some((name, origin)) = &self.file.policy else { return Ok(None) };
+        let Some((name, origin)) = self.named_policy() else { return Ok(None) };
         let file = match &self.policy {
             NamedPolicy::Preset(preset) => {
                 return Ok(Some((layers::of_preset(*preset, origin.clone()), None)));
@@ -195,31 +291,63 @@ impl Project {
     }
 
     /// The policy file outside of the project, if the project is trusted and names one.
-    fn trusted_policy(&self, ledger: &Ledger) -> Result<Option<ConfigFile>, Distrust> {
+    fn trusted_policy(&self, ledger: &Ledger, around: &Surroundings) -> Result<Option<ConfigFile>, Distrust> {
         let files = ledger.files(&self.directory).ok_or(Distrust::NotTrusted)?;
-        // The project's own file comes first: only if it is the one that was trusted, the path it names is one that
-        // its user has seen, and may be opened.
-        if files.first() != Some(&self.own_record()) {
+        // The project's own files come first: only if they are those that were trusted, the paths they name are ones
+        // that its user has seen, and may be opened.
+        if !self.files().all(|file| files.contains(&self.record(file))) {
             return Err(Distrust::Changed);
         }
         let outside = match &self.policy {
             NamedPolicy::Outside(path) => Some(read_outside(path).map_err(|_| Distrust::Changed)?),
             _ => None,
         };
-        if files.get(1) != self.policy_record(outside.as_ref()).as_ref() || files.len() > 2 {
+        if files != self.records(outside.as_ref(), around) {
             return Err(Distrust::Changed);
         }
         Ok(outside)
     }
 
-    fn own_record(&self) -> TrustedFile {
-        TrustedFile { path: self.directory.join(FILE_NAME), hash: self.file.hash.clone() }
+    /// Everything that trust is for.
+    fn records(&self, outside: Option<&ConfigFile>, around: &Surroundings) -> Vec<TrustedFile> {
+        let policy = if let NamedPolicy::Inside(file) = &self.policy { Some(&**file) } else { outside };
+        let policy = policy.map(|file| TrustedFile { path: file.path.clone(), hash: file.hash.clone() });
+        let own = self.file.iter().map(|file| self.record(file)).chain(policy);
+        let theirs = self.opencode.iter().map(|file| self.record(file));
+        own.chain(theirs).chain(self.references(around)).collect()
     }
 
-    fn policy_record(&self, outside: Option<&ConfigFile>) -> Option<TrustedFile> {
-        let file = if let NamedPolicy::Inside(file) = &self.policy { Some(&**file) } else { outside };
-        file.map(|file| TrustedFile { path: file.path.clone(), hash: file.hash.clone() })
+    fn record(&self, file: &ConfigFile) -> TrustedFile {
+        let below = file.path.strip_prefix(&self.found).unwrap_or(&file.path);
+        TrustedFile { path: self.directory.join(below), hash: file.hash.clone() }
     }
+
+    /// The files inside the project that its settings refer to as `{file:PATH}`. They come with the checkout like the
+    /// settings; those outside are the user's own, as a key is, and may change.
+    fn references(&self, around: &Surroundings) -> Vec<TrustedFile> {
+        let mut paths = BTreeSet::new();
+        for file in self.files() {
+            for (_, value) in file.run.leaves() {
+                let written = reference::files(&value);
+                let folder = layers::folder(&file.path);
+                let meant =
+                    written.iter().filter_map(|path| reference::referenced_path(path, folder, around));
+                paths.extend(meant.filter_map(|path| path.canonicalize().ok()));
+            }
+        }
+        let inside = paths.into_iter().filter(|path| path.starts_with(&self.directory)).take(MOST_REFERENCES);
+        let read = inside.filter_map(|path| Some((reference::read_text(&path).ok()?, path)));
+        read.map(|(text, path)| TrustedFile {
+            path,
+            hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
+        })
+        .collect()
+    }
+}
+
+/// The `plimsoll.toml` of a directory.
+fn own_file(directory: &Path) -> Option<PathBuf> {
+    Some(directory.join(FILE_NAME)).filter(|file| file.is_file())
 }
 
 impl NamedPolicy {
@@ -268,8 +396,46 @@ fn all_settings(file: &ConfigFile) -> Vec<GuardedSetting> {
     all.map(|(key, value)| GuardedSetting { origin: file.place(&key), key, value }).collect()
 }
 
+/// Take out of a layer what needs trust about a run.
+fn guard_run(layer: &mut RunLayer, project: &Project, guard: &mut impl FnMut(String, Value)) {
+    for (path, value) in layer.values.leaves() {
+        if risk::of_run(&path, &value) == Risk::NeedsTrust {
+            layer.values.remove(&path);
+            let key = path.join(".");
+            layer.origins.remove(&key);
+            guard(key, mask::masked(&path, &value));
+        }
+    }
+    layer.rules.retain(|(agent, rule)| {
+        let is_harmless = risk::of_rule(rule.action) == Risk::Harmless;
+        if !is_harmless {
+            let section = agent.as_ref().map(|agent| format!("agents.{agent}.permission"));
+            let section = section.unwrap_or_else(|| "permissions".to_owned());
+            let pattern = if rule.pattern == "*" { String::new() } else { format!(".{}", rule.pattern) };
+            guard(format!("{section}.{}{pattern}", rule.tool), rule.action.name().into());
+        }
+        is_harmless
+    });
+    layer.switches.retain(|(agent, switch)| {
+        let is_harmless = risk::of_switch(switch.on) == Risk::Harmless;
+        if !is_harmless {
+            guard(format!("agents.{agent}.tools.{}", switch.tool), switch.on.into());
+        }
+        is_harmless
+    });
+    layer.instructions.retain_mut(|source| {
+        // A link inside the project may still lead out of it, so what is found is held to the project as well.
+        source.within = Some(project.directory.clone());
+        let is_harmless = risk::of_instruction(&source.pattern) == Risk::Harmless;
+        if !is_harmless {
+            guard("instructions".to_owned(), source.pattern.as_str().into());
+        }
+        is_harmless
+    });
+}
+
 /// Take out of a layer what needs trust.
-fn take_guarded(layer: &mut Layer, file: &ConfigFile) -> Vec<GuardedSetting> {
+fn take_guarded(layer: &mut Layer, file: &ConfigFile, project: &Project) -> Vec<GuardedSetting> {
     let mut guarded = Vec::new();
     let mut guard = |key: String, value: Value| {
         guarded.push(GuardedSetting { origin: file.place(&key), key, value });
@@ -279,6 +445,7 @@ fn take_guarded(layer: &mut Layer, file: &ConfigFile) -> Vec<GuardedSetting> {
         file.store_values.iter().for_each(|(key, value)| guard(key.clone(), value.clone()));
         layer.store = Default::default();
     }
+    guard_run(&mut layer.run, project, &mut guard);
     let names_fork = file.fields.get("fork").is_some_and(Value::is_string);
     let mut kept = Map::new();
     for (section, value) in std::mem::take(&mut layer.overrides.fields) {

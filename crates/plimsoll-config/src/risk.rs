@@ -12,14 +12,14 @@
 //! lose nothing: the log keeps everything, and `plimsoll config` shows where each comes from. The name of a preset is
 //! harmless too, even where the preset chooses what a single field may not: presets are whole, published behaviours.
 //!
-//! Every key stands in [`TABLE`]; a test holds it against the schema. A key that is missing needs trust.
+//! Every key stands in [`TABLE`], or in [`RUN`] if it is about a run of an agent; tests hold both against the schemas. A
+//! key that is missing needs trust, and so does a reference `{env:NAME}` or `{file:PATH}` in any value.
 //!
-//! To come, and each of them needs trust: providers and their base URLs, models by name, agents with their prompts and
-//! tools, permissions, MCP servers, hooks, and references `{env:NAME}` and `{file:PATH}` in any value. They get their
-//! rows here.
+//! To come: hooks, which need trust.
 
 use serde_json::Value;
 
+use crate::run::{Action, InstructionSource};
 use Risk::{Harmless, NeedsTrust};
 
 /// What a setting could do in the hands of a hostile checkout.
@@ -216,6 +216,142 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
     (NeedsTrust, "fork", &["errorPatterns", "headTailKeywords", "uncutTools"]),
 ];
 
+/// Every key about a run of an agent, with `*` for the names that people choose.
+///
+/// Rules of permissions, switches of tools and instructions are judged by what they say ([`of_rule`], [`of_switch`],
+/// [`of_instruction`]): to forbid something is harmless, and takes effect at once.
+pub(crate) const RUN: &[(RunRisk, &str)] = &[
+    // Another provider would be told the conversation, and a dearer model is paid for by the user.
+    (RunRisk::NeedsTrust, "model"),
+    (RunRisk::NeedsTrust, "small_model"),
+    // A checkout that raises them spends the user's money.
+    (RunRisk::NeedsTrust, "max_steps"),
+    (RunRisk::NeedsTrust, "max_cost"),
+    (RunRisk::NeedsTrust, "max_tokens"),
+    (RunRisk::ByContent, "instructions"),
+    (RunRisk::ByContent, "permissions.*"),
+    (RunRisk::ByContent, "permissions.*.*"),
+    // The conversation and the key go where these say.
+    (RunRisk::NeedsTrust, "providers.*.api"),
+    (RunRisk::NeedsTrust, "providers.*.base_url"),
+    (RunRisk::NeedsTrust, "providers.*.key"),
+    (RunRisk::NeedsTrust, "providers.*.headers.*"),
+    // Long ones hold up the user, short ones make every request fail and be paid for again.
+    (RunRisk::NeedsTrust, "providers.*.timeout"),
+    (RunRisk::NeedsTrust, "providers.*.idle_timeout"),
+    (RunRisk::NeedsTrust, "providers.*.connect_timeout"),
+    // Another model than the one that was asked for.
+    (RunRisk::NeedsTrust, "providers.*.models.*.id"),
+    // Free text that is shown in place of the model's own name.
+    (RunRisk::NeedsTrust, "providers.*.models.*.name"),
+    // Numbers that decide how much of a session is in view, as `context` and `overflow.models`.
+    (RunRisk::Harmless, "providers.*.models.*.context"),
+    (RunRisk::Harmless, "providers.*.models.*.input"),
+    (RunRisk::Harmless, "providers.*.models.*.output"),
+    // What `max_cost` is held against.
+    (RunRisk::NeedsTrust, "providers.*.models.*.price.input"),
+    (RunRisk::NeedsTrust, "providers.*.models.*.price.output"),
+    (RunRisk::NeedsTrust, "providers.*.models.*.price.cache_read"),
+    (RunRisk::NeedsTrust, "providers.*.models.*.price.cache_write"),
+    // Words before the model, and what it is given to work with.
+    (RunRisk::NeedsTrust, "agents.*.description"),
+    (RunRisk::NeedsTrust, "agents.*.prompt"),
+    (RunRisk::NeedsTrust, "agents.*.model"),
+    (RunRisk::ByContent, "agents.*.tools.*"),
+    (RunRisk::NeedsTrust, "agents.*.steps"),
+    (RunRisk::NeedsTrust, "agents.*.output"),
+    (RunRisk::NeedsTrust, "agents.*.timeout"),
+    (RunRisk::NeedsTrust, "agents.*.temperature"),
+    (RunRisk::NeedsTrust, "agents.*.top_p"),
+    // Any field of a request, tools of the provider's own among them.
+    (RunRisk::NeedsTrust, "agents.*.options.**"),
+    (RunRisk::NeedsTrust, "agents.*.mode"),
+    (RunRisk::ByContent, "agents.*.permission.*"),
+    (RunRisk::ByContent, "agents.*.permission.*.*"),
+    (RunRisk::NeedsTrust, "agents.*.fork"),
+    // An agent of the user's that guards something could be taken away.
+    (RunRisk::NeedsTrust, "agents.*.disable"),
+    // A command that is run, or an address that is told things; and a server that the user switched off.
+    (RunRisk::NeedsTrust, "mcp.*.command"),
+    (RunRisk::NeedsTrust, "mcp.*.environment.*"),
+    (RunRisk::NeedsTrust, "mcp.*.cwd"),
+    (RunRisk::NeedsTrust, "mcp.*.url"),
+    (RunRisk::NeedsTrust, "mcp.*.headers.*"),
+    (RunRisk::NeedsTrust, "mcp.*.enabled"),
+    (RunRisk::NeedsTrust, "mcp.*.timeout"),
+];
+
+/// What a setting of a run could do in the hands of a hostile checkout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunRisk {
+    /// Nothing that hurts.
+    Harmless,
+    /// It takes effect in a trusted project alone.
+    NeedsTrust,
+    /// It depends on what it says.
+    ByContent,
+}
+
+/// The risk of a setting of a run with this value.
+pub(crate) fn of_run(path: &[String], value: &Value) -> Risk {
+    let row = RUN.iter().find(|(_, pattern)| fits(pattern, path));
+    match row {
+        Some((RunRisk::Harmless, _)) if !has_reference(value) => Harmless,
+        _ => NeedsTrust,
+    }
+}
+
+/// The risk of a rule: to forbid something widens nothing.
+pub(crate) fn of_rule(action: Action) -> Risk {
+    // To ask is narrower than to allow and wider than to deny; which of them it replaces cannot be told here.
+    if action == Action::Deny { Harmless } else { NeedsTrust }
+}
+
+/// The risk of a switch: an agent without a tool does less.
+pub(crate) fn of_switch(on: bool) -> Risk {
+    if on { NeedsTrust } else { Harmless }
+}
+
+/// The risk of instructions: those of the project itself are read as its `AGENTS.md` is; others are the user's files.
+pub(crate) fn of_instruction(pattern: &str) -> Risk {
+    let is_harmless = InstructionSource::stays_below(pattern) && !has_reference(&pattern.into());
+    if is_harmless { Harmless } else { NeedsTrust }
+}
+
+/// Whether a path is of a pattern; `**` is any names to the end.
+fn fits(pattern: &str, path: &[String]) -> bool {
+    let mut names = path.iter();
+    for part in pattern.split('.') {
+        match (part, names.next()) {
+            ("**", _) => return true,
+            (_, None) => return false,
+            ("*", Some(_)) => {}
+            (part, Some(name)) if part == name => {}
+            _ => return false,
+        }
+    }
+    names.next().is_none()
+}
+
+/// The names that may stand at the end of a path about a run; none where any name may.
+pub(crate) fn run_names(above: &[String]) -> Option<Vec<&'static str>> {
+    let mut names = Vec::new();
+    for (_, pattern) in RUN {
+        let parts: Vec<&str> = pattern.split('.').collect();
+        let is_above =
+            parts.iter().zip(above).all(|(part, name)| matches!(*part, "*" | "**") || *part == name);
+        if parts.contains(&"**") && above.len() + 1 >= parts.len() && is_above {
+            return None;
+        }
+        match parts.get(above.len()) {
+            Some(part) if is_above && matches!(*part, "*" | "**") => return None,
+            Some(part) if is_above => names.push(*part),
+            _ => {}
+        }
+    }
+    Some(names)
+}
+
 /// The risk of a key by its section and name, the section empty for the top level; none for a key that is not in the
 /// table.
 pub(crate) fn of_key(section: &str, name: &str) -> Option<Risk> {
@@ -246,7 +382,7 @@ mod tests {
     use plimsoll::policy::Overrides;
     use serde_json::{Map, Value, json};
 
-    use super::{Risk, TABLE, of_key, of_value};
+    use super::{RUN, Risk, RunRisk, TABLE, of_key, of_run, of_value};
     use crate::names::KEYS;
     use crate::store::{SETTINGS, SPILLS};
 
@@ -292,6 +428,61 @@ mod tests {
         assert!(missing.is_empty(), "not classified; say in `risk.rs` what a checkout could do: {missing:?}");
         let stale: Vec<_> = unique.difference(&known).collect();
         assert!(stale.is_empty(), "classified, but no key: {stale:?}");
+    }
+
+    /// Every path that the schema describes, `*` for the names that people choose.
+    fn paths(schema: &Value, at: &Value, path: &str, found: &mut BTreeSet<String>) {
+        if let Some(name) = at.get("$ref").and_then(Value::as_str) {
+            let inner = schema.pointer(name.trim_start_matches('#')).unwrap();
+            return paths(schema, inner, path, found);
+        }
+        let choices = at.get("anyOf").or_else(|| at.get("oneOf")).and_then(Value::as_array);
+        for choice in choices.into_iter().flatten() {
+            paths(schema, choice, path, found);
+        }
+        let below = |name: &str| format!("{path}.{name}").trim_start_matches('.').to_owned();
+        let fields = at.get("properties").and_then(Value::as_object);
+        for (name, value) in fields.into_iter().flatten() {
+            paths(schema, value, &below(name), found);
+        }
+        match at.get("additionalProperties") {
+            Some(value @ Value::Object(_)) => paths(schema, value, &below("*"), found),
+            Some(Value::Bool(true)) => drop(found.insert(below("**"))),
+            _ if fields.is_none() && choices.is_none() => drop(found.insert(path.to_owned())),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_key_about_a_run_is_classified_once() {
+        let schema = crate::run::schema();
+        let mut known = BTreeSet::new();
+        paths(&schema, &schema, "", &mut known);
+        // An action for everything is the rule `*`, and is judged as one.
+        known.remove("permissions");
+        known.remove("agents.*.permission");
+        let classified: BTreeSet<String> = RUN.iter().map(|(_, path)| (*path).to_owned()).collect();
+        assert_eq!(classified.len(), RUN.len(), "a key stands in the table twice");
+        let missing: Vec<_> = known.difference(&classified).collect();
+        assert!(missing.is_empty(), "not classified; say in `risk.rs` what a checkout could do: {missing:?}");
+        let stale: Vec<_> = classified.difference(&known).collect();
+        assert!(stale.is_empty(), "classified, but no key: {stale:?}");
+        let sections: BTreeSet<&str> = RUN.iter().filter_map(|(_, path)| path.split('.').next()).collect();
+        assert_eq!(sections, crate::run::SECTIONS.into_iter().collect());
+    }
+
+    #[test]
+    fn only_numbers_about_a_run_are_harmless() {
+        let harmless: Vec<&str> =
+            RUN.iter().filter(|(risk, _)| *risk == RunRisk::Harmless).map(|(_, path)| *path).collect();
+        assert_eq!(
+            harmless,
+            ["context", "input", "output"].map(|name| format!("providers.*.models.*.{name}"))
+        );
+        let path = ["providers", "p", "models", "m", "context"].map(str::to_owned);
+        assert_eq!(of_run(&path, &json!(5)), Risk::Harmless);
+        assert_eq!(of_run(&path, &json!("{env:X}")), Risk::NeedsTrust);
+        assert_eq!(of_run(&["hooks".to_owned()], &json!(5)), Risk::NeedsTrust);
     }
 
     #[test]

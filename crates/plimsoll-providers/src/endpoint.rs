@@ -19,6 +19,16 @@ pub enum Wire {
     Responses,
 }
 
+impl Wire {
+    /// The address of the provider that the wire format comes from.
+    pub fn default_url(self) -> &'static str {
+        match self {
+            Wire::Anthropic => ANTHROPIC_URL,
+            Wire::Chat | Wire::Responses => OPENAI_URL,
+        }
+    }
+}
+
 /// A model of a provider: `provider/model`. The model's own name may hold further slashes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelRef {

@@ -72,7 +72,7 @@ impl StoreConfig {
 /// The whole configuration with its origins. What is left out of it is said once in a run.
 fn load(flags: &PolicyArgs, around: &Surroundings) -> Result<plimsoll_config::Config, CliError> {
     let PolicyArgs { policy, context } = flags.clone();
-    let flags = Flags { policy, context, store: around.store.clone() };
+    let flags = Flags { policy, context, store: around.store.clone(), ..Flags::default() };
     let config = plimsoll_config::Config::load(&flags, around)?;
     if let Some(left_out) = &config.left_out {
         around.left_out_told.call_once(|| note(&told(left_out, around)));

@@ -41,6 +41,7 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
         policy: Some("plimsoll".to_owned()),
         context: Some(4_000),
         store: Some(PathBuf::from("4.db")),
+        ..Flags::default()
     };
     let config = Config::load(&if flags { asked } else { Flags::default() }, &around).unwrap();
     (home, config)
@@ -99,7 +100,7 @@ fn p12_the_heaviest_layer_that_says_something_wins_field_by_field() {
         );
         let power = matches!(lower, 1 | 2);
         assert_eq!(config.store.durability, if power { Durability::Power } else { Durability::Process });
-        assert!(config.left_out.is_none());
+        assert!(config.left_out.is_empty());
     }
 }
 

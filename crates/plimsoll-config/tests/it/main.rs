@@ -3,5 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod layers;
+mod opencode;
+mod run;
+mod run_trust;
 mod support;
 mod trust;

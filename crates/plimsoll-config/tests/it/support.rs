@@ -58,7 +58,8 @@ impl Home {
     /// Trust a directory, as the command does.
     pub(crate) fn trust(&self, directory: &Path) {
         let project = Project::read(&Project::file_in(directory).unwrap()).unwrap();
-        Ledger::trust(&self.around(directory, &[]), &project.review().unwrap()).unwrap();
+        let around = self.around(directory, &[]);
+        Ledger::trust(&around, &project.review(&around).unwrap()).unwrap();
     }
 
     /// Where the database is by default.

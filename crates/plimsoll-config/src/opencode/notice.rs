@@ -1,0 +1,40 @@
+//! What is read and has no effect here.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::origin::Origin;
+
+/// A setting of OpenCode's that has no effect here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    /// Its key as it is written, `*` for the names of models; or a folder.
+    pub key: String,
+    /// Where it stands.
+    pub origin: Origin,
+    /// Why, where that is not clear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Notice {
+    pub(crate) fn folder(folder: &Path) -> Notice {
+        Notice {
+            key: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            origin: Origin::File { path: folder.to_owned(), line: None },
+            reason: Some("files in this folder are not read".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: `{}` has no effect", self.origin, self.key)?;
+        match &self.reason {
+            Some(reason) => write!(formatter, ": {reason}"),
+            None => Ok(()),
+        }
+    }
+}

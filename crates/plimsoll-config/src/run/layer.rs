@@ -1,0 +1,136 @@
+//! What one layer says about a run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::instructions::InstructionSource;
+use super::permission::{Action, PermissionRule, ToolSwitch};
+use super::tree::Tree;
+use crate::error::ConfigError;
+use crate::file::ConfigFile;
+use crate::origin::Origin;
+
+/// What one layer says about a run.
+///
+/// Rules, switches and instructions are kept apart from the other settings: those of all layers count together, in
+/// order, where of another setting the heaviest layer decides.
+#[derive(Debug, Default)]
+pub(crate) struct RunLayer {
+    pub(crate) values: Tree,
+    /// Rules with the agent they are for; none for all.
+    pub(crate) rules: Vec<(Option<String>, PermissionRule)>,
+    /// Switches with the agent they are for.
+    pub(crate) switches: Vec<(String, ToolSwitch)>,
+    pub(crate) instructions: Vec<InstructionSource>,
+    pub(crate) origins: BTreeMap<String, Origin>,
+    /// Whether these are the variables of the official SDKs.
+    pub(crate) is_environment: bool,
+    /// Why it cannot be used. The rest of the configuration holds without it.
+    pub(crate) problem: Option<Arc<ConfigError>>,
+}
+
+impl RunLayer {
+    /// What a file says.
+    pub(crate) fn of_file(file: &ConfigFile) -> RunLayer {
+        let mut layer = RunLayer { problem: file.problem.clone(), ..RunLayer::default() };
+        if let Err(error) = layer.take(file) {
+            layer.problem.get_or_insert(Arc::new(error));
+        }
+        layer
+    }
+
+    fn take(&mut self, file: &ConfigFile) -> Result<(), ConfigError> {
+        let mut values = file.run.clone();
+        if let Some(permissions) = values.0.shift_remove("permissions") {
+            self.take_rules(None, "permissions", &permissions, file)?;
+        }
+        self.take_instructions(values.0.shift_remove("instructions"), file)?;
+        if let Some(Value::Object(agents)) = values.0.get_mut("agents") {
+            for (name, agent) in agents.iter_mut() {
+                let Value::Object(agent) = agent else { continue };
+                if let Some(permissions) = agent.shift_remove("permission") {
+                    let key = format!("agents.{name}.permission");
+                    self.take_rules(Some(name), &key, &permissions, file)?;
+                }
+                if let Some(tools) = agent.shift_remove("tools") {
+                    self.take_switches(name, &tools, file)?;
+                }
+            }
+            agents.retain(|_, agent| agent.as_object().is_none_or(|fields| !fields.is_empty()));
+            if agents.is_empty() {
+                values.0.shift_remove("agents");
+            }
+        }
+        for (path, _) in values.leaves() {
+            let key = path.join(".");
+            self.origins.insert(key.clone(), file.place(&key));
+        }
+        self.values = values;
+        Ok(())
+    }
+
+    fn take_rules(
+        &mut self,
+        agent: Option<&str>,
+        key: &str,
+        value: &Value,
+        file: &ConfigFile,
+    ) -> Result<(), ConfigError> {
+        let mut add = |tool: &str, pattern: &str, key: &str, value: &Value| {
+            let action = value.as_str().and_then(|text| text.parse::<Action>().ok());
+            let wrong = || format!("`{key}`: expected \"allow\", \"ask\" or \"deny\", found {value}");
+            let origin = file.place(key);
+            let action =
+                action.ok_or_else(|| ConfigError::Value { origin: origin.clone(), problem: wrong() })?;
+            let rule = PermissionRule { tool: tool.to_owned(), pattern: pattern.to_owned(), action, origin };
+            self.rules.push((agent.map(str::to_owned), rule));
+            Ok(())
+        };
+        let Value::Object(tools) = value else { return add("*", "*", key, value) };
+        for (tool, value) in tools {
+            let key = format!("{key}.{tool}");
+            let Value::Object(patterns) = value else {
+                add(tool, "*", &key, value)?;
+                continue;
+            };
+            for (pattern, value) in patterns {
+                add(tool, pattern, &format!("{key}.{pattern}"), value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_switches(&mut self, agent: &str, value: &Value, file: &ConfigFile) -> Result<(), ConfigError> {
+        let key = format!("agents.{agent}.tools");
+        let wrong = |key: &str, found: &Value, expected: &str| {
+            let problem = format!("`{key}`: expected {expected}, found {found}");
+            ConfigError::Value { origin: file.place(key), problem }
+        };
+        let tools: &Map<String, Value> =
+            value.as_object().ok_or_else(|| wrong(&key, value, "tools with true or false"))?;
+        for (tool, value) in tools {
+            let key = format!("{key}.{tool}");
+            let on = value.as_bool().ok_or_else(|| wrong(&key, value, "true or false"))?;
+            let switch = ToolSwitch { tool: tool.clone(), on, origin: file.place(&key) };
+            self.switches.push((agent.to_owned(), switch));
+        }
+        Ok(())
+    }
+
+    fn take_instructions(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
+        let Some(value) = value else { return Ok(()) };
+        let origin = file.place("instructions");
+        let wrong = || {
+            let problem = "`instructions`: expected a list of paths".to_owned();
+            ConfigError::Value { origin: origin.clone(), problem }
+        };
+        for pattern in value.as_array().ok_or_else(wrong)? {
+            let pattern = pattern.as_str().ok_or_else(wrong)?.to_owned();
+            let (folder, origin) = (file.base.clone(), origin.clone());
+            self.instructions.push(InstructionSource { pattern, folder, within: None, origin });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! References in values: `{env:NAME}` and `{file:PATH}`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::surroundings::Surroundings;
+
+/// A key, a header or a prompt is not larger.
+const MOST_BYTES: u64 = 1_000_000;
+
+/// One piece of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// Text as it stands.
+    Text(&'a str),
+    /// A variable by its name.
+    Variable(&'a str),
+    /// A file by its path as it is written.
+    File(&'a str),
+}
+
+/// The pieces of a text, in order.
+pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((start, piece, length)) = next_reference(rest) {
+        if start > 0 {
+            pieces.push(Piece::Text(&rest[..start]));
+        }
+        pieces.push(piece);
+        rest = &rest[start + length..];
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    pieces
+}
+
+/// The first reference: where it begins, what it is, how long it is.
+fn next_reference(text: &str) -> Option<(usize, Piece<'_>, usize)> {
+    let mut from = 0;
+    while let Some(open) = text[from..].find('{').map(|at| at + from) {
+        let inner = &text[open + 1..];
+        if let Some(end) = inner.find('}') {
+            let length = end + 2;
+            let name = |prefix| inner[..end].strip_prefix(prefix).filter(|name: &&str| !name.is_empty());
+            if let Some(name) = name("env:") {
+                return Some((open, Piece::Variable(name), length));
+            }
+            if let Some(path) = name("file:") {
+                return Some((open, Piece::File(path), length));
+            }
+        }
+        from = open + 1;
+    }
+    None
+}
+
+/// The paths of all files that a value refers to, as they are written.
+pub(crate) fn files(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => {
+            let files = pieces(text).into_iter().filter_map(|piece| match piece {
+                Piece::File(path) => Some(path),
+                _ => None,
+            });
+            files.collect()
+        }
+        Value::Array(items) => items.iter().flat_map(files).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The path that a reference means, from the folder of the file it stands in.
+pub(crate) fn referenced_path(written: &str, folder: &Path, around: &Surroundings) -> Option<PathBuf> {
+    match written.strip_prefix("~/") {
+        Some(rest) => around.below_home(rest),
+        None => Some(folder.join(written)),
+    }
+}
+
+/// A text with its references replaced by what they refer to; or what is wrong with one of them.
+pub(crate) fn resolve(text: &str, folder: &Path, around: &Surroundings) -> Result<String, String> {
+    let mut resolved = String::new();
+    for piece in pieces(text) {
+        match piece {
+            Piece::Text(text) => resolved.push_str(text),
+            Piece::Variable(name) => {
+                let value = around.variable(name);
+                resolved.push_str(value.ok_or_else(|| format!("the variable `{name}` is not set"))?);
+            }
+            Piece::File(written) => {
+                let path = referenced_path(written, folder, around);
+                let path = path.ok_or_else(|| format!("there is no home for `{written}`"))?;
+                let text = read_text(&path).map_err(|why| format!("cannot read `{written}`: {why}"))?;
+                // Editors end files with a line break, which is no part of a key.
+                resolved.push_str(text.trim());
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+/// A regular file of text; a pipe or a device could be read for ever.
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    let told = |error: std::io::Error| error.kind().to_string();
+    if !std::fs::metadata(path).map_err(told)?.is_file() {
+        return Err("not a regular file".to_owned());
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(told)?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(told)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err("larger than 1,000,000 bytes".to_owned());
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Piece, pieces};
+
+    #[test]
+    fn references_are_told_from_other_braces() {
+        use Piece::{File, Text, Variable};
+        assert_eq!(pieces("Bearer {env:KEY}!"), [Text("Bearer "), Variable("KEY"), Text("!")]);
+        assert_eq!(pieces("{file:~/a b}{env:X}"), [File("~/a b"), Variable("X")]);
+        assert_eq!(pieces("{{env:X}"), [Text("{"), Variable("X")]);
+        for plain in ["", "{env:}", "{ env:X }", "{env:X", "{}", "{\"a\":1}"] {
+            assert!(pieces(plain).iter().all(|piece| matches!(piece, Text(_))), "{plain}");
+        }
+    }
+}

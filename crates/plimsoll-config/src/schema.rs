@@ -1,0 +1,44 @@
+//! The JSON Schema of a configuration file.
+
+use plimsoll::Policy;
+use serde_json::{Value, json};
+
+use crate::run;
+
+/// The schema of a policy with the settings of the store and of a run beside its fields.
+pub(crate) fn config_schema() -> Value {
+    let mut schema = Policy::schema();
+    let mut run = run::schema();
+    let definitions = run.get_mut("$defs").map(Value::take);
+    let properties = run.get_mut("properties").map(Value::take);
+    let add = |schema: &mut Value, section: &str, more: Option<Value>| {
+        let (Some(Value::Object(more)), Some(map)) = (more, schema.as_object_mut()) else { return };
+        let section = map.entry(section).or_insert_with(|| json!({}));
+        if let Value::Object(section) = section {
+            section.extend(more);
+        }
+    };
+    add(&mut schema, "$defs", definitions);
+    let own = json!({
+        "policy": { "type": "string", "description": "A preset, or a policy file." },
+        "context": { "type": "integer", "minimum": 1, "description": "The context window, in tokens." },
+        "store": { "type": "string", "description": "The database, from where this file is." },
+        "durability": {
+            "enum": ["process", "power"],
+            "description": "What an acknowledged write survives: the death of the process, or a power cut.",
+        },
+        "spills": {
+            "type": "object",
+            "additionalProperties": false,
+            "description": "How long spilled outputs stay.",
+            "properties": {
+                "keep": { "type": "boolean", "description": "Whether they stay whatever their age." },
+                "age": { "type": "string", "description": "How long they stay: `7d`, `12h`, `30m`." },
+                "mostBytes": { "type": "integer", "minimum": 0, "description": "Most bytes of all of them." },
+            },
+        },
+    });
+    add(&mut schema, "properties", Some(own));
+    add(&mut schema, "properties", properties);
+    schema
+}
