@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use plimsoll::{PartId, Receipt};
+use plimsoll_config::Action;
 use plimsoll_session::OutputSink;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -14,7 +15,7 @@ use crate::error::AgentError;
 use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, told};
 use crate::metrics;
-use crate::permissions::{Access, Action, Permissions};
+use crate::permissions::{Access, decide, flag_for};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
@@ -125,10 +126,11 @@ impl Conversation {
         let directory = &self.agent.directory;
         let subject = tool.subject(&call.input, directory).map_err(|error| failed(error.to_string()))?;
         let access = tool.access();
-        match self.agent.profile.permissions.decide(&call.tool, access, &subject, directory) {
+        match decide(&self.agent.profile.permissions, &call.tool, access, &subject, directory) {
             Action::Allow => Ok(Arc::clone(tool)),
-            Action::Deny => {
-                let allow = Permissions::flag_for(&call.tool, access, &subject);
+            // Nobody is there to be asked.
+            Action::Ask | Action::Deny => {
+                let allow = flag_for(&call.tool, access, &subject);
                 self.agent.tell(&Event::Denied { part: call.part.clone(), tool: call.tool.clone(), allow });
                 let what = match access {
                     Access::Read => "reading outside the project",

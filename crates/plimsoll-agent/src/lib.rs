@@ -6,9 +6,9 @@
 //!
 //! | to … | go to |
 //! |---|---|
-//! | set an agent up | [`Agent`], [`Model`], [`Profile`] |
+//! | set an agent up | [`Agent::configured`], or [`Agent`], [`Model`] and [`Profile`] by hand |
 //! | run a session | [`Agent::open`], [`Conversation::run`] |
-//! | let it do more than read | [`Permissions`], [`Tool`] |
+//! | let it do more than read | [`parse_allow`], [`Tool`] |
 //! | follow what happens | [`Event`] as it happens, [`Follower`] for what is stored |
 //! | count what happened | [`RunReport`], [`metrics`] |
 
@@ -23,16 +23,18 @@ pub mod metrics;
 mod model;
 mod permissions;
 mod run;
+mod setup;
 mod step;
 mod title;
 pub mod tools;
 
 pub use agent::{Agent, Compaction, Profile, RunLimits};
 pub use error::AgentError;
-pub use event::{CallStatus, Event, EventSink, ReceiptFigures, ReductionKind};
+pub use event::{CallStatus, Event, EventSink, ReceiptFigures, ReductionKind, UsageFigures};
 pub use follow::{Follower, Stored};
 pub use model::Model;
-pub use permissions::{Access, Action, BadRule, Permissions, Rule, Subject};
+pub use permissions::{Access, BadRule, Subject, parse_allow};
 pub use run::{Conversation, RunEnd, RunReport};
+pub use setup::{AgentSetupError, USUAL_AGENT, Wishes};
 pub use title::title_from_words;
 pub use tools::{Tool, ToolCall, ToolError, ToolSet};

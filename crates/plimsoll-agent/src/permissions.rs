@@ -1,12 +1,11 @@
-//! What an agent may do without being asked.
+//! What an agent may do, by the rules of the configuration.
 //!
-//! Rules are read in order and the last one that matches decides, as users of OpenCode know it. Without a rule, tools
-//! that only read may do so inside the project, and everything else is denied.
+//! The last rule that matches decides, as users of OpenCode know it. Without a rule, tools that only read may do so inside
+//! the project, and everything else is denied.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use globset::GlobBuilder;
+use plimsoll_config::{Action, Origin, PermissionRule, Permissions, matches};
 use thiserror::Error;
 
 /// What a tool does to the world.
@@ -31,27 +30,6 @@ pub enum Subject {
     Command(String),
 }
 
-/// What becomes of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// It is made.
-    Allow,
-    /// It is not made.
-    Deny,
-}
-
-/// One rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// The tool; none for all of them.
-    pub tool: Option<String>,
-    /// What the call must be about: a path with `*` and `**`, relative to the project or absolute, or a command in which
-    /// `*` stands for anything. None for whatever it is about.
-    pub pattern: Option<String>,
-    /// What then.
-    pub action: Action,
-}
-
 /// Why a text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
@@ -59,122 +37,121 @@ pub struct Rule {
 )]
 pub struct BadRule(String);
 
-/// What is to be allowed, as `--allow` takes it: `all`, `TOOL` or `TOOL:PATTERN`.
-impl FromStr for Rule {
-    type Err = BadRule;
+/// OpenCode's name for reading and writing outside the project.
+const OUTSIDE: &str = "external_directory";
 
-    fn from_str(text: &str) -> Result<Rule, BadRule> {
-        let bad = || BadRule(text.to_owned());
-        let (tool, pattern) = match text.split_once(':') {
-            Some((tool, pattern)) => (tool.trim(), Some(pattern.trim())),
-            None => (text.trim(), None),
-        };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-*".contains(c);
-        if tool.is_empty() || !tool.chars().all(is_name) || pattern.is_some_and(str::is_empty) {
-            return Err(bad());
-        }
-        let tool = (tool != "all" && tool != "*").then(|| tool.to_owned());
-        Ok(Rule { tool, pattern: pattern.map(str::to_owned), action: Action::Allow })
-    }
-}
-
-/// What an agent may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Permissions {
-    /// The rules, the last one that matches deciding.
-    pub rules: Vec<Rule>,
-}
-
-impl Permissions {
-    /// Whether a call may be made.
-    pub fn decide(&self, tool: &str, access: Access, subject: &Subject, project: &Path) -> Action {
-        let rule = self.rules.iter().rev().find(|rule| rule.matches(tool, access, subject, project));
-        match (rule, access, subject) {
-            (Some(rule), _, _) => rule.action,
-            (None, Access::Session, _) => Action::Allow,
-            (None, Access::Read, Subject::Path(path)) if path.starts_with(project) => Action::Allow,
-            (None, Access::Read | Access::Act, _) => Action::Deny,
-        }
-    }
-
-    /// What `--allow` would have to say so that such a call is made.
-    pub fn flag_for(tool: &str, access: Access, subject: &Subject) -> String {
-        match (access, subject) {
-            (Access::Read, Subject::Path(path)) => {
-                let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-                format!("--allow '{tool}:{}/**'", folder.display().to_string().trim_end_matches('/'))
-            }
-            _ => format!("--allow {tool}"),
-        }
-    }
-}
-
-impl Rule {
-    fn matches(&self, tool: &str, access: Access, subject: &Subject, project: &Path) -> bool {
-        if self.tool.as_deref().is_some_and(|name| !wild(name, tool)) {
-            return false;
-        }
-        match (&self.pattern, subject) {
-            // A bare `read` does not open the whole disk: whatever only reads outside the project needs a pattern, or `all`.
-            (None, Subject::Path(path)) if access == Access::Read && self.action == Action::Allow => {
-                self.tool.is_none() || path.starts_with(project)
-            }
-            (None, _) => true,
-            (Some(pattern), Subject::Path(path)) => path_matches(pattern, path, project),
-            (Some(pattern), Subject::Command(command)) => match self.action {
-                Action::Allow => is_simple(command) && wild(pattern, command.trim()),
-                // What is denied stays denied wherever in a line it stands.
-                Action::Deny => wild(pattern, command.trim()) || wild(&format!("*{pattern}"), command.trim()),
-            },
-            (Some(_), Subject::None) => false,
-        }
-    }
-}
-
-fn path_matches(pattern: &str, path: &Path, project: &Path) -> bool {
-    let whole = if Path::new(pattern).is_absolute() {
-        pattern.to_owned()
-    } else {
-        format!("{}/{pattern}", globset::escape(&project.display().to_string()))
+/// The rule that `--allow` names: `all`, `TOOL` or `TOOL:PATTERN`.
+pub fn parse_allow(text: &str) -> Result<PermissionRule, BadRule> {
+    let (tool, pattern) = match text.split_once(':') {
+        Some((tool, pattern)) => (tool.trim(), pattern.trim()),
+        None => (text.trim(), "*"),
     };
-    // `src/**` is meant to hold for `src` itself, too.
-    let folder = whole.strip_suffix("/**").map(str::to_owned);
-    std::iter::once(whole).chain(folder).any(|glob| {
-        let glob = GlobBuilder::new(&glob).literal_separator(true).build();
-        glob.is_ok_and(|glob| glob.compile_matcher().is_match(path))
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-*".contains(c);
+    if tool.is_empty() || pattern.is_empty() || !tool.chars().all(is_name) {
+        return Err(BadRule(text.to_owned()));
+    }
+    let tool = if tool == "all" { "*" } else { tool };
+    Ok(PermissionRule {
+        tool: tool.to_owned(),
+        pattern: pattern.to_owned(),
+        action: Action::Allow,
+        origin: Origin::Flag("--allow"),
     })
 }
 
-/// Whether a command is one command: a pattern for `git *` must not let `git status; rm -r .` through.
-fn is_simple(command: &str) -> bool {
-    !command.contains([';', '&', '|', '<', '>', '`', '\n', '\r', '(', ')', '{', '}', '$'])
+/// Whether a call may be made.
+pub(crate) fn decide(
+    permissions: &Permissions,
+    tool: &str,
+    access: Access,
+    subject: &Subject,
+    project: &Path,
+) -> Action {
+    let call = Call { tool, subject, project };
+    match (permissions.rules.iter().rev().find(|rule| call.fits(rule)), access) {
+        (Some(rule), _) => rule.action,
+        (None, Access::Session) => Action::Allow,
+        (None, Access::Read) if !call.is_outside() => Action::Allow,
+        (None, Access::Read | Access::Act) => Action::Deny,
+    }
 }
 
-/// `*` stands for anything.
-fn wild(pattern: &str, text: &str) -> bool {
-    let mut pieces = pattern.split('*');
-    let first = pieces.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut pieces: Vec<&str> = pieces.collect();
-    let Some(last) = pieces.pop() else { return rest.is_empty() };
-    for piece in pieces {
-        match rest.find(piece) {
-            Some(place) => rest = &rest[place + piece.len()..],
-            None => return false,
+/// What `--allow` would have to say so that such a call is made.
+pub(crate) fn flag_for(tool: &str, access: Access, subject: &Subject) -> String {
+    match (access, subject) {
+        (Access::Read, Subject::Path(path)) => {
+            let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+            format!("--allow '{tool}:{}/*'", folder.display().to_string().trim_end_matches('/'))
+        }
+        _ => format!("--allow {tool}"),
+    }
+}
+
+struct Call<'a> {
+    tool: &'a str,
+    subject: &'a Subject,
+    project: &'a Path,
+}
+
+impl Call<'_> {
+    fn is_outside(&self) -> bool {
+        matches!(self.subject, Subject::Path(path) if !path.starts_with(self.project))
+    }
+
+    fn fits(&self, rule: &PermissionRule) -> bool {
+        let is_allow = rule.action == Action::Allow;
+        let names_tool = matches(&rule.tool, self.tool);
+        match self.subject {
+            Subject::None => names_tool && rule.pattern == "*",
+            Subject::Path(path) if self.is_outside() => {
+                // `read = "allow"` does not open the whole disk: whatever lies outside the project is allowed by a path,
+                // by OpenCode's own name for it, or by a rule for everything.
+                let is_meant = !is_allow || rule.pattern.starts_with('/') || rule.tool == "*";
+                let by_tool = names_tool && is_meant;
+                (by_tool || rule.tool == OUTSIDE) && path_fits(&rule.pattern, path)
+            }
+            Subject::Path(path) => {
+                let inside = path.strip_prefix(self.project).unwrap_or(path);
+                names_tool && (path_fits(&rule.pattern, inside) || path_fits(&rule.pattern, path))
+            }
+            Subject::Command(command) => {
+                let command = command.trim();
+                let fits = matches(&rule.pattern, command);
+                names_tool
+                    && match rule.action {
+                        // A pattern for `git *` must not let `git status; rm -r .` through.
+                        Action::Allow => rule.pattern == "*" || (fits && is_simple(command)),
+                        // What is denied stays denied wherever in a line it stands.
+                        Action::Ask | Action::Deny => fits || matches(&format!("*{}", rule.pattern), command),
+                    }
+            }
         }
     }
-    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+fn path_fits(pattern: &str, path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    // `src/*` is meant to hold for `src` itself, too.
+    matches(pattern, &text) || pattern.strip_suffix("/*").is_some_and(|folder| matches(folder, &text))
+}
+
+/// Whether a command line is one command.
+fn is_simple(command: &str) -> bool {
+    !command.contains([';', '&', '|', '<', '>', '`', '\n', '\r', '(', ')', '{', '}', '$'])
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{Access, Action, Permissions, Rule, Subject};
+    use plimsoll_config::{Action, Permissions};
+
+    use super::{Access, Subject, decide, parse_allow};
 
     fn allowed(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> bool {
-        let permissions = Permissions { rules: rules.iter().map(|rule| rule.parse().unwrap()).collect() };
-        permissions.decide(tool, access, subject, Path::new("/project")) == Action::Allow
+        let permissions =
+            Permissions { rules: rules.iter().map(|rule| parse_allow(rule).unwrap()).collect() };
+        decide(&permissions, tool, access, subject, Path::new("/project")) == Action::Allow
     }
 
     fn path(path: &str) -> Subject {
@@ -189,6 +166,7 @@ mod tests {
     fn reading_in_the_project_is_allowed_and_nothing_else() {
         assert!(allowed(&[], "read", Access::Read, &path("/project/src/a.rs")));
         assert!(!allowed(&[], "read", Access::Read, &path("/etc/passwd")));
+        assert!(!allowed(&[], "read", Access::Read, &path("/project-two/a.rs")));
         assert!(!allowed(&[], "bash", Access::Act, &command("ls")));
         assert!(allowed(&[], "recall", Access::Session, &Subject::None));
     }
@@ -196,10 +174,12 @@ mod tests {
     #[test]
     fn a_bare_tool_does_not_open_the_disk_for_reading() {
         assert!(!allowed(&["read"], "read", Access::Read, &path("/etc/passwd")));
-        assert!(allowed(&["read:/etc/**"], "read", Access::Read, &path("/etc/passwd")));
+        assert!(allowed(&["read:/etc/*"], "read", Access::Read, &path("/etc/passwd")));
+        assert!(allowed(&["read:/etc/*"], "read", Access::Read, &path("/etc")));
+        assert!(allowed(&["external_directory:/etc/*"], "read", Access::Read, &path("/etc/passwd")));
         assert!(allowed(&["all"], "read", Access::Read, &path("/etc/passwd")));
-        assert!(!allowed(&["read:/etc/*.conf"], "read", Access::Read, &path("/etc/a/b.conf")));
-        assert!(allowed(&["read:/etc/**"], "list", Access::Read, &path("/project")));
+        assert!(!allowed(&["read:/etc/*.conf"], "read", Access::Read, &path("/etc/passwd")));
+        assert!(allowed(&["read:/etc/*"], "list", Access::Read, &path("/project")));
     }
 
     #[test]
@@ -214,9 +194,10 @@ mod tests {
 
     #[test]
     fn the_last_rule_that_matches_decides() {
-        let deny = Rule { tool: Some("bash".into()), pattern: Some("rm *".into()), action: Action::Deny };
-        let permissions = Permissions { rules: vec!["all".parse().unwrap(), deny] };
-        let decide = |line| permissions.decide("bash", Access::Act, &command(line), Path::new("/project"));
+        let mut deny = parse_allow("bash:rm *").unwrap();
+        deny.action = Action::Deny;
+        let permissions = Permissions { rules: vec![parse_allow("all").unwrap(), deny] };
+        let decide = |line| decide(&permissions, "bash", Access::Act, &command(line), Path::new("/project"));
         assert_eq!(
             (decide("ls"), decide("rm a"), decide("ls; rm a")),
             (Action::Allow, Action::Deny, Action::Deny)
@@ -226,8 +207,8 @@ mod tests {
     #[test]
     fn what_is_no_rule_is_said_to_be_none() {
         for bad in ["", ":git", "bash:", "ba sh", "b/a"] {
-            assert!(bad.parse::<Rule>().is_err(), "{bad}");
+            assert!(parse_allow(bad).is_err(), "{bad}");
         }
-        assert_eq!("all".parse::<Rule>().unwrap().tool, None);
+        assert_eq!(parse_allow("all").unwrap().tool, "*");
     }
 }

@@ -364,7 +364,8 @@ async fn the_shape_of_the_context_before_and_after_a_compaction() {
     let shape = |request: &Captured| {
         let outline = request.outline();
         // Lengths and ids depend on where the project lies.
-        let kind = |line: &str| line.split(" (").next().unwrap_or(line).split(" call_").next().map(str::to_owned);
+        let kind =
+            |line: &str| line.split(" (").next().unwrap_or(line).split(" call_").next().map(str::to_owned);
         outline.lines().skip(1).filter_map(kind).collect::<Vec<_>>().join("\n")
     };
     let told = format!(

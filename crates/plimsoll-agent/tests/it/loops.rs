@@ -154,7 +154,7 @@ async fn what_is_not_allowed_is_denied_and_both_are_told() {
             _ => None,
         })
         .collect();
-    assert_eq!(flags, ["--allow bash", "--allow 'read:/etc/**'"]);
+    assert_eq!(flags, ["--allow bash", "--allow 'read:/etc/*'"]);
 }
 
 #[tokio::test]

@@ -1,0 +1,168 @@
+//! An agent as the configuration has it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll::Policy;
+use plimsoll_config::{AgentConfig, PermissionRule, ResolvedModel, RunConfig, SetupError};
+use plimsoll_providers::ProviderError;
+use plimsoll_store::Archive;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::agent::{Agent, Compaction};
+use crate::model::Model;
+use crate::tools::ToolSet;
+
+/// The agent where nobody names one.
+pub const USUAL_AGENT: &str = "build";
+/// Agents that the runtime itself asks, and that are not run.
+const INTERNAL: [&str; 2] = ["compaction", "title"];
+/// So much of all instruction files goes into the system prompt, in bytes; more would leave no room for work.
+const MOST_INSTRUCTIONS: usize = 200_000;
+
+/// What a person wants besides what is configured.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// The agent's name.
+    pub agent: Option<String>,
+    /// The model, as `provider/model`.
+    pub model: Option<String>,
+    /// What is allowed, over all rules of the configuration.
+    pub allow: Vec<PermissionRule>,
+}
+
+/// Why no agent can be set up.
+#[derive(Debug, Error)]
+pub enum AgentSetupError {
+    /// There is no model to talk to.
+    #[error(transparent)]
+    Model(#[from] SetupError),
+    /// The model's client cannot be made.
+    #[error(transparent)]
+    Client(#[from] ProviderError),
+    /// There is no such agent.
+    #[error("there is no agent `{name}`: there are {}", known.join(", "))]
+    UnknownAgent {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// Something that the agent refers to is not there.
+    #[error("{0}")]
+    BadReference(String),
+}
+
+impl Agent {
+    /// An agent as the configuration has it, with a person's wishes.
+    pub fn configured(
+        archive: Arc<Archive>,
+        policy: Policy,
+        run: &RunConfig,
+        wishes: &Wishes,
+        directory: &Path,
+        home: Option<&Path>,
+    ) -> Result<Agent, AgentSetupError> {
+        let name = wishes.agent.as_deref().unwrap_or(USUAL_AGENT);
+        let own = agent_of(run, name)?;
+        let model = match (&wishes.model, run.resolve_agent_model(name)) {
+            (None, Some(model)) => model?,
+            (wish, _) => run.resolve_model(wish.as_deref())?,
+        };
+        let mut model = Model::resolved(model)?;
+        model.tune(&own);
+        let mut agent = Agent::new(archive, model, directory);
+        agent.policy = Arc::new(policy);
+        let profile = &mut agent.profile;
+        profile.name = name.to_owned();
+        profile.tools = ToolSet::builtin(&agent.policy).filter(|tool| own.has_tool(tool).unwrap_or(true));
+        if let Some(prompt) = &own.prompt {
+            profile.system[0] = format!("{}\n\n{}", prompt.trim_end(), surroundings(directory));
+        }
+        profile.system.extend(instructions(run, home));
+        profile.permissions.rules.clone_from(&run.permissions.rules);
+        profile.permissions.rules.extend(own.permissions.rules.iter().chain(&wishes.allow).cloned());
+        if let Some(steps) = own.steps.into_iter().chain(run.caps.steps).min() {
+            profile.limits.steps = u64::from(steps);
+        }
+        (profile.limits.tokens, profile.limits.cost) = (run.caps.tokens, run.caps.cost);
+        let compacting = run.agents.get("compaction").cloned().unwrap_or_default();
+        let compaction = match run.resolve_agent_model("compaction") {
+            Some(model) => {
+                let mut model = Model::resolved(model?)?;
+                model.tune(&compacting);
+                Some(model)
+            }
+            None => None,
+        };
+        agent.compaction = Compaction { model: compaction, prompt: compacting.prompt, context: Vec::new() };
+        // A title is not worth a failure.
+        let titling = run.resolve_agent_model("title").or_else(|| run.resolve_small_model());
+        agent.title_model = titling.and_then(Result::ok).and_then(|model| Model::resolved(model).ok());
+        Ok(agent)
+    }
+}
+
+impl Model {
+    /// A model as the configuration resolves it.
+    pub fn resolved(resolved: ResolvedModel) -> Result<Model, ProviderError> {
+        let ResolvedModel { model, endpoint, client, limits, price, .. } = resolved;
+        let options = endpoint.request_options();
+        let client = plimsoll_providers::Client::new(endpoint, client)?;
+        Ok(Model { name: model, client, limits, price, options })
+    }
+
+    /// Answer as an agent of the configuration wants it.
+    fn tune(&mut self, agent: &AgentConfig) {
+        let options = &mut self.options;
+        options.temperature = agent.temperature.or(options.temperature);
+        options.max_tokens = agent.output.or(options.max_tokens);
+        options.extra.extend(agent.options.clone());
+        options.extra.extend(agent.top_p.map(|share| ("top_p".to_owned(), Value::from(share))));
+    }
+}
+
+fn agent_of(run: &RunConfig, name: &str) -> Result<AgentConfig, AgentSetupError> {
+    let own = run.agents.get(name).filter(|agent| !agent.disabled);
+    match own {
+        Some(agent) => match &agent.problem {
+            Some(problem) => Err(AgentSetupError::BadReference(problem.clone())),
+            None => Ok(agent.clone()),
+        },
+        None if name == USUAL_AGENT => Ok(AgentConfig::default()),
+        None => {
+            let is_run = |(name, agent): &(&String, &AgentConfig)| {
+                !agent.disabled && !INTERNAL.contains(&name.as_str()) && *name != USUAL_AGENT
+            };
+            let others = run.agents.iter().filter(is_run).map(|(name, _)| name.clone());
+            let known = std::iter::once(USUAL_AGENT.to_owned()).chain(others).collect();
+            Err(AgentSetupError::UnknownAgent { name: name.to_owned(), known })
+        }
+    }
+}
+
+/// Where an agent is, which its own prompt does not say.
+pub(crate) fn surroundings(directory: &Path) -> String {
+    format!("Project directory: {}\nPlatform: {}", directory.display(), std::env::consts::OS)
+}
+
+/// The texts of instruction files, each under its name.
+fn instructions(run: &RunConfig, home: Option<&Path>) -> Option<String> {
+    let mut all = String::new();
+    let mut seen = Vec::new();
+    for file in run.instructions.iter().flat_map(|source| source.files(home)) {
+        if seen.contains(&file) {
+            continue;
+        }
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let left = MOST_INSTRUCTIONS.saturating_sub(all.len());
+        let end = (0..=text.len().min(left)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        if end > 0 {
+            all.push_str(&format!("Instructions from {}:\n{}\n\n", file.display(), text[..end].trim_end()));
+        }
+        seen.push(file);
+    }
+    let all = all.trim_end().to_owned();
+    (!all.is_empty()).then_some(all)
+}
