@@ -350,6 +350,19 @@ def check_errors(binary, folder):
                     expect(f"{wire} {script}", type(error).__name__, expected)
                     if "overflow" in str(script) and wire != "anthropic":
                         expect(f"{wire} {script}", error.code, "context_length_exceeded")
+    # A window that is too small. The Responses API reports it in the stream.
+    with Model(binary, folder, [EVERYTHING], "--window", "10") as model:
+        for create in (model.anthropic().messages.create, model.openai().chat.completions.create):
+            count += 1
+            try:
+                create(**small_request("anthropic" if "anthropic" in create.__module__ else "chat", True))
+                object_to("window", "no exception")
+            except (anthropic.BadRequestError, openai.BadRequestError):
+                pass
+        count += 1
+        events = list(model.openai().responses.create(**small_request("responses", True)))
+        expect("responses, window", [event.type for event in events], ["response.created", "response.failed"])
+        expect("responses, window", events[-1].response.error.code, "context_length_exceeded")
     # An error in the middle: the part before it has been read. The Responses API reports it as an event.
     script = [{"parts": [{"text": TEXT}], "faults": [{"error_event": {"after": 5, "error": "overloaded"}}], "repeat": True}]
     with Model(binary, folder, script) as model:

@@ -9,7 +9,7 @@
 //!
 //! Nothing expires by itself; [`ModelServer::forget_cache`](super::ModelServer::forget_cache) does that.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use plimsoll_providers::Wire;
 use serde_json::Value;
@@ -48,10 +48,12 @@ struct Room {
 struct Entries {
     /// Hashes of prefixes that can be read.
     prefixes: HashSet<u64>,
-    /// The earlier requests, by the hashes of their segments.
-    earlier: Vec<Vec<u64>>,
+    /// The newest requests, by the hashes of their segments.
+    earlier: VecDeque<Vec<u64>>,
 }
 
+/// How many earlier requests are compared with: those of some sessions that take turns.
+const EARLIER: usize = 64;
 const LOOKBACK: usize = 20;
 const MAX_MARKS: usize = 4;
 const OPENAI_MINIMUM: usize = 1_024;
@@ -93,7 +95,10 @@ impl Entries {
                 // Of two that share as much, the one that ends there is extended rather than contradicted.
                 (*same, std::cmp::Reverse(*length))
             });
-        self.earlier.push(own);
+        self.earlier.push_back(own);
+        if self.earlier.len() > EARLIER {
+            self.earlier.pop_front();
+        }
         let (same, length) = nearest.filter(|(same, _)| *same > 0)?;
         let differs = same < length && same < segments.len();
         differs.then(|| segments[same].path.clone())

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::overflow::OverflowShape;
+use super::render::CREATED;
 
 /// A fault of an answer. Events are counted from zero; a fault that is set behind the last event of an answer happens
 /// before it, so that the closing event never comes.
@@ -146,8 +147,8 @@ pub(crate) fn error_body(wire: Wire, status: u16, message: Option<&str>) -> Valu
     }
 }
 
-/// The data of an error event.
-pub(crate) fn error_event(wire: Wire, error: StreamError) -> Value {
+/// The data of an error event; `sequence` is its number in a stream of the Responses API.
+pub(crate) fn error_event(wire: Wire, error: StreamError, model: &str, sequence: usize) -> Value {
     let (anthropic, code, message) = match error {
         StreamError::Overloaded => ("overloaded_error", "overloaded", "Overloaded"),
         StreamError::Server => ("api_error", "server_error", "The server had an error."),
@@ -163,16 +164,40 @@ pub(crate) fn error_event(wire: Wire, error: StreamError) -> Value {
         Wire::Chat => {
             json!({ "error": { "message": message, "type": "server_error", "param": null, "code": code } })
         }
-        Wire::Responses => json!({
-            "type": "response.failed",
-            "response": {
-                "id": "resp_failed",
-                "object": "response",
-                "status": "failed",
-                "output": [],
-                "error": { "code": code, "message": message },
-                "usage": null,
-            },
-        }),
+        Wire::Responses => {
+            let mut response = bare_response(model, "failed");
+            response["error"] = json!({ "code": code, "message": message });
+            json!({ "type": "response.failed", "sequence_number": sequence, "response": response })
+        }
     }
+}
+
+/// The events with which the Responses API refuses a request that it has begun to answer.
+pub(crate) fn refusal_in_stream(model: &str, error: StreamError) -> [Value; 2] {
+    let begun = bare_response(model, "in_progress");
+    [
+        json!({ "type": "response.created", "sequence_number": 0, "response": begun }),
+        error_event(Wire::Responses, error, model, 1),
+    ]
+}
+
+fn bare_response(model: &str, status: &str) -> Value {
+    json!({
+        "id": "resp_failed",
+        "object": "response",
+        "created_at": CREATED,
+        "status": status,
+        "model": model,
+        "output": [],
+        "error": null,
+        "incomplete_details": null,
+        "instructions": null,
+        "metadata": {},
+        "parallel_tool_calls": true,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "usage": null,
+    })
 }

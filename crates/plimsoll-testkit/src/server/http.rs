@@ -103,7 +103,10 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<S
     let verdict = shared.lock().receive(captured);
     match verdict {
         Verdict::Refuse(status, body) => Ok(respond(status, &[], &body)),
-        Verdict::RefuseInStream(event) => Ok(stream_response(one_piece(event.to_bytes()))),
+        Verdict::RefuseInStream(events) => {
+            let bytes = events.iter().flat_map(WireEvent::to_bytes).collect();
+            Ok(stream_response(one_piece(bytes)))
+        }
         Verdict::Answer(captured) => {
             let Some(reply) = next_reply(&shared, &captured).await else {
                 return Ok(respond(500, &[], &error_body(wire, 500, Some("no reply is scripted"))));
@@ -223,7 +226,10 @@ async fn send_events(
                     return Err(HungUp);
                 }
                 Fault::ErrorEvent { after, error } if is_here(after) => {
-                    let event = WireEvent::of_wire(captured.wire, &error_event(captured.wire, *error));
+                    let event = WireEvent::of_wire(
+                        captured.wire,
+                        &error_event(captured.wire, *error, &captured.model, at),
+                    );
                     return send(event.to_bytes(), reply, sender).await;
                 }
                 Fault::HugeEvent { at: place, bytes } if is_here(place) => {

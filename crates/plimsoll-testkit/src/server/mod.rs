@@ -60,6 +60,7 @@ pub struct ServerBuilder {
     cache_minimum: Option<u64>,
     is_lenient: bool,
     log: Option<PathBuf>,
+    kept_requests: Option<usize>,
     answer: Option<Answer>,
 }
 
@@ -115,6 +116,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Keep only so many of the newest requests, for tests that send thousands.
+    pub fn keep_requests(mut self, count: usize) -> ServerBuilder {
+        self.kept_requests = Some(count);
+        self
+    }
+
     /// The reply to a request for which none was pushed.
     pub fn answering(mut self, answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static) -> ServerBuilder {
         self.answer = Some(Arc::new(answer));
@@ -131,6 +138,9 @@ impl ServerBuilder {
         state.overflow = self.overflow;
         state.is_lenient = self.is_lenient;
         state.answer = self.answer;
+        if let Some(count) = self.kept_requests {
+            state.kept_requests = count;
+        }
         if let Some(tokens) = self.cache_minimum {
             state.cache_minimum = tokens;
         }
@@ -216,6 +226,11 @@ impl ModelServer {
     /// Forget what the prompt cache holds, as providers do after some minutes.
     pub fn forget_cache(&self) {
         self.state().cache.clear();
+    }
+
+    /// How many requests came, those that are not kept included.
+    pub fn received(&self) -> usize {
+        self.state().received
     }
 
     /// The requests so far, refused ones included.

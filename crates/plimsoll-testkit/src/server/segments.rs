@@ -81,9 +81,10 @@ fn anthropic(body: &Value, found: &mut Vec<Segment>) {
         found.push(Segment::of(format!("system[{at}]"), block));
     }
     // A change of these invalidates the cache of the messages, not that of tools and system prompt.
-    let settings = json!([body.get("tool_choice"), body.get("thinking")]);
+    let has_image = list(body, "messages").iter().any(|message| has_image(message.get("content")));
+    let settings = json!([body.get("tool_choice"), body.get("thinking"), has_image]);
     found.push(Segment {
-        path: "tool_choice, thinking".into(),
+        path: "tool_choice, thinking, images".into(),
         text: settings.to_string(),
         mark: None,
         is_block: false,
@@ -96,6 +97,13 @@ fn anthropic(body: &Value, found: &mut Vec<Segment>) {
             found.push(segment);
         }
     }
+}
+
+fn has_image(content: Option<&Value>) -> bool {
+    let blocks = content.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    blocks.iter().any(|block| {
+        block.get("type").and_then(Value::as_str) == Some("image") || has_image(block.get("content"))
+    })
 }
 
 /// Content as blocks: a string is one text. Clients that move a breakpoint turn one into the other.

@@ -13,7 +13,7 @@ use super::Answer;
 use super::cache::CacheModel;
 use super::captured::Captured;
 use super::check::{self, Memory};
-use super::fault::{StreamError, error_body, error_event};
+use super::fault::{StreamError, error_body, refusal_in_stream};
 use super::overflow::OverflowShape;
 use super::render::{Counts, WireEvent};
 use super::reply::Reply;
@@ -44,6 +44,9 @@ pub(crate) struct State {
     pub(crate) cache_minimum: u64,
     pub(crate) is_lenient: bool,
     pub(crate) requests: Vec<Captured>,
+    pub(crate) kept_requests: usize,
+    /// Requests so far, those that are not kept included.
+    pub(crate) received: usize,
     pub(crate) problems: Vec<String>,
     pub(crate) memory: Memory,
     pub(crate) log: Option<File>,
@@ -65,8 +68,8 @@ impl fmt::Debug for State {
 pub(crate) enum Verdict {
     /// It is refused with this status and body.
     Refuse(u16, Value),
-    /// It is refused by an event in the stream.
-    RefuseInStream(WireEvent),
+    /// It is refused by events in the stream.
+    RefuseInStream(Vec<WireEvent>),
     /// It is answered with the next reply.
     Answer(Box<Captured>),
 }
@@ -85,6 +88,8 @@ impl State {
             cache_minimum: DEFAULT_CACHE_MINIMUM,
             is_lenient: false,
             requests: Vec::new(),
+            kept_requests: usize::MAX,
+            received: 0,
             problems: Vec::new(),
             memory: Memory::default(),
             log: None,
@@ -100,7 +105,7 @@ impl State {
         captured.problems = check::check(wire, &captured.body, &captured.headers, &self.signer, &self.memory);
         let refused = captured.problems.first().filter(|_| !self.is_lenient).cloned();
         if refused.is_some() {
-            let number = self.requests.len();
+            let number = self.received;
             let path = &captured.path;
             let named =
                 captured.problems.iter().map(|problem| format!("request {number} to {path}: {problem}"));
@@ -111,6 +116,9 @@ impl State {
             captured.cache = self.cache.request(wire, &captured.body, &segments, self.cache_minimum);
         }
         self.requests.push(captured.clone());
+        self.received += 1;
+        let surplus = self.requests.len().saturating_sub(self.kept_requests);
+        self.requests.drain(..surplus);
         self.write_log(&captured, window);
         if let Some(problem) = refused {
             return Verdict::Refuse(400, error_body(wire, 400, Some(&problem)));
@@ -119,10 +127,8 @@ impl State {
         let is_streamed = captured.body.get("stream").and_then(Value::as_bool).unwrap_or(false);
         if wire == Wire::Responses && is_streamed && self.overflow.is_none() {
             // The Responses API has begun to answer before it knows.
-            return Verdict::RefuseInStream(WireEvent::of_wire(
-                wire,
-                &error_event(wire, StreamError::Overflow),
-            ));
+            let events = refusal_in_stream(&captured.model, StreamError::Overflow);
+            return Verdict::RefuseInStream(events.iter().map(WireEvent::named).collect());
         }
         let shape = self.overflow.unwrap_or(OverflowShape::of_wire(wire));
         let (status, body) = shape.answer(captured.tokens, window);
@@ -138,7 +144,7 @@ impl State {
 
     /// No reply was left for a request.
     pub(crate) fn report_no_reply(&mut self, why: &str) {
-        let number = self.requests.len().saturating_sub(1);
+        let number = self.received.saturating_sub(1);
         self.problems.push(format!("request {number}: {why}"));
     }
 

@@ -92,7 +92,7 @@ fn anthropic_keeps_nothing_short_and_names_what_changed() {
 }
 
 #[test]
-fn a_change_of_tool_choice_costs_anthropics_messages() {
+fn a_change_of_tool_choice_and_a_first_image_cost_anthropics_messages() {
     let server = server();
     let with_choice = |choice: &str| {
         let mut body = anthropic(2_000, 3, &[2]);
@@ -102,8 +102,13 @@ fn a_change_of_tool_choice_costs_anthropics_messages() {
     };
     ask(&server, Wire::Anthropic, &with_choice("auto"));
     let report = ask(&server, Wire::Anthropic, &with_choice("none"));
-    assert_eq!(report.missed_at.as_deref(), Some("tool_choice, thinking"));
+    assert_eq!(report.missed_at.as_deref(), Some("tool_choice, thinking, images"));
     assert!(report.read > 2_000 && report.write > 0, "{report:?}");
+    let mut with_image = with_choice("none");
+    let image = json!({ "type": "image", "source": { "type": "url", "url": "https://example.com/a.png" } });
+    with_image["messages"][2]["content"].as_array_mut().unwrap().push(image);
+    let report = ask(&server, Wire::Anthropic, &with_image);
+    assert_eq!(report.missed_at.as_deref(), Some("tool_choice, thinking, images"));
 }
 
 #[test]

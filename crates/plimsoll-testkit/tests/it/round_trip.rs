@@ -158,3 +158,16 @@ async fn requests_are_captured_in_one_shape_without_keys() {
     user: text (8 chars) "and now?"
     "#);
 }
+
+#[tokio::test]
+async fn only_the_newest_requests_are_kept_where_that_is_asked_for() {
+    let server = ModelServer::builder().keep_requests(2).start().unwrap();
+    server.repeat(Reply::new().text("x"));
+    let client = client(&server, Wire::Chat);
+    for number in 0..5 {
+        let request = request(Wire::Chat, History::new().user(format!("number {number}")));
+        assert_eq!(follow(&client, &request).await.1, None);
+    }
+    let kept: Vec<String> = server.requests().iter().map(Captured::last_user_text).collect();
+    assert_eq!((server.received(), kept), (5, vec!["number 3".into(), "number 4".into()]));
+}
