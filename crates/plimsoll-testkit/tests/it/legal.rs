@@ -406,7 +406,7 @@ fn a_lenient_server_answers_and_notes_what_is_wrong() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
     #[test]
     fn properties_every_generated_history_makes_a_legal_request(log in histories(12)) {
