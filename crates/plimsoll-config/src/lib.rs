@@ -54,8 +54,8 @@ pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
     Action, AgentConfig, AgentFork, AgentMode, InstructionSource, McpConnection, McpServer, ModelConfig,
-    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, SetupError, ToolSwitch,
-    matches,
+    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, RunField, SetupError,
+    ToolSwitch, matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;
@@ -145,7 +145,9 @@ impl Config {
 
     /// What one file says by itself, as if it were trusted.
     pub fn of_file(path: &Path, around: &Surroundings) -> Result<Config, ConfigError> {
-        layers::merge(layers::file_layers(&ConfigFile::read(path)?)?, around)
+        let file = ConfigFile::read(path)?;
+        let config = layers::merge(layers::file_layers(&file)?, around)?;
+        Ok(Config { notices: file.notices, ..config })
     }
 
     /// Where a value comes from: a field of the policy by its path, `policy`, `context`, or one of [`STORE_FIELDS`].
