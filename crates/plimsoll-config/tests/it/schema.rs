@@ -1,7 +1,9 @@
 //! The schema of a configuration file.
 
-use plimsoll_config::Config;
+use plimsoll_config::{Action, Config, Flags};
 use serde_json::Value;
+
+use crate::support::Home;
 
 /// `just schema` writes the file anew.
 #[test]
@@ -40,4 +42,29 @@ fn the_schema_describes_every_setting() {
         }
     }
     check(&schema, &schema);
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_read() {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CONFIGURATION.md")).unwrap();
+    let blocks: Vec<&str> =
+        text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() > 3);
+    for block in blocks {
+        let home = Home::new().with(".config/plimsoll/config.toml", block);
+        let config = home.load();
+        let run = config.run.unwrap();
+        assert!(config.notices.is_empty() && config.left_out.is_empty(), "{block}");
+        if block.contains("[providers.local]") {
+            let around = home.around(&home.project, &[("LOCAL_KEY", "k")]);
+            let run = Config::load(&Flags::default(), &around).unwrap().run.unwrap();
+            let model = run.resolve_small_model().unwrap().unwrap();
+            assert_eq!((model.model.model.as_str(), model.limits.unwrap().context.0), ("qwen3:8b", 32_768));
+        }
+        if block.contains("[agents.review]") {
+            assert_eq!(run.agents.len(), 2);
+            assert_eq!(run.permissions.rule("bash", "git push x").unwrap().action, Action::Deny);
+        }
+    }
 }
