@@ -43,6 +43,7 @@ bench *args:
 # Write the JSON Schema of policies into the tree.
 schema:
     PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it schema
+    PLIMSOLL_BLESS=1 cargo test -p plimsoll-config --test it schema
 
 # Read and write back real sessions, and calibrate on them; PLIMSOLL_CORPUS names their folder.
 corpus:

@@ -190,14 +190,18 @@ Examples:
   plimsoll config                           every value and where it comes from
   plimsoll config --policy openfork         the same with another preset
   plimsoll config check plimsoll.toml       whether a file is consistent
-  plimsoll config --schema > policy.schema.json
+  plimsoll config --schema > config.schema.json
 
 A `plimsoll.toml` names a policy and what it changes:
   policy = \"opencode\"        # a preset, or a policy file
   context = 128000           # the model's context window, in tokens
   store = \"~/plimsoll.db\"    # the database of Plimsoll's own sessions; see `plimsoll trust`
+  model = \"anthropic/claude-sonnet-4-6\"
   [prune]
-  protectTokens = 30000      # any field of the policy, under its section";
+  protectTokens = 30000      # any field of the policy, under its section
+
+Providers, agents, permissions and MCP servers are set there too; `opencode.json` is read beside it. Keys are never \
+shown.";
 
 const TRUST: &str = "\
 Examples:
@@ -206,10 +210,11 @@ Examples:
   plimsoll trust --list                     what is trusted, and what has changed since
   plimsoll untrust ~/code/project           take it back
 
-A `plimsoll.toml` comes with a checkout. Numbers and fixed choices of its policy, `context` and the name of a preset \
-take effect at once. `store`, `durability`, `spills`, texts, lists and paths do after this command, for the files as \
-they are now: when one changes, it is not trusted again until you say so. A directory below has its own \
-`plimsoll.toml`, and its own trust. Your own `config.toml`, the environment and flags need none.";
+A `plimsoll.toml` or `opencode.json` comes with a checkout. Numbers and fixed choices of its policy, `context`, the \
+name of a preset and what denies something take effect at once. `store`, `durability`, `spills`, texts, lists and \
+paths, models and providers, agents, permissions and MCP servers do after this command, for the files as they are \
+now: when one changes, it is not trusted again until you say so. A directory below has its own files, and its own \
+trust. Your own files, the environment and flags need none.";
 
 const UNTRUST: &str = "\
 Examples:
@@ -350,7 +355,7 @@ pub(crate) enum Command {
     /// The answer is no, exit code 1, where it was not trusted.
     #[command(after_help = UNTRUST)]
     Untrust {
-        /// The directory of the `plimsoll.toml`; the nearest upwards from this one if none is given.
+        /// The directory of the `plimsoll.toml` or `opencode.json`; the nearest upwards from this one if none is given.
         #[arg(value_name = "DIR")]
         directory: Option<PathBuf>,
     },
@@ -794,7 +799,7 @@ pub(crate) struct ConfigArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 
-    /// Print the JSON Schema of policy files.
+    /// Print the JSON Schema of configuration files.
     #[arg(long)]
     pub(crate) schema: bool,
 
@@ -824,7 +829,7 @@ pub(crate) struct TrustArgs {
 pub(crate) enum ConfigCommand {
     /// Only say whether all settings are consistent, or those of a file; the exit code is the answer.
     Check {
-        /// A `plimsoll.toml` or a policy file.
+        /// A `plimsoll.toml`, an `opencode.json` or a policy file.
         file: Option<PathBuf>,
     },
 }

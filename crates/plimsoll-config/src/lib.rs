@@ -1,7 +1,9 @@
-//! Configuration: one policy, one context window and one store out of five layers, each value with its origin.
+//! Configuration: one policy, one context window, one store and what a run stands on, out of layers, each value with its
+//! origin.
 //!
-//! From the lightest to the heaviest: the preset, the user's `config.toml`, the project's `plimsoll.toml`, the
-//! environment, flags. It is the order of git, cargo and uv: what is nearer to the work wins.
+//! From the lightest to the heaviest: the preset, the user's files, the project's files, the environment, flags. It is
+//! the order of git, cargo and uv: what is nearer to the work wins. The user's and the project's own are a `config.toml`
+//! and a `plimsoll.toml`; under each of them lie the `opencode.json` files of that level.
 //!
 //! Any layer may name a policy, and the heaviest that does so decides: another policy is not used at all. A preset is
 //! what everything else is laid over. The fields of a policy file have the weight of the layer that named it, just
@@ -18,6 +20,18 @@
 //! assert_eq!(config.context, 64_000);
 //! assert_eq!(config.origin("context"), Origin::Variable("PLIMSOLL_CONTEXT".to_owned()));
 //! # Ok::<(), plimsoll_config::ConfigError>(())
+//! ```
+//!
+//! Models, providers, agents and permissions are in [`RunConfig`]:
+//!
+//! ```
+//! use plimsoll_config::{Config, Flags, Surroundings};
+//! let variables = [("OPENAI_BASE_URL".to_owned(), "http://localhost:11434/v1".to_owned())];
+//! let config = Config::load(&Flags::default(), &Surroundings::new("/nowhere".into(), variables))?;
+//! let run = config.run.as_ref().map_err(|error| error.to_string())?;
+//! let model = run.resolve_model(Some("openai-chat/qwen3"))?;
+//! assert_eq!(model.endpoint.url(), "http://localhost:11434/v1/chat/completions");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! The crate reads files and writes the ledger. It has no terminal, prints nothing, and reads neither variables nor the
@@ -54,8 +68,8 @@ pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
     Action, AgentConfig, AgentFork, AgentMode, InstructionSource, McpConnection, McpServer, ModelConfig,
-    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, SetupError, ToolSwitch,
-    matches,
+    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, RunField, SetupError,
+    ToolSwitch, matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;
@@ -108,7 +122,7 @@ impl Config {
     /// What holds in these surroundings, with these flags.
     pub fn load(flags: &Flags, around: &Surroundings) -> Result<Config, ConfigError> {
         let mut layers = Vec::new();
-        let mut notices = opencode::unread_folders(around);
+        let mut notices = opencode::unread(around);
         for path in opencode::user_files(around) {
             let mut file = ConfigFile::read_opencode(&path);
             // OpenCode looks for the user's instructions in the project at hand.
@@ -145,7 +159,9 @@ impl Config {
 
     /// What one file says by itself, as if it were trusted.
     pub fn of_file(path: &Path, around: &Surroundings) -> Result<Config, ConfigError> {
-        layers::merge(layers::file_layers(&ConfigFile::read(path)?)?, around)
+        let file = ConfigFile::read(path)?;
+        let config = layers::merge(layers::file_layers(&file)?, around)?;
+        Ok(Config { notices: file.notices, ..config })
     }
 
     /// Where a value comes from: a field of the policy by its path, `policy`, `context`, or one of [`STORE_FIELDS`].

@@ -22,7 +22,7 @@ use crate::names;
 use crate::opencode::{self, Notice};
 use crate::origin::Origin;
 use crate::risk::{self, Risk};
-use crate::run::{RunLayer, mask, reference};
+use crate::run::{RunLayer, SECTIONS, mask, reference, rule_key};
 use crate::surroundings::Surroundings;
 
 const FILE_NAME: &str = "plimsoll.toml";
@@ -72,6 +72,13 @@ pub struct GuardedSetting {
     pub value: Value,
     /// Where it stands.
     pub origin: Origin,
+}
+
+impl GuardedSetting {
+    /// Whether it is about a run of an agent, and no matter to what needs no model.
+    pub fn is_about_run(&self) -> bool {
+        self.key.split('.').next().is_some_and(|section| SECTIONS.contains(&section))
+    }
 }
 
 /// What a project's files say and are not trusted to say.
@@ -127,13 +134,18 @@ impl Project {
         own_file(directory).or_else(|| opencode::files_in(directory).into_iter().next())
     }
 
+    /// The directory of a project, by itself or by one of its files.
+    pub fn folder_of(path: &Path) -> &Path {
+        match path.is_file() {
+            false => path,
+            true if opencode::is_own_name(path) => opencode::owner(path),
+            true => layers::folder(path),
+        }
+    }
+
     /// Read a project by its directory or one of its files, with the policy file that it names if that is inside.
     pub fn read(path: &Path) -> Result<Project, ConfigError> {
-        let found = match path.is_dir() {
-            true => path,
-            false if opencode::is_own_name(path) => opencode::owner(path),
-            false => layers::folder(path),
-        };
+        let found = Project::folder_of(path);
         let unreadable = |source| ConfigError::Unreadable { path: found.to_owned(), source };
         let directory = found.canonicalize().map_err(unreadable)?;
         let file = own_file(found).map(|path| ConfigFile::read(&path)).transpose()?;
@@ -403,16 +415,13 @@ fn guard_run(layer: &mut RunLayer, project: &Project, guard: &mut impl FnMut(Str
             layer.values.remove(&path);
             let key = path.join(".");
             layer.origins.remove(&key);
-            guard(key, mask::masked(&path, &value));
+            guard(key, mask::reviewed(&path, &value));
         }
     }
     layer.rules.retain(|(agent, rule)| {
         let is_harmless = risk::of_rule(rule.action) == Risk::Harmless;
         if !is_harmless {
-            let section = agent.as_ref().map(|agent| format!("agents.{agent}.permission"));
-            let section = section.unwrap_or_else(|| "permissions".to_owned());
-            let pattern = if rule.pattern == "*" { String::new() } else { format!(".{}", rule.pattern) };
-            guard(format!("{section}.{}{pattern}", rule.tool), rule.action.name().into());
+            guard(rule_key(agent.as_deref(), rule), rule.action.name().into());
         }
         is_harmless
     });

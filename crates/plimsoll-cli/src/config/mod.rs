@@ -6,7 +6,7 @@ mod trust;
 use std::path::{Path, PathBuf};
 
 use plimsoll::{Policy, Preset};
-use plimsoll_config::{ConfigError, Distrust, Flags, LedgerError, LeftOut, Origin, SpillAge};
+use plimsoll_config::{ConfigError, Distrust, Flags, GuardedSetting, LedgerError, LeftOut, Origin, SpillAge};
 use plimsoll_store::{Durability, Retention};
 use serde_json::Value;
 
@@ -44,7 +44,9 @@ pub(crate) struct StoreConfig {
 impl Config {
     /// What holds here, with these flags.
     pub(crate) fn load(flags: &PolicyArgs, around: &Surroundings) -> Result<Config, CliError> {
-        let plimsoll_config::Config { policy, context, store, .. } = load(flags, around)?;
+        let config = load(flags, around)?;
+        tell_left_out(&config, around, |setting| !setting.is_about_run());
+        let plimsoll_config::Config { policy, context, store, .. } = config;
         let store = StoreConfig::new(&store, &policy);
         Ok(Config { policy, context, store })
     }
@@ -69,28 +71,72 @@ impl StoreConfig {
     }
 }
 
-/// The whole configuration with its origins. What is left out of it is said once in a run.
+/// The whole configuration with its origins.
 fn load(flags: &PolicyArgs, around: &Surroundings) -> Result<plimsoll_config::Config, CliError> {
     let PolicyArgs { policy, context } = flags.clone();
     let flags = Flags { policy, context, store: around.store.clone(), ..Flags::default() };
-    let config = plimsoll_config::Config::load(&flags, around)?;
-    if let Some(left_out) = &config.left_out {
-        around.left_out_told.call_once(|| note(&told(left_out, around)));
+    Ok(plimsoll_config::Config::load(&flags, around)?)
+}
+
+/// Say once in a run what is left out of what matters to it.
+pub(crate) fn tell_left_out(
+    config: &plimsoll_config::Config,
+    around: &Surroundings,
+    matters: impl Fn(&GuardedSetting) -> bool,
+) {
+    around.left_out_told.call_once(|| {
+        for left_out in &config.left_out {
+            let keys = short_keys(left_out.settings.iter().filter(|setting| matters(setting)));
+            if !keys.is_empty() {
+                note(&told(left_out, &keys.join(", "), around));
+            }
+        }
+    });
+}
+
+/// The keys of settings. A provider or an agent is named once, however many of its settings there are.
+fn short_keys<'a>(settings: impl Iterator<Item = &'a GuardedSetting>) -> Vec<String> {
+    let mut keys = Vec::new();
+    for setting in settings {
+        let end = setting.key.match_indices('.').nth(1).filter(|_| setting.is_about_run());
+        let key = setting.key[..end.map_or(setting.key.len(), |(at, _)| at)].to_owned();
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
     }
-    Ok(config)
+    keys
+}
+
+/// Say what files of OpenCode's have no effect in, a line for each file.
+pub(crate) fn tell_notices(config: &plimsoll_config::Config, around: &Surroundings) {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for notice in &config.notices {
+        let file = match &notice.origin {
+            Origin::File { path, .. } => around.short(path),
+            other => other.to_string(),
+        };
+        let reason = notice.reason.as_ref().map(|reason| format!(" ({reason})"));
+        let told = format!("{}{}", notice.key, reason.unwrap_or_default());
+        match lines.iter_mut().find(|(known, _)| *known == file) {
+            Some((_, keys)) => keys.push(told),
+            None => lines.push((file, vec![told])),
+        }
+    }
+    for (file, keys) in lines {
+        note(&format!("note: `{file}`: no effect here: {}", keys.join(", ")));
+    }
 }
 
 /// What is left out, why, and what to type.
-fn told(left_out: &LeftOut, around: &Surroundings) -> String {
-    let LeftOut { file, directory, why, settings } = left_out;
-    let keys = settings.iter().map(|setting| setting.key.as_str()).collect::<Vec<_>>().join(", ");
+fn told(left_out: &LeftOut, keys: &str, around: &Surroundings) -> String {
+    let LeftOut { files, directory, why, .. } = left_out;
+    let names = files.iter().map(|file| format!("`{}`", around.short(file))).collect::<Vec<_>>();
+    let (names, is) = (names.join(" and "), if files.len() > 1 { "are" } else { "is" });
     let directory = shell_word(directory, around);
     let next = format!("`plimsoll config` shows them, `plimsoll trust {directory}` lets them take effect");
     let (why, next) = match why {
-        Distrust::NotTrusted => (format!("`{}` is not trusted", around.short(file)), next),
-        Distrust::Changed => {
-            (format!("`{}` or a file it names changed since it was trusted", around.short(file)), next)
-        }
+        Distrust::NotTrusted => (format!("{names} {is} not trusted"), next),
+        Distrust::Changed => (format!("{names} or a file it names changed since it was trusted"), next),
         Distrust::NoLedger(error) => {
             (ledger_message(error), format!("{}, then `plimsoll trust {directory}`", error.remedy()))
         }
@@ -149,7 +195,13 @@ fn ledger_message(error: &LedgerError) -> String {
 
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> CliError {
-        let message = match &error {
+        CliError::from(&error)
+    }
+}
+
+impl From<&ConfigError> for CliError {
+    fn from(error: &ConfigError) -> CliError {
+        let message = match error {
             ConfigError::Unreadable { path, source } => {
                 format!("cannot read `{}`: {}", path.display(), reason(source))
             }

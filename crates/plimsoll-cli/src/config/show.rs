@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::{Millis, Policy};
-use plimsoll_config::{Config, Distrust, LeftOut, Origin, STORE_FIELDS};
+use plimsoll::Millis;
+use plimsoll_config::{Config, Distrust, LeftOut, Origin, RunConfig, RunField, STORE_FIELDS};
 use plimsoll_store::Durability;
 use serde_json::{Value, json};
 
-use super::{StoreConfig, load, short_origin, written};
+use super::{StoreConfig, load, short_origin, tell_left_out, tell_notices, written};
 use crate::args::{ConfigArgs, ConfigCommand};
 use crate::error::{CliError, reason};
 use crate::output::{Column, Holds, Output, Table, note};
@@ -22,14 +22,23 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     if args.schema {
-        let schema = serde_json::to_string_pretty(&Policy::schema());
+        let schema = serde_json::to_string_pretty(&Config::schema());
         output.text(&schema.map_err(|error| CliError::failed(error.to_string()))?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let file = match &args.command {
         Some(ConfigCommand::Check { file }) => file.as_deref(),
         None if args.check => None,
-        None => return show(&load(&args.policy, around)?, around, output),
+        None => {
+            let config = load(&args.policy, around)?;
+            tell_left_out(&config, around, |_| true);
+            show(&config, around, output)?;
+            tell_notices(&config, around);
+            if let Err(error) = &config.run {
+                return Err(CliError::from(&**error));
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     check(file, args, around, output)
 }
@@ -51,6 +60,15 @@ fn check(
         }
         None => load(&args.policy, around),
     };
+    if let Ok(config) = &config {
+        tell_left_out(config, around, |_| true);
+        tell_notices(config, around);
+    }
+    // A run that has nothing to stand on is a mistake of the same kind.
+    let config = config.and_then(|config| match &config.run {
+        Err(error) => Err(CliError::from(&**error)),
+        Ok(_) => Ok(config),
+    });
     if output.json {
         let problem = config.as_ref().err().map(CliError::message);
         output.json(&json!({ "consistent": config.is_ok(), "problem": problem }))?;
@@ -71,7 +89,7 @@ fn check(
     }
 }
 
-fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<(), CliError> {
     let fields = config.fields();
     let store = StoreConfig::new(&config.store, &config.policy);
     if output.json {
@@ -87,13 +105,15 @@ fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<E
                 "spills": { "age": store.retention.age, "mostBytes": store.retention.most_bytes },
             },
             "origins": origins,
-            "leftOut": config.left_out.as_ref().map(|left_out| json!({
+            "run": run_fields(config),
+            "leftOut": config.left_out.iter().map(|left_out| json!({
                 "why": why(left_out),
                 "directory": left_out.directory,
                 "settings": left_out.settings,
-            })),
+            })).collect::<Vec<_>>(),
+            "notices": config.notices,
         }))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let column = |heading, holds| Column { heading, holds };
     let columns = [("FIELD", Holds::Names), ("VALUE", Holds::Words(20)), ("ORIGIN", Holds::Names)];
@@ -104,14 +124,22 @@ fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<E
     for (field, value) in own.chain(fields.into_iter().map(|(field, value)| (field, shown(&value)))) {
         table.row([field.clone(), value, short_origin(&config.origin(&field), around)]);
     }
-    if let Some(left_out) = &config.left_out {
+    for field in run_fields(config) {
+        table.row([field.key.clone(), shown(&field.value), short_origin(&field.origin, around)]);
+    }
+    for left_out in &config.left_out {
         for setting in &left_out.settings {
             let origin = format!("{}, left out: {}", short_origin(&setting.origin, around), why(left_out));
             table.row([setting.key.clone(), written(&setting.value), origin]);
         }
     }
     output.table(&table)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+/// What is set about a run; nothing where that part of the configuration cannot be used.
+fn run_fields(config: &Config) -> &[RunField] {
+    config.run.as_ref().map_or(&[], RunConfig::fields)
 }
 
 fn why(left_out: &LeftOut) -> &'static str {

@@ -23,7 +23,7 @@ pub(crate) fn trust(
     }
     let file = project_file(args.directory.as_deref(), around)?;
     // What is recorded is what was shown: the files are read once, and their hashes are of what was read.
-    let review = Project::read(&file)?.review()?;
+    let review = Project::read(&file)?.review(around)?;
     if !output.json {
         for setting in &review.settings {
             let origin = short_origin(&setting.origin, around);
@@ -65,9 +65,9 @@ pub(crate) fn untrust(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let named = match directory {
-        Some(directory) => project_folder(&around.directory.join(directory)),
+        Some(directory) => Project::folder_of(&around.directory.join(directory)).to_owned(),
         None => match Project::nearest_file(&around.directory) {
-            Some(file) => project_folder(&file),
+            Some(file) => Project::folder_of(&file).to_owned(),
             None => around.directory.clone(),
         },
     };
@@ -91,7 +91,7 @@ pub(crate) fn untrust(
 fn list(around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
     let ledger = Ledger::read(around)?;
     let state = |directory: &Path| match Project::file_in(directory).map(|file| Project::read(&file)) {
-        Some(Ok(project)) if project.distrust(&ledger).is_none() => "trusted",
+        Some(Ok(project)) if project.distrust(&ledger, around).is_none() => "trusted",
         Some(_) => "changed since, not trusted",
         None => "gone",
     };
@@ -121,24 +121,19 @@ fn project_file(directory: Option<&Path>, around: &Surroundings) -> Result<PathB
     let Some(directory) = directory else {
         return Project::nearest_file(&around.directory).ok_or_else(|| {
             let here = around.short(&around.directory);
-            CliError::usage(format!("there is no `plimsoll.toml` in `{here}` or above it"))
+            CliError::usage(format!("there is no `plimsoll.toml` or `opencode.json` in `{here}` or above it"))
         });
     };
-    let folder = project_folder(&around.directory.join(directory));
+    let folder = Project::folder_of(&around.directory.join(directory)).to_owned();
     let folder = folder.canonicalize().unwrap_or(folder);
     Project::file_in(&folder).ok_or_else(|| {
-        let error = CliError::usage(format!("there is no `plimsoll.toml` in `{}`", around.short(&folder)));
+        let error = CliError::usage(format!(
+            "there is no `plimsoll.toml` or `opencode.json` in `{}`",
+            around.short(&folder)
+        ));
         match Project::nearest_file(&folder) {
             Some(above) => error.hint(format!("`{}` is the nearest above it", around.short(&above))),
             None => error,
         }
     })
-}
-
-/// The folder that was meant by it or by the file in it.
-fn project_folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if path.is_file() => folder.to_owned(),
-        _ => path.to_owned(),
-    }
 }

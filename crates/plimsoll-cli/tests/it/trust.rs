@@ -52,10 +52,10 @@ fn p12_what_is_left_out_is_said_once_a_run() {
     // Machines read it on standard error, too.
     let output = home.command(&["config", "--json"], &[]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["leftOut"]["why"], "not trusted");
-    assert_eq!(json["leftOut"]["settings"][0]["key"], "store");
-    assert_eq!(json["leftOut"]["settings"][0]["value"], "./leak.db");
-    assert_eq!(json["leftOut"]["settings"][0]["origin"]["file"]["line"], 1);
+    assert_eq!(json["leftOut"][0]["why"], "not trusted");
+    assert_eq!(json["leftOut"][0]["settings"][0]["key"], "store");
+    assert_eq!(json["leftOut"][0]["settings"][0]["value"], "./leak.db");
+    assert_eq!(json["leftOut"][0]["settings"][0]["origin"]["file"]["line"], 1);
     assert!(String::from_utf8(output.stderr).unwrap().contains("plimsoll trust ~/project"));
 }
 

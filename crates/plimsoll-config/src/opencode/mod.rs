@@ -24,6 +24,9 @@ const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
 const NOT_READ: [&str; 10] =
     ["agent", "agents", "mode", "modes", "command", "commands", "plugin", "plugins", "tool", "tools"];
 
+/// Variables of OpenCode's that would change what is described here.
+const VARIABLES: [&str; 3] = ["OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_PERMISSION"];
+
 /// Whether a file is one of OpenCode's, by its name.
 pub(crate) fn is_own_name(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| NAMES.contains(&name))
@@ -73,13 +76,15 @@ pub(crate) fn skips_projects(around: &Surroundings) -> bool {
     value == "1" || value.eq_ignore_ascii_case("true")
 }
 
-/// Folders with agents, commands and the like, which are not read.
-pub(crate) fn unread_folders(around: &Surroundings) -> Vec<Notice> {
+/// What OpenCode reads beside its files and Plimsoll does not: folders with agents, commands and the like, variables.
+pub(crate) fn unread(around: &Surroundings) -> Vec<Notice> {
     let own = user_folder(around).into_iter();
     let projects = project_directories(&around.directory).into_iter().map(|directory| directory.join(FOLDER));
     let folders = own.chain(projects.filter(|_| !skips_projects(around)));
     let inner = folders.flat_map(|folder| NOT_READ.map(|name| folder.join(name)));
-    inner.filter(|folder| folder.is_dir()).map(|folder| Notice::folder(&folder)).collect()
+    let folders = inner.filter(|folder| folder.is_dir()).map(|folder| Notice::folder(&folder));
+    let variables = VARIABLES.into_iter().filter(|name| around.variable(name).is_some());
+    folders.chain(variables.map(Notice::variable)).collect()
 }
 
 /// The directory that a file belongs to: that of its folder, if it is in one.

@@ -27,6 +27,11 @@ impl Notice {
             reason: Some("files in this folder are not read".to_owned()),
         }
     }
+
+    pub(crate) fn variable(name: &str) -> Notice {
+        let origin = Origin::Variable(name.to_owned());
+        Notice { key: name.to_owned(), origin, reason: Some("this variable is not read".to_owned()) }
+    }
 }
 
 impl fmt::Display for Notice {

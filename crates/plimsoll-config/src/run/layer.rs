@@ -31,6 +31,16 @@ pub(crate) struct RunLayer {
     pub(crate) problem: Option<Arc<ConfigError>>,
 }
 
+/// The key of a rule, with its pattern if that is not for everything.
+pub(crate) fn rule_key(agent: Option<&str>, rule: &PermissionRule) -> String {
+    let section = match agent {
+        Some(agent) => format!("agents.{agent}.permission"),
+        None => "permissions".to_owned(),
+    };
+    let pattern = if rule.pattern == "*" { String::new() } else { format!(".{}", rule.pattern) };
+    format!("{section}.{}{pattern}", rule.tool)
+}
+
 impl RunLayer {
     /// What a file says.
     pub(crate) fn of_file(file: &ConfigFile) -> RunLayer {

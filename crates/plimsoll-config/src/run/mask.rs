@@ -5,27 +5,44 @@ use serde_json::Value;
 
 use super::reference::{Piece, pieces};
 
-/// Sections whose values are keys, or hold them.
+/// Whether a value is a key, or may hold one.
 fn is_secret(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    matches!(
-        path.as_slice(),
-        ["providers", _, "key"] | ["providers" | "mcp", _, "headers", ..] | ["mcp", _, "environment", ..]
-    )
+    match path.as_slice() {
+        ["providers", _, "key"] | ["providers" | "mcp", _, "headers", ..] => true,
+        // A variable may also make a command load other code, so not all of them are hidden.
+        ["mcp", _, "environment", name, ..] => {
+            let name = name.to_ascii_uppercase();
+            ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"].iter().any(|word| name.contains(word))
+        }
+        ["mcp", _, "environment"] => true,
+        _ => false,
+    }
 }
 
-/// A value for people: references stay, for they say where a key comes from; the keys themselves do not.
+/// A value of a layer in effect, for people: references stay, for they say where a key comes from; keys do not, nor
+/// what looks like one.
 pub(crate) fn masked(path: &[String], value: &Value) -> Value {
+    show(path, value, &|text| redact(text).text)
+}
+
+/// A value that its user is asked to trust. Whatever is no key by its place is shown in full: what looks like a key
+/// could be a part of a command that would be run.
+pub(crate) fn reviewed(path: &[String], value: &Value) -> Value {
+    show(path, value, &str::to_owned)
+}
+
+fn show(path: &[String], value: &Value, plain: &dyn Fn(&str) -> String) -> Value {
     let is_secret = is_secret(path);
     match value {
         Value::String(text) if is_secret => hide(text).into(),
-        Value::String(text) => redact(text).text.into(),
-        Value::Array(items) => items.iter().map(|item| masked(path, item)).collect(),
+        Value::String(text) => plain(text).into(),
+        Value::Array(items) => items.iter().map(|item| show(path, item, plain)).collect(),
         Value::Object(fields) => {
             let below = |name: &String| path.iter().cloned().chain([name.clone()]).collect::<Vec<_>>();
-            fields.iter().map(|(name, value)| (name.clone(), masked(&below(name), value))).collect()
+            fields.iter().map(|(name, value)| (name.clone(), show(&below(name), value, plain))).collect()
         }
-        other if is_secret && !other.is_null() => "(hidden)".into(),
+        other if is_secret && !other.is_null() => "(set)".into(),
         other => other.clone(),
     }
 }
@@ -35,7 +52,7 @@ fn hide(text: &str) -> String {
         Piece::Variable(name) => format!("{{env:{name}}}"),
         Piece::File(path) => format!("{{file:{path}}}"),
         Piece::Text("Bearer ") => "Bearer ".to_owned(),
-        Piece::Text(_) => "(hidden)".to_owned(),
+        Piece::Text(_) => "(set)".to_owned(),
     });
     shown.collect()
 }

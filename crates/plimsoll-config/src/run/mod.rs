@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_providers::ModelRef;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::ConfigError;
@@ -32,7 +33,7 @@ use spec::{AgentSpec, McpSpec, RunSpec};
 
 pub use agent::{AgentConfig, AgentFork, AgentMode};
 pub use instructions::InstructionSource;
-pub(crate) use layer::RunLayer;
+pub(crate) use layer::{RunLayer, rule_key};
 pub use mcp::{McpConnection, McpServer};
 pub use permission::{Action, PermissionRule, Permissions, ToolSwitch, matches};
 pub(crate) use provider::environment_layer;
@@ -73,8 +74,19 @@ pub struct RunConfig {
     pub instructions: Vec<InstructionSource>,
     /// What a run must not exceed.
     pub caps: RunCaps,
-    fields: Vec<(String, Value)>,
+    fields: Vec<RunField>,
     origins: BTreeMap<String, Origin>,
+}
+
+/// A setting of a run, as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunField {
+    /// Its key.
+    pub key: String,
+    /// Its value; what is secret is hidden.
+    pub value: Value,
+    /// Where it comes from.
+    pub origin: Origin,
 }
 
 /// What a run must not exceed.
@@ -94,8 +106,8 @@ impl RunConfig {
         self.origins.get(key).cloned().unwrap_or(Origin::BuiltIn)
     }
 
-    /// Every setting that a layer makes, by its key. What is secret is not shown.
-    pub fn fields(&self) -> &[(String, Value)] {
+    /// Every setting that a layer makes. Of rules and instructions all are here, in their order.
+    pub fn fields(&self) -> &[RunField] {
         &self.fields
     }
 
@@ -359,14 +371,27 @@ impl RunLayer {
     }
 
     /// Every setting but those that are built in, what is secret hidden.
-    fn shown_fields(&self) -> Vec<(String, Value)> {
+    fn shown_fields(&self) -> Vec<RunField> {
         let mut fields = Vec::new();
         for (path, value) in self.values.leaves() {
             let key = path.join(".");
-            if self.origins.get(&key).is_some_and(|origin| *origin != Origin::BuiltIn) {
-                fields.push((key, mask::masked(&path, &value)));
+            if let Some(origin) = self.origins.get(&key).filter(|origin| **origin != Origin::BuiltIn) {
+                fields.push(RunField { key, value: mask::masked(&path, &value), origin: origin.clone() });
             }
         }
+        let rules = self.rules.iter().map(|(agent, rule)| {
+            let (key, value) = (rule_key(agent.as_deref(), rule), rule.action.name().into());
+            RunField { key, value, origin: rule.origin.clone() }
+        });
+        let switches = self.switches.iter().map(|(agent, switch)| {
+            let key = format!("agents.{agent}.tools.{}", switch.tool);
+            RunField { key, value: switch.on.into(), origin: switch.origin.clone() }
+        });
+        let instructions = self.instructions.iter().map(|source| {
+            let value = plimsoll::redact::redact(&source.pattern).text.into();
+            RunField { key: "instructions".to_owned(), value, origin: source.origin.clone() }
+        });
+        fields.extend(rules.chain(switches).chain(instructions));
         fields
     }
 

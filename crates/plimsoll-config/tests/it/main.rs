@@ -6,5 +6,6 @@ mod layers;
 mod opencode;
 mod run;
 mod run_trust;
+mod schema;
 mod support;
 mod trust;

@@ -262,6 +262,9 @@ fn p10_files_above_the_repository_are_not_read() {
     assert_eq!(keys, ["keybinds"]);
     let config = load(&home, &[("OPENCODE_DISABLE_PROJECT_CONFIG", "1")]);
     assert!(config.notices.is_empty());
+    // A variable that is not read is named as well.
+    let config = load(&home, &[("OPENCODE_DISABLE_PROJECT_CONFIG", "1"), ("OPENCODE_PERMISSION", "{}")]);
+    assert_eq!(config.notices[0].key, "OPENCODE_PERMISSION");
 }
 
 #[test]

@@ -298,15 +298,19 @@ fn p10_no_secret_is_shown() {
          environment = {{ TOKEN = \"{secret}\" }}\n[mcp.r]\nurl = \"https://h/?token={secret}\"\n\
          headers = {{ Authorization = \"Bearer {secret}\" }}\n"
     );
-    let home = Home::new().with(USER, &text).with("project/plimsoll.toml", &text);
+    let of_project = format!(
+        "[providers.p]\napi = \"openai\"\nkey = \"{secret}\"\nheaders = {{ \"X-Key\" = \"{secret}\" }}\n\
+         [mcp.m]\ncommand = [\"x\"]\nenvironment = {{ TOKEN = \"{secret}\" }}\n"
+    );
+    let home = Home::new().with(USER, &text).with("project/plimsoll.toml", &of_project);
     let around = home.around(&home.project, &[("ANTHROPIC_API_KEY", secret), ("OPENAI_API_KEY", secret)]);
     let config = Config::load(&Flags::default(), &around).unwrap();
     assert!(!format!("{config:?}").contains(secret), "Debug of the configuration");
     let run = config.run.as_ref().unwrap();
     assert!(!serde_json::to_string(run.fields()).unwrap().contains(secret), "fields");
-    let field = |key: &str| run.fields().iter().find(|(name, _)| name == key).unwrap().1.clone();
-    assert_eq!(field("providers.anthropic.key"), "(hidden)");
-    assert_eq!(field("mcp.r.headers.Authorization"), "(hidden)");
+    let field = |key: &str| run.fields().iter().find(|field| field.key == key).unwrap().value.clone();
+    assert_eq!(field("providers.anthropic.key"), "(set)");
+    assert_eq!(field("mcp.r.headers.Authorization"), "(set)");
     for model in ["p/m", "anthropic/m", "openai/m"] {
         assert!(!format!("{:?}", run.resolve_model(Some(model)).unwrap()).contains(secret), "{model}");
     }
