@@ -96,6 +96,8 @@ pub struct Compaction {
     pub prompt: Option<String>,
     /// Added to the instruction.
     pub context: Vec<String>,
+    /// The longest summary; as the policy and the model's limits have it if it is not set.
+    pub output: Option<Tokens>,
 }
 
 impl Agent {
@@ -161,13 +163,17 @@ impl Agent {
     fn settings(&self) -> Settings {
         let limits = self.model.limits;
         let known = self.policy.limits(&self.model.name.model, limits);
-        let summariser = match &self.compaction.model {
+        let mut summariser = match &self.compaction.model {
             Some(model) => {
                 let name = model.name.to_string();
                 Summariser::named(name, self.policy.limits(&model.name.model, model.limits))
             }
             None => Summariser::own(known),
         };
+        if let Some(longest) = self.compaction.output {
+            let own = summariser.limits.output;
+            summariser.limits.output = if own == Tokens::ZERO { longest } else { own.min(longest) };
+        }
         Settings {
             policy: Arc::clone(&self.policy),
             limits,

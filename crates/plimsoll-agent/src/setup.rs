@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll::Policy;
+use plimsoll::{Policy, Tokens};
 use plimsoll_config::{AgentConfig, PermissionRule, ResolvedModel, RunConfig, SetupError};
 use plimsoll_providers::ProviderError;
 use plimsoll_store::Archive;
@@ -30,6 +30,24 @@ pub struct Wishes {
     pub model: Option<String>,
     /// What is allowed, over all rules of the configuration.
     pub allow: Vec<PermissionRule>,
+}
+
+impl Wishes {
+    /// See whether an agent can be set up, before anything is made for it.
+    pub fn check(&self, run: &RunConfig) -> Result<(), AgentSetupError> {
+        self.resolve(run).map(drop)
+    }
+
+    fn resolve(&self, run: &RunConfig) -> Result<(AgentConfig, Model), AgentSetupError> {
+        let name = self.agent.as_deref().unwrap_or(USUAL_AGENT);
+        let own = agent_of(run, name)?;
+        let model = match (&self.model, run.resolve_agent_model(name)) {
+            (None, Some(model)) => model?,
+            (wish, _) => run.resolve_model(wish.as_deref())?,
+        };
+        let model = Model::of_agent(model, &own)?;
+        Ok((own, model))
+    }
 }
 
 /// Why no agent can be set up.
@@ -65,13 +83,7 @@ impl Agent {
         home: Option<&Path>,
     ) -> Result<Agent, AgentSetupError> {
         let name = wishes.agent.as_deref().unwrap_or(USUAL_AGENT);
-        let own = agent_of(run, name)?;
-        let model = match (&wishes.model, run.resolve_agent_model(name)) {
-            (None, Some(model)) => model?,
-            (wish, _) => run.resolve_model(wish.as_deref())?,
-        };
-        let mut model = Model::resolved(model)?;
-        model.tune(&own);
+        let (own, model) = wishes.resolve(run)?;
         let mut agent = Agent::new(archive, model, directory);
         agent.policy = Arc::new(policy);
         let profile = &mut agent.profile;
@@ -89,14 +101,15 @@ impl Agent {
         (profile.limits.tokens, profile.limits.cost) = (run.caps.tokens, run.caps.cost);
         let compacting = run.agents.get("compaction").cloned().unwrap_or_default();
         let compaction = match run.resolve_agent_model("compaction") {
-            Some(model) => {
-                let mut model = Model::resolved(model?)?;
-                model.tune(&compacting);
-                Some(model)
-            }
+            Some(model) => Some(Model::of_agent(model?, &compacting)?),
             None => None,
         };
-        agent.compaction = Compaction { model: compaction, prompt: compacting.prompt, context: Vec::new() };
+        agent.compaction = Compaction {
+            model: compaction,
+            prompt: compacting.prompt,
+            context: Vec::new(),
+            output: compacting.output.map(Tokens),
+        };
         // A title is not worth a failure.
         let titling = run.resolve_agent_model("title").or_else(|| run.resolve_small_model());
         agent.title_model = titling.and_then(Result::ok).and_then(|model| Model::resolved(model).ok());
@@ -113,13 +126,16 @@ impl Model {
         Ok(Model { name: model, client, limits, price, options })
     }
 
-    /// Answer as an agent of the configuration wants it.
-    fn tune(&mut self, agent: &AgentConfig) {
-        let options = &mut self.options;
+    /// A model that answers as an agent of the configuration wants it.
+    fn of_agent(mut resolved: ResolvedModel, agent: &AgentConfig) -> Result<Model, ProviderError> {
+        resolved.client.total = agent.timeout.unwrap_or(resolved.client.total);
+        let mut model = Model::resolved(resolved)?;
+        let options = &mut model.options;
         options.temperature = agent.temperature.or(options.temperature);
         options.max_tokens = agent.output.or(options.max_tokens);
         options.extra.extend(agent.options.clone());
         options.extra.extend(agent.top_p.map(|share| ("top_p".to_owned(), Value::from(share))));
+        Ok(model)
     }
 }
 

@@ -22,11 +22,27 @@ Environment:
   PLIMSOLL_CONTEXT           the model's context window, in tokens
   PLIMSOLL_STORE             the database of Plimsoll's own sessions
   PLIMSOLL_<SECTION>_<FIELD> any field of the policy, as PLIMSOLL_PRUNE_PROTECT_TOKENS=30000
+  PLIMSOLL_LOG               what is logged on standard error: error, warn, info, debug
   NO_COLOR, CLICOLOR_FORCE   no colour; colour also in a pipe
   CLAUDE_CONFIG_DIR, CODEX_HOME, XDG_DATA_HOME
                              where Claude Code, Codex, and OpenCode and Plimsoll keep their sessions";
 
 const SHORTLY: &str = "`plimsoll --help` tells of exit codes, configuration and environment.";
+
+const RUN: &str = "\
+Examples:
+  export ANTHROPIC_API_KEY=…
+  plimsoll run --model anthropic/claude-sonnet-4-6 \"what does this project do?\"
+  plimsoll run --continue \"and how is it tested?\"
+  plimsoll run --allow 'bash:cargo *' \"why does the build fail?\"
+  git diff | plimsoll run - --max-cost 0.50 > review.txt
+  plimsoll run --session codex:019e \"go on here\"
+  OPENAI_BASE_URL=http://localhost:11434/v1 plimsoll run --model openai-chat/qwen3 \"hello\"
+  plimsoll run --json \"list the tests\" | jq -r 'select(.type==\"report\").text'
+
+The answer goes to standard output, what the agent does to standard error. Exit codes: 0 the model has come to an end, \
+1 it was stopped before (steps, tokens, cost, repeating itself), 2 it was asked wrongly or no model is set up, 3 it \
+failed, 130 it was interrupted. Whatever happens, what was said and done is stored, and `--continue` goes on.";
 
 const REPLAY: &str = "\
 Examples:
@@ -264,6 +280,12 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Let an agent work on a prompt and print its answer.
+    ///
+    /// The agent reads in this directory with `read`, `list` and `grep`; running commands has to be allowed. Its session
+    /// is stored, stays under the model's line, and can be continued, inspected and undone.
+    #[command(after_help = RUN)]
+    Run(RunArgs),
     /// List the sessions there are: tool, age, messages, tokens, title; or store, show, export and remove some.
     #[command(after_help = SESSIONS)]
     Sessions(SessionsArgs),
@@ -370,6 +392,66 @@ pub(crate) enum Command {
         /// Write the pages into this directory.
         directory: Option<PathBuf>,
     },
+}
+
+/// For `run`.
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// What to do, in words; `-` or nothing for standard input. With `--continue` or `--session` it may be left out: then
+    /// the turn that was interrupted goes on.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Vec<String>,
+
+    /// Go on with the newest stored session of this directory.
+    #[arg(short = 'c', long = "continue", conflicts_with = "session")]
+    pub(crate) resume: bool,
+
+    /// Go on with this session, by its id or the beginning of it. One of another tool, or a file, is imported first.
+    #[arg(short, long, value_name = "ID|FILE")]
+    pub(crate) session: Option<String>,
+
+    /// The model.
+    #[arg(short, long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// The agent, as the configuration describes it; `build` if none is named.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+
+    /// Allow a tool, a tool for what fits a pattern, or everything; can be given several times.
+    #[arg(long, value_name = "all|TOOL[:PATTERN]")]
+    pub(crate) allow: Vec<String>,
+
+    /// End the run after so many answers of the model; 200 where nothing else is configured.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_steps: Option<u32>,
+
+    /// End the run once it has cost so much, as far as prices are known.
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) max_cost: Option<f64>,
+
+    /// End the run once so many tokens were charged.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    pub(crate) max_tokens: Option<u64>,
+
+    /// Show what the model thinks, on standard error.
+    #[arg(long)]
+    pub(crate) thinking: bool,
+
+    /// Do it although another process runs the session; that one is named, and can write no more.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// The policy.
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+impl RunArgs {
+    /// Whether a session that is there goes on.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.resume || self.session.is_some()
+    }
 }
 
 /// What to read, and by which policy.

@@ -4,24 +4,40 @@
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use plimsoll_store::{Archive, Lease};
+use tokio_util::sync::CancellationToken;
 
 /// The exit code of a command that was interrupted, as shells have it.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED_CODE: u8 = 130;
 
+/// What ends by itself when it is told to, and then gives back what it holds.
+static CANCEL: Mutex<Option<CancellationToken>> = Mutex::new(None);
 static HELD: Mutex<Vec<(Arc<Archive>, Lease)>> = Mutex::new(Vec::new());
 static WATCH: Once = Once::new();
 
 /// Give this lease back if the command is interrupted. Giving back one that was given back already does nothing.
 pub(crate) fn give_back(archive: &Arc<Archive>, lease: &Lease) {
     held().push((Arc::clone(archive), lease.clone()));
+    watch();
+}
+
+/// Cancel this at the first interrupt; a second one ends the command at once.
+pub(crate) fn cancel_first(cancel: CancellationToken) {
+    *CANCEL.lock().unwrap_or_else(PoisonError::into_inner) = Some(cancel);
+    watch();
+}
+
+fn watch() {
     // Without a handler the lease runs out by itself, which is all that would be lost.
     WATCH.call_once(|| drop(ctrlc::set_handler(end)));
 }
 
 /// A write under way is committed first: the store's single writer makes the release wait its turn.
 fn end() {
+    if let Some(cancel) = CANCEL.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return cancel.cancel();
+    }
     release();
-    std::process::exit(INTERRUPTED);
+    std::process::exit(i32::from(INTERRUPTED_CODE));
 }
 
 fn release() {

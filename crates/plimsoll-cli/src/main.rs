@@ -19,6 +19,7 @@ mod recall;
 mod receipts;
 mod reduce;
 mod replay;
+mod run;
 mod sessions;
 mod store;
 mod style;
@@ -39,8 +40,9 @@ use surroundings::Surroundings;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.color.hold();
+    begin_log();
     let mut output = Output::new(cli.json);
-    match run(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(CliError::from)) {
+    match dispatch(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(CliError::from)) {
         Ok(code) => code,
         // Whoever reads us has read enough.
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
@@ -51,11 +53,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
+/// Log on standard error what the variable asks for: a level, of our own crates alone. What others log may hold headers.
+fn begin_log() {
+    let Ok(level) = std::env::var("PLIMSOLL_LOG") else { return };
+    let filter = tracing_subscriber::EnvFilter::new(format!("off,plimsoll={}", level.trim()));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second log in one process cannot be; the first one goes on.
+    let _ = log.with_ansi(false).try_init();
+}
+
+fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
     let mut around = Surroundings::here()?;
     around.store = cli.store.clone();
     let around = &around;
     match &cli.command {
+        Command::Run(args) => run::run(args, around, output),
         Command::Sessions(args) => sessions::run(args, around, output),
         Command::Inspect(args) => commands::inspect(args, around, output),
         Command::Replay(args) => replay::replay(args, around, output),

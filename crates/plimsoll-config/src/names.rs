@@ -13,6 +13,8 @@ use crate::surroundings::Surroundings;
 /// Variables that are not fields of the policy; those of the store are in [`store::VARIABLES`].
 pub(crate) const POLICY: &str = "PLIMSOLL_POLICY";
 pub(crate) const WINDOW: &str = "PLIMSOLL_CONTEXT";
+/// What a command logs, which is no setting of a session.
+const LOG: &str = "PLIMSOLL_LOG";
 /// Variables that the project's tests read.
 const OF_TESTS: [&str; 4] =
     ["PLIMSOLL_BLESS", "PLIMSOLL_CORPUS", "PLIMSOLL_OPENCODE_DB", "PLIMSOLL_OPENCODE_MESSAGES"];
@@ -78,7 +80,7 @@ pub(crate) fn check_variables(around: &Surroundings) -> Result<(), ConfigError> 
     let mut known = Setting::variables();
     let run = RUN_VARIABLES.map(|(name, _)| name);
     known.extend([POLICY, WINDOW].into_iter().chain(store::VARIABLES).chain(run).map(str::to_owned));
-    let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && !OF_TESTS.contains(name);
+    let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && *name != LOG && !OF_TESTS.contains(name);
     for name in around.names().filter(is_ours) {
         if !known.iter().any(|known| known == name) {
             let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);

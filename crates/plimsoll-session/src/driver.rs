@@ -441,8 +441,11 @@ impl Driver {
         let now = self.now();
         let mut summariser = self.settings.summariser.clone();
         if let Some(own) = summariser.as_mut().filter(|summariser| summariser.model.is_none()) {
-            // The session's own model, whose limits may have changed or been learned since.
-            own.limits = self.limits;
+            // The session's own model, whose limits may have changed or been learned since. How long a summary may be is
+            // the host's to say, as far as the model can.
+            let known =
+                [own.limits.output, self.limits.output].into_iter().filter(|most| *most > Tokens::ZERO);
+            own.limits = Limits { output: known.min().unwrap_or(Tokens::ZERO), ..self.limits };
         }
         Situation {
             summariser,

@@ -1,5 +1,6 @@
 //! Configuration as the command has it: loaded by `plimsoll-config`, turned into values of the store, and rendered.
 
+mod run;
 mod show;
 mod trust;
 
@@ -16,6 +17,7 @@ use crate::output::note;
 use crate::surroundings::Surroundings;
 
 pub(crate) use plimsoll_config::nearest;
+pub(crate) use run::{ForRun, load_run};
 pub(crate) use show::run;
 pub(crate) use trust::{trust, untrust};
 

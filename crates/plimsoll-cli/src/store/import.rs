@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use plimsoll::SessionId;
 use plimsoll_import::{Because, ImportError, ImportOptions, InsteadOf, Outcome, Report};
 
 use super::Opened;
@@ -43,6 +44,17 @@ pub(crate) fn import(
     let Some(last) = failed.pop() else { return Ok(ExitCode::SUCCESS) };
     failed.iter().for_each(CliError::tell);
     Err(last)
+}
+
+/// Import the session of another tool that has this id, or a transcript at this path.
+pub(super) fn by_id(
+    id: &str,
+    config: &Config,
+    opened: &mut Option<Opened>,
+    around: &Surroundings,
+) -> Result<SessionId, CliError> {
+    let args = ImportArgs { files: Vec::new(), session: None, strict: false, again: false };
+    one(Path::new(id), &args, config, opened, around).map(|report| report.id)
 }
 
 fn one(

@@ -196,8 +196,41 @@ impl Opened {
 }
 
 /// Who runs a session from here, for people who find it taken.
-fn holder() -> String {
-    format!("plimsoll, process {}", std::process::id())
+pub(crate) fn holder() -> String {
+    format!("plimsoll on {}, process {}", machine(), std::process::id())
+}
+
+fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Whether a holder was a process of this machine that is gone: killed, it could not give its session back.
+pub(crate) fn is_gone(holder: &str) -> bool {
+    let prefix = format!("plimsoll on {}, process ", machine());
+    let pid = holder
+        .strip_prefix(&prefix)
+        .and_then(|pid| pid.parse().ok())
+        .and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+/// The stored session of this id, or the one of another tool, which is imported first.
+pub(crate) fn session_or_import(
+    id: &str,
+    opened: Opened,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(Opened, SessionId), CliError> {
+    let unknown = match opened.session(id, around) {
+        Ok(session) => return Ok((opened, session.id)),
+        Err(error) => error,
+    };
+    let mut opened = Some(opened);
+    match (import::by_id(id, config, &mut opened, around), opened) {
+        (Ok(id), Some(opened)) => Ok((opened, id)),
+        // What was asked for is no session of anybody's, and the better message is about ours.
+        _ => Err(unknown),
+    }
 }
 
 /// Whether there is a database; that it cannot be told is an error.

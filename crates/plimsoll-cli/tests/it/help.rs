@@ -72,7 +72,7 @@ fn there_is_a_page_for_every_command() {
     let main = ok(&["man"], "");
     assert!(main.contains(".TH plimsoll 1") && main.contains("PLIMSOLL_POLICY"), "{main}");
     let home = Home::new();
-    assert!(home.run(&["man", "pages"]).ends_with("wrote 30 pages to `pages`\n"));
+    assert!(home.run(&["man", "pages"]).ends_with("wrote 31 pages to `pages`\n"));
     for command in COMMANDS {
         let page = std::fs::read_to_string(home.project.join(format!("pages/plimsoll-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH plimsoll-{command} 1")), "{page}");

@@ -8,6 +8,8 @@ mod engine;
 mod extremes;
 mod help;
 mod replay;
+#[cfg(unix)]
+mod run;
 mod sessions;
 mod store;
 mod support;

@@ -1,0 +1,40 @@
+//! The configuration of a run.
+
+use plimsoll_config::{Flags, Origin, RunConfig};
+
+use super::{Config, StoreConfig, tell_left_out, tell_notices};
+use crate::args::{PolicyArgs, RunArgs};
+use crate::error::CliError;
+use crate::surroundings::Surroundings;
+
+/// What a run stands on.
+pub(crate) struct ForRun {
+    /// Policy and store.
+    pub(crate) config: Config,
+    /// Models, agents and permissions.
+    pub(crate) run: RunConfig,
+    /// The context window, where a flag, a variable or a file names one; otherwise the model's own counts.
+    pub(crate) context: Option<u64>,
+}
+
+/// What holds here for a run with these flags. What is left out and what has no effect is said once.
+pub(crate) fn load_run(args: &RunArgs, around: &Surroundings) -> Result<ForRun, CliError> {
+    let PolicyArgs { policy, context } = args.policy.clone();
+    let flags = Flags {
+        policy,
+        context,
+        store: around.store.clone(),
+        model: args.model.clone(),
+        max_steps: args.max_steps,
+        max_cost: args.max_cost,
+        max_tokens: args.max_tokens,
+    };
+    let config = plimsoll_config::Config::load(&flags, around)?;
+    tell_left_out(&config, around, |_| true);
+    tell_notices(&config, around);
+    let is_named = config.origin("context") != Origin::BuiltIn;
+    let plimsoll_config::Config { policy, context, store, run, .. } = config;
+    let run = run.map_err(|error| CliError::usage(error.to_string()))?;
+    let store = StoreConfig::new(&store, &policy);
+    Ok(ForRun { config: Config { policy, context, store }, run, context: is_named.then_some(context) })
+}

@@ -1,0 +1,258 @@
+//! What a person or a script is told while an agent runs.
+//!
+//! The answer goes to standard output and everything else to standard error, so that a pipe gets the answer alone. A
+//! terminal gets every word as it comes; a pipe gets the last answer.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use plimsoll::{SessionId, Tokens};
+use plimsoll_agent::{AgentError, CallStatus, Event, Follower, ReductionKind, RunEnd, RunReport};
+use plimsoll_store::Archive;
+use serde_json::{Value, json};
+
+use crate::output::{first_words, printable};
+use crate::style::{HINT, paint};
+
+/// How often what was stored is looked for.
+const POLL: Duration = Duration::from_millis(50);
+/// So many chars of a call's input are shown.
+const SHOWN: usize = 100;
+
+/// Tells what happens.
+pub(crate) struct Teller {
+    json: bool,
+    thinking: bool,
+    is_live: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether standard output stands in the middle of a line.
+    in_line: bool,
+    /// Whether thoughts are being written.
+    in_thought: bool,
+}
+
+impl Teller {
+    pub(crate) fn new(json: bool, thinking: bool) -> Teller {
+        Teller { json, thinking, is_live: !json && io::stdout().is_terminal(), state: Mutex::default() }
+    }
+
+    /// Tell of something that happened.
+    pub(crate) fn tell(&self, event: &Event) {
+        if self.json {
+            return self.line(&serde_json::to_value(event).unwrap_or_default());
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Text { delta } if self.is_live => state.words(delta),
+            Event::Thinking { delta } if self.thinking => state.thoughts(delta),
+            Event::Text { .. } | Event::Thinking { .. } => {}
+            other => {
+                if let Some(told) = told(other) {
+                    state.note(&told);
+                }
+            }
+        }
+    }
+
+    /// Follow what is stored, where machines read.
+    pub(crate) fn follow(
+        self: &Arc<Teller>,
+        archive: &Arc<Archive>,
+        session: &SessionId,
+    ) -> Option<Following> {
+        if !self.json {
+            return None;
+        }
+        let mut follower = Follower::from_now(Arc::clone(archive), Some(session.clone())).ok()?;
+        let (teller, stop) = (Arc::clone(self), Arc::new(AtomicBool::new(false)));
+        let stopping = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            loop {
+                // What is stored until it is told to stop is still told of.
+                let is_last = stopping.load(Ordering::Acquire);
+                for stored in follower.read().unwrap_or_default() {
+                    let mut value = serde_json::to_value(&stored).unwrap_or_default();
+                    if let Value::Object(fields) = &mut value {
+                        fields.insert("type".into(), "stored".into());
+                    }
+                    teller.line(&value);
+                }
+                if is_last {
+                    return;
+                }
+                std::thread::sleep(POLL);
+            }
+        });
+        Some(Following { stop, thread: Some(thread) })
+    }
+
+    /// The run is over.
+    pub(crate) fn finish(&self, report: &RunReport) {
+        if self.json {
+            let mut value = serde_json::to_value(report).unwrap_or_default();
+            if let Value::Object(fields) = &mut value {
+                fields.insert("type".into(), "report".into());
+            }
+            return self.line(&value);
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_live && !report.text.trim().is_empty() {
+            write_out(&format!("{}\n", report.text.trim_end()));
+        }
+        state.end_line();
+        let cost = if report.cost > 0.0 { format!(", ${:.4}", report.cost) } else { String::new() };
+        let steps = if report.steps == 1 { "step" } else { "steps" };
+        let usage = &report.usage;
+        let told = format!(
+            "{} {steps}, {} tokens in ({} from the cache), {} out{cost}; session {}",
+            report.steps,
+            Tokens(usage.input + usage.cache_read + usage.cache_write),
+            Tokens(usage.cache_read),
+            Tokens(usage.output + usage.reasoning),
+            report.session
+        );
+        state.note(&told);
+        if let Some(why) = why(&report.end) {
+            state.note(&why);
+        }
+    }
+
+    /// The run failed; the error itself is told elsewhere.
+    pub(crate) fn failed(&self, error: &AgentError) {
+        if self.json {
+            self.line(&json!({ "type": "error", "name": error.name(), "message": error.to_string() }));
+        } else {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).end_line();
+        }
+    }
+
+    fn line(&self, value: &Value) {
+        let _one_at_a_time = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        write_out(&format!("{value}\n"));
+    }
+}
+
+impl State {
+    fn words(&mut self, words: &str) {
+        if self.in_thought {
+            self.end_line();
+        }
+        write_out(&printable(words));
+        self.in_line = !words.ends_with('\n');
+    }
+
+    fn thoughts(&mut self, words: &str) {
+        write_err(&paint(HINT, &printable(words)));
+        (self.in_line, self.in_thought) = (!words.ends_with('\n'), true);
+    }
+
+    fn end_line(&mut self) {
+        if self.in_line {
+            if self.in_thought { write_err("\n") } else { write_out("\n") }
+        }
+        (self.in_line, self.in_thought) = (false, false);
+    }
+
+    fn note(&mut self, told: &str) {
+        self.end_line();
+        write_err(&format!("{}\n", paint(HINT, &printable(told))));
+    }
+}
+
+/// Follows what is stored until it is dropped.
+pub(crate) struct Following {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An event in a line for people; none where it is not worth one.
+fn told(event: &Event) -> Option<String> {
+    match event {
+        Event::CallStarted { tool, input, .. } => Some(format!("· {tool} {}", input_in_short(input))),
+        Event::CallEnded { tool, status: CallStatus::Failed, error, .. } => {
+            let why = first_words(error.as_deref().unwrap_or_default(), SHOWN);
+            Some(format!("  {tool} failed: {why}"))
+        }
+        Event::Denied { tool, allow, .. } => Some(format!("  {tool} was denied; `{allow}` allows it")),
+        Event::Summarising { chunk, of, early, .. } => {
+            let piece = if *of > 1 { format!(" (part {chunk} of {of})") } else { String::new() };
+            let when = if *early { "preparing a summary" } else { "summarising what came before" };
+            Some(format!("· {when}{piece}"))
+        }
+        Event::Summarised { error: Some(error), .. } => Some(format!("  the summary failed: {error}")),
+        Event::Reduced(figures) => {
+            let what = match figures.kind {
+                ReductionKind::Truncate => "cut a long output",
+                ReductionKind::Prune => "cleared old outputs",
+                ReductionKind::Compact => "compacted the conversation",
+                ReductionKind::Shed => "made more room",
+                ReductionKind::Other => return None,
+            };
+            Some(format!("· {what}: {} to {} tokens ({})", figures.before, figures.after, figures.receipt))
+        }
+        Event::Retrying { wait_ms, error, .. } => {
+            Some(format!("· {error}; trying again in {:.1} s", *wait_ms as f64 / 1_000.0))
+        }
+        Event::Refused { window: Some(window) } => {
+            Some(format!("· the request was too long: the model's window is {} tokens", window))
+        }
+        Event::Refused { window: None } => Some("· the request was too long; reducing it".to_owned()),
+        Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
+        Event::Repeating { tool, times } => Some(format!("· {tool} gave the same result {times} times")),
+        _ => None,
+    }
+}
+
+/// Why a run ended before the model was done, and how to go on.
+fn why(end: &RunEnd) -> Option<String> {
+    let told = match end {
+        RunEnd::Finished { reason } if ["length", "max_tokens", "incomplete"].contains(&reason.as_str()) => {
+            return Some(
+                "the answer was cut off at its longest; `plimsoll run --continue \"go on\"` asks for more"
+                    .into(),
+            );
+        }
+        RunEnd::Finished { .. } => return None,
+        RunEnd::Steps => "it was stopped at the most steps a run may take (`--max-steps`)",
+        RunEnd::Tokens => "it was stopped at the most tokens a run may use (`--max-tokens`)",
+        RunEnd::Cost => "it was stopped at the most a run may cost (`--max-cost`)",
+        RunEnd::Repeating { .. } => "it was stopped because it repeated itself",
+        RunEnd::Cancelled => "it was interrupted",
+    };
+    Some(format!("{told}; `plimsoll run --continue` goes on"))
+}
+
+/// The telling field of a call's input, or all of it.
+fn input_in_short(input: &Value) -> String {
+    let telling = ["command", "path", "pattern", "handle", "search"]
+        .iter()
+        .find_map(|field| input.get(field)?.as_str());
+    let text = telling.map_or_else(|| input.to_string(), str::to_owned);
+    first_words(&text, SHOWN)
+}
+
+fn write_out(text: &str) {
+    let mut out = anstream::stdout().lock();
+    // A reader that went away does not end the run: its work is stored.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn write_err(text: &str) {
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,297 @@
+//! `plimsoll run`, against a scripted model on this machine.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::Home;
+
+const KEY: &str = "sk-ant-test-0123456789abcdefghij";
+
+fn run(home: &Home, server: &ModelServer, args: &[&str]) -> Output {
+    run_with(home, args, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())])
+}
+
+fn run_with(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut all = vec!["run"];
+    all.extend_from_slice(args);
+    home.command(&all, variables).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+const MODEL: &str = "anthropic/claude-sonnet-4-6";
+
+#[test]
+fn without_a_model_the_ways_to_set_one_up_are_told_and_no_database_is_made() {
+    let home = Home::new();
+    insta::assert_snapshot!(home.run(&["run", "hello"]));
+    assert!(!home.path.join(".local/share/plimsoll").exists());
+}
+
+#[test]
+fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/depth.txt", "nine metres\n");
+    server.push_all([
+        Reply::new().text("Let me look.").call("call_1", "read", json!({ "path": "depth.txt" })),
+        Reply::new().text("It is nine metres deep."),
+    ]);
+    let output = run(&home, &server, &["--model", MODEL, "How", "deep?"]);
+    assert_eq!(
+        (code(&output), stdout(&output).as_str()),
+        (0, "It is nine metres deep.\n"),
+        "{}",
+        stderr(&output)
+    );
+    let told = stderr(&output);
+    assert!(told.contains("· read depth.txt") && told.contains("2 steps"), "{told}");
+    assert!(server.last().unwrap().contains("How deep?"));
+    // It goes on with the model it has, and knows what was said.
+    server.push(Reply::new().text("Metres."));
+    let output = run(&home, &server, &["--continue", "In which unit?"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Metres.\n"), "{}", stderr(&output));
+    let last = server.last().unwrap();
+    assert!(last.contains("nine metres deep") && last.contains("In which unit?"));
+    assert_eq!(last.model, "claude-sonnet-4-6");
+    let listed = home.run(&["sessions", "--tool", "plimsoll"]);
+    assert!(listed.contains("How deep?"), "{listed}");
+}
+
+#[test]
+fn machines_get_events_and_a_report() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.push_all([Reply::new().call("call_1", "list", json!({})), Reply::new().text("Nothing is here.")]);
+    let output = run(&home, &server, &["--json", "--model", MODEL, "Look"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let events: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    for kind in [
+        "opened",
+        "prompted",
+        "weighed",
+        "requested",
+        "text",
+        "answered",
+        "callStarted",
+        "callEnded",
+        "ended",
+    ] {
+        assert!(kinds.contains(&kind), "{kind} in {kinds:?}");
+    }
+    let report = events.last().unwrap();
+    assert_eq!(
+        (report["type"].as_str(), report["text"].as_str()),
+        (Some("report"), Some("Nothing is here."))
+    );
+    let stored: Vec<&Value> = events.iter().filter(|event| event["type"] == "stored").collect();
+    assert!(stored.iter().any(|event| event["kind"] == "appended"), "{stored:?}");
+    let sequences: Vec<u64> = stored.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
+    assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "what is stored comes in order");
+}
+
+#[test]
+fn what_is_denied_names_the_flag_that_allows_it() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let script = || {
+        [Reply::new().call("call_1", "bash", json!({ "command": "touch made" })), Reply::new().text("Done.")]
+    };
+    server.push_all(script());
+    let output = run(&home, &server, &["--model", MODEL, "Make it"]);
+    assert_eq!(code(&output), 0);
+    assert!(stderr(&output).contains("bash was denied; `--allow bash` allows it"), "{}", stderr(&output));
+    assert!(!home.project.join("made").exists());
+    server.push_all(script());
+    let output = run(&home, &server, &["--model", MODEL, "--allow", "bash:touch *", "Make it"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(home.project.join("made").exists());
+    let output = run(&home, &server, &["--model", MODEL, "--allow", "ba sh", "Make it"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("does not say what to allow"), "{}", stderr(&output));
+}
+
+#[test]
+fn scripts_are_told_how_it_ended() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.repeat(Reply::new().call("call_1", "list", json!({})));
+    let output = run(&home, &server, &["--model", MODEL, "--max-steps", "1", "Look"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("--max-steps"), "{}", stderr(&output));
+    server.repeat(Reply::failing(Fault::status(401)));
+    let output = run(&home, &server, &["--model", MODEL, "Hello"]);
+    assert_eq!(code(&output), 3);
+    assert!(stderr(&output).contains("not authorised"), "{}", stderr(&output));
+    for args in [["--agent", "nobody", "Hello"], ["--model", "nonsense", "Hello"]] {
+        assert_eq!(code(&run(&home, &server, &args)), 2, "{args:?}");
+    }
+    assert_eq!(code(&run(&home, &server, &["--model", MODEL])), 2, "there is no prompt");
+}
+
+#[test]
+fn the_key_is_nowhere_to_be_seen() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.push_all([
+        Reply::new().call("call_1", "bash", json!({ "command": "env" })),
+        Reply::failing(Fault::Status {
+            status: 400,
+            headers: Vec::new(),
+            body: Some(json!({ "error": { "message": format!("bad key {KEY}") } })),
+        }),
+    ]);
+    let variables: Vec<(&str, String)> = vec![
+        ("ANTHROPIC_API_KEY", KEY.into()),
+        ("ANTHROPIC_BASE_URL", server.url()),
+        ("PLIMSOLL_LOG", "trace".into()),
+        ("PATH", std::env::var("PATH").unwrap()),
+    ];
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let output = run_with(&home, &["--json", "--allow", "all", "--model", MODEL, "Show it"], &variables);
+    assert_eq!(code(&output), 3);
+    let told = stdout(&output) + &stderr(&output);
+    assert!(!told.contains(KEY), "{told}");
+    for file in home.files().iter().filter(|file| file.is_file()) {
+        let bytes = std::fs::read(file).unwrap();
+        assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());
+    }
+}
+
+#[test]
+fn a_prompt_comes_from_standard_input_too() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.push(Reply::new().text("Read."));
+    let url = server.url();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let mut command = home.command(&["run", "--model", MODEL, "-"], &variables);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"Words from a pipe\n").unwrap();
+    assert!(child.wait_with_output().unwrap().status.success());
+    assert_eq!(server.last().unwrap().last_user_text(), "Words from a pipe");
+}
+
+#[test]
+fn a_session_of_another_tool_goes_on_here() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.codex("0199aaaa-bbbb-7ccc-8ddd-eeeeffff0000", &home.project, "Words said in Codex", 1);
+    server.push(Reply::new().text("I know."));
+    let output = run(&home, &server, &["--model", MODEL, "--session", "0199aaaa", "Go on here"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "I know.\n"), "{}", stderr(&output));
+    let last = server.last().unwrap();
+    assert!(last.contains("Words said in Codex") && last.contains("Go on here"));
+    let output = run(&home, &server, &["--model", MODEL, "--session", "nothing-like-it", "Go on"]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_gives_the_session_back() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let gate = Gate::new();
+    server.push(Reply::new().text("A long answer that takes its time").piece_size(Some(4)).gate(5, &gate));
+    let url = server.url();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let mut command = home.command(&["run", "--model", MODEL, "Talk"], &variables);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(gate.wait_reached());
+    std::thread::sleep(Duration::from_millis(100));
+    kill_process(pid(child.id()), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    gate.release();
+    assert_eq!(code(&output), 130, "{}", stderr(&output));
+    assert!(stderr(&output).contains("plimsoll run --continue` goes on"), "{}", stderr(&output));
+    server.push(Reply::new().text("As I was saying."));
+    let begun = Instant::now();
+    let output = run(&home, &server, &["--continue"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "As I was saying.\n"), "{}", stderr(&output));
+    assert!(begun.elapsed() < Duration::from_secs(30), "nobody waits for a lease to run out");
+    assert!(server.last().unwrap().contains("A lo"), "what was said by then is there");
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_without_waiting_for_its_lease() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let gate = Gate::new();
+    server.push(Reply::new().text("Half an answer").piece_size(Some(3)).gate(5, &gate));
+    let url = server.url();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let mut command = home.command(&["run", "--model", MODEL, "Talk"], &variables);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(gate.wait_reached());
+    std::thread::sleep(Duration::from_millis(200));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    gate.release();
+    server.push(Reply::new().text("The other half."));
+    let output = run(&home, &server, &["--continue"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "The other half.\n"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is gone; it goes on from what was stored"), "{}", stderr(&output));
+    assert!(home.run(&["sessions", "check"]).contains("exit: 0"));
+}
+
+#[test]
+fn a_checkouts_opencode_file_sends_no_key_anywhere_before_it_is_trusted() {
+    let (home, trap) = (Home::new(), ModelServer::start().unwrap());
+    let file = json!({
+        "model": "harbour/small",
+        "provider": { "harbour": {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": { "baseURL": format!("{}/v1", trap.url()), "apiKey": "{env:OPENAI_API_KEY}" },
+            "models": { "small": { "limit": { "context": 16_000, "output": 2_000 } } },
+        } },
+    });
+    home.write("project/opencode.json", &file.to_string());
+    let path = std::env::var("PATH").unwrap();
+    let variables = [("OPENAI_API_KEY", KEY), ("PATH", path.as_str())];
+    let output = run_with(&home, &["Hello"], &variables);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(stderr(&output).contains("plimsoll trust"), "{}", stderr(&output));
+    assert!(trap.requests().is_empty(), "nothing was sent");
+    let trusted = home.run(&["trust", "--yes"]);
+    let trusted = if trusted.contains("exit: 0") { trusted } else { home.run(&["trust"]) };
+    assert!(trusted.contains("exit: 0"), "{trusted}");
+    trap.push(Reply::new().text("Hello yourself."));
+    let output = run_with(&home, &["Hello"], &variables);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Hello yourself.\n"), "{}", stderr(&output));
+    assert_eq!(trap.last().unwrap().model, "small");
+}
+
+#[test]
+fn a_configured_agent_has_its_prompt_tools_and_instructions() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/RULES.md", "Never use tabs.\n");
+    home.write(
+        ".config/plimsoll/config.toml",
+        &format!(
+            "model = \"harbour/big\"\ninstructions = [\"{}\"]\n\n[providers.harbour]\napi = \"openai\"\nbase_url = \"{}\"\nkey = \"{{env:HARBOUR_KEY}}\"\n\n\
+             [agents.reviewer]\nprompt = \"You review code.\"\nsteps = 3\n\n[agents.reviewer.tools]\nbash = false\n",
+            home.project.join("RULES.md").display(),
+            server.url()
+        ),
+    );
+    server.push(Reply::new().text("Fine."));
+    let output = run_with(&home, &["--agent", "reviewer", "Review"], &[("HARBOUR_KEY", KEY)]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Fine.\n"), "{}", stderr(&output));
+    let request: Captured = server.last().unwrap();
+    assert!(request.system.contains("You review code.") && request.system.contains("Never use tabs."));
+    assert!(!request.tools.contains(&"bash".to_owned()) && request.tools.contains(&"read".to_owned()));
+    assert_eq!(request.path, "/responses");
+}
+
+fn pid(id: u32) -> Pid {
+    Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
+}
