@@ -115,6 +115,14 @@ impl Conversation {
         &self.driver
     }
 
+    /// Give the session back, and wait until that is done.
+    pub async fn close(mut self) -> Result<(), AgentError> {
+        if let Some(early) = self.early.take() {
+            early.abort();
+        }
+        Ok(self.driver.clone().close().await?)
+    }
+
     /// Go on with another model from the next request on. A smaller window makes the next climb do its work first.
     pub async fn switch_model(&mut self, model: Model) -> Result<(), AgentError> {
         if let Some(early) = self.early.take() {

@@ -442,9 +442,13 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// The policy.
-    #[command(flatten)]
-    pub(crate) policy: PolicyArgs,
+    /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) policy: Option<String>,
+
+    /// The model's context window, in tokens; what is known of the model where nothing is said.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    pub(crate) context: Option<u64>,
 }
 
 impl RunArgs {

@@ -18,7 +18,10 @@ use crate::driver::Driver;
 use crate::error::SessionError;
 use crate::settings::Settings;
 
-type Job = Box<dyn FnOnce(&mut Driver) + Send>;
+enum Job {
+    Work(Box<dyn FnOnce(&mut Driver) + Send>),
+    Close(oneshot::Sender<Result<(), SessionError>>),
+}
 
 /// A driver on a thread of its own. Clones share it; when the last is dropped the session is given back.
 #[derive(Clone)]
@@ -50,7 +53,12 @@ impl DriverHandle {
             let tick = Duration::from_millis(FLUSH_AFTER.0 / 2);
             loop {
                 match taken.recv_timeout(tick) {
-                    Ok(job) => job(&mut driver),
+                    Ok(Job::Work(work)) => work(&mut driver),
+                    Ok(Job::Close(closed)) => {
+                        let flushed = driver.flush();
+                        let _ = closed.send(flushed.and(driver.close()));
+                        return;
+                    }
                     Err(RecvTimeoutError::Timeout) => {
                         // A failure here loses nothing: what waits is kept, and the next call meets the same error.
                         let _ = driver.flush_due();
@@ -76,10 +84,20 @@ impl DriverHandle {
         work: impl FnOnce(&mut Driver) -> Result<T, SessionError> + Send + 'static,
     ) -> Result<T, SessionError> {
         let (answer, wait) = oneshot::channel();
-        let job: Job = Box::new(move |driver| {
+        let work: Box<dyn FnOnce(&mut Driver) + Send> = Box::new(move |driver| {
             let _ = answer.send(work(driver));
         });
-        self.jobs.send(job).map_err(|_| CLOSED)?;
+        self.jobs.send(Job::Work(work)).map_err(|_| CLOSED)?;
+        wait.await.map_err(|_| CLOSED)?
+    }
+}
+
+impl DriverHandle {
+    /// Give the session back, and wait until that is done: a process that ends right after dropping its handles may end
+    /// before their thread has. Other clones of the handle can do nothing more.
+    pub async fn close(self) -> Result<(), SessionError> {
+        let (closed, wait) = oneshot::channel();
+        self.jobs.send(Job::Close(closed)).map_err(|_| CLOSED)?;
         wait.await.map_err(|_| CLOSED)?
     }
 }

@@ -3,7 +3,7 @@
 use plimsoll_config::{Flags, Origin, RunConfig};
 
 use super::{Config, StoreConfig, tell_left_out, tell_notices};
-use crate::args::{PolicyArgs, RunArgs};
+use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::surroundings::Surroundings;
 
@@ -19,10 +19,9 @@ pub(crate) struct ForRun {
 
 /// What holds here for a run with these flags. What is left out and what has no effect is said once.
 pub(crate) fn load_run(args: &RunArgs, around: &Surroundings) -> Result<ForRun, CliError> {
-    let PolicyArgs { policy, context } = args.policy.clone();
     let flags = Flags {
-        policy,
-        context,
+        policy: args.policy.clone(),
+        context: args.context,
         store: around.store.clone(),
         model: args.model.clone(),
         max_steps: args.max_steps,

@@ -102,7 +102,7 @@ async fn work(
         None => agent.begin("").await?,
     };
     let lease = conversation.driver().run(|driver| Ok(driver.lease().clone())).await?;
-    if let Some(holder) = &lease.taken_from {
+    if let Some(holder) = lease.taken_from.as_ref().filter(|holder| !store::is_gone(holder)) {
         note(&format!("note: the session was taken from `{holder}`, whose writes are refused now"));
     }
     interrupt::give_back(&opened.archive, &lease);
@@ -112,7 +112,8 @@ async fn work(
         None => conversation.resume(cancel).await,
     };
     drop(follower);
-    report
+    let closed = conversation.close().await;
+    report.and_then(|report| closed.map(|()| report))
 }
 
 /// Open a session; one whose process is gone is taken over.

@@ -15,7 +15,7 @@ use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
 use crate::output::{first_words, printable};
-use crate::style::{HINT, paint};
+use crate::style::{QUIET, paint};
 
 /// How often what was stored is looked for.
 const POLL: Duration = Duration::from_millis(50);
@@ -149,7 +149,7 @@ impl State {
     }
 
     fn thoughts(&mut self, words: &str) {
-        write_err(&paint(HINT, &printable(words)));
+        write_err(&paint(QUIET, &printable(words)));
         (self.in_line, self.in_thought) = (!words.ends_with('\n'), true);
     }
 
@@ -162,7 +162,7 @@ impl State {
 
     fn note(&mut self, told: &str) {
         self.end_line();
-        write_err(&format!("{}\n", paint(HINT, &printable(told))));
+        write_err(&format!("{}\n", paint(QUIET, &printable(told))));
     }
 }
 

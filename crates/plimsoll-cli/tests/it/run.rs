@@ -65,6 +65,11 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
     server.push(Reply::new().text("Metres."));
     let output = run(&home, &server, &["--continue", "In which unit?"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "Metres.\n"), "{}", stderr(&output));
+    assert!(
+        !stderr(&output).contains("note:"),
+        "the first run has given its session back: {}",
+        stderr(&output)
+    );
     let last = server.last().unwrap();
     assert!(last.contains("nine metres deep") && last.contains("In which unit?"));
     assert_eq!(last.model, "claude-sonnet-4-6");

@@ -57,3 +57,19 @@ async fn a_session_that_is_not_there_is_an_error() {
         DriverHandle::open(Arc::clone(&harbour.archive), "ses_none".into(), harbour.settings()).await;
     assert!(missing.is_err());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_that_is_closed_has_given_the_session_back_when_it_returns() {
+    let harbour = Harbour::new();
+    let session = harbour.session("ses_1");
+    for _ in 0..20 {
+        let archive = Arc::clone(&harbour.archive);
+        let handle = DriverHandle::open(archive, session.clone(), harbour.settings()).await.unwrap();
+        let clone = handle.clone();
+        handle.close().await.unwrap();
+        assert!(clone.run(|driver| driver.prompt("too late")).await.is_err());
+        // Another holder finds it free at once.
+        let settings = Settings { holder: "another".into(), ..harbour.settings() };
+        Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap().close().unwrap();
+    }
+}
