@@ -39,6 +39,7 @@
 
 mod error;
 mod file;
+mod guard;
 mod layers;
 mod ledger;
 mod names;

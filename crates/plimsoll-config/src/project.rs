@@ -12,17 +12,16 @@ use std::path::{Component, Path, PathBuf};
 
 use plimsoll::Preset;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
+use crate::guard::{all_settings, take_guarded};
 use crate::layers::{self, Layer};
 use crate::ledger::{Ledger, LedgerError, TrustedFile};
-use crate::names;
 use crate::opencode::{self, Notice};
 use crate::origin::Origin;
-use crate::risk::{self, Risk};
-use crate::run::{RunLayer, SECTIONS, mask, reference, rule_key};
+use crate::run::{SECTIONS, reference};
 use crate::surroundings::Surroundings;
 
 const FILE_NAME: &str = "plimsoll.toml";
@@ -252,17 +251,19 @@ impl Project {
                 guarded.push(GuardedSetting { key: "policy".to_owned(), value, origin: origin.clone() });
             }
             let named = self.policy_layer(None)?.map(|(mut layer, file)| {
-                guarded.extend(file.map(|file| take_guarded(&mut layer, file, self)).unwrap_or_default());
+                guarded.extend(
+                    file.map(|file| take_guarded(&mut layer, file, &self.directory)).unwrap_or_default(),
+                );
                 layer
             });
             let mut layer = file.layer()?;
-            guarded.extend(take_guarded(&mut layer, file, self));
+            guarded.extend(take_guarded(&mut layer, file, &self.directory));
             own = layers::stacked(named, layer, &file.path);
         }
         let mut opencode = Vec::new();
         for file in &self.opencode {
             let mut layer = file.layer()?;
-            guarded.extend(take_guarded(&mut layer, file, self));
+            guarded.extend(take_guarded(&mut layer, file, &self.directory));
             opencode.push(layer);
         }
         // By the files as they were read, and in each by line.
@@ -397,92 +398,4 @@ fn read_regular(path: &Path) -> Result<ConfigFile, ConfigError> {
         return Err(unreadable(io::Error::other("not a regular file")));
     }
     ConfigFile::read(path)
-}
-
-/// Everything that a policy file sets.
-fn all_settings(file: &ConfigFile) -> Vec<GuardedSetting> {
-    let preset = file.policy.iter().map(|(name, _)| ("preset".to_owned(), name.as_str().into()));
-    let context = file.context.iter().map(|tokens| ("context".to_owned(), (*tokens).into()));
-    let fields = file.fields.iter().flat_map(|(section, value)| names::leaves(section, value));
-    let all = preset.chain(context).chain(fields);
-    all.map(|(key, value)| GuardedSetting { origin: file.place(&key), key, value }).collect()
-}
-
-/// Take out of a layer what needs trust about a run.
-fn guard_run(layer: &mut RunLayer, project: &Project, guard: &mut impl FnMut(String, Value)) {
-    for (path, value) in layer.values.leaves() {
-        if risk::of_run(&path, &value) == Risk::NeedsTrust {
-            layer.values.remove(&path);
-            let key = path.join(".");
-            layer.origins.remove(&key);
-            guard(key, mask::reviewed(&path, &value));
-        }
-    }
-    layer.rules.retain(|(agent, rule)| {
-        let is_harmless = risk::of_rule(rule.action) == Risk::Harmless;
-        if !is_harmless {
-            guard(rule_key(agent.as_deref(), rule), rule.action.name().into());
-        }
-        is_harmless
-    });
-    layer.switches.retain(|(agent, switch)| {
-        let is_harmless = risk::of_switch(switch.on) == Risk::Harmless;
-        if !is_harmless {
-            guard(format!("agents.{agent}.tools.{}", switch.tool), switch.on.into());
-        }
-        is_harmless
-    });
-    layer.instructions.retain_mut(|source| {
-        // A link inside the project may still lead out of it, so what is found is held to the project as well.
-        source.within = Some(project.directory.clone());
-        let is_harmless = risk::of_instruction(&source.pattern) == Risk::Harmless;
-        if !is_harmless {
-            guard("instructions".to_owned(), source.pattern.as_str().into());
-        }
-        is_harmless
-    });
-}
-
-/// Take out of a layer what needs trust.
-fn take_guarded(layer: &mut Layer, file: &ConfigFile, project: &Project) -> Vec<GuardedSetting> {
-    let mut guarded = Vec::new();
-    let mut guard = |key: String, value: Value| {
-        guarded.push(GuardedSetting { origin: file.place(&key), key, value });
-    };
-    if !file.store_values.is_empty() {
-        // All settings of the store need trust; a test holds the table to that.
-        file.store_values.iter().for_each(|(key, value)| guard(key.clone(), value.clone()));
-        layer.store = Default::default();
-    }
-    guard_run(&mut layer.run, project, &mut guard);
-    let names_fork = file.fields.get("fork").is_some_and(Value::is_string);
-    let mut kept = Map::new();
-    for (section, value) in std::mem::take(&mut layer.overrides.fields) {
-        match value {
-            // A fork policy by its name is as harmless as a preset, and its lists are its own.
-            Value::Object(fields) if section != "fork" || !names_fork => {
-                let (harmless, needs_trust): (Vec<_>, Vec<_>) = fields
-                    .into_iter()
-                    .partition(|(name, value)| risk::of_value(&section, name, value) == Risk::Harmless);
-                let guarded = needs_trust.into_iter();
-                guarded.for_each(|(name, value)| guard(format!("{section}.{name}"), value));
-                kept.insert(section, Value::Object(harmless.into_iter().collect()));
-            }
-            // A section that is none is refused by the policy's own check, which says more.
-            value if risk::of_key("", &section).is_none() => drop(kept.insert(section, value)),
-            value if risk::of_value("", &section, &value) == Risk::Harmless => {
-                kept.insert(section, value);
-            }
-            value => guard(section, value),
-        }
-    }
-    layer.overrides.fields = kept;
-    let is_guarded = |field: &str| {
-        guarded.iter().any(|GuardedSetting { key, .. }| {
-            let shown = if key == "spills.keep" { "spills.age" } else { key };
-            field.strip_prefix(shown).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        })
-    };
-    layer.origins.retain(|field, _| !is_guarded(field));
-    guarded
 }

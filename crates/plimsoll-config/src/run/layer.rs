@@ -73,11 +73,18 @@ impl RunLayer {
                 values.0.shift_remove("agents");
             }
         }
-        for (path, _) in values.leaves() {
-            let key = path.join(".");
-            self.origins.insert(key.clone(), file.place(&key));
+        for (mut path, value) in values.leaves() {
+            let origin = file.place(&path.join("."));
+            // Names of headers are the same in any case, and a heavier layer must find those of a lighter one.
+            if let [section, _, headers, header] = path.as_mut_slice()
+                && ["providers", "mcp"].contains(&section.as_str())
+                && headers == "headers"
+            {
+                header.make_ascii_lowercase();
+            }
+            self.origins.insert(path.join("."), origin);
+            self.values.set(&path.iter().map(String::as_str).collect::<Vec<_>>(), value);
         }
-        self.values = values;
         Ok(())
     }
 

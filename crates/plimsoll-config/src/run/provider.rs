@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use plimsoll::{Limits, Tokens};
+use plimsoll::{Limits, Policy, Tokens};
 use plimsoll_providers::{ClientOptions, Secret, Wire};
 use plimsoll_tokens::{KnownFacts, ModelPrice};
 use serde_json::Value;
@@ -81,7 +81,9 @@ impl ModelConfig {
     pub(crate) fn over(&self, known: KnownFacts) -> KnownFacts {
         let mut limits = known.limits;
         if self.context.is_some() || self.input.is_some() || self.output.is_some() {
-            let table = known.limits.unwrap_or(Limits::new(0, 0));
+            // A window of 0 would never be full, so a model of which only the answer is known gets the usual one.
+            let usual = || Limits::new(Policy::default().overflow.default_context.0, 0);
+            let table = known.limits.unwrap_or_else(usual);
             limits = Some(Limits {
                 context: self.context.map_or(table.context, Tokens),
                 // A window of one's own has no input limit of the table's beside it.

@@ -4,6 +4,7 @@
 
 mod layers;
 mod opencode;
+mod properties;
 mod run;
 mod run_trust;
 mod schema;

@@ -315,7 +315,7 @@ const HURTFUL: [(&str, &str); 20] = [
     (r#""provider": { "mine": { "options": { "apiKey": "{env:HOME}" } } }"#, "providers.mine.key"),
     (
         r#""provider": { "anthropic": { "options": { "headers": { "X": "{env:AWS_SECRET}" } } } }"#,
-        "providers.anthropic.headers.X",
+        "providers.anthropic.headers.x",
     ),
     (
         r#""provider": { "anthropic": { "models": { "m": { "id": "dearest" } } } }"#,

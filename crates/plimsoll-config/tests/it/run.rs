@@ -105,7 +105,7 @@ enabled = false
         (resolved.endpoint.wire, resolved.endpoint.base_url.as_str()),
         (Wire::Chat, "http://localhost:11434/v1")
     );
-    assert_eq!(resolved.endpoint.headers[0].0, "X-Team");
+    assert_eq!(resolved.endpoint.headers[0].0, "x-team");
     assert_eq!(resolved.client.total, Duration::from_secs(600));
     assert_eq!(resolved.client.connect, Duration::from_millis(500));
     assert!(resolved.client.idle > Duration::from_secs(86_400));
@@ -310,7 +310,7 @@ fn p10_no_secret_is_shown() {
     assert!(!serde_json::to_string(run.fields()).unwrap().contains(secret), "fields");
     let field = |key: &str| run.fields().iter().find(|field| field.key == key).unwrap().value.clone();
     assert_eq!(field("providers.anthropic.key"), "(set)");
-    assert_eq!(field("mcp.r.headers.Authorization"), "(set)");
+    assert_eq!(field("mcp.r.headers.authorization"), "(set)");
     for model in ["p/m", "anthropic/m", "openai/m"] {
         assert!(!format!("{:?}", run.resolve_model(Some(model)).unwrap()).contains(secret), "{model}");
     }
@@ -412,4 +412,35 @@ fn p10_a_policy_file_says_nothing_about_a_run() {
         error.to_string().ends_with("a policy says nothing about a run, and this has `model`"),
         "{error}"
     );
+}
+
+#[test]
+fn p10_headers_are_the_same_in_any_case() {
+    let home = Home::new()
+        .with(USER, "[providers.p]\napi = \"openai\"\nheaders = { authorization = \"user\" }\n")
+        .with("project/plimsoll.toml", "[providers.p.headers]\nAuthorization = \"project\"\n");
+    home.trust(&home.project);
+    let headers = run(&home, &[]).resolve_model(Some("p/m")).unwrap().endpoint.headers;
+    assert_eq!(headers.len(), 1);
+    assert_eq!(headers[0].1.expose(), "project");
+}
+
+#[test]
+fn p10_a_model_of_which_only_the_answer_is_known_has_the_usual_window() {
+    let home = Home::new().with(
+        USER,
+        "[providers.p]\napi = \"openai\"\nkey = \"k\"\n[providers.p.models.m]\noutput = 900\n\
+         [providers.p.models.\"gpt-5\"]\ncontext = 50000\n[providers.p.models.\"gpt-5-mini\"]\noutput = 5\n",
+    );
+    let run = run(&home, &[]);
+    let limits = |name: &str| run.resolve_model(Some(&format!("p/{name}"))).unwrap().limits;
+    let usual = plimsoll::Policy::default().overflow.default_context;
+    let own = limits("m").unwrap();
+    assert_eq!((own.context, own.output.0), (usual, 900));
+    // A window of one's own replaces the table's limit on the input; an answer of one's own does not.
+    let gpt = limits("gpt-5").unwrap();
+    assert_eq!((gpt.context.0, gpt.input, gpt.output.0), (50_000, None, 128_000));
+    let mini = limits("gpt-5-mini").unwrap();
+    assert_eq!((mini.context.0, mini.input.unwrap().0, mini.output.0), (400_000, 272_000, 5));
+    assert_eq!(limits("unheard-of"), None);
 }

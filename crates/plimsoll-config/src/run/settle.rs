@@ -1,0 +1,329 @@
+//! Layers of a run laid over each other, and what comes of it given its types.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use plimsoll_providers::ModelRef;
+use serde_json::Value;
+
+use super::agent::AgentConfig;
+use super::layer::{RunLayer, rule_key};
+use super::mcp::{McpConnection, McpServer};
+use super::permission::{PermissionRule, Permissions};
+use super::provider::{self, ProviderConfig};
+use super::spec::{AgentSpec, McpSpec, RunSpec};
+use super::{RunCaps, RunConfig, RunField, mask, reference};
+use crate::error::ConfigError;
+use crate::layers::folder;
+use crate::origin::Origin;
+use crate::surroundings::Surroundings;
+
+impl RunLayer {
+    /// Lay a heavier layer over this one.
+    pub(super) fn lay(&mut self, mut heavier: RunLayer) {
+        if heavier.is_environment {
+            self.keep_keys_with_their_addresses(&mut heavier);
+        }
+        self.values.merge(heavier.values);
+        self.rules.extend(heavier.rules);
+        self.switches.extend(heavier.switches);
+        self.instructions.extend(heavier.instructions);
+        self.origins.extend(heavier.origins);
+    }
+
+    /// Where a file names the address of a provider and the key for it, `ANTHROPIC_API_KEY` and the like are left out:
+    /// the variable holds the key of another host, which must not be sent to this one.
+    fn keep_keys_with_their_addresses(&self, environment: &mut RunLayer) {
+        for (name, ..) in provider::BUILT_IN {
+            let is_set =
+                |layer: &RunLayer, field: &str| layer.values.get(&["providers", name, field]).is_some();
+            let headers = self.values.get(&["providers", name, "headers"]).and_then(Value::as_object);
+            let in_header =
+                headers.is_some_and(|headers| headers.keys().any(|name| provider::carries_key(name)));
+            let has_key = is_set(self, "key") || in_header;
+            if has_key && is_set(self, "base_url") && !is_set(environment, "base_url") {
+                for field in ["key", "headers"] {
+                    let path = ["providers", name, field].map(str::to_owned);
+                    environment.values.remove(&path);
+                    let key = path.join(".");
+                    environment.origins.retain(|origin, _| !is_at_or_below(origin, &key));
+                }
+            }
+        }
+    }
+
+    /// Replace references, and give everything its type.
+    pub(super) fn settle(mut self, around: &Surroundings) -> Result<RunConfig, ConfigError> {
+        let fields = self.shown_fields();
+        let problems = self.resolve_references(around);
+        let problem_of = |section: &str, name: &str| {
+            let is_below =
+                |path: &[String]| matches!(path, [of, named, ..] if of == section && named == name);
+            problems.iter().find(|(path, _)| is_below(path)).map(|(_, problem)| problem.clone())
+        };
+        let spec = self.typed()?;
+        let model = |name: Option<String>, key: &str| {
+            let parsed = name.map(|name| name.parse::<ModelRef>()).transpose();
+            parsed.map_err(|error| self.wrong(key, &error.to_string()))
+        };
+        let positive = |is_wrong: bool, key: &str| {
+            if is_wrong {
+                Err(self.wrong(key, &format!("`{key}`: expected a number above 0")))
+            } else {
+                Ok(())
+            }
+        };
+        positive(spec.max_steps == Some(0), "max_steps")?;
+        positive(spec.max_tokens == Some(0), "max_tokens")?;
+        positive(spec.max_cost.is_some_and(|cost| cost <= 0.0 || !cost.is_finite()), "max_cost")?;
+        let mut providers = BTreeMap::new();
+        for (name, provider) in spec.providers {
+            let key = format!("providers.{name}");
+            let built = ProviderConfig::new(provider, problem_of("providers", &name));
+            let built = built.map_err(|(field, problem)| {
+                let key = format!("{key}.{field}");
+                self.wrong(&key, &format!("`{key}`: {problem}"))
+            })?;
+            providers.insert(name, built);
+        }
+        let mut agents = BTreeMap::new();
+        // An agent may be there for its rules alone.
+        let named = self.rules.iter().filter_map(|(agent, _)| agent.clone());
+        let named = named.chain(self.switches.iter().map(|(agent, _)| agent.clone()));
+        let mut specs = spec.agents;
+        for name in named {
+            specs.entry(name).or_default();
+        }
+        for (name, agent) in specs {
+            let key = format!("agents.{name}");
+            let agent_model = model(agent.model.clone(), &format!("{key}.model"))?;
+            let problem = problem_of("agents", &name);
+            let built = self.agent(&name, agent, agent_model, problem, around)?;
+            agents.insert(name, built);
+        }
+        let mut mcp = BTreeMap::new();
+        for (name, server) in spec.mcp {
+            if let Some(server) = self.mcp_server(&name, server, problem_of("mcp", &name))? {
+                mcp.insert(name, server);
+            }
+        }
+        Ok(RunConfig {
+            model: model(spec.model, "model")?,
+            small_model: model(spec.small_model, "small_model")?,
+            providers,
+            agents,
+            permissions: self.permissions_of(None, around),
+            mcp,
+            caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
+            fields,
+            instructions: self.instructions,
+            origins: self.origins,
+        })
+    }
+
+    /// Replace the references in values that files set. What a variable holds is taken as it is.
+    fn resolve_references(&mut self, around: &Surroundings) -> Vec<(Vec<String>, String)> {
+        let mut problems = Vec::new();
+        for (path, mut value) in self.values.leaves() {
+            let key = path.join(".");
+            let Some(Origin::File { path: file, .. }) = self.origins.get(&key) else { continue };
+            let origin = self.origins[&key].clone();
+            match replace(&mut value, folder(file), around) {
+                Ok(false) => {}
+                Ok(true) => self.values.set(&path.iter().map(String::as_str).collect::<Vec<_>>(), value),
+                Err(problem) => problems.push((path, format!("{origin}: `{key}`: {problem}"))),
+            }
+        }
+        problems
+    }
+
+    fn typed(&self) -> Result<RunSpec, ConfigError> {
+        let tree = Value::Object(self.values.0.clone());
+        serde_path_to_error::deserialize(tree).map_err(|error| {
+            let key = error.path().to_string();
+            let text = error.inner().to_string();
+            // The value itself may be a key in a wrong place.
+            let problem = match text.rfind("expected ") {
+                Some(at) => text[at..].to_owned(),
+                None => text,
+            };
+            self.wrong(&key, &format!("`{key}`: {}", plain(&problem)))
+        })
+    }
+
+    fn agent(
+        &self,
+        name: &str,
+        spec: AgentSpec,
+        model: Option<ModelRef>,
+        problem: Option<String>,
+        around: &Surroundings,
+    ) -> Result<AgentConfig, ConfigError> {
+        let key = |field: &str| format!("agents.{name}.{field}");
+        for (is_zero, field) in [(spec.steps == Some(0), "steps"), (spec.output == Some(0), "output")] {
+            if is_zero {
+                return Err(self.wrong(&key(field), &format!("`{}`: expected a number above 0", key(field))));
+            }
+        }
+        let timeout = spec.timeout.as_ref().map(provider::duration).transpose();
+        let timeout = timeout
+            .map_err(|problem| self.wrong(&key("timeout"), &format!("`{}`: {problem}", key("timeout"))))?;
+        let tools = self.switches.iter().filter(|(agent, _)| agent == name);
+        Ok(AgentConfig {
+            description: spec.description,
+            prompt: spec.prompt,
+            model,
+            tools: tools.map(|(_, switch)| switch.clone()).collect(),
+            steps: spec.steps,
+            output: spec.output,
+            timeout,
+            temperature: spec.temperature,
+            top_p: spec.top_p,
+            options: spec.options,
+            mode: spec.mode,
+            permissions: self.permissions_of(Some(name), around),
+            fork: spec.fork,
+            disabled: spec.disable.unwrap_or(false),
+            problem,
+        })
+    }
+
+    fn mcp_server(
+        &self,
+        name: &str,
+        spec: McpSpec,
+        problem: Option<String>,
+    ) -> Result<Option<McpServer>, ConfigError> {
+        let key = format!("mcp.{name}");
+        let enabled = spec.enabled.unwrap_or(true);
+        let timeout = spec.timeout.as_ref().map(provider::duration).transpose();
+        let timeout = timeout.map_err(|problem| {
+            let key = format!("{key}.timeout");
+            self.wrong(&key, &format!("`{key}`: {problem}"))
+        })?;
+        let connection = match (spec.command, spec.url) {
+            (Some(command), None) if !command.is_empty() => {
+                let origin = self.origins.get(&format!("{key}.cwd"));
+                let place = match origin {
+                    Some(Origin::File { path, .. }) => folder(path),
+                    _ => Path::new("."),
+                };
+                McpConnection::Local {
+                    command,
+                    environment: provider::secrets(spec.environment),
+                    directory: spec.cwd.map(|cwd| place.join(cwd)),
+                }
+            }
+            (None, Some(url)) => McpConnection::Remote { url, headers: provider::secrets(spec.headers) },
+            // Switched off without having been described: that of a layer which is not there.
+            (None, None) if !enabled => return Ok(None),
+            (Some(_), Some(_)) => {
+                let problem = format!("`{key}` has both `command` and `url`; leave one out");
+                return Err(self.wrong(&format!("{key}.url"), &problem));
+            }
+            _ => return Err(self.wrong(&key, &format!("`{key}` has neither `command` nor `url`"))),
+        };
+        Ok(Some(McpServer { connection, enabled, timeout, problem }))
+    }
+
+    /// The rules for an agent, or those for all, with the home in their patterns.
+    fn permissions_of(&self, agent: Option<&str>, around: &Surroundings) -> Permissions {
+        let home = around.home.as_ref().map(|home| home.display().to_string());
+        let rules = self.rules.iter().filter(|(of, _)| of.as_deref() == agent).map(|(_, rule)| {
+            let rest = ["~", "$HOME"].iter().find_map(|prefix| rule.pattern.strip_prefix(prefix));
+            let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let pattern = match (rest, &home) {
+                (Some(rest), Some(home)) => format!("{home}{rest}"),
+                _ => rule.pattern.clone(),
+            };
+            PermissionRule { pattern, ..rule.clone() }
+        });
+        Permissions { rules: rules.collect() }
+    }
+
+    /// Every setting but those that are built in, what is secret hidden.
+    fn shown_fields(&self) -> Vec<RunField> {
+        let mut fields = Vec::new();
+        for (path, value) in self.values.leaves() {
+            let key = path.join(".");
+            if let Some(origin) = self.origins.get(&key).filter(|origin| **origin != Origin::BuiltIn) {
+                fields.push(RunField { key, value: mask::masked(&path, &value), origin: origin.clone() });
+            }
+        }
+        let rules = self.rules.iter().map(|(agent, rule)| {
+            let (key, value) = (rule_key(agent.as_deref(), rule), rule.action.name().into());
+            RunField { key, value, origin: rule.origin.clone() }
+        });
+        let switches = self.switches.iter().map(|(agent, switch)| {
+            let key = format!("agents.{agent}.tools.{}", switch.tool);
+            RunField { key, value: switch.on.into(), origin: switch.origin.clone() }
+        });
+        let instructions = self.instructions.iter().map(|source| {
+            let value = plimsoll::redact::redact(&source.pattern).text.into();
+            RunField { key: "instructions".to_owned(), value, origin: source.origin.clone() }
+        });
+        fields.extend(rules.chain(switches).chain(instructions));
+        fields
+    }
+
+    fn wrong(&self, key: &str, problem: &str) -> ConfigError {
+        let mut known = key;
+        let origin = loop {
+            let below = self.origins.iter().find(|(origin, _)| is_at_or_below(origin, known));
+            match (below, known.rfind('.')) {
+                (Some((_, origin)), _) => break origin.clone(),
+                (None, Some(end)) => known = &known[..end],
+                (None, None) => break Origin::BuiltIn,
+            }
+        };
+        ConfigError::Value { origin, problem: problem.to_owned() }
+    }
+}
+
+/// Replace the references of a value; says whether there was one.
+fn replace(value: &mut Value, folder: &Path, around: &Surroundings) -> Result<bool, String> {
+    match value {
+        Value::String(text) => {
+            let is_plain =
+                reference::pieces(text).iter().all(|piece| matches!(piece, reference::Piece::Text(_)));
+            if is_plain {
+                return Ok(false);
+            }
+            *text = reference::resolve(text, folder, around)?;
+            Ok(true)
+        }
+        Value::Array(items) => {
+            let mut any = false;
+            for item in items {
+                any |= replace(item, folder, around)?;
+            }
+            Ok(any)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Whether a key is another one or below it.
+fn is_at_or_below(key: &str, other: &str) -> bool {
+    key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The words of serde for people.
+fn plain(problem: &str) -> String {
+    let mut problem = problem.to_owned();
+    for (theirs, ours) in [
+        ("a string", "a text"),
+        ("u32", "a whole number"),
+        ("u64", "a whole number"),
+        ("f64", "a number"),
+        ("a map", "a section with fields"),
+        ("a sequence", "a list"),
+        ("a boolean", "true or false"),
+    ] {
+        problem = problem.replace(theirs, ours);
+    }
+    if problem.contains("expected struct") {
+        problem = "expected a section with fields".to_owned();
+    }
+    problem
+}
