@@ -75,6 +75,7 @@ pub mod compact;
 pub mod count;
 mod fnv;
 pub mod fork;
+mod gauge;
 pub mod limits;
 pub mod load;
 pub mod log;

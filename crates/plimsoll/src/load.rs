@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
 use crate::log::{Message, MessageId, Moment};
 use crate::pivot::Visible;
-use crate::policy::{OverflowPolicy, Policy};
+use crate::policy::Policy;
 use crate::window::{Window, WindowRole};
 
 /// How heavy the next request is, and how that is known.
@@ -44,51 +44,6 @@ impl Load {
         let since = estimate - (request_tokens(&then, fixed, counter) - own);
         let tokens = usage.unwrap_or_default() + since;
         Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }
-    }
-}
-
-/// What estimates are worth in real tokens: a factor, because vocabularies differ, and something hidden, because
-/// hosts add prompts and tools that nobody told the engine of.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Gauge {
-    factor: f64,
-    hidden: Tokens,
-}
-
-impl Gauge {
-    /// Estimates are right.
-    pub(crate) const EXACT: Gauge = Gauge { factor: 1.0, hidden: Tokens::ZERO };
-
-    /// What the difference between usage and estimate says. A factor explains it up to a plausible size, the rest
-    /// is hidden; but never more than a share of `line`, or nothing one could do would help.
-    pub(crate) fn of(load: &Load, line: Tokens, policy: &OverflowPolicy) -> Gauge {
-        let (real, estimate) = (load.tokens.0 as f64, load.estimate.0.max(1) as f64);
-        let most_hidden = line.0 as f64 * policy.max_hidden_share;
-        let hidden = (real - estimate * policy.max_factor).clamp(0.0, most_hidden);
-        Gauge { factor: ((real - hidden) / estimate).max(1.0), hidden: Tokens(hidden as u64) }
-    }
-
-    /// How many real tokens an estimated one is.
-    pub(crate) fn factor(self) -> f64 {
-        self.factor
-    }
-
-    /// The same, but so that `estimate` is at least `real`.
-    pub(crate) fn at_least(self, estimate: Tokens, real: Tokens) -> Gauge {
-        if self.real(estimate) >= real {
-            return self;
-        }
-        Gauge { factor: (real - self.hidden).0 as f64 / estimate.0.max(1) as f64, ..self }
-    }
-
-    /// Real tokens of a request with that estimate.
-    pub(crate) fn real(self, estimate: Tokens) -> Tokens {
-        Tokens((estimate.0 as f64 * self.factor).ceil() as u64) + self.hidden
-    }
-
-    /// The largest estimate that is no more than `real` tokens.
-    pub(crate) fn estimate(self, real: Tokens) -> Tokens {
-        Tokens(((real - self.hidden).0 as f64 / self.factor) as u64)
     }
 }
 

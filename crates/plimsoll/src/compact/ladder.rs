@@ -26,8 +26,9 @@ use super::shed::{self, Goal, Newest, Reach};
 pub use super::situation::{Breaker, Situation, Trigger};
 use crate::chars::Text;
 use crate::count::{Counter, Fixed, Tokens, window_message_tokens};
+use crate::gauge::Gauge;
 use crate::limits::Line;
-use crate::load::{Gauge, Load};
+use crate::load::Load;
 use crate::log::{
     CompactionPart, Cut, Ids, Info, Log, LogError, Message, MessageId, Part, PartBody, Role, Time, Usage,
 };

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::prompt;
 use crate::chars::{Chars, Text, cut_middle, head};
 use crate::count::{Counter, Tokens};
+use crate::gauge::Factor;
 use crate::limits::Limits;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::Policy;
@@ -129,11 +130,11 @@ pub struct Measured<'a> {
 
 impl Measured<'_> {
     fn real(&self, text: &str) -> Tokens {
-        Tokens((self.counter.count(text).0 as f64 * self.factor).ceil() as u64)
+        Factor::of(self.factor).real(self.counter.count(text))
     }
 
     fn estimate(&self, real: Tokens) -> Tokens {
-        Tokens((real.0 as f64 / self.factor) as u64)
+        Factor::of(self.factor).estimate(real)
     }
 }
 
