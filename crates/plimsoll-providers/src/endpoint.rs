@@ -1,11 +1,12 @@
 //! Which provider, which model, and where.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::request::{MaxTokensField, RequestOptions};
+use crate::request::{MaxTokensField, RequestOptions, WordlessContent};
 use crate::secret::Secret;
 
 /// A wire format.
@@ -169,7 +170,8 @@ impl Endpoint {
         }
     }
 
-    /// Options that suit the server: other servers than OpenAI's own know only the old name of the answer's limit.
+    /// Options that suit the server. Other servers than OpenAI's own know only the old name of the answer's limit. A
+    /// server on this machine or in this network is mostly one that runs an open model by its template.
     pub fn request_options(&self) -> RequestOptions {
         let host = self.base_url.split("://").nth(1).unwrap_or_default();
         let host = host.split('/').next().unwrap_or_default().to_ascii_lowercase();
@@ -178,7 +180,9 @@ impl Endpoint {
         });
         let max_tokens_field =
             if is_openai { MaxTokensField::MaxCompletionTokens } else { MaxTokensField::MaxTokens };
-        RequestOptions { max_tokens_field, ..RequestOptions::default() }
+        let wordless_content =
+            if is_near(&host) { WordlessContent::EmptyText } else { WordlessContent::Null };
+        RequestOptions { max_tokens_field, wordless_content, ..RequestOptions::default() }
     }
 
     /// The headers of a request, in lower case.
@@ -214,5 +218,19 @@ impl Endpoint {
             text = Secret::new(bare).strip_from(&text);
         }
         plimsoll::redact::redact(&text).text
+    }
+}
+
+/// Whether a host, with or without its port, is this machine or one of this network.
+fn is_near(host: &str) -> bool {
+    let host = match host.strip_prefix('[') {
+        Some(six) => six.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(four)) => four.is_loopback() || four.is_private() || four.is_link_local(),
+        Ok(IpAddr::V6(six)) => six.is_loopback() || six.is_unique_local() || six.is_unicast_link_local(),
+        // A name without a dot is one of the network's own, such as the service of a container.
+        Err(_) => !host.contains('.') || [".local", ".localhost"].iter().any(|end| host.ends_with(end)),
     }
 }

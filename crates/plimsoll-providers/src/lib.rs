@@ -72,7 +72,7 @@ pub use event::StreamEvent;
 pub use names::ToolNames;
 pub use request::{
     Body, BuildError, CacheTtl, CallIds, MaxTokensField, Prompt, Request, RequestOptions, Thinking,
-    ToolChoice, ToolSpec,
+    ToolChoice, ToolSpec, WordlessContent,
 };
 pub use retry::RetryPolicy;
 pub use secret::Secret;

@@ -62,6 +62,8 @@ pub struct RequestOptions {
     pub thinking_field: Option<String>,
     /// The field that says how long the answer may get in Chat Completions.
     pub max_tokens_field: MaxTokensField,
+    /// What Chat Completions has as the words of an answer that only calls.
+    pub wordless_content: WordlessContent,
     /// Further fields of the body, over those that are set here.
     pub extra: Extra,
 }
@@ -123,6 +125,18 @@ pub enum MaxTokensField {
     MaxCompletionTokens,
     /// `max_tokens`, as most others have it.
     MaxTokens,
+}
+
+/// What Chat Completions has as the words of an answer that only calls. OpenAI documents `null`. Servers that put the
+/// conversation through a model's own template often fail on it, because most templates add the words to a string;
+/// gateways in front of Bedrock refuse an empty text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WordlessContent {
+    /// `null`.
+    #[default]
+    Null,
+    /// An empty text.
+    EmptyText,
 }
 
 /// A request that cannot be built.

@@ -13,8 +13,8 @@ use super::wire::{
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
 use crate::request::{
-    BuildError, File, MaxTokensField, Prompt, Thinking, ToolChoice, ToolSpec, as_object, is_openai_reasoning,
-    object_schema, overlay,
+    BuildError, File, MaxTokensField, Prompt, Thinking, ToolChoice, ToolSpec, WordlessContent, as_object,
+    is_openai_reasoning, object_schema, overlay,
 };
 
 const ID_LIMIT: usize = 40;
@@ -146,7 +146,9 @@ impl Builder<'_> {
         if text.is_empty() && written.tool_calls.is_empty() {
             return None;
         }
-        written.content = (!text.is_empty()).then_some(Content::Text(text));
+        let has_content =
+            !text.is_empty() || self.prompt.options.wordless_content == WordlessContent::EmptyText;
+        written.content = has_content.then_some(Content::Text(text));
         self.add_thoughts(message, &mut written);
         Some(written)
     }

@@ -3,7 +3,7 @@
 use plimsoll::{CachePlan, Message, Policy, ToolState, Window};
 use plimsoll_providers::{
     BuildError, CallIds, MaxTokensField, Prompt, Request, RequestOptions, Thinking, ToolChoice, ToolSpec,
-    Wire,
+    Wire, WordlessContent,
 };
 use plimsoll_testkit::{History, histories};
 use proptest::prelude::*;
@@ -331,6 +331,18 @@ fn fields_that_some_servers_need() {
     let request = json_of(Wire::Chat, "deepseek", &log, &options);
     assert_eq!((&request["max_tokens"], request.get("max_completion_tokens")), (&json!(9), None));
     assert_eq!(request["messages"][2]["reasoning_content"], "hm");
+}
+
+/// The server of llama-cpp-python answers 500 to `null`: the template of SmolLM2, as of many models, adds the content to
+/// a string.
+#[test]
+fn an_answer_that_only_calls_has_an_empty_text_where_the_server_needs_one() {
+    let log = History::new().user("go").tool("read", "x").messages();
+    let options =
+        RequestOptions { wordless_content: WordlessContent::EmptyText, ..RequestOptions::default() };
+    let content = |options| json_of(Wire::Chat, "llama-cpp", &log, options)["messages"][2]["content"].clone();
+    assert_eq!(content(&options), json!(""));
+    assert_eq!(content(&RequestOptions::default()), json!(null));
 }
 
 #[test]

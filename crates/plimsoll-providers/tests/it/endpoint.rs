@@ -1,6 +1,6 @@
 //! Models' names and where requests go.
 
-use plimsoll_providers::{Endpoint, EndpointError, MaxTokensField, ModelRef, Secret, Wire};
+use plimsoll_providers::{Endpoint, EndpointError, MaxTokensField, ModelRef, Secret, Wire, WordlessContent};
 use rstest::rstest;
 
 #[test]
@@ -64,4 +64,18 @@ fn a_key_is_needed_where_requests_go_to_the_provider_itself() {
 fn the_answers_limit_has_the_name_that_the_server_knows(#[case] url: &str, #[case] field: MaxTokensField) {
     let endpoint = Endpoint::new(Wire::Chat, url, None).unwrap();
     assert_eq!(endpoint.request_options().max_tokens_field, field);
+}
+
+#[rstest]
+#[case("https://api.openai.com/v1", WordlessContent::Null)]
+#[case("https://bedrock.gateway.example.com/v1", WordlessContent::Null)]
+#[case("https://203.0.113.7/v1", WordlessContent::Null)]
+#[case("http://127.0.0.1:8080/v1", WordlessContent::EmptyText)]
+#[case("http://[::1]:8080/v1", WordlessContent::EmptyText)]
+#[case("http://LOCALHOST:11434/v1", WordlessContent::EmptyText)]
+#[case("http://ollama:11434/v1", WordlessContent::EmptyText)]
+#[case("http://192.168.1.20:8000/v1", WordlessContent::EmptyText)]
+fn near_servers_get_a_text_where_an_answer_only_calls(#[case] url: &str, #[case] content: WordlessContent) {
+    let endpoint = Endpoint::new(Wire::Chat, url, None).unwrap();
+    assert_eq!(endpoint.request_options().wordless_content, content);
 }
