@@ -160,10 +160,27 @@ impl Conversation {
         self.go_on(cancel).await
     }
 
-    /// Go on with a turn that was interrupted, without a new prompt.
+    /// Go on with a turn that was interrupted, without a new prompt. If the model had said its last word already, nothing
+    /// is asked: the process may have died right after it, and a request would end with the model's own answer.
     pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         self.settle().await?;
-        self.go_on(cancel).await
+        let said = self.driver.run(|driver| {
+            if driver.log().is_empty() {
+                return Err(SessionError::OutOfOrder("the session has no prompt to go on with"));
+            }
+            let last = driver.last_word();
+            Ok(last.map(|last| (last.text(), last.info.finish.clone().unwrap_or_default())))
+        });
+        let Some((text, reason)) = said.await? else { return self.go_on(cancel).await };
+        Ok(RunReport {
+            session: self.session.clone(),
+            end: RunEnd::Finished { reason },
+            text,
+            steps: 0,
+            usage: UsageFigures::default(),
+            cost: 0.0,
+            reductions: Vec::new(),
+        })
     }
 
     /// What was left half done by a run that was dropped is settled first.

@@ -237,6 +237,22 @@ impl Driver {
         })
     }
 
+    /// The model's last word, if the newest turn has come to its end: an answer that is whole and calls nothing. A request
+    /// made now would end with it.
+    pub fn last_word(&self) -> Option<&Message> {
+        // A pivot stands for what was said before it, and is no turn of its own.
+        let is_told = |message: &&Message| {
+            message.info.role != Some(Role::System) && message.marker().is_none() && !message.info.summary
+        };
+        let newest = self.log.iter().rev().find(is_told)?;
+        let is_over = newest.is_assistant()
+            && newest.info.error.is_none()
+            // A provider that paused a long turn of its own tools wants to be asked again.
+            && newest.info.finish.as_deref().is_some_and(|finish| finish != "pause_turn")
+            && !newest.parts.iter().any(|part| part.as_tool().is_some());
+        is_over.then_some(newest)
+    }
+
     fn settle_calls(&mut self) -> Result<(), SessionError> {
         let message = self.writing()?.message.clone();
         let parts = &self.log[self.log.place(&message)?].parts;

@@ -439,3 +439,17 @@ async fn answers_are_recorded_with_their_agent_model_and_provider() {
     assert_eq!(info.extra["providerID"], "anthropic");
     assert_eq!(info.role, Some(Role::Assistant));
 }
+
+#[tokio::test]
+async fn resuming_a_turn_that_has_ended_asks_nothing() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    let mut conversation = dock.begin().await;
+    let nothing = conversation.resume(&CancellationToken::new()).await.unwrap_err();
+    assert!(nothing.to_string().contains("no prompt to go on with"), "{nothing}");
+    dock.server.push(Reply::new().text("It is nine metres deep."));
+    run(&mut conversation, "How deep is it?").await;
+    let report = conversation.resume(&CancellationToken::new()).await.unwrap();
+    assert_eq!((report.text.as_str(), report.steps), ("It is nine metres deep.", 0));
+    assert_eq!(report.end, RunEnd::Finished { reason: "end_turn".into() });
+    assert_eq!(dock.server.requests().len(), 1);
+}
