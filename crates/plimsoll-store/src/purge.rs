@@ -10,7 +10,7 @@ use crate::store::PurgeTarget;
 pub(crate) const TOMBSTONE: &str = "[purged]";
 
 /// Fields that hold the log together: names, kinds and states. They are not content and stay.
-const STRUCTURE: [&str; 22] = [
+const STRUCTURE: [&str; 23] = [
     "id",
     "type",
     "role",
@@ -28,6 +28,7 @@ const STRUCTURE: [&str; 22] = [
     "part",
     "receipt",
     "undoes",
+    "by",
     "effect",
     "after",
     "first",

@@ -13,11 +13,13 @@ use plimsoll::{Ids, Millis, PartId, Plan, Receipt, SessionId};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::chain::{At, Chain, claimed_key, key};
+use super::advance::update_part;
+use super::chain::{Chain, claimed_key, key};
 use super::feed::Changed;
+use super::position::Position;
+use super::reduce::insert_receipt;
 use super::rows;
 use super::spills;
-use super::write::{insert_receipt, update_part};
 use crate::error::StoreError;
 use crate::purge::{Scrubber, TOMBSTONE};
 use crate::recall::what_of;
@@ -32,7 +34,7 @@ struct Purge<'a> {
     report: PurgeReport,
     parts: Vec<PartId>,
     /// Where something was found, to tell which forks share it.
-    touched: Vec<(i64, At)>,
+    touched: Vec<(i64, Position)>,
 }
 
 /// What a purge would destroy.
@@ -111,14 +113,14 @@ impl<'a> Purge<'a> {
         let chain = Chain::of(self.connection, session)?;
         let mut keys = Vec::new();
         for segment in &chain.0 {
-            let end = segment.upto.clone().unwrap_or((i64::MAX, "\u{10ffff}".to_owned()));
+            let end = segment.end();
             let id: String =
                 self.connection
                     .query_row("SELECT id FROM session WHERE key = ?1", [segment.key], |row| row.get(0))?;
             let id = SessionId::new(id);
             self.parts(segment.key, &end, &id)?;
             if matches!(self.target, PurgeTarget::Match(_)) {
-                let bounds = params![segment.key, end.0, end.1];
+                let bounds = params![segment.key, end.time, end.id];
                 self.messages(bounds, segment.key, &id)?;
                 self.records("receipt", "data", "id", segment.key, &id, "receipt")?;
                 self.records(
@@ -154,7 +156,7 @@ impl<'a> Purge<'a> {
         });
     }
 
-    fn parts(&mut self, key: i64, end: &At, session: &SessionId) -> Result<(), StoreError> {
+    fn parts(&mut self, key: i64, end: &Position, session: &SessionId) -> Result<(), StoreError> {
         let only = match self.target {
             PurgeTarget::Part(part) => Some(part.as_str().to_owned()),
             PurgeTarget::Match(_) => None,
@@ -164,7 +166,7 @@ impl<'a> Purge<'a> {
              ORDER BY at, message, ord",
             rows::whole_columns()
         ))?;
-        let mut rows = statement.query(params![key, end.0, end.1, only])?;
+        let mut rows = statement.query(params![key, end.time, end.id, only])?;
         while let Some(row) = rows.next()? {
             let rows::Placed { message, part, .. } = rows::whole_part(row)?;
             let id = part.id.clone();
@@ -175,7 +177,7 @@ impl<'a> Purge<'a> {
             }
             self.found(session, id.as_str(), &what_of(&part), places);
             self.parts.push(id.clone());
-            self.touched.push((key, (row.get(5)?, message)));
+            self.touched.push((key, Position::new(row.get(5)?, message)));
             if self.is_real {
                 let mut scrubbed: plimsoll::Part = serde_json::from_value(value)?;
                 scrubbed.id = id;
@@ -201,7 +203,7 @@ impl<'a> Purge<'a> {
             let places = self.scrubber.scrub_value(&mut value);
             if places > 0 {
                 self.found(session, &id, "message", places);
-                self.touched.push((key, (at, id.clone())));
+                self.touched.push((key, Position::new(at, id.clone())));
                 if self.is_real {
                     self.connection
                         .prepare_cached(
@@ -310,10 +312,8 @@ impl<'a> Purge<'a> {
         let others = others.collect::<Result<Vec<(i64, String)>, _>>()?;
         for (key, id) in others {
             let chain = Chain::of_key(self.connection, key)?;
-            let shows = |(owner, place): &(i64, At)| {
-                chain.0.iter().any(|segment| {
-                    segment.key == *owner && segment.upto.as_ref().is_none_or(|upto| place <= upto)
-                })
+            let shows = |(owner, place): &(i64, Position)| {
+                chain.0.iter().any(|segment| segment.key == *owner && segment.holds(place))
             };
             if self.touched.iter().any(shows) {
                 self.report.sessions.push(SessionId::new(id));

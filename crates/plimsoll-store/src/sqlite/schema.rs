@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -242,6 +242,8 @@ const MIGRATIONS: [&str; 7] = [
         touched INTEGER NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX staged_stage ON staged (stage, conversation);",
+    // 8: an undoing is one row, which lifts the marks of a receipt on all parts and names none of them.
+    "CREATE INDEX mark_lift ON mark (receipt, session, seq) WHERE part = '';",
 ];
 
 /// The version this code writes.

@@ -3,11 +3,12 @@
 use plimsoll::{LogError, MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::chain::{At, Chain, claimed_key};
+use super::chain::{Chain, claimed_key};
 use super::feed::Changed;
 use super::leases::settle;
+use super::position::Position;
 use super::spills;
-use super::{read, write};
+use super::{append, read};
 use crate::error::StoreError;
 use crate::session::{NewSession, Session, SessionPatch};
 use crate::store::{ChangeKind, Claim};
@@ -109,7 +110,7 @@ pub(crate) fn fork(
             let found = chain.find(connection, id.as_str())?;
             let place = found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))?;
             if let Some(open) = open.filter(|open| *open <= place) {
-                return Err(crate::still_written(&MessageId::new(open.1), id));
+                return Err(crate::still_written(&MessageId::new(open.id), id));
             }
             place
         }
@@ -127,7 +128,7 @@ pub(crate) fn fork(
              fork_mark = (SELECT coalesce(max(seq), 0) FROM mark WHERE session = ?2),
              fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction WHERE session = ?2) WHERE key = ?1",
         )?
-        .execute(params![key, chain.own(), point.0, point.1])?;
+        .execute(params![key, chain.own(), point.time, point.id])?;
     begin(connection, key, child, now)
 }
 
@@ -135,7 +136,7 @@ pub(crate) fn fork(
 fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
     if !new.messages.is_empty() {
         let (chain, end) = Chain::with_end(connection, &new.id)?;
-        write::insert_in_revision(connection, &chain, end, &new.messages, 0, now)?;
+        append::insert_in_revision(connection, &chain, end, &new.messages, 0, now)?;
     }
     let changed = Changed { key, session: &new.id, now };
     changed.note(connection, ChangeKind::Created, None, None)?;
@@ -143,8 +144,8 @@ fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Re
 }
 
 /// The first message that is still being written: an answer without an end, or one with a call without an answer.
-fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<At>, StoreError> {
-    let mut first: Option<At> = None;
+fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<Position>, StoreError> {
+    let mut first: Option<Position> = None;
     for segment in &chain.0 {
         for sql in [
             "SELECT at, id FROM message INDEXED BY message_open WHERE session = ?1 AND is_open = 1",
@@ -152,10 +153,10 @@ fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<At>, Stor
              WHERE session = ?1 AND status IN ('pending', 'running')",
         ] {
             let mut statement = connection.prepare_cached(sql)?;
-            let places = statement.query_map([segment.key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let places = statement.query_map([segment.key], |row| Position::read(row, 0))?;
             for place in places {
-                let place: At = place?;
-                if segment.upto.as_ref().is_none_or(|upto| place <= *upto) {
+                let place: Position = place?;
+                if segment.holds(&place) {
                     first = first.into_iter().chain([place]).min();
                 }
             }
@@ -165,7 +166,7 @@ fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<At>, Stor
 }
 
 /// The place of the last message before another; the place before all if there is none.
-fn before(connection: &Connection, chain: &Chain, place: &At) -> Result<At, StoreError> {
+fn before(connection: &Connection, chain: &Chain, place: &Position) -> Result<Position, StoreError> {
     for segment in chain.0.iter().rev() {
         let mut statement = connection.prepare_cached(
             "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
@@ -173,15 +174,15 @@ fn before(connection: &Connection, chain: &Chain, place: &At) -> Result<At, Stor
         )?;
         let end = segment.upto.as_ref().unwrap_or(place);
         let found = statement
-            .query_row(params![segment.key, place.0, place.1, end.0, end.1], |row| {
-                Ok((row.get(0)?, row.get(1)?))
+            .query_row(params![segment.key, place.time, place.id, end.time, end.id], |row| {
+                Position::read(row, 0)
             })
             .optional()?;
         if let Some(found) = found {
             return Ok(found);
         }
     }
-    Ok((0, String::new()))
+    Ok(Position::new(0, ""))
 }
 
 /// Remove a session, its tasks, and whatever of the sessions it was forked from only it still needed. What a fork

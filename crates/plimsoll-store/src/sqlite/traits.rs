@@ -7,8 +7,8 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Red
 
 use super::read::Detail;
 use super::{
-    PATIENCE, SqliteStore, check, extend, feed, handles, imports, inbox, leases, purge, random_ids, read,
-    search, sessions, spills, tasks, write,
+    PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
+    random_ids, read, reduce, search, sessions, spills, tasks, undo,
 };
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
@@ -103,7 +103,7 @@ impl Imports for SqliteStore {
 impl Logs for SqliteStore {
     fn append(&self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| write::append(connection, &claim, &messages, now))
+        self.write(move |connection| append::append(connection, &claim, &messages, now))
     }
 
     fn append_part(
@@ -114,12 +114,12 @@ impl Logs for SqliteStore {
         now: Millis,
     ) -> Result<(), StoreError> {
         let (claim, message) = (claim.clone(), message.clone());
-        self.write(move |connection| write::append_part(connection, &claim, &message, &part, now))
+        self.write(move |connection| append::append_part(connection, &claim, &message, &part, now))
     }
 
     fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| write::advance(connection, &claim, &part, now))
+        self.write(move |connection| advance::advance(connection, &claim, &part, now))
     }
 
     fn extend(
@@ -142,7 +142,7 @@ impl Logs for SqliteStore {
         now: Millis,
     ) -> Result<(), StoreError> {
         let (claim, message) = (claim.clone(), message.clone());
-        self.write(move |connection| write::record(connection, &claim, &message, update, now))
+        self.write(move |connection| advance::record(connection, &claim, &message, update, now))
     }
 
     fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
@@ -179,7 +179,7 @@ impl Reductions for SqliteStore {
         now: Millis,
     ) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| write::reduce(connection, &claim, &reduction, planned_on, now))
+        self.write(move |connection| reduce::reduce(connection, &claim, &reduction, planned_on, now))
     }
 
     fn receipts(
@@ -197,7 +197,7 @@ impl Reductions for SqliteStore {
 
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError> {
         let (claim, id, mut ids) = (claim.clone(), id.clone(), random_ids());
-        self.write(move |connection| write::undo(connection, &claim, &id, &mut ids, now))
+        self.write(move |connection| undo::undo(connection, &claim, &id, &mut ids, now))
     }
 
     fn compactions(
