@@ -70,6 +70,10 @@ pub(crate) fn check(around: &Surroundings, output: &mut Output) -> Result<ExitCo
         count => counted(count, "problem"),
     };
     output.text(&format!("{verdict} in {looked}"))?;
+    if findings.unverified > 0 {
+        let parts = counted(findings.unverified as usize, "part");
+        output.text(&format!("{parts} not verified: an earlier version stored them without a checksum"))?;
+    }
     Ok(code)
 }
 
