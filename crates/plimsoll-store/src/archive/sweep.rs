@@ -78,6 +78,7 @@ impl Archive {
             swept.removed += blobs.sweep()?;
         }
         self.store.sweep_stages(crate::store::ABANDONED)?;
+        self.store.finish_removals()?;
         swept.indexed = self.store.index()?;
         match self.store.finish_purges() {
             Ok(purged) => swept.purged = purged,

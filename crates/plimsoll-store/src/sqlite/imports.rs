@@ -14,9 +14,6 @@ use crate::error::StoreError;
 use crate::session::NewSession;
 use crate::store::{ChangeKind, Conversation, Import, ImportRecord, Imported, StagedPiece};
 
-/// So many parts of a stage are removed in one transaction. A thousand parts of 2 kB take some 10 ms.
-const PARTS: usize = 1_000;
-
 const RECORD: &str = "SELECT s.id, r.id, i.source, i.conversation, i.state, s.messages <> i.taken
      FROM import i JOIN session s ON s.key = i.session JOIN session r ON r.key = i.root";
 
@@ -314,12 +311,7 @@ pub(super) fn unstage_some(connection: &Connection, stage: &str) -> Result<bool,
         .query_row([stage], |row| row.get(0))
         .optional()?;
     let Some(key) = key else { return Ok(false) };
-    let removed = connection
-        .prepare_cached("DELETE FROM part WHERE seq IN (SELECT seq FROM part WHERE session = ?1 LIMIT ?2)")?
-        .execute(params![key, PARTS])?;
-    if removed < PARTS {
-        sessions::sweep(connection, key)?;
-    }
+    sessions::sweep_some(connection, key)?;
     Ok(true)
 }
 

@@ -186,7 +186,7 @@ fn before(connection: &Connection, chain: &Chain, place: &Position) -> Result<Po
 }
 
 /// Remove a session, its tasks, and whatever of the sessions it was forked from only it still needed. What a fork
-/// of it needs stays.
+/// of it needs stays. Gives the sessions of which rows are left to be deleted, by [`sweep_some`].
 ///
 /// A task that is being run is not pulled from under its holder: `clock` says whose leases have run out.
 pub(crate) fn remove(
@@ -194,9 +194,11 @@ pub(crate) fn remove(
     claim: &Claim,
     now: Millis,
     clock: Millis,
-) -> Result<(), StoreError> {
+) -> Result<Vec<i64>, StoreError> {
     let key = claimed_key(connection, claim)?;
-    remove_tree(connection, &claim.session, key, (now, clock))
+    let mut left = Vec::new();
+    remove_tree(connection, &claim.session, key, (now, clock), &mut left)?;
+    Ok(left)
 }
 
 fn remove_tree(
@@ -204,6 +206,7 @@ fn remove_tree(
     session: &SessionId,
     key: i64,
     (now, clock): (Millis, Millis),
+    left: &mut Vec<i64>,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT s.key, s.id, l.holder, l.until FROM session s LEFT JOIN lease l ON l.session = s.key
@@ -218,7 +221,7 @@ fn remove_tree(
         if let Some((holder, until)) = held {
             return Err(StoreError::Leased { session: task, holder, until: Millis(until), now: clock });
         }
-        remove_tree(connection, &task, key, (now, clock))?;
+        remove_tree(connection, &task, key, (now, clock), left)?;
     }
     // Its forks may keep some of it, and in databases of older versions that can be a call without an answer.
     settle(connection, key, now)?;
@@ -228,12 +231,17 @@ fn remove_tree(
     }
     let changed = Changed { key, session, now };
     changed.note(connection, ChangeKind::Removed, None, None)?;
-    sweep(connection, key)
+    left.extend(sweep_some(connection, key)?);
+    Ok(())
 }
 
-/// Delete a removed session that no other needs, and then perhaps those that only it needed: the one it was forked from,
-/// and the one that started it, whose content a digest may name that it was given.
-pub(super) fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
+/// So many rows of a removed session are deleted in one transaction.
+const STEP: usize = 1_000;
+
+/// Delete some rows of a removed session that no other needs, and then perhaps of those that only it needed: the one it was
+/// forked from, and the one that started it, whose content a digest may name that it was given. Gives the sessions of
+/// which more is left. To delete 137 MB at once would hold the writer for as long as it takes.
+pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, StoreError> {
     let row = connection
         .prepare_cached(
             "SELECT s.removed, s.forked_from, (SELECT p.key FROM session p WHERE p.id = s.parent)
@@ -244,35 +252,77 @@ pub(super) fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError>
             Ok((row.get::<_, Option<i64>>(0)?, before))
         })
         .optional()?;
-    let Some((Some(removed), before)) = row else { return Ok(()) };
-    let needed: bool = connection
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)
-             OR EXISTS (SELECT 1 FROM session WHERE parent = (SELECT id FROM session WHERE key = ?1) AND key <> ?1)",
-        )?
-        .query_row([key], |row| row.get(0))?;
-    if needed {
-        return Ok(());
+    let Some((Some(removed), before)) = row else { return Ok(Vec::new()) };
+    if is_needed(connection, key)? {
+        return Ok(Vec::new());
     }
-    unindex(connection, key)?;
+    // Its id is free from here on, also if the process dies before the last row is gone.
+    connection.prepare_cached("UPDATE session SET id = 'removed/' || key WHERE key = ?1")?.execute([key])?;
+    let mut room = STEP - delete_parts(connection, key, STEP)?;
+    for table in ["mark", "receipt", "compaction"] {
+        let rows = format!("SELECT seq FROM {table} WHERE session = ?1 LIMIT ?2");
+        let delete = format!("DELETE FROM {table} WHERE seq IN ({rows})");
+        room -= connection.prepare_cached(&delete)?.execute(params![key, room])?;
+    }
+    let messages = connection
+        .prepare_cached(
+            "DELETE FROM message WHERE (session, at, id) IN
+             (SELECT session, at, id FROM message WHERE session = ?1 LIMIT ?2)",
+        )?
+        .execute(params![key, room])?;
+    // What is left is sound: a check counts them.
     connection
-        .prepare_cached("DELETE FROM delta WHERE part IN (SELECT seq FROM part WHERE session = ?1)")?
-        .execute([key])?;
+        .prepare_cached("UPDATE session SET messages = messages - ?2 WHERE key = ?1")?
+        .execute(params![key, messages])?;
+    if room == messages {
+        return Ok(vec![key]);
+    }
     spills::remove(connection, key, Millis(u64::try_from(removed).unwrap_or_default()))?;
-    for table in ["part", "message", "mark", "compaction", "receipt", "searched", "staged"] {
+    for table in ["searched", "staged"] {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
     }
     connection.prepare_cached("DELETE FROM session WHERE key = ?1")?.execute([key])?;
-    before.into_iter().flatten().try_for_each(|before| sweep(connection, before))
+    let mut left = Vec::new();
+    for before in before.into_iter().flatten() {
+        left.extend(sweep_some(connection, before)?);
+    }
+    Ok(left)
 }
 
-/// Take a session's texts out of the search index.
-fn unindex(connection: &Connection, key: i64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "DELETE FROM search WHERE rowid IN (SELECT p.seq FROM part p JOIN searched d ON d.session = p.session
-             WHERE p.session = ?1 AND p.seq <= d.upto)",
-        )?
-        .execute([key])?;
-    Ok(())
+/// Whether another session was forked from this one, or started by it.
+fn is_needed(connection: &Connection, key: i64) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)
+         OR EXISTS (SELECT 1 FROM session WHERE parent = (SELECT id FROM session WHERE key = ?1) AND key <> ?1)",
+    )?;
+    Ok(statement.query_row([key], |row| row.get(0))?)
+}
+
+/// Delete some parts of a session, with what the index for searches knows of them; gives how many.
+fn delete_parts(connection: &Connection, key: i64, most: usize) -> Result<usize, StoreError> {
+    let some = "SELECT seq FROM part WHERE session = ?1 ORDER BY seq LIMIT ?2";
+    let indexed = format!(
+        "DELETE FROM search WHERE rowid IN (SELECT seq FROM ({some})
+         WHERE seq <= coalesce((SELECT upto FROM searched WHERE session = ?1), 0))"
+    );
+    connection.prepare_cached(&indexed)?.execute(params![key, most])?;
+    let deltas = format!("DELETE FROM delta WHERE part IN ({some})");
+    connection.prepare_cached(&deltas)?.execute(params![key, most])?;
+    let parts = format!("DELETE FROM part WHERE seq IN ({some})");
+    Ok(connection.prepare_cached(&parts)?.execute(params![key, most])?)
+}
+
+/// The removed sessions that no other needs: their removal was cut off. What is staged is for [`imports`](super::imports).
+pub(super) fn half_removed(connection: &Connection) -> Result<Vec<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT key FROM session WHERE removed IS NOT NULL AND key NOT IN (SELECT session FROM staged)",
+    )?;
+    let mut keys = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let mut needed = Vec::new();
+    for key in &keys {
+        needed.push(is_needed(connection, *key)?);
+    }
+    let mut needed = needed.into_iter();
+    keys.retain(|_| needed.next() == Some(false));
+    Ok(keys)
 }

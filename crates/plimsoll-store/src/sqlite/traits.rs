@@ -60,7 +60,8 @@ impl Sessions for SqliteStore {
 
     fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
         let (claim, clock) = (claim.clone(), self.clock.clone());
-        self.write(move |connection| sessions::remove(connection, &claim, now, clock.now()))
+        let left = self.write(move |connection| sessions::remove(connection, &claim, now, clock.now()))?;
+        self.sweep_removed(left)
     }
 }
 
@@ -211,6 +212,14 @@ impl Reductions for SqliteStore {
 }
 
 impl SqliteStore {
+    /// Delete what is left of removed sessions, a step at a time.
+    fn sweep_removed(&self, mut left: Vec<i64>) -> Result<(), StoreError> {
+        while let Some(key) = left.pop() {
+            left.extend(self.write(move |connection| sessions::sweep_some(connection, key))?);
+        }
+        Ok(())
+    }
+
     fn take_lease(
         &self,
         session: &SessionId,
@@ -414,6 +423,13 @@ impl Upkeep for SqliteStore {
                 Ok(IndexStep { added: 0, next })
             }
         }
+    }
+
+    fn finish_removals(&self) -> Result<u64, StoreError> {
+        let left = self.read(sessions::half_removed)?;
+        let count = left.len() as u64;
+        self.sweep_removed(left)?;
+        Ok(count)
     }
 
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {

@@ -5,7 +5,7 @@ use plimsoll::prune::{PruneItem, PrunePlan};
 use plimsoll::{Message, Plan, Receipt, ReceiptId, Reduction, Tokens};
 use plimsoll_store::{NewSession, Store};
 
-use super::{Fresh, NOW, fresh, read, session, unleased};
+use super::{Fresh, NOW, commits, fresh, read, session, unleased, user};
 
 /// How many rows a table has.
 fn rows(store: &Fresh, table: &str) -> u64 {
@@ -64,4 +64,46 @@ fn an_undo_writes_one_row_however_many_marks_it_lifts() {
     let again = store.undo(&unleased(&"ses_1".into()), &receipt.id, NOW).unwrap_err();
     assert!(again.to_string().contains("undone"), "{again}");
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+fn empty_log(store: &Fresh) {
+    let connection = rusqlite::Connection::open(store.path()).unwrap();
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+}
+
+/// A large session is removed in small transactions, and its id is free at once.
+#[test]
+fn a_large_session_is_removed_in_steps() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    let messages = (0..2_500).map(|n| user(&format!("msg_{n:06}"), "x")).collect();
+    store.append(&unleased(&id), messages, NOW).unwrap();
+    let small = session(&*store, "ses_2");
+    empty_log(&store);
+    store.remove(&unleased(&small), NOW).unwrap();
+    assert_eq!(commits(&store.path()), 1);
+    store.remove(&unleased(&id), NOW).unwrap();
+    assert!(commits(&store.path()) >= 6, "5,000 rows, 1,000 in each step");
+    for table in ["session", "message", "part", "searched"] {
+        assert_eq!(rows(&store, table), 0, "{table}");
+    }
+}
+
+/// A process that dies while it removes a session leaves rows that are shown nowhere; a sweep deletes them.
+#[test]
+fn a_removal_that_was_cut_off_is_finished() {
+    let store = fresh();
+    for name in ["ses_1", "ses_2", "ses_3"] {
+        let id = session(&*store, name);
+        store.append(&unleased(&id), vec![user(&format!("msg_{name}"), "x")], NOW).unwrap();
+    }
+    store.fork(&"ses_2".into(), None, NewSession::new("ses_4".into()), NOW).unwrap();
+    let connection = rusqlite::Connection::open(store.path()).unwrap();
+    let cut_off = "UPDATE session SET removed = 1 WHERE id IN ('ses_1', 'ses_2')";
+    connection.execute_batch(cut_off).unwrap();
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.finish_removals().unwrap(), 1, "a fork needs the other");
+    assert_eq!((rows(&store, "session"), store.finish_removals().unwrap()), (3, 0));
+    assert_eq!(store.window(&"ses_4".into()).unwrap().log.messages().len(), 1);
+    session(&*store, "ses_1");
 }
