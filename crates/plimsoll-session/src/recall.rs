@@ -54,7 +54,9 @@ pub fn look_up(
                     Some(tool) => format!("output of {tool}"),
                     None => "text".to_owned(),
                 };
-                excerpt(hit.handle, what, hit.found, query)
+                let is_cut = hit.found.cut;
+                let content = excerpt(hit.handle, what, hit.found, query);
+                if is_cut { content.ends_search() } else { content }
             });
             Ok(Lookup::Searched(contents.collect()))
         }

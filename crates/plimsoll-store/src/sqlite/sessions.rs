@@ -237,6 +237,8 @@ fn remove_tree(
 
 /// So many rows of a removed session are deleted in one transaction.
 const STEP: usize = 1_000;
+/// Or parts of so many characters: what is long takes many pages.
+const STEP_CHARS: i64 = 2_000_000;
 
 /// Delete some rows of a removed session that no other needs, and then perhaps of those that only it needed: the one it was
 /// forked from, and the one that started it, whose content a digest may name that it was given. Gives the sessions of
@@ -258,7 +260,8 @@ pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, 
     }
     // Its id is free from here on, also if the process dies before the last row is gone.
     connection.prepare_cached("UPDATE session SET id = 'removed/' || key WHERE key = ?1")?.execute([key])?;
-    let mut room = STEP - delete_parts(connection, key, STEP)?;
+    let Some(parts) = delete_parts(connection, key)? else { return Ok(vec![key]) };
+    let mut room = STEP - parts;
     for table in ["mark", "receipt", "compaction"] {
         let rows = format!("SELECT seq FROM {table} WHERE session = ?1 LIMIT ?2");
         let delete = format!("DELETE FROM {table} WHERE seq IN ({rows})");
@@ -298,18 +301,32 @@ fn is_needed(connection: &Connection, key: i64) -> Result<bool, StoreError> {
     Ok(statement.query_row([key], |row| row.get(0))?)
 }
 
-/// Delete some parts of a session, with what the index for searches knows of them; gives how many.
-fn delete_parts(connection: &Connection, key: i64, most: usize) -> Result<usize, StoreError> {
-    let some = "SELECT seq FROM part WHERE session = ?1 ORDER BY seq LIMIT ?2";
-    let indexed = format!(
-        "DELETE FROM search WHERE rowid IN (SELECT seq FROM ({some})
-         WHERE seq <= coalesce((SELECT upto FROM searched WHERE session = ?1), 0))"
-    );
-    connection.prepare_cached(&indexed)?.execute(params![key, most])?;
-    let deltas = format!("DELETE FROM delta WHERE part IN ({some})");
-    connection.prepare_cached(&deltas)?.execute(params![key, most])?;
-    let parts = format!("DELETE FROM part WHERE seq IN ({some})");
-    Ok(connection.prepare_cached(&parts)?.execute(params![key, most])?)
+/// Delete some parts of a session, with what the index for searches knows of them; gives how many, or nothing if there may
+/// be more.
+fn delete_parts(connection: &Connection, key: i64) -> Result<Option<usize>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, chars + input_chars FROM part INDEXED BY part_order WHERE session = ?1 LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![key, STEP])?;
+    let (mut parts, mut size): (Vec<i64>, i64) = (Vec::new(), 0);
+    while size < STEP_CHARS
+        && let Some(row) = rows.next()?
+    {
+        parts.push(row.get(0)?);
+        size = size.saturating_add(row.get(1)?);
+    }
+    drop(rows);
+    let indexed: i64 = connection
+        .prepare_cached("SELECT coalesce((SELECT upto FROM searched WHERE session = ?1), 0)")?
+        .query_row([key], |row| row.get(0))?;
+    for part in &parts {
+        if *part <= indexed {
+            connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([part])?;
+        }
+        connection.prepare_cached("DELETE FROM delta WHERE part = ?1")?.execute([part])?;
+        connection.prepare_cached("DELETE FROM part WHERE seq = ?1")?.execute([part])?;
+    }
+    Ok((parts.len() < STEP && size < STEP_CHARS).then_some(parts.len()))
 }
 
 /// The removed sessions that no other needs: their removal was cut off. What is staged is for [`imports`](super::imports).

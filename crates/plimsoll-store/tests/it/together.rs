@@ -228,7 +228,8 @@ fn a_busy_database_is_waited_for_once() {
         }
     });
     let waited = begun.elapsed();
-    assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(13), "{waited:?}");
+    // One after the other they would wait for 40 s; between 10 and 20 there is room for a loaded machine.
+    assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(20), "{waited:?}");
     other.execute_batch("ROLLBACK").unwrap();
     store.append(&unleased(&id), vec![user("msg_1", "x")], NOW).unwrap();
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
