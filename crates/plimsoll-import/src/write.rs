@@ -214,9 +214,9 @@ impl<'a> Writing<'a> {
             new.messages = std::mem::take(&mut strand.messages);
             let is_new = place == 0 || strand.target.before.is_none();
             if is_new {
-                conversations.push(new)
+                conversations.push(new);
             } else {
-                added_to.push(new)
+                added_to.push(new);
             }
             reports.push(report);
         }
