@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+use plimsoll::policy::RecallPolicy;
+use plimsoll::recall::{Lookup, RecallQuery};
+use plimsoll::{Chars, Policy, SessionId};
+use plimsoll_session::look_up;
 use plimsoll_store::{Recalled, Scope, Search, Selection, Session, StoreError};
 
 use crate::args::RecallArgs;
@@ -9,7 +13,7 @@ use crate::error::CliError;
 use crate::output::{Output, note, printable};
 use crate::progress::Progress;
 use crate::store::Opened;
-use crate::style::{HEADING, QUIET, paint};
+use crate::style::{QUIET, paint};
 use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
@@ -29,10 +33,11 @@ pub(crate) fn run(args: &RecallArgs, around: &Surroundings, output: &mut Output)
         (Some(handle), session) => {
             let session = session.as_ref().map(|id| opened.session(id, around)).transpose()?;
             let scope = session.as_ref().map_or(Scope::Everywhere, |session| Scope::Session(&session.id));
-            if args.raw {
-                return copy(&opened, scope, handle, &ask, output);
+            match &session {
+                _ if args.raw => copy(&opened, scope, handle, &ask, output),
+                Some(session) if !output.json => answer(&opened, &session.id, args, &ask, output),
+                _ => recall(&opened, scope, handle, &ask, output),
             }
-            recall(&opened, scope, handle, &ask, output)
         }
         (None, Some(_)) if ask.search.is_none() => {
             Err(CliError::usage("a session is searched with `--grep PATTERN`"))
@@ -43,9 +48,61 @@ pub(crate) fn run(args: &RecallArgs, around: &Surroundings, output: &mut Output)
             if chosen {
                 note(&format!("Plimsoll: `{}` in `{}`", session.id, around.short(&opened.path)));
             }
-            everywhere(&opened, &session.id, &ask, output)
+            if output.json {
+                return hits(&opened, &session.id, &ask, output);
+            }
+            answer(&opened, &session.id, args, &ask, output)
         }
     }
+}
+
+/// Answer within a session as its model would be answered.
+fn answer(
+    opened: &Opened,
+    session: &SessionId,
+    args: &RecallArgs,
+    ask: &Selection,
+    output: &mut Output,
+) -> Done {
+    let search = args.grep.as_ref().map(|pattern| pattern_of(pattern, args)).transpose()?;
+    let (from, to) = args.lines.unzip();
+    let query = RecallQuery { handle: args.handle.clone(), from, to, search, ..RecallQuery::default() };
+    let policy = RecallPolicy {
+        max_chars: Chars(args.most as u64),
+        max_matches: u64::MAX,
+        context_lines: args.context_lines as u64,
+        ..Policy::default().recall.clone()
+    };
+    let found = Progress::during("recalling", || look_up(&opened.archive, session, &query, &policy));
+    let found = found.map_err(|error| match &args.handle {
+        Some(handle) => unknown(opened, handle, error, ask),
+        None => refused(error, ask),
+    })?;
+    let has_matched = match &found {
+        Lookup::Found(content) => content.excerpt.as_ref().is_none_or(|excerpt| excerpt.matches > 0),
+        Lookup::Searched(contents) => !contents.is_empty(),
+        _ => false,
+    };
+    let told = query.answer(&found, &policy);
+    for line in told.text.lines() {
+        output.text(&printable(line))?;
+    }
+    output.flush()?;
+    if told.next.is_some() {
+        // The answer says how a model goes on; a person has flags for it.
+        note("there is more: `--lines A-B` or `--grep` chooses, `--most BYTES` gives more at once");
+    }
+    let is_no = told.is_error || (query.search.is_some() && !has_matched);
+    Ok(if is_no { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The regular expression that a query searches for.
+fn pattern_of(pattern: &str, args: &RecallArgs) -> Result<String, CliError> {
+    let pattern = if args.literal { regex::escape(pattern) } else { pattern.to_owned() };
+    if let Err(error) = regex::Regex::new(&pattern) {
+        return Err(invalid(&pattern, &error.to_string()));
+    }
+    Ok(if args.ignore_case { format!("(?i){pattern}") } else { pattern })
 }
 
 /// Write content as it is stored.
@@ -115,34 +172,12 @@ fn is_session(all: &[Session], id: &str) -> bool {
     all.iter().any(|session| session.id.as_str().starts_with(id))
 }
 
-fn everywhere(opened: &Opened, session: &plimsoll::SessionId, ask: &Selection, output: &mut Output) -> Done {
+/// Everything of a session that is out of its window and matches, for programs.
+fn hits(opened: &Opened, session: &SessionId, ask: &Selection, output: &mut Output) -> Done {
     let hits = Progress::during("searching", || opened.archive.search(session, ask));
     let hits = hits.map_err(|error| refused(error, ask))?;
-    let code = if hits.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS };
-    if output.json {
-        output.json(&hits)?;
-        return Ok(code);
-    }
-    for (at, hit) in hits.iter().enumerate() {
-        if at > 0 {
-            output.text("")?;
-        }
-        let tool = hit.tool.as_deref().map(|tool| format!("  {}", printable(tool)));
-        output.painted(&format!(
-            "{}{}",
-            paint(HEADING, &printable(&hit.handle)),
-            tool.unwrap_or_default()
-        ))?;
-        lines(&hit.found, output)?;
-    }
-    output.flush()?;
-    if hits.is_empty() {
-        note(&format!("nothing that is out of the window of `{session}` matches"));
-    }
-    if hits.iter().any(|hit| hit.found.cut) {
-        cut(ask);
-    }
-    Ok(code)
+    output.json(&hits)?;
+    Ok(if hits.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// Lines with their numbers: `12:` where it matches, `12-` around it, and `--` where some are left out.
@@ -169,14 +204,17 @@ fn cut(ask: &Selection) {
     ));
 }
 
+fn invalid(pattern: &str, why: &str) -> CliError {
+    // The last line says what is wrong, those before it draw it.
+    let problem = why.lines().last().unwrap_or(why).trim_start_matches("error: ");
+    CliError::usage(format!("invalid pattern `{pattern}`: {problem}")).hint("`--literal` takes it as it is")
+}
+
 /// Why it was not brought back.
 fn refused(error: StoreError, ask: &Selection) -> CliError {
     match (error, &ask.search) {
         (StoreError::Refused(why), Some(search)) if why.starts_with("invalid pattern") => {
-            // The last line says what is wrong, those before it draw it.
-            let problem = why.lines().last().unwrap_or(&why).trim_start_matches("error: ");
-            CliError::usage(format!("invalid pattern `{}`: {problem}", search.pattern))
-                .hint("`--literal` takes it as it is")
+            invalid(&search.pattern, &why)
         }
         (error @ StoreError::Missing { .. }, _) => CliError::usage(error.to_string())
             .hint("handles are in what the window shows in place of content, and in `plimsoll receipts`"),

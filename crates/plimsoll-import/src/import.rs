@@ -112,8 +112,9 @@ enum Plan {
 impl Survey {
     /// Import the source that was surveyed.
     ///
-    /// All of it is stored or nothing, and of several imports at once one stores it and the others find it there. A
-    /// session that is run by another process is not brought up to date: [`StoreError::Leased`].
+    /// A new session is stored whole or not at all, and of several imports at once one stores it and the others find it
+    /// there. What a large source has grown by is added in pieces, after each of which the session is a beginning of the
+    /// source. A session that is run by another process is not brought up to date: [`StoreError::Leased`].
     pub fn import(
         &self,
         source: &mut Source<'_>,
@@ -144,7 +145,7 @@ impl Survey {
                 }
             };
             let is_new = root.is_none();
-            let stage = is_new.then(|| format!("import_{}", ids.part(options.now)));
+            let stage = format!("import_{}", ids.part(options.now));
             let mut writing = Writing::new(store, &key, known, stage, targets, options);
             let done = writing.run(source, on_read);
             if !matches!(done, Ok(Written::Stored(_))) {

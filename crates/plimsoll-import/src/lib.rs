@@ -35,7 +35,9 @@
 //! - **It knows nothing of a terminal, a home directory or an environment.** [`Places`] is a plain value, progress goes to
 //!   a callback, and whatever there is to tell is in what is returned.
 //! - **Other tools' files are never written to.**
-//! - **An import is whole or nothing**, sub-agents included, and of several at once one stores the session.
+//! - **A session is imported whole or not at all**, sub-agents included, and of several imports at once one stores it. A
+//!   source that has grown by much adds to its copy in pieces, so that no writer waits for long; the copy is a beginning of
+//!   its source after each, and an import that was killed is gone on with by the next.
 //! - **A stored copy is added to only while it is the beginning of its source** and was not continued in the store.
 //!   Otherwise a new session is made, and the [`Report`] says why. What reductions did to the copy stays.
 //! - **A source is held piece by piece**, however large it is.

@@ -11,11 +11,14 @@ use crate::import::{ImportOptions, Outcome, Report};
 use crate::names::Namer;
 use crate::source::{OnRead, Source};
 use crate::survey::{Tally, place_of};
-use crate::taken::Taken;
+use crate::taken::{MessageDigest, Taken};
 use crate::text::first_words;
 
-/// A piece that is staged at once: so many bytes of messages. One transaction of it takes some 30 ms, during which others
-/// wait to write.
+/// A piece that is written at once: so many bytes of messages. One transaction of it takes some 30 ms, during which others
+/// wait to write. What becomes a new session is staged piece by piece and shown as a whole. What is added to a session that
+/// is there is stored piece by piece: after each the session is what an import of a shorter file would have left, so
+/// one that is killed in the middle is gone on with by the next import. To stage these too would mean to move them into
+/// the session in the end, and moving rows takes a transaction about as long as writing them.
 const PIECE: usize = 4 << 20;
 /// Longest title that a source gives.
 const TITLE: usize = 400;
@@ -45,14 +48,16 @@ pub(crate) struct Writing<'a> {
     store: &'a dyn Store,
     source: &'a str,
     known: Option<Vec<SessionId>>,
-    /// Where pieces go before the import is whole; none for a session that is there already.
-    stage: Option<String>,
+    /// Where pieces of new sessions go before the import is whole.
+    stage: String,
     is_staged: bool,
     options: &'a ImportOptions<'a>,
     strands: Vec<Strand>,
     /// Bytes of messages that are held.
     held: usize,
     failed: Option<StoreError>,
+    /// Why a piece was not stored.
+    refused: Option<Imported>,
 }
 
 /// A conversation that is being written.
@@ -64,9 +69,12 @@ struct Strand {
     newest: Option<(Message, (String, String))>,
     /// How many messages were passed on.
     passed: usize,
+    /// The last of them as the source has it, and its digests.
+    last: Option<(Message, (String, String))>,
     staged: u64,
     messages: Vec<Message>,
     grown: Option<GrownMessage>,
+    has_grown: bool,
     added: usize,
     interrupted: u64,
     is_open: bool,
@@ -78,12 +86,13 @@ impl<'a> Writing<'a> {
         store: &'a dyn Store,
         source: &'a str,
         known: Option<Vec<SessionId>>,
-        stage: Option<String>,
+        stage: String,
         targets: Vec<Target>,
         options: &'a ImportOptions<'a>,
     ) -> Writing<'a> {
         let strands = targets.into_iter().map(Strand::new).collect();
-        Writing { store, source, known, stage, is_staged: false, options, strands, held: 0, failed: None }
+        let (is_staged, held, failed, refused) = (false, 0, None, None);
+        Writing { store, source, known, stage, is_staged, options, strands, held, failed, refused }
     }
 
     /// The session that is stored.
@@ -99,7 +108,8 @@ impl<'a> Writing<'a> {
     ) -> Result<Written, ImportError> {
         let transcript = source.visit(on_read, &mut |chain, message| {
             // A sub-agent that came since the survey is for the next import.
-            if self.failed.is_none() && place_of(chain) < self.strands.len() {
+            let goes_on = self.failed.is_none() && self.refused.is_none();
+            if goes_on && place_of(chain) < self.strands.len() {
                 self.take(place_of(chain), message);
             }
         })?;
@@ -109,6 +119,9 @@ impl<'a> Writing<'a> {
         if let Some(error) = self.failed.take() {
             return Err(error.into());
         }
+        if let Some(refused) = self.refused {
+            return Ok(Written::Not(refused));
+        }
         if self.strands.iter().any(|strand| strand.has_diverged) {
             return Ok(Written::Diverged);
         }
@@ -117,40 +130,71 @@ impl<'a> Writing<'a> {
 
     /// Let go of what was staged.
     pub(crate) fn discard(&self) -> Result<(), StoreError> {
-        match &self.stage {
-            Some(stage) if self.is_staged => self.store.unstage(stage),
-            _ => Ok(()),
-        }
+        if self.is_staged { self.store.unstage(&self.stage) } else { Ok(()) }
     }
 
     fn take(&mut self, place: usize, message: Message) {
         let strand = &mut self.strands[place];
         self.held += strand.push(message);
-        if self.stage.is_some() && self.held >= PIECE {
+        if self.held >= PIECE {
             self.held = 0;
-            self.failed = self.stage_all().err();
+            match self.stage_new().and_then(|()| self.store_added()) {
+                Ok(Imported::Stored) => {}
+                Ok(refused) => self.refused = Some(refused),
+                Err(error) => self.failed = Some(error),
+            }
         }
     }
 
-    /// Stage what is held.
-    fn stage_all(&mut self) -> Result<(), StoreError> {
-        let Some(stage) = &self.stage else { return Ok(()) };
-        for (conversation, strand) in self.strands.iter_mut().enumerate() {
-            if strand.messages.is_empty() {
+    /// Stage what is held of new sessions.
+    fn stage_new(&mut self) -> Result<(), StoreError> {
+        // Those come first in the import, behind the session itself.
+        let mut conversation = 0;
+        for (place, strand) in self.strands.iter_mut().enumerate() {
+            if strand.target.before.is_some() && place > 0 {
                 continue;
             }
-            self.is_staged = true;
-            let (after, messages) = (strand.staged, std::mem::take(&mut strand.messages));
-            strand.staged += messages.len() as u64;
-            let piece = StagedPiece { stage: stage.clone(), conversation, after, messages };
-            self.store.stage(piece)?;
+            if strand.target.before.is_none() && !strand.messages.is_empty() {
+                self.is_staged = true;
+                let (after, messages) = (strand.staged, std::mem::take(&mut strand.messages));
+                strand.staged += messages.len() as u64;
+                let stage = self.stage.clone();
+                self.store.stage(StagedPiece { stage, conversation, after, messages })?;
+            }
+            conversation += 1;
         }
         Ok(())
     }
 
+    /// Store what is held of sessions that are there.
+    fn store_added(&mut self) -> Result<Imported, StoreError> {
+        let is_added_to = |strand: &Strand| strand.target.before.is_some() && strand.holds_something();
+        let has_diverged = self.strands.iter().any(|strand| strand.has_diverged);
+        if has_diverged || !self.strands.iter().any(is_added_to) {
+            return Ok(Imported::Stored);
+        }
+        let (mut conversations, mut states) = (Vec::new(), Vec::new());
+        for (place, strand) in self.strands.iter_mut().enumerate() {
+            // The session itself leads every import.
+            if place == 0 || is_added_to(strand) {
+                let Some((piece, taken)) = strand.piece(self.options.now) else { continue };
+                states.push((place, piece.state.clone(), taken));
+                conversations.push(piece);
+            }
+        }
+        let (source, known) = (self.source.to_owned(), self.known.clone());
+        let stored = self.store.import(Import { source, known, stage: None, conversations })?;
+        if stored == Imported::Stored {
+            for (place, state, taken) in states {
+                self.strands[place].target.before = Some((state, taken));
+            }
+        }
+        Ok(stored)
+    }
+
     fn commit(&mut self, transcript: &Transcript) -> Result<Written, ImportError> {
         let mut reports: Vec<Report> = Vec::new();
-        let mut conversations = Vec::new();
+        let (mut conversations, mut added_to) = (Vec::new(), Vec::new());
         for (place, strand) in self.strands.iter_mut().enumerate() {
             let info = match place.checked_sub(1) {
                 None => Some(&transcript.info),
@@ -168,16 +212,22 @@ impl<'a> Writing<'a> {
                 (report.title, report.directory) = (known.title, known.directory);
             }
             new.messages = std::mem::take(&mut strand.messages);
-            conversations.push(new);
+            let is_new = place == 0 || strand.target.before.is_none();
+            if is_new {
+                conversations.push(new);
+            } else {
+                added_to.push(new);
+            }
             reports.push(report);
         }
+        conversations.append(&mut added_to);
         let mut all = reports.into_iter();
         let Some(mut report) = all.next() else { return Err(ImportError::Empty) };
         report.tasks = all.collect();
         if report.outcome == Outcome::Unchanged && !report.tasks.is_empty() {
             report.outcome = Outcome::Updated;
         }
-        let stage = self.stage.clone().filter(|_| self.is_staged);
+        let stage = self.is_staged.then(|| self.stage.clone());
         let (source, known) = (self.source.to_owned(), self.known.clone());
         let import = Import { source, known, stage, conversations };
         Ok(match self.store.import(import)? {
@@ -196,9 +246,11 @@ impl Strand {
             tally: Tally::default(),
             newest: None,
             passed: 0,
+            last: None,
             staged: 0,
             messages: Vec::new(),
             grown: None,
+            has_grown: false,
             added: 0,
             interrupted: 0,
             is_open: false,
@@ -230,6 +282,9 @@ impl Strand {
     fn pass_on(&mut self, mut message: Message, digests: &(String, String), is_last: bool) {
         let place = self.passed;
         self.passed += 1;
+        if self.target.before.is_some() {
+            self.last = Some((message.clone(), digests.clone()));
+        }
         let (count, before) = match &self.target.before {
             Some((_, taken)) => (taken.messages, Some(taken)),
             None => (0, None),
@@ -267,9 +322,41 @@ impl Strand {
                         changes.into_iter().map(|place| (place, message.parts[place].clone())).collect();
                     message.parts.clear();
                     self.grown = Some(GrownMessage { message, parts });
+                    self.has_grown = true;
                 }
             }
         }
+    }
+
+    fn holds_something(&self) -> bool {
+        !self.messages.is_empty() || self.grown.is_some()
+    }
+
+    /// What is held for a session that is there, and what was taken of the source with it.
+    fn piece(&mut self, now: Millis) -> Option<(Conversation, Taken)> {
+        let (before, known) = self.target.before.as_ref()?;
+        let taken = match self.last.as_ref().filter(|_| self.holds_something()) {
+            Some((last, (closed, whole))) => Taken {
+                messages: self.passed,
+                closed: closed.clone(),
+                whole: whole.clone(),
+                last: Some(MessageDigest::of(last)),
+                ..known.clone()
+            },
+            None => known.clone(),
+        };
+        let piece = Conversation {
+            session: NewSession::new(self.target.id.clone()),
+            conversation: self.target.key.clone(),
+            state: if taken == *known { before.clone() } else { taken.render() },
+            before: Some(before.clone()),
+            staged: 0,
+            grown: self.grown.take(),
+            messages: std::mem::take(&mut self.messages),
+            created: now,
+            updated: self.tally.last_time.unwrap_or(now).min(now),
+        };
+        Some((piece, taken))
     }
 
     /// The session this becomes; its messages are not in it yet.
@@ -311,7 +398,7 @@ impl Strand {
     }
 
     fn report(&self, new: &Conversation) -> Report {
-        let has_grown = new.grown.is_some();
+        let has_grown = self.has_grown;
         let outcome = match &self.target.before {
             None => Outcome::Stored,
             Some(_) if self.added == 0 && !has_grown => Outcome::Unchanged,

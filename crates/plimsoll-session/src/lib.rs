@@ -63,5 +63,6 @@ pub use fork::{Forked, Given, Identities};
 pub use handle::DriverHandle;
 pub use inspect::{Inspection, Kinds};
 pub use output::OutputSink;
+pub use recall::look_up;
 pub use reductions::Pruned;
 pub use settings::{Counting, Settings};

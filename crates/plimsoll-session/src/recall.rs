@@ -1,7 +1,10 @@
-//! Bringing back what has left the window, as a model asks for it.
+//! Bringing back what has left the window, as a model asks for it. A person who asks about a session with the command is
+//! answered in the same words, so that what an agent was told can be seen.
 
+use plimsoll::SessionId;
+use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallAnswer, RecallContent, RecallQuery};
-use plimsoll_store::{Line, Recalled, Scope, Search, Selection, StoreError};
+use plimsoll_store::{Archive, Line, Recalled, Scope, Search, Selection, StoreError};
 
 use crate::driver::Driver;
 use crate::error::SessionError;
@@ -14,71 +17,83 @@ impl Driver {
     /// read into memory as an answer can show.
     pub fn recall(&self, query: &RecallQuery) -> Result<RecallAnswer, SessionError> {
         let policy = &self.settings.policy.recall;
-        let lookup = match &query.handle {
-            Some(handle) => self.find(handle, query)?,
-            None if query.search.is_some() => {
-                let hits = self.archive.search(self.session(), &self.selection(query))?;
-                let contents = hits.into_iter().map(|hit| {
-                    let what = match &hit.tool {
-                        Some(tool) => format!("output of {tool}"),
-                        None => "text".to_owned(),
-                    };
-                    excerpt(hit.handle, what, hit.found, query)
-                });
-                Lookup::Searched(contents.collect())
+        let lookup = match look_up(&self.archive, self.session(), query, policy) {
+            Ok(lookup) => lookup,
+            Err(error) if query.handle.is_none() => return Err(error.into()),
+            Err(StoreError::Missing { .. }) => Lookup::Missing,
+            Err(StoreError::Ambiguous { candidates, .. }) => {
+                Lookup::Ambiguous(candidates.into_iter().map(|handle| (handle, String::new())).collect())
             }
-            None => Lookup::Searched(Vec::new()),
+            Err(error @ (StoreError::Expired { .. } | StoreError::Lost { .. })) => {
+                Lookup::Gone(error.to_string())
+            }
+            Err(error) => return Err(error.into()),
         };
         Ok(query.answer(&lookup, policy))
     }
+}
 
-    fn find(&self, handle: &str, query: &RecallQuery) -> Result<Lookup, SessionError> {
-        let scope = Scope::Session(self.session());
-        match self.archive.recall(scope, handle, &self.selection(query)) {
-            Ok(recall) => Ok(Lookup::Found(excerpt(recall.handle, recall.what, recall.found, query))),
-            Err(StoreError::Missing { .. }) => Ok(Lookup::Missing),
-            Err(StoreError::Ambiguous { candidates, .. }) => {
-                Ok(Lookup::Ambiguous(candidates.into_iter().map(|handle| (handle, String::new())).collect()))
-            }
-            Err(error @ (StoreError::Expired { .. } | StoreError::Lost { .. })) => {
-                Ok(Lookup::Gone(error.to_string()))
-            }
-            Err(error) => Err(error.into()),
+/// What a query finds in what a session can see, for [`RecallQuery::answer`]. Why nothing is found is an error of the
+/// store; [`Driver::recall`] tells it to the model.
+pub fn look_up(
+    archive: &Archive,
+    session: &SessionId,
+    query: &RecallQuery,
+    policy: &RecallPolicy,
+) -> Result<Lookup, StoreError> {
+    let wanted = selection(query, policy);
+    match &query.handle {
+        Some(handle) => {
+            let found = archive.recall(Scope::Session(session), handle, &wanted)?;
+            Ok(Lookup::Found(excerpt(found.handle, found.what, found.found, query)))
         }
+        None if query.search.is_some() => {
+            let hits = archive.search(session, &wanted)?;
+            let contents = hits.into_iter().map(|hit| {
+                let what = match &hit.tool {
+                    Some(tool) => format!("output of {tool}"),
+                    None => "text".to_owned(),
+                };
+                let is_cut = hit.found.cut;
+                let content = excerpt(hit.handle, what, hit.found, query);
+                if is_cut { content.ends_search() } else { content }
+            });
+            Ok(Lookup::Searched(contents.collect()))
+        }
+        None => Ok(Lookup::Searched(Vec::new())),
     }
+}
 
-    /// What has to be read so that an answer can be filled.
-    fn selection(&self, query: &RecallQuery) -> Selection {
-        let policy = &self.settings.policy.recall;
-        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let (mut from, mut to) = (query.from.unwrap_or(1).max(1), query.to.unwrap_or(u64::MAX));
-        if query.search.is_some() {
-            // The lines around a match may lie outside of those that are searched.
-            from = from.saturating_sub(policy.context_lines).max(1);
-            to = to.saturating_add(policy.context_lines);
-        }
-        let chars = policy.max_chars.0.saturating_add(query.offset.unwrap_or(0)).saturating_add(1);
-        // Long lines around matches are shortened only when they are shown.
-        let per_match = policy.context_lines.saturating_mul(2).saturating_add(1);
-        let search = query.search.as_ref().map(|pattern| Search {
-            pattern: pattern.clone(),
-            literal: query.is_literal(),
-            ignore_case: false,
-            context: count(policy.context_lines),
-        });
-        let bytes = match search {
-            Some(_) => chars.saturating_mul(BYTES_PER_CHAR).saturating_mul(per_match),
-            None => chars.saturating_mul(BYTES_PER_CHAR),
-        };
-        Selection {
-            lines: Some((from, to.max(from))),
-            search,
-            most_bytes: count(bytes),
-            // One more than is shown, so that the answer knows where to go on.
-            most_matches: count(
-                query.limit.unwrap_or(policy.max_matches).min(policy.max_matches).saturating_add(1),
-            ),
-        }
+/// What has to be read so that an answer can be filled.
+fn selection(query: &RecallQuery, policy: &RecallPolicy) -> Selection {
+    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (mut from, mut to) = (query.from.unwrap_or(1).max(1), query.to.unwrap_or(u64::MAX));
+    if query.search.is_some() {
+        // The lines around a match may lie outside of those that are searched.
+        from = from.saturating_sub(policy.context_lines).max(1);
+        to = to.saturating_add(policy.context_lines);
+    }
+    let chars = policy.max_chars.0.saturating_add(query.offset.unwrap_or(0)).saturating_add(1);
+    // Long lines around matches are shortened only when they are shown.
+    let per_match = policy.context_lines.saturating_mul(2).saturating_add(1);
+    let search = query.search.as_ref().map(|pattern| Search {
+        pattern: pattern.clone(),
+        literal: query.is_literal(),
+        ignore_case: false,
+        context: count(policy.context_lines),
+    });
+    let bytes = match search {
+        Some(_) => chars.saturating_mul(BYTES_PER_CHAR).saturating_mul(per_match),
+        None => chars.saturating_mul(BYTES_PER_CHAR),
+    };
+    Selection {
+        lines: Some((from, to.max(from))),
+        search,
+        most_bytes: count(bytes),
+        // One more than is shown, so that the answer knows where to go on.
+        most_matches: count(
+            query.limit.unwrap_or(policy.max_matches).min(policy.max_matches).saturating_add(1),
+        ),
     }
 }
 

@@ -10,7 +10,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll::log::CompactionPart;
-use plimsoll::{Message, Millis, Part, PartBody, Policy, Role, SessionId};
+use plimsoll::prune::{PruneItem, PrunePlan};
+use plimsoll::{
+    Message, Millis, Part, PartBody, Plan, Policy, Receipt, ReceiptId, Reduction, Role, SessionId, Tokens,
+    ToolState,
+};
 use plimsoll_store::{Archive, Claim, Durability, NewSession, Scope, Selection};
 
 const NOW: Millis = Millis(1_794_775_451_033);
@@ -23,6 +27,7 @@ fn main() {
         _ => {
             large_output();
             upkeep();
+            marks();
         }
     }
 }
@@ -178,4 +183,51 @@ fn upkeep() {
         at(0.99),
         at(1.0)
     );
+    let started = Instant::now();
+    archive.remove(&claim, late).unwrap();
+    println!("removing the session: {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
+}
+
+/// One reduction with 50,000 marks, and its undoing.
+fn marks() {
+    const COUNT: usize = 50_000;
+    let folder = tempfile::tempdir().unwrap();
+    let archive = open(folder.path());
+    let store = archive.store();
+    let session = store.create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
+    let claim = Claim::unleased(&session);
+    let message = |n: usize| {
+        let state = ToolState::completed(serde_json::json!({ "path": "src/lib.rs" }), "x");
+        let part = Part::tool(format!("prt_{n:08}").as_str().into(), format!("call_{n}"), "read", state);
+        Message::assistant(format!("msg_{n:08}").as_str().into(), vec![part])
+    };
+    let item = |n: usize| PruneItem {
+        part: format!("prt_{n:08}").as_str().into(),
+        message: format!("msg_{n:08}").as_str().into(),
+        tool: "read".into(),
+        tokens: Tokens(1),
+    };
+    for first in (0..COUNT).step_by(1_000) {
+        store.append(&claim, (first..first + 1_000).map(message).collect(), NOW).unwrap();
+    }
+    let receipt = Receipt {
+        id: ReceiptId::new("rcp_1"),
+        at: NOW,
+        policy: "plimsoll".into(),
+        reason: "a benchmark".into(),
+        before: Tokens(2),
+        after: Tokens(1),
+        plan: Plan::Prune(PrunePlan { items: (0..COUNT).map(item).collect(), ..PrunePlan::default() }),
+        handles: vec![],
+        undoes: None,
+    };
+    let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+    let took = |work: &dyn Fn()| {
+        let started = Instant::now();
+        work();
+        started.elapsed().as_secs_f64() * 1e3
+    };
+    let reduced = took(&|| store.reduce(&claim, reduction.clone(), None, NOW).unwrap());
+    let undone = took(&|| drop(store.undo(&claim, &receipt.id, NOW).unwrap()));
+    println!("50,000 marks: set in {reduced:.0} ms, undone in {undone:.0} ms");
 }

@@ -1,5 +1,9 @@
 //! What is destroyed of a record, and what is left in its place.
 
+use std::collections::BTreeSet;
+
+use plimsoll::log::Mark;
+use plimsoll::{Message, MessageId, Part, PartId, Plan, Receipt, Text};
 use regex::Regex;
 use serde_json::Value;
 
@@ -10,7 +14,7 @@ use crate::store::PurgeTarget;
 pub(crate) const TOMBSTONE: &str = "[purged]";
 
 /// Fields that hold the log together: names, kinds and states. They are not content and stay.
-const STRUCTURE: [&str; 22] = [
+const STRUCTURE: [&str; 26] = [
     "id",
     "type",
     "role",
@@ -28,15 +32,26 @@ const STRUCTURE: [&str; 22] = [
     "part",
     "receipt",
     "undoes",
+    "by",
     "effect",
     "after",
     "first",
     "last",
     "marker",
+    "finish",
+    "promptID",
+    "tail_start_id",
 ];
 
 /// Below these anything may stand.
 const FREE: [&str; 4] = ["input", "metadata", "attachments", "args"];
+
+/// Content that is destroyed, by where it stands: pins and the contracts of summaries quote it elsewhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quoted {
+    pub(crate) parts: BTreeSet<PartId>,
+    pub(crate) messages: BTreeSet<MessageId>,
+}
 
 /// Destroys content in records.
 pub(crate) struct Scrubber {
@@ -73,6 +88,67 @@ impl Scrubber {
             };
         }
         count
+    }
+
+    /// What is left of a part, and in how many places something was destroyed. Its marks are not looked at.
+    pub(crate) fn scrub_part(&self, part: &Part) -> Result<(Part, u64), StoreError> {
+        let mut value = serde_json::to_value(part.clone().without_marks())?;
+        let places = self.scrub_value(&mut value);
+        let mut scrubbed: Part = serde_json::from_value(value)?;
+        scrubbed.id = part.id.clone();
+        Ok((scrubbed, places))
+    }
+
+    /// Destroy it in what is known about a message besides its parts; gives in how many places.
+    pub(crate) fn scrub_info(&self, message: &mut Message) -> Result<u64, StoreError> {
+        let bare = Message { parts: Vec::new(), ..message.clone() };
+        let mut value = serde_json::to_value(bare)?;
+        let places = self.scrub_value(&mut value);
+        if places > 0 {
+            let (id, parts) = (message.info.id.clone(), std::mem::take(&mut message.parts));
+            *message = serde_json::from_value(value)?;
+            (message.info.id, message.parts) = (id, parts);
+        }
+        Ok(places)
+    }
+
+    /// Destroy it in what a mark says; gives in how many places.
+    pub(crate) fn scrub_mark(&self, mark: &mut Mark) -> Result<u64, StoreError> {
+        let mut value = serde_json::to_value(&*mark)?;
+        let places = self.scrub_value(&mut value);
+        if places > 0 {
+            *mark = serde_json::from_value(value)?;
+        }
+        Ok(places)
+    }
+
+    /// Destroy it in what a receipt quotes, or in what it quotes of some content; gives in how many places. All else in a
+    /// receipt is names and figures, and to destroy those would leave one that cannot be read.
+    pub(crate) fn scrub_receipt(&self, receipt: &mut Receipt, of: Option<&Quoted>) -> u64 {
+        let mut places = 0;
+        if of.is_none() {
+            places += self.scrub(&mut receipt.reason);
+        }
+        match &mut receipt.plan {
+            Plan::Pin(plan) => {
+                let is_wanted = |part: &PartId| of.is_none_or(|of| of.parts.contains(part));
+                for item in plan.items.iter_mut().filter(|item| is_wanted(&item.part)) {
+                    let mut text = item.text.as_str().to_owned();
+                    places += self.scrub(&mut text);
+                    item.text = Text::from(text);
+                }
+            }
+            Plan::Compact(plan) => {
+                let is_wanted = |source: &Option<MessageId>| {
+                    of.is_none_or(|of| source.as_ref().is_some_and(|id| of.messages.contains(id)))
+                };
+                for item in plan.contract.iter_mut().filter(|item| is_wanted(&item.source)) {
+                    places += self.scrub(&mut item.text);
+                }
+            }
+            _ => {}
+        }
+        places
     }
 
     /// Destroy it in all texts of a record that are content; gives in how many places.

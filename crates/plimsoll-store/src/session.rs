@@ -214,6 +214,9 @@ pub struct Findings {
     pub parts: u64,
     /// Spills looked at.
     pub spills: u64,
+    /// Parts that could be read but not held against a checksum: they were written by a version that kept none. To give them
+    /// one now would vouch for whatever has become of them since.
+    pub unverified: u64,
     /// What is wrong, in plain words; empty if nothing is.
     pub problems: Vec<String>,
 }

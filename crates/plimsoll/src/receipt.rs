@@ -522,20 +522,30 @@ impl Receipt {
         if !in_force {
             return Err(UndoError::Undone(self.id.clone()));
         }
-        let id = ids.receipt(now);
+        let undone = self.undoing(ids, now)?;
+        let id = &undone.id;
         if let Some(plan) = compact {
             if let Some(go_on) = &plan.go_on {
-                log.mark(go_on, Effect::Hide, &id, now)?;
+                log.mark(go_on, Effect::Hide, id, now)?;
             }
             if let Some(marker) = &plan.marker {
                 log.set_aside(marker, now)?;
             }
         }
         for (part, _) in effects {
-            log.lift(part, belongs, &id, now)?;
+            log.lift(part, belongs, id, now)?;
+        }
+        Ok(undone)
+    }
+
+    /// The receipt of undoing this one, for a store that keeps marks by their receipts: it knows that they are in force and
+    /// lifts them together, so the parts are not looked at. [`undo`](Receipt::undo) is for everything else.
+    pub fn undoing(&self, ids: &mut Ids, now: Millis) -> Result<Receipt, UndoError> {
+        if !self.can_undo() {
+            return Err(UndoError::Final(self.id.clone()));
         }
         Ok(Receipt {
-            id,
+            id: ids.receipt(now),
             at: now,
             reason: format!("undo of {}", self.id),
             before: self.after,

@@ -40,6 +40,9 @@ pub(crate) fn gc(around: &Surroundings, output: &mut Output) -> Result<ExitCode,
         let recorded = counted(swept.recorded as usize, "record");
         output.text(&format!("{recorded} entered that the database could not take before"))?;
     }
+    if let Some(why) = &swept.unpurged {
+        note(&format!("note: a purge is not finished: {why}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,6 +70,10 @@ pub(crate) fn check(around: &Surroundings, output: &mut Output) -> Result<ExitCo
         count => counted(count, "problem"),
     };
     output.text(&format!("{verdict} in {looked}"))?;
+    if findings.unverified > 0 {
+        let parts = counted(findings.unverified as usize, "part");
+        output.text(&format!("{parts} not verified: an earlier version stored them without a checksum"))?;
+    }
     Ok(code)
 }
 

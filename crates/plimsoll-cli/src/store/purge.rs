@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use plimsoll_store::{PurgeReport, PurgeTarget, StoreError};
+use plimsoll_store::{PurgeReport, PurgeTarget, Purged, StoreError};
 use serde_json::json;
 
 use super::Opened;
@@ -76,7 +76,10 @@ pub(crate) fn purge(
     let purged =
         Progress::during("destroying", || opened.archive.purge(&lease.claim(), &target, when::now()));
     opened.archive.store().release(&lease)?;
-    let receipt = purged?;
+    let Purged { receipt, unfinished } = purged?;
+    if let Some(why) = &unfinished {
+        note(&format!("note: not finished: {why}"));
+    }
     if output.json {
         output.json(&json!({ "plan": report, "receipt": receipt }))?;
         return Ok(ExitCode::SUCCESS);

@@ -114,7 +114,7 @@ fn a_summary_without_a_model_is_applied_recalled_and_undone() {
     assert_page!(home.page(&[
         "compact --offline --apply ses_5c --context 100000",
         "recall --session ses_5c --grep ^output",
-        "recall --grep UNUSED --ignore-case --context-lines 1 --most 60",
+        "recall --grep UNUSED --ignore-case --context-lines 1 --most 600",
         "recall --session ses_5c --grep nowhere",
     ]));
     assert!(home.run(&["window", "ses_5c"]).contains("(This summary was made without a model"));

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll_import::{Outcome, Report};
-use plimsoll_store::{Filter, Store};
+use plimsoll::SessionId;
+use plimsoll_import::{ImportError, ImportOptions, Outcome, Report, Source, Survey};
+use plimsoll_store::{ChangeKind, Filter, Store, StoreError};
 
-use crate::{Claude, SESSION, database, fresh, import_file};
+use crate::{Claude, NOW, SESSION, all, database, fresh, ids, import_file};
 
 /// What the child imports, set only for the child.
 const FILE: &str = "PLIMSOLL_IMPORTED_FILE";
@@ -139,5 +140,51 @@ fn an_import_that_is_killed_leaves_nothing_and_the_next_one_stores_it() {
     assert_eq!(staged(), 0);
     let report = import_file(&*fresh, &path).unwrap();
     assert_eq!((report.messages, sessions(&*fresh).len()), (claude.lines.len() - 1, 2));
+    assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// What a file has grown by is stored in small transactions. One that ends in the middle is gone on with by the next import.
+#[test]
+fn a_file_that_has_grown_by_much_is_added_in_pieces() {
+    let (fresh, whole) = (fresh(), crate::fresh());
+    let path = fresh.folder.path().join("session.jsonl");
+    let begun = Claude::default().user("Build it").calls("answer_a", "call_1");
+    std::fs::write(&path, begun.text()).unwrap();
+    let session = import_file(&*fresh, &path).unwrap().id;
+    let words = "word ".repeat(20_000);
+    let grown = begun.result("call_1", "the answer");
+    let grown = (0..150).fold(grown, |claude, place| claude.says(&format!("answer_{place}"), &words));
+    let grown = (0..30).fold(grown, |claude, number| claude.aside(number, &format!("{number} {words}")));
+    std::fs::write(&path, grown.text()).unwrap();
+    let since = fresh.newest_change().unwrap();
+    // While it is read, another process takes the session, once something was added to it.
+    let mut source = Source::File(std::fs::File::open(&path).unwrap());
+    let survey = Survey::of(&mut source, &|_| {}).unwrap();
+    let options = ImportOptions { now: NOW, origin: Some(&path), ..ImportOptions::default() };
+    let lease = std::cell::RefCell::new(None);
+    let on_read = |_: u64| {
+        if lease.borrow().is_none() && fresh.session(&session).unwrap().messages > 2 {
+            *lease.borrow_mut() = Some(fresh.lease(&session, "another", Duration::from_secs(60)).unwrap());
+        }
+    };
+    let refused = survey.import(&mut source, &*fresh, &mut ids(), &options, &on_read);
+    assert!(matches!(refused, Err(ImportError::Store(StoreError::Leased { .. }))), "{refused:?}");
+    let part = fresh.session(&session).unwrap().messages;
+    assert!(part > 2 && part < 152, "{part} messages came before it was taken");
+    assert_eq!(sessions(&*fresh).len(), 1, "a new sub-agent is shown as a whole");
+    fresh.release(&lease.take().unwrap()).unwrap();
+    let report = import_file(&*fresh, &path).unwrap();
+    assert_eq!((report.outcome, report.added as u64), (Outcome::Updated, 152 - part));
+    assert_eq!((report.tasks.len(), sessions(&*fresh).len()), (30, 31));
+    let changes = fresh.changes(since, 1_000).unwrap().changes;
+    let pieces = changes.iter().filter(|change| change.kind == ChangeKind::Imported).count();
+    assert!(pieces >= 4, "15 MB in {pieces} transactions");
+    // It is what an import of the whole file would have stored.
+    import_file(&*whole, &path).unwrap();
+    let json = |store: &dyn Store, id: &SessionId| serde_json::to_value(all(store, id)).unwrap();
+    assert!(json(&*fresh, &session) == json(&*whole, &session));
+    assert_eq!(sessions(&*fresh), sessions(&*whole));
+    assert_eq!(import_file(&*fresh, &path).unwrap().outcome, Outcome::Unchanged);
+    assert_eq!(fresh.sweep_stages(Duration::ZERO).unwrap(), 0, "nothing is left behind");
     assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
 }

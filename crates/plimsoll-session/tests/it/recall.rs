@@ -88,6 +88,9 @@ fn p4_a_session_reaches_only_what_it_can_see() {
     let search = RecallQuery::parse(&json!({ "search": "step 500 failed" })).unwrap();
     assert!(driver.recall(&search).unwrap().text.contains("error: step 500 failed"));
     assert!(other.recall(&search).unwrap().text.contains("nothing that has left the conversation"));
+    let few = RecallQuery::parse(&json!({ "search": "^error", "limit": 3 })).unwrap();
+    let text = driver.recall(&few).unwrap().text;
+    assert!(text.starts_with("[recall: at least 1 place with `^error`]"), "{text}");
     // The beginning of a handle will do.
     let short = RecallQuery::of(&handle[..14]);
     assert!(!driver.recall(&short).unwrap().is_error);

@@ -16,6 +16,7 @@ use crate::session::Findings;
 use crate::sqlite::{Durability, SqliteStore, random_ids, spill_directory};
 use crate::store::{Claim, Store};
 
+pub use purge::Purged;
 pub use sweep::{Retention, SWEEP, Sweeper, Swept};
 pub use take::Taken;
 

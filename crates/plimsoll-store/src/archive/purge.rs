@@ -9,6 +9,16 @@ use super::Archive;
 use crate::error::StoreError;
 use crate::store::{Claim, PurgeItem, PurgeReport, PurgeTarget, SpillRecord};
 
+/// What a purge did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Purged {
+    /// Its receipt, which cannot be undone.
+    pub receipt: Receipt,
+    /// Why some of what was destroyed may still be in the files of the store, although nothing shows it any more: another
+    /// process reads the database, say. The next sweep tries again.
+    pub unfinished: Option<String>,
+}
+
 impl Archive {
     /// What [`purge`](Archive::purge) would destroy.
     pub fn plan_purge(&self, session: &SessionId, target: &PurgeTarget) -> Result<PurgeReport, StoreError> {
@@ -23,8 +33,9 @@ impl Archive {
     /// Destroy content of a session, for good: in its log, in what its forks share of it, in spilled outputs as a whole, in
     /// the index, in free pages and the write-ahead log, and in copies from before upgrades. The receipt cannot be undone.
     ///
-    /// If the process dies, what is left is found by calling this again, or by a sweep.
-    pub fn purge(&self, claim: &Claim, target: &PurgeTarget, now: Millis) -> Result<Receipt, StoreError> {
+    /// If the process dies, what is left is found by calling this again, or by a sweep. The file is written anew in the end,
+    /// which keeps others from writing for as long as that takes.
+    pub fn purge(&self, claim: &Claim, target: &PurgeTarget, now: Millis) -> Result<Purged, StoreError> {
         // A record that waits for the store would bring back what is destroyed.
         self.record_pending()?;
         let spills: Vec<SpillRecord> =
@@ -37,8 +48,9 @@ impl Archive {
         }
         let hashes = spills.into_iter().map(|spill| spill.hash).collect();
         let receipt = self.store.purge(claim, target, hashes, now)?;
-        self.finish_purges(now)?;
-        Ok(receipt)
+        // From here on it is destroyed, whatever fails: an error would say that it is not.
+        let unfinished = self.finish_purges(now).err().map(|error| error.to_string());
+        Ok(Purged { receipt, unfinished })
     }
 
     /// Finish purges whose process died; gives how many. A sweep does it too.

@@ -49,6 +49,9 @@ pub struct Swept {
     pub recorded: u64,
     /// Purges whose process died, and that are finished now.
     pub purged: u64,
+    /// Why some are not: another process reads the database, say. The next sweep tries again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpurged: Option<String>,
 }
 
 /// So many spills expire, and so many blobs are looked at, in one transaction.
@@ -75,8 +78,15 @@ impl Archive {
             swept.removed += blobs.sweep()?;
         }
         self.store.sweep_stages(crate::store::ABANDONED)?;
-        swept.purged = self.store.finish_purges()?;
+        self.store.finish_removals()?;
         swept.indexed = self.store.index()?;
+        match self.store.finish_purges() {
+            Ok(purged) => swept.purged = purged,
+            Err(error @ (StoreError::Refused(_) | StoreError::Busy { .. })) => {
+                swept.unpurged = Some(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
         Ok(swept)
     }
 

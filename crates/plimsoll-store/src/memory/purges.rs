@@ -1,45 +1,124 @@
 //! Destroying content, in memory.
 
-use plimsoll::receipt::PurgePlan;
-use plimsoll::{Ids, Millis, Part, Receipt, SessionId};
+use std::collections::BTreeSet;
 
-use super::{MemoryStore, State};
+use plimsoll::log::Mark;
+use plimsoll::receipt::PurgePlan;
+use plimsoll::{Ids, MessageId, Millis, Part, PartId, Receipt, SessionId};
+
+use super::{Held, MemoryStore, State};
 use crate::error::StoreError;
-use crate::purge::Scrubber;
+use crate::purge::{Quoted, Scrubber, TOMBSTONE};
 use crate::recall::what_of;
 use crate::store::{ChangeKind, Claim, PurgeItem, PurgeReport, PurgeTarget, Purges};
 
+/// What a purge found, and the parts and messages it was found in.
+#[derive(Default)]
+struct Found {
+    items: Vec<PurgeItem>,
+    parts: Vec<PartId>,
+    quoted: Quoted,
+    /// The messages that show something of it.
+    touched: BTreeSet<MessageId>,
+}
+
 impl State {
-    /// The parts of a session with something to be destroyed, and what is left of them.
-    fn scrubbed(
-        &self,
-        session: &SessionId,
-        target: &PurgeTarget,
-    ) -> Result<Vec<(PurgeItem, Part)>, StoreError> {
+    /// A session and those it was forked from, oldest first.
+    fn line(&self, session: &SessionId) -> Vec<SessionId> {
+        let forked_from =
+            |child: &SessionId| self.forks.iter().find(|(_, _, of)| of == child).map(|fork| fork.0.clone());
+        let mut line: Vec<SessionId> =
+            std::iter::successors(Some(session.clone()), |child| forked_from(child)).collect();
+        line.reverse();
+        line
+    }
+
+    /// What of a session's log there is to be destroyed.
+    fn find(&self, session: &SessionId, target: &PurgeTarget) -> Result<Found, StoreError> {
         let scrubber = Scrubber::new(target)?;
-        let mut found = Vec::new();
-        for part in self.held(session)?.messages.iter().flat_map(|message| &message.parts) {
-            if matches!(target, PurgeTarget::Part(only) if *only != part.id) {
-                continue;
+        let mut found = Found::default();
+        let held = self.held(session)?;
+        if let PurgeTarget::Part(part) = target {
+            let (place, _) = held.part(part).ok_or_else(|| StoreError::missing("part", part))?;
+            found.quoted.parts.insert(part.clone());
+            found.quoted.messages.insert(held.messages[place].info.id.clone());
+        }
+        for message in &held.messages {
+            for part in &message.parts {
+                if matches!(target, PurgeTarget::Part(only) if *only != part.id) {
+                    continue;
+                }
+                let (_, places) = scrubber.scrub_part(part)?;
+                if places > 0 {
+                    let (session, handle, what) = (session.clone(), part.id.to_string(), what_of(part));
+                    found.items.push(PurgeItem { session, handle, what, places });
+                    found.parts.push(part.id.clone());
+                    found.quoted.parts.insert(part.id.clone());
+                    found.quoted.messages.insert(message.info.id.clone());
+                    found.touched.insert(message.info.id.clone());
+                }
             }
-            let mut value = serde_json::to_value(part.clone().without_marks())?;
-            let places = scrubber.scrub_value(&mut value);
-            if places > 0 {
-                let mut scrubbed: Part = serde_json::from_value(value)?;
-                scrubbed.id = part.id.clone();
-                let scrubbed = scrubbed.with_marks(part.all_marks().to_vec());
-                let (session, handle, what) = (session.clone(), part.id.to_string(), what_of(part));
-                found.push((PurgeItem { session, handle, what, places }, scrubbed));
+            if matches!(target, PurgeTarget::Match(_)) {
+                let places = scrubber.scrub_info(&mut message.clone())?;
+                if places > 0 {
+                    let (session, handle) = (session.clone(), message.info.id.to_string());
+                    found.items.push(PurgeItem { session, handle, what: "message".into(), places });
+                    found.touched.insert(message.info.id.clone());
+                }
             }
         }
         Ok(found)
+    }
+
+    /// The other sessions that show something of it.
+    fn sharers(&self, session: &SessionId, found: &Found) -> Vec<SessionId> {
+        let shows = |held: &&Held| {
+            held.session.id != *session
+                && held.messages.iter().any(|message| found.touched.contains(&message.info.id))
+        };
+        self.sessions.values().filter(shows).map(|held| held.session.id.clone()).collect()
+    }
+}
+
+impl Found {
+    /// Destroy it in a session; `is_line` says whether it is the one that is purged or one of those it was forked from.
+    fn destroy_in(
+        &self,
+        held: &mut Held,
+        scrubber: &Scrubber,
+        target: &PurgeTarget,
+        is_line: bool,
+    ) -> Result<(), StoreError> {
+        let is_match = matches!(target, PurgeTarget::Match(_));
+        for message in &mut held.messages {
+            if is_match && self.touched.contains(&message.info.id) {
+                scrubber.scrub_info(message)?;
+            }
+            for part in &mut message.parts {
+                let mut marks: Vec<Mark> = part.all_marks();
+                if self.quoted.parts.contains(&part.id) || (is_match && is_line) {
+                    marks.iter_mut().try_for_each(|mark| scrubber.scrub_mark(mark).map(drop))?;
+                }
+                let mut bare: Part = part.clone();
+                if self.parts.contains(&part.id) {
+                    (bare, _) = scrubber.scrub_part(part)?;
+                }
+                *part = bare.with_marks(marks);
+            }
+        }
+        if is_match && is_line {
+            scrubber.scrub(&mut held.session.title);
+        }
+        Ok(())
     }
 }
 
 impl Purges for MemoryStore {
     fn plan_purge(&self, session: &SessionId, target: &PurgeTarget) -> Result<PurgeReport, StoreError> {
-        let items = self.state().scrubbed(session, target)?.into_iter().map(|(item, _)| item).collect();
-        Ok(PurgeReport { items, ..PurgeReport::default() })
+        let state = self.state();
+        let found = state.find(session, target)?;
+        let sessions = state.sharers(session, &found);
+        Ok(PurgeReport { items: found.items, sessions, ..PurgeReport::default() })
     }
 
     fn purge(
@@ -51,27 +130,52 @@ impl Purges for MemoryStore {
     ) -> Result<Receipt, StoreError> {
         let mut state = self.state();
         state.claimed(claim)?;
-        let found = state.scrubbed(&claim.session, target)?;
-        let State { sessions, removed, .. } = &mut *state;
+        let scrubber = Scrubber::new(target)?;
+        let found = state.find(&claim.session, target)?;
+        let line = state.line(&claim.session);
+        let mut sharers = state.sharers(&claim.session, &found);
+        let is_match = matches!(target, PurgeTarget::Match(_));
+        let State { sessions, removed, receipts, notes, tasks, spills: known, .. } = &mut *state;
         // A fork has a copy of what it shares.
         for held in sessions.values_mut().chain(removed.values_mut()) {
-            for part in held.messages.iter_mut().flat_map(|message| &mut message.parts) {
-                if let Some((_, scrubbed)) = found.iter().find(|(_, scrubbed)| scrubbed.id == part.id) {
-                    *part = scrubbed.clone();
-                }
+            let is_line = line.contains(&held.session.id);
+            found.destroy_in(held, &scrubber, target, is_line)?;
+        }
+        for (owner, receipt) in receipts.iter_mut() {
+            let is_whole = is_match && line.contains(owner);
+            if is_whole || line.contains(owner) || sharers.contains(owner) {
+                scrubber.scrub_receipt(receipt, (!is_whole).then_some(&found.quoted));
             }
         }
+        if is_match {
+            notes.iter_mut().filter(|held| line.contains(&held.session)).for_each(|held| {
+                scrubber.scrub_value(&mut held.note.data);
+            });
+            tasks.iter_mut().filter(|task| line.contains(&task.parent)).for_each(|task| {
+                scrubber.scrub_value(&mut task.data);
+            });
+            known.iter_mut().filter(|(owner, _)| line.contains(owner)).for_each(|(_, spill)| {
+                scrubber.scrub(&mut spill.shown);
+            });
+        }
         let mut handles = Vec::new();
-        for (_, spill) in state.spills.iter_mut().filter(|(_, spill)| spills.contains(&spill.hash)) {
+        for (owner, spill) in known.iter_mut().filter(|(_, spill)| spills.contains(&spill.hash)) {
             spill.expired = spill.expired.or(Some(now));
+            spill.shown = TOMBSTONE.to_owned();
             handles.push((spill.handle.clone(), spill.blob.clone()));
+            sharers.push(owner.clone());
         }
         state.mark_deleting(handles.iter().map(|(_, blob)| blob.clone()).collect());
+        sharers.retain(|other| *other != claim.session);
+        sharers.sort();
+        sharers.dedup();
+        handles.sort();
+        handles.dedup();
         let plan = PurgePlan {
-            parts: found.iter().map(|(_, part)| part.id.clone()).collect(),
-            places: found.iter().map(|(item, _)| item.places).sum::<u64>() + handles.len() as u64,
+            places: found.items.iter().map(|item| item.places).sum::<u64>() + handles.len() as u64,
+            parts: found.parts,
             spills: handles.into_iter().map(|(handle, _)| handle).collect(),
-            sessions: Vec::new(),
+            sessions: sharers.clone(),
         };
         let mut drawn = state.written;
         let mut ids = Ids::new(move || {
@@ -80,11 +184,16 @@ impl Purges for MemoryStore {
         });
         let receipt = Receipt::of_purge(plan, "purge", &mut ids, now);
         state.receipts.push((claim.session.clone(), receipt.clone()));
-        if let Some(held) = state.sessions.get_mut(&claim.session) {
+        for session in std::iter::once(&claim.session).chain(&sharers) {
+            state.written += 1;
+            let written = state.written;
+            let Some(held) = state.sessions.get_mut(session) else { continue };
+            held.written = written;
+            held.session.updated = held.session.updated.max(now);
             held.session.revision.0 += 1;
             held.shaped = held.session.revision;
+            state.note(session, ChangeKind::Purged, None, None);
         }
-        state.note(&claim.session, ChangeKind::Purged, None, None);
         Ok(receipt)
     }
 

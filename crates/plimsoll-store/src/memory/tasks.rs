@@ -11,7 +11,7 @@ use crate::store::{
 /// A note in memory; one that was taken is remembered.
 pub(super) struct HeldNote {
     pub(super) session: SessionId,
-    note: Note,
+    pub(super) note: Note,
     is_taken: bool,
 }
 

@@ -26,6 +26,7 @@ impl Upkeep for MemoryStore {
             messages: messages().count() as u64,
             parts: messages().map(|message| message.parts.len() as u64).sum(),
             spills: state.spills.len() as u64,
+            unverified: 0,
             problems: Vec::new(),
         })
     }

@@ -7,11 +7,9 @@
 use plimsoll::SessionId;
 use rusqlite::{Connection, OptionalExtension};
 
+use super::position::Position;
 use crate::error::StoreError;
 use crate::store::Claim;
-
-/// The place of a message in the order of its session.
-pub(crate) type At = (i64, String);
 
 /// A stretch of one session's log.
 #[derive(Clone, Debug)]
@@ -19,7 +17,7 @@ pub(crate) struct Segment {
     /// The session's key.
     pub(crate) key: i64,
     /// The last message that is seen; none means to the end.
-    pub(crate) upto: Option<At>,
+    pub(crate) upto: Option<Position>,
     /// Marks up to this one are seen.
     pub(crate) marks: i64,
     /// Compactions up to this one are seen.
@@ -32,12 +30,14 @@ impl Segment {
         Segment { key, upto: None, marks: i64::MAX, compactions: i64::MAX }
     }
 
-    /// The last place that is seen, as something to compare with in SQL.
-    pub(crate) fn end(&self) -> (i64, &str) {
-        match &self.upto {
-            Some((at, id)) => (*at, id),
-            None => (i64::MAX, ""),
-        }
+    /// The last position that is seen, as something to compare with in SQL.
+    pub(crate) fn end(&self) -> Position {
+        self.upto.clone().unwrap_or_else(Position::end)
+    }
+
+    /// Whether a position is before the end of the segment.
+    pub(crate) fn holds(&self, place: &Position) -> bool {
+        self.upto.as_ref().is_none_or(|upto| place <= upto)
     }
 }
 
@@ -51,7 +51,10 @@ impl Chain {
     }
 
     /// The chain of the session of that id, and the place of its newest message.
-    pub(crate) fn with_end(connection: &Connection, session: &SessionId) -> Result<(Chain, At), StoreError> {
+    pub(crate) fn with_end(
+        connection: &Connection,
+        session: &SessionId,
+    ) -> Result<(Chain, Position), StoreError> {
         let (chain, end, _) = Chain::with_epoch(connection, session)?;
         Ok((chain, end))
     }
@@ -65,19 +68,22 @@ impl Chain {
     pub(crate) fn claimed_with_end(
         connection: &Connection,
         claim: &Claim,
-    ) -> Result<(Chain, At), StoreError> {
+    ) -> Result<(Chain, Position), StoreError> {
         let (chain, end, epoch) = Chain::with_epoch(connection, &claim.session)?;
         require_epoch(connection, claim, chain.own(), epoch)?;
         Ok((chain, end))
     }
 
-    fn with_epoch(connection: &Connection, session: &SessionId) -> Result<(Chain, At, u64), StoreError> {
+    fn with_epoch(
+        connection: &Connection,
+        session: &SessionId,
+    ) -> Result<(Chain, Position, u64), StoreError> {
         let found = connection
             .prepare_cached(
                 "SELECT key, forked_from, last_at, last_id, epoch FROM session WHERE id = ?1 AND removed IS NULL",
             )?
             .query_row([session.as_str()], |row| {
-                Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?, (row.get(2)?, row.get(3)?), row.get(4)?))
+                Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?, Position::read(row, 2)?, row.get(4)?))
             })
             .optional()?;
         let (key, forked_from, end, epoch) = found.ok_or_else(|| StoreError::missing("session", session))?;
@@ -97,7 +103,7 @@ impl Chain {
                 )?
                 .query_row([segment.key], |row| {
                     let Some(key) = row.get::<_, Option<i64>>(0)? else { return Ok(None) };
-                    let upto: At = (row.get(1)?, row.get(2)?);
+                    let upto = Position::read(row, 1)?;
                     Ok(Some((key, upto, row.get(3)?, row.get(4)?)))
                 })?;
             next = parent.map(|(key, upto, marks, compactions)| {
@@ -129,7 +135,7 @@ impl Chain {
         &self,
         connection: &Connection,
         id: &str,
-    ) -> Result<Option<(&Segment, At)>, StoreError> {
+    ) -> Result<Option<(&Segment, Position)>, StoreError> {
         Chain::find_among(&self.0, connection, id)
     }
 
@@ -138,13 +144,14 @@ impl Chain {
         segments: &'a [Segment],
         connection: &Connection,
         id: &str,
-    ) -> Result<Option<(&'a Segment, At)>, StoreError> {
+    ) -> Result<Option<(&'a Segment, Position)>, StoreError> {
         let mut statement =
             connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
         for segment in segments.iter().rev() {
-            let at: Option<i64> = statement.query_row((segment.key, id), |row| row.get(0)).optional()?;
-            if let Some(at) = at.filter(|at| segment.upto.is_none() || (*at, id) <= segment.end()) {
-                return Ok(Some((segment, (at, id.to_owned()))));
+            let time: Option<i64> = statement.query_row((segment.key, id), |row| row.get(0)).optional()?;
+            let found = time.map(|time| Position::new(time, id));
+            if let Some(place) = found.filter(|place| segment.holds(place)) {
+                return Ok(Some((segment, place)));
             }
         }
         Ok(None)
@@ -155,7 +162,7 @@ impl Chain {
         &self,
         connection: &Connection,
         id: &str,
-    ) -> Result<Option<(&Segment, At)>, StoreError> {
+    ) -> Result<Option<(&Segment, Position)>, StoreError> {
         Chain::find_part_among(&self.0, connection, id)
     }
 
@@ -164,14 +171,13 @@ impl Chain {
         segments: &'a [Segment],
         connection: &Connection,
         id: &str,
-    ) -> Result<Option<(&'a Segment, At)>, StoreError> {
+    ) -> Result<Option<(&'a Segment, Position)>, StoreError> {
         let mut statement =
             connection.prepare_cached("SELECT at, message FROM part WHERE session = ?1 AND id = ?2")?;
         for segment in segments.iter().rev() {
-            let found: Option<At> =
-                statement.query_row((segment.key, id), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-            let inside = |place: &At| segment.upto.as_ref().is_none_or(|upto| place <= upto);
-            if let Some(place) = found.filter(inside) {
+            let found: Option<Position> =
+                statement.query_row((segment.key, id), |row| Position::read(row, 0)).optional()?;
+            if let Some(place) = found.filter(|place| segment.holds(place)) {
                 return Ok(Some((segment, place)));
             }
         }

@@ -68,8 +68,9 @@ pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, St
     if let Err(error) = open_calls(connection, now, &mut note) {
         note(error.to_string());
     }
-    if let Err(error) = parts(connection, &mut note) {
-        note(error.to_string());
+    match parts(connection, &mut note) {
+        Ok(unverified) => findings.unverified = unverified,
+        Err(error) => note(error.to_string()),
     }
     let tables = [
         ("session", &mut findings.sessions),
@@ -122,19 +123,23 @@ fn open_calls(
     Ok(())
 }
 
-/// Every part can be read, and is what was written.
-fn parts(connection: &Connection, note: &mut impl FnMut(String)) -> Result<(), rusqlite::Error> {
+/// Every part can be read, and is what was written; gives how many have no checksum to tell.
+fn parts(connection: &Connection, note: &mut impl FnMut(String)) -> Result<u64, rusqlite::Error> {
+    let mut unverified = 0;
     let mut statement = connection.prepare("SELECT id, data, text, sum FROM part")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
         let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from);
         let text = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from);
-        // Parts from before there were checksums have none until they are written again.
         let sum = row.get_ref(3)?.as_blob_or_null().ok().flatten();
         let broken = match (data, text) {
             (Ok(data), Ok(text)) => match serde_json::from_str::<plimsoll::Part>(data) {
-                Ok(_) if sum.is_none_or(|sum| sum == super::sums::sum(data, text)) => continue,
+                Ok(_) if sum.is_none() => {
+                    unverified += 1;
+                    continue;
+                }
+                Ok(_) if sum.is_some_and(|sum| sum == super::sums::sum(data, text)) => continue,
                 Ok(_) => "it is not what was written".to_owned(),
                 Err(error) => format!("it cannot be read: {error}"),
             },
@@ -142,5 +147,5 @@ fn parts(connection: &Connection, note: &mut impl FnMut(String)) -> Result<(), r
         };
         note(format!("part `{id}` is damaged: {broken}"));
     }
-    Ok(())
+    Ok(unverified)
 }

@@ -7,11 +7,12 @@
 use plimsoll::{Log, LogError, PartId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::chain::{At, Chain};
+use super::advance::{own_part, update_part};
+use super::chain::Chain;
 use super::feed;
+use super::position::Position;
 use super::read;
 use super::rows;
-use super::write::{own_part, update_part};
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim, Revision};
 
@@ -119,13 +120,13 @@ fn noted(
     connection: &Connection,
     claim: &Claim,
     key: i64,
-    place: &At,
+    place: &Position,
     part: &PartId,
 ) -> Result<(), StoreError> {
     let mut statement = connection
         .prepare_cached("UPDATE session SET revision = revision + 1 WHERE key = ?1 RETURNING revision")?;
     let revision = Revision(statement.query_row([key], |row| row.get(0))?);
-    let (message, part) = (Some(place.1.as_str()), Some(part.as_str()));
+    let (message, part) = (Some(place.id.as_str()), Some(part.as_str()));
     feed::add(connection, &claim.session, revision, ChangeKind::Extended, message, part)
 }
 
@@ -133,7 +134,7 @@ fn growing(
     connection: &Connection,
     session: i64,
     part: &PartId,
-) -> Result<Option<(At, Growing)>, StoreError> {
+) -> Result<Option<(Position, Growing)>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT p.at, p.message, p.seq, p.kind, p.status, p.place = 5, m.is_open, coalesce(octet_length(p.text), 0),
          (SELECT d.at + octet_length(d.text) FROM delta d WHERE d.part = p.seq ORDER BY d.at DESC LIMIT 1)
@@ -153,7 +154,7 @@ fn growing(
             folded,
             length: row.get::<_, Option<u64>>(8)?.unwrap_or(folded),
         };
-        Ok(((row.get(0)?, row.get(1)?), growing))
+        Ok((Position::read(row, 0)?, growing))
     });
     Ok(found.optional()?)
 }
@@ -163,7 +164,7 @@ fn begin_raw(
     connection: &Connection,
     claim: &Claim,
     chain: &Chain,
-    place: &At,
+    place: &Position,
     part: &PartId,
     more: &str,
 ) -> Result<(), StoreError> {
@@ -194,12 +195,17 @@ fn fold(connection: &Connection, chain: &Chain, part: &PartId) -> Result<(), Sto
 }
 
 /// Fold the deltas of all parts of a message.
-pub(super) fn fold_message(connection: &Connection, chain: &Chain, place: &At) -> Result<(), StoreError> {
+pub(super) fn fold_message(
+    connection: &Connection,
+    chain: &Chain,
+    place: &Position,
+) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT id FROM part WHERE session = ?1 AND at = ?2 AND message = ?3
          AND EXISTS (SELECT 1 FROM delta d WHERE d.part = part.seq)",
     )?;
-    let parts = statement.query_map(params![chain.own(), place.0, place.1], |row| row.get::<_, String>(0))?;
+    let parts =
+        statement.query_map(params![chain.own(), place.time, place.id], |row| row.get::<_, String>(0))?;
     for part in parts.collect::<Result<Vec<_>, _>>()? {
         fold(connection, chain, &PartId::new(part))?;
     }

@@ -6,6 +6,7 @@ use plimsoll::{Message, MessageId, Part, PartId, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{Chain, Segment};
+use super::position::Position;
 use super::spills::{self, COLUMNS};
 use crate::error::StoreError;
 use crate::recall::Scope;
@@ -114,8 +115,7 @@ impl Names<'_> {
         )?;
         let mut rows = statement.query(params![segment.key, self.first, self.last, self.most as i64])?;
         while let Some(row) = rows.next()? {
-            let (at, message): (i64, String) = (row.get(1)?, row.get(2)?);
-            if segment.upto.is_none() || (at, message.as_str()) <= segment.end() {
+            if segment.holds(&Position::read(row, 1)?) {
                 self.add(found, session, row.get(0)?, HandleTarget::Part);
             }
         }
@@ -129,13 +129,13 @@ impl Names<'_> {
         found: &mut Vec<HandleMatch>,
     ) -> Result<(), StoreError> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT id, at FROM message WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4",
+            "SELECT at, id FROM message WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4",
         )?;
         let mut rows = statement.query(params![segment.key, self.first, self.last, self.most as i64])?;
         while let Some(row) = rows.next()? {
-            let (id, at): (String, i64) = (row.get(0)?, row.get(1)?);
-            if segment.upto.is_none() || (at, id.as_str()) <= segment.end() {
-                self.add(found, session, id, HandleTarget::Message);
+            let place = Position::read(row, 0)?;
+            if segment.holds(&place) {
+                self.add(found, session, place.id, HandleTarget::Message);
             }
         }
         Ok(())

@@ -5,16 +5,14 @@
 use plimsoll::{MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::chain::{At, Chain};
+use super::chain::Chain;
 use super::feed::Changed;
+use super::position::Position;
 use super::read::{self, Detail};
-use super::{leases, sessions, write};
+use super::{advance, append, leases, pivots, sessions};
 use crate::error::StoreError;
 use crate::session::NewSession;
 use crate::store::{ChangeKind, Conversation, Import, ImportRecord, Imported, StagedPiece};
-
-/// So many parts of a stage are removed in one transaction. A thousand parts of 2 kB take some 10 ms.
-const PARTS: usize = 1_000;
 
 const RECORD: &str = "SELECT s.id, r.id, i.source, i.conversation, i.state, s.messages <> i.taken
      FROM import i JOIN session s ON s.key = i.session JOIN session r ON r.key = i.root";
@@ -84,7 +82,7 @@ pub(super) fn stage(connection: &Connection, piece: &StagedPiece, now: Millis) -
         .prepare_cached("UPDATE staged SET touched = ?2 WHERE stage = ?1")?
         .execute(params![piece.stage, now.0])?;
     let chain = Chain::of_key(connection, key)?;
-    write::insert_in_revision(connection, &chain, end(connection, key)?, &piece.messages, 0, now).map(drop)
+    append::insert_in_revision(connection, &chain, end(connection, key)?, &piece.messages, 0, now).map(drop)
 }
 
 /// The key of a staged conversation, and how many messages it has.
@@ -104,9 +102,9 @@ fn swept(stage: &str) -> StoreError {
     StoreError::Refused(format!("what was staged as `{stage}` is gone; import again"))
 }
 
-fn end(connection: &Connection, key: i64) -> Result<At, StoreError> {
+fn end(connection: &Connection, key: i64) -> Result<Position, StoreError> {
     let mut statement = connection.prepare_cached("SELECT last_at, last_id FROM session WHERE key = ?1")?;
-    Ok(statement.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?)
+    Ok(statement.query_row([key], |row| Position::read(row, 0))?)
 }
 
 /// Store an import.
@@ -178,7 +176,7 @@ fn existing(
     if let Some(grown) = &conversation.grown {
         let chain = Chain::of_key(connection, key)?;
         let place = place_of(connection, &chain, &grown.message.info.id)?;
-        match write::unshared(connection, &chain, place, id.as_str()) {
+        match advance::unshared(connection, &chain, place, id.as_str()) {
             Err(StoreError::Refused(_)) => return Ok(Err(Imported::Shared)),
             unshared => unshared.map(drop)?,
         }
@@ -249,7 +247,7 @@ fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result
     if let Some(grown) = &conversation.grown {
         grow(connection, &chain, grown, conversation.updated)?;
     }
-    write::insert_in_revision(
+    append::insert_in_revision(
         connection,
         &chain,
         end(connection, key)?,
@@ -284,24 +282,24 @@ fn grow(
 ) -> Result<(), StoreError> {
     let key = chain.own();
     let place = place_of(connection, chain, &grown.message.info.id)?;
-    let old = read::one(connection, chain, &place.1, Detail::Outline)?;
-    let old = old.ok_or_else(|| StoreError::missing("message", &place.1))?;
-    write::update_info(connection, key, &place, &grown.message)?;
+    let old = read::one(connection, chain, &place.id, Detail::Outline)?;
+    let old = old.ok_or_else(|| StoreError::missing("message", &place.id))?;
+    advance::update_info(connection, key, &place, &grown.message)?;
     for (ord, part) in &grown.parts {
         if *ord < old.parts.len() {
-            write::update_part(connection, key, part)?;
+            advance::update_part(connection, key, part)?;
         } else {
-            write::insert_part(connection, chain, &place, *ord, part)?;
+            append::insert_part(connection, chain, &place, *ord, part)?;
         }
     }
-    write::recount(connection, key, &old.info, &grown.message.info)?;
-    match read::one(connection, chain, &place.1, Detail::Whole)? {
-        Some(message) => write::note_pivot(connection, chain, &message, &place, now),
+    advance::recount(connection, key, &old.info, &grown.message.info)?;
+    match read::one(connection, chain, &place.id, Detail::Whole)? {
+        Some(message) => pivots::note_pivot(connection, chain, &message, &place, now),
         None => Ok(()),
     }
 }
 
-fn place_of(connection: &Connection, chain: &Chain, id: &MessageId) -> Result<At, StoreError> {
+fn place_of(connection: &Connection, chain: &Chain, id: &MessageId) -> Result<Position, StoreError> {
     let found = chain.find(connection, id.as_str())?;
     found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))
 }
@@ -313,12 +311,7 @@ pub(super) fn unstage_some(connection: &Connection, stage: &str) -> Result<bool,
         .query_row([stage], |row| row.get(0))
         .optional()?;
     let Some(key) = key else { return Ok(false) };
-    let removed = connection
-        .prepare_cached("DELETE FROM part WHERE seq IN (SELECT seq FROM part WHERE session = ?1 LIMIT ?2)")?
-        .execute(params![key, PARTS])?;
-    if removed < PARTS {
-        sessions::sweep(connection, key)?;
-    }
+    sessions::sweep_some(connection, key)?;
     Ok(true)
 }
 

@@ -4,11 +4,12 @@ use plimsoll::log::MessageUpdate;
 use plimsoll::{Log, MessageId, Millis, PartId, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::advance::{update_info, update_part};
 use super::chain::{Chain, key};
 use super::extend::fold_message;
 use super::feed::Changed;
+use super::position::Position;
 use super::read;
-use super::write::{update_info, update_part};
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Epoch, Lease, Settled, settle_call};
 
@@ -114,12 +115,12 @@ pub(crate) fn settle(connection: &Connection, session: i64, now: Millis) -> Resu
     let mut statement = connection.prepare_cached(
         "SELECT at, id FROM message INDEXED BY message_open WHERE session = ?1 AND is_open = 1",
     )?;
-    let open = statement.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let open = open.collect::<Result<Vec<(i64, String)>, _>>()?;
+    let open = statement.query_map([session], |row| Position::read(row, 0))?;
+    let open = open.collect::<Result<Vec<Position>, _>>()?;
     for place in &open {
         let mut log = Log::from_messages([read::info(connection, session, place)?]);
         let update = MessageUpdate::aborted(crate::INTERRUPTED_ANSWER);
-        log.record(&MessageId::new(place.1.as_str()), update, now)?;
+        log.record(&MessageId::new(place.id.as_str()), update, now)?;
         update_info(connection, session, place, &log[0])?;
         fold_message(connection, &chain, place)?;
     }

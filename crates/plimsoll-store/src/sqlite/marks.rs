@@ -1,18 +1,26 @@
 //! Marks as rows: each row sets one mark on a part, or lifts those that belong to a receipt. Nothing is updated, so a
 //! fork sees the marks as they were when it was made.
+//!
+//! A row that lifts names no part: it stands for all marks of its receipt in its session, so an undo writes one row however
+//! many marks there are. With a row for each part, an undo of 50,000 marks held the writer for seconds. It is found
+//! when a mark of its receipt is read. Databases of older versions have rows that lift the marks of a receipt on one part.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use plimsoll::log::{Effect, Mark, Moment};
 use plimsoll::{Chars, Millis, ReceiptId};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use serde::{Deserialize, Serialize};
 
-use super::chain::{At, Chain};
+use super::chain::{Chain, Segment};
+use super::position::Position;
 use crate::error::StoreError;
 
 /// The effect of a row that lifts marks.
 const LIFT: &str = "lift";
+
+/// The part of a row that lifts the marks of a receipt wherever they are. No part has this id: one without is refused.
+const EVERY_PART: &str = "";
 
 /// What a row that lifts marks says.
 #[derive(Serialize, Deserialize)]
@@ -24,6 +32,44 @@ struct Lift {
     moment: Moment,
     /// When the marks were set, for those from before marks knew their receipt.
     set: Millis,
+}
+
+impl Lift {
+    /// Lift what belongs to a receipt among the marks of a part.
+    fn apply(&self, receipt: &ReceiptId, marks: &mut [Mark]) {
+        let belongs = |mark: &&mut Mark| match &mark.receipt {
+            Some(of) => of == receipt,
+            None => mark.set.at == self.set,
+        };
+        for mark in marks.iter_mut().filter(|mark| mark.lifted.is_none()).filter(belongs) {
+            mark.lifted = Some((self.moment.clone(), self.by.clone()));
+        }
+    }
+}
+
+/// A receipt whose marks are lifted, and how.
+pub(crate) struct Undoing<'a> {
+    /// The receipt, and when it was made.
+    pub(crate) receipt: (&'a ReceiptId, Millis),
+    /// The receipt of the undoing.
+    pub(crate) by: &'a ReceiptId,
+    /// When it is done.
+    pub(crate) moment: &'a Moment,
+}
+
+impl Undoing<'_> {
+    /// Lift all marks of the receipt in a session.
+    pub(crate) fn lift_all(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
+        // Before all times, so that reading a range of them does not meet it.
+        self.lift(connection, &Marked { session, at: i64::MIN, part: EVERY_PART })
+    }
+
+    /// Lift the marks on one part that were set by a version which did not note the receipt with them.
+    pub(crate) fn lift(&self, connection: &Connection, marked: &Marked<'_>) -> Result<(), StoreError> {
+        let (receipt, set) = self.receipt;
+        let lift = Lift { by: self.by.clone(), moment: self.moment.clone(), set };
+        marked.insert(connection, LIFT, Some(receipt.as_str()), &serde_json::to_string(&lift)?)
+    }
 }
 
 /// Where a part stands: its session's key, the time of its message, its id.
@@ -38,18 +84,6 @@ impl Marked<'_> {
     pub(crate) fn set(&self, connection: &Connection, mark: &Mark) -> Result<(), StoreError> {
         let receipt = mark.receipt.as_ref().map(ReceiptId::as_str);
         self.insert(connection, mark.effect.name(), receipt, &serde_json::to_string(mark)?)
-    }
-
-    /// Lift the marks of a receipt that was made at `set`.
-    pub(crate) fn lift(
-        &self,
-        connection: &Connection,
-        (receipt, set): (&ReceiptId, Millis),
-        by: &ReceiptId,
-        moment: &Moment,
-    ) -> Result<(), StoreError> {
-        let lift = Lift { by: by.clone(), moment: moment.clone(), set };
-        self.insert(connection, LIFT, Some(receipt.as_str()), &serde_json::to_string(&lift)?)
     }
 
     fn insert(
@@ -81,13 +115,12 @@ pub(crate) fn of_range(
     let mut marks = HashMap::new();
     for segment in &chain.0 {
         let mut statement = connection.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM mark WHERE session = ?1 AND at >= ?2 AND at <= ?3 AND seq <= ?4 ORDER BY seq"
+            "SELECT {COLUMNS} FROM mark WHERE session = ?1 AND at >= ?2 AND at <= ?3 AND seq <= ?4 AND part <> ''
+             ORDER BY seq"
         ))?;
         let bounds = params![segment.key, from, to.unwrap_or(i64::MAX), segment.marks];
-        let mut rows = statement.query(bounds)?;
-        while let Some(row) = rows.next()? {
-            take(row, marks.entry(row.get::<_, String>(0)?).or_default())?;
-        }
+        let rows = statement.query(bounds)?;
+        take_all(connection, segment, rows, &mut marks)?;
     }
     Ok(marks)
 }
@@ -95,43 +128,78 @@ pub(crate) fn of_range(
 /// The marks on one part, as the end of the chain sees them. Times do not tell parts apart: a host may write fifty
 /// thousand messages in one millisecond, and an undoing that looked for each part's marks by time took 23.6 s.
 pub(crate) fn of_part(connection: &Connection, chain: &Chain, part: &str) -> Result<Vec<Mark>, StoreError> {
-    let mut marks = Vec::new();
+    let mut marks = HashMap::new();
     for segment in &chain.0 {
         let mut statement = connection.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM mark INDEXED BY mark_part WHERE session = ?1 AND part = ?2 AND seq <= ?3
              ORDER BY seq"
         ))?;
-        let mut rows = statement.query(params![segment.key, part, segment.marks])?;
-        while let Some(row) = rows.next()? {
-            take(row, &mut marks)?;
-        }
+        let rows = statement.query(params![segment.key, part, segment.marks])?;
+        take_all(connection, segment, rows, &mut marks)?;
     }
-    Ok(marks)
+    Ok(marks.remove(part).unwrap_or_default())
 }
 
-/// Let a row set a mark or lift some.
-fn take(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<(), StoreError> {
-    match row.get::<_, Option<String>>(1)?.as_deref() {
-        None => older(row, marks),
-        Some(LIFT) => lift(row, marks),
-        Some(_) => {
-            marks.push(serde_json::from_str(row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?)?);
-            Ok(())
+/// Let the rows of a segment set marks or lift some.
+fn take_all(
+    connection: &Connection,
+    segment: &Segment,
+    mut rows: Rows<'_>,
+    marks: &mut HashMap<String, Vec<Mark>>,
+) -> Result<(), StoreError> {
+    let mut parts_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let part: String = row.get(0)?;
+        if let Some(receipt) = take(row, marks.entry(part.clone()).or_default())? {
+            parts_of.entry(receipt).or_default().push(part);
         }
     }
-}
-
-fn lift(row: &Row<'_>, marks: &mut [Mark]) -> Result<(), StoreError> {
-    let receipt = ReceiptId::new(row.get::<_, String>(2)?);
-    let lift: Lift = serde_json::from_str(row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?)?;
-    let belongs = |mark: &&mut Mark| match &mark.receipt {
-        Some(of) => *of == receipt,
-        None => mark.set.at == lift.set,
-    };
-    for mark in marks.iter_mut().filter(|mark| mark.lifted.is_none()).filter(belongs) {
-        mark.lifted = Some((lift.moment.clone(), lift.by.clone()));
+    let mut lifts = Vec::new();
+    for (receipt, parts) in parts_of {
+        lifts.extend(lift_of(connection, segment, &receipt)?.map(|(seq, lift)| (seq, lift, receipt, parts)));
+    }
+    // In the order in which they were made: the first to lift a mark is the one that is told.
+    lifts.sort_by_key(|(seq, ..)| *seq);
+    for (_, lift, receipt, parts) in lifts {
+        let receipt = ReceiptId::new(receipt);
+        for part in parts {
+            marks.entry(part).and_modify(|marks| lift.apply(&receipt, marks));
+        }
     }
     Ok(())
+}
+
+/// The row that lifts all marks of a receipt, and its number. Only the session of a receipt can undo it, and once.
+fn lift_of(
+    connection: &Connection,
+    segment: &Segment,
+    receipt: &str,
+) -> Result<Option<(i64, Lift)>, StoreError> {
+    let found: Option<(i64, String)> = connection
+        .prepare_cached(
+            "SELECT seq, data FROM mark INDEXED BY mark_lift
+             WHERE receipt = ?1 AND session = ?2 AND part = '' AND seq <= ?3",
+        )?
+        .query_row(params![receipt, segment.key, segment.marks], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    found.map(|(seq, data)| Ok((seq, serde_json::from_str(&data)?))).transpose()
+}
+
+/// Let a row set a mark or lift some on its part; gives the receipt of a mark that it set.
+fn take(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<Option<String>, StoreError> {
+    let data = || row.get_ref(3)?.as_str().map_err(rusqlite::Error::from);
+    match row.get::<_, Option<String>>(1)?.as_deref() {
+        None => older(row, marks).map(|()| None),
+        Some(LIFT) => {
+            let lift: Lift = serde_json::from_str(data()?)?;
+            lift.apply(&ReceiptId::new(row.get::<_, String>(2)?), marks);
+            Ok(None)
+        }
+        Some(_) => {
+            marks.push(serde_json::from_str(data()?)?);
+            Ok(row.get(2)?)
+        }
+    }
 }
 
 /// A row from before marks knew their receipt holds the whole state of its part.
@@ -152,14 +220,14 @@ fn older(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<(), StoreError> {
 pub(crate) fn pinned_before(
     connection: &Connection,
     chain: &Chain,
-    start: &At,
-) -> Result<Vec<At>, StoreError> {
+    start: &Position,
+) -> Result<Vec<Position>, StoreError> {
     let mut parts: BTreeSet<String> = BTreeSet::new();
     for segment in &chain.0 {
         let mut statement = connection.prepare_cached(
             "SELECT part FROM mark INDEXED BY mark_pin WHERE session = ?1 AND at <= ?2 AND effect = 'pin' AND seq <= ?3",
         )?;
-        let rows = statement.query_map(params![segment.key, start.0, segment.marks], |row| row.get(0))?;
+        let rows = statement.query_map(params![segment.key, start.time, segment.marks], |row| row.get(0))?;
         parts.extend(rows.collect::<Result<Vec<String>, _>>()?);
     }
     let mut places = Vec::new();

@@ -3,6 +3,8 @@
 //! One connection writes, and changes that come together share a transaction; any number of connections read beside it,
 //! because the database keeps a write-ahead log. Other processes may use the file at the same time.
 
+mod advance;
+mod append;
 mod chain;
 mod check;
 mod extend;
@@ -12,9 +14,12 @@ mod imports;
 mod inbox;
 mod leases;
 mod marks;
+mod pivots;
 mod place;
+mod position;
 mod purge;
 mod read;
+mod reduce;
 mod rows;
 mod schema;
 mod search;
@@ -23,7 +28,7 @@ mod spills;
 mod sums;
 mod tasks;
 mod traits;
-mod write;
+mod undo;
 mod writer;
 
 use std::io;

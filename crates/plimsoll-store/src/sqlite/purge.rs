@@ -9,17 +9,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll::receipt::PurgePlan;
-use plimsoll::{Ids, Millis, PartId, Plan, Receipt, SessionId};
+use plimsoll::{Ids, MessageId, Millis, PartId, Plan, Receipt, SessionId};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::chain::{At, Chain, claimed_key, key};
+use super::advance::{update_info, update_part};
+use super::chain::{Chain, claimed_key, key};
 use super::feed::Changed;
+use super::position::Position;
+use super::reduce::insert_receipt;
 use super::rows;
+use super::schema;
 use super::spills;
-use super::write::{insert_receipt, update_part};
 use crate::error::StoreError;
-use crate::purge::{Scrubber, TOMBSTONE};
+use crate::purge::{Quoted, Scrubber, TOMBSTONE};
 use crate::recall::what_of;
 use crate::store::{ChangeKind, Claim, PurgeItem, PurgeReport, PurgeTarget};
 
@@ -32,7 +35,9 @@ struct Purge<'a> {
     report: PurgeReport,
     parts: Vec<PartId>,
     /// Where something was found, to tell which forks share it.
-    touched: Vec<(i64, At)>,
+    touched: Vec<(i64, Position)>,
+    /// What pins and contracts may quote elsewhere.
+    quoted: Quoted,
 }
 
 /// What a purge would destroy.
@@ -104,45 +109,52 @@ impl<'a> Purge<'a> {
     ) -> Result<Purge<'a>, StoreError> {
         let scrubber = Scrubber::new(target)?;
         let (report, parts, touched) = (PurgeReport::default(), Vec::new(), Vec::new());
-        Ok(Purge { connection, scrubber, target, is_real, report, parts, touched })
+        let quoted = Quoted::default();
+        Ok(Purge { connection, scrubber, target, is_real, report, parts, touched, quoted })
     }
 
     fn session(&mut self, session: &SessionId) -> Result<(), StoreError> {
         let chain = Chain::of(self.connection, session)?;
-        let mut keys = Vec::new();
+        if let PurgeTarget::Part(part) = self.target {
+            let found = chain.find_part(self.connection, part.as_str())?;
+            let (_, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
+            self.quoted.parts.insert(part.clone());
+            self.quoted.messages.insert(MessageId::new(place.id));
+        }
         for segment in &chain.0 {
-            let end = segment.upto.clone().unwrap_or((i64::MAX, "\u{10ffff}".to_owned()));
-            let id: String =
-                self.connection
-                    .query_row("SELECT id FROM session WHERE key = ?1", [segment.key], |row| row.get(0))?;
-            let id = SessionId::new(id);
-            self.parts(segment.key, &end, &id)?;
-            if matches!(self.target, PurgeTarget::Match(_)) {
-                let bounds = params![segment.key, end.0, end.1];
-                self.messages(bounds, segment.key, &id)?;
-                self.records("receipt", "data", "id", segment.key, &id, "receipt")?;
-                self.records(
-                    "spill",
-                    "shown",
-                    "handle",
-                    segment.key,
-                    &id,
-                    "what is shown of a spilled output",
-                )?;
-                self.records("note", "data", "id", segment.key, &id, "note")?;
-                self.records("task", "data", "id", segment.key, &id, "task")?;
-                self.title(segment.key, &id)?;
+            let (key, end) = (segment.key, segment.end());
+            let id = self.id_of(key)?;
+            self.parts(key, &end, &id)?;
+            match self.target {
+                PurgeTarget::Match(_) => {
+                    self.messages(key, &end, &id)?;
+                    self.records(&RECEIPTS, key, &id, None)?;
+                    self.records(&SHOWN, key, &id, None)?;
+                    self.records(&NOTES, key, &id, None)?;
+                    self.records(&TASKS, key, &id, None)?;
+                    self.records(&MARKS, key, &id, None)?;
+                    self.title(key, &id)?;
+                }
+                PurgeTarget::Part(_) => self.quotes(key, &id)?,
             }
-            self.records("mark", "data", "part", segment.key, &id, "mark")?;
-            keys.push(segment.key);
         }
-        if let PurgeTarget::Part(part) = self.target
-            && self.parts.is_empty()
-            && !self.report.items.iter().any(|item| item.handle == part.as_str())
-        {
-            return Err(StoreError::missing("part", part));
-        }
-        self.find_sharers(&keys)
+        let own: BTreeSet<i64> = chain.0.iter().map(|segment| segment.key).collect();
+        self.sharers(chain.own(), &own)
+    }
+
+    fn id_of(&self, key: i64) -> Result<SessionId, StoreError> {
+        let mut statement = self.connection.prepare_cached("SELECT id FROM session WHERE key = ?1")?;
+        Ok(SessionId::new(statement.query_row([key], |row| row.get::<_, String>(0))?))
+    }
+
+    /// What a session quotes of what is destroyed, beside the log.
+    fn quotes(&mut self, key: i64, session: &SessionId) -> Result<(), StoreError> {
+        let quoted = std::mem::take(&mut self.quoted);
+        let done = self
+            .records(&MARKS, key, session, Some(&quoted))
+            .and_then(|()| self.records(&RECEIPTS, key, session, Some(&quoted)));
+        self.quoted = quoted;
+        done
     }
 
     fn found(&mut self, session: &SessionId, handle: &str, what: &str, places: u64) {
@@ -154,7 +166,7 @@ impl<'a> Purge<'a> {
         });
     }
 
-    fn parts(&mut self, key: i64, end: &At, session: &SessionId) -> Result<(), StoreError> {
+    fn parts(&mut self, key: i64, end: &Position, session: &SessionId) -> Result<(), StoreError> {
         let only = match self.target {
             PurgeTarget::Part(part) => Some(part.as_str().to_owned()),
             PurgeTarget::Match(_) => None,
@@ -164,87 +176,61 @@ impl<'a> Purge<'a> {
              ORDER BY at, message, ord",
             rows::whole_columns()
         ))?;
-        let mut rows = statement.query(params![key, end.0, end.1, only])?;
+        let mut rows = statement.query(params![key, end.time, end.id, only])?;
         while let Some(row) = rows.next()? {
             let rows::Placed { message, part, .. } = rows::whole_part(row)?;
-            let id = part.id.clone();
-            let mut value = serde_json::to_value(&part)?;
-            let places = self.scrubber.scrub_value(&mut value);
+            let (scrubbed, places) = self.scrubber.scrub_part(&part)?;
             if places == 0 {
                 continue;
             }
-            self.found(session, id.as_str(), &what_of(&part), places);
-            self.parts.push(id.clone());
-            self.touched.push((key, (row.get(5)?, message)));
+            self.found(session, part.id.as_str(), &what_of(&part), places);
+            self.quoted.parts.insert(part.id.clone());
+            self.quoted.messages.insert(MessageId::new(message.as_str()));
+            self.parts.push(part.id);
+            self.touched.push((key, Position::new(row.get(5)?, message)));
             if self.is_real {
-                let mut scrubbed: plimsoll::Part = serde_json::from_value(value)?;
-                scrubbed.id = id;
                 update_part(self.connection, key, &scrubbed)?;
             }
         }
         Ok(())
     }
 
-    fn messages(
-        &mut self,
-        bounds: impl rusqlite::Params,
-        key: i64,
-        session: &SessionId,
-    ) -> Result<(), StoreError> {
+    fn messages(&mut self, key: i64, end: &Position, session: &SessionId) -> Result<(), StoreError> {
         let query =
-            "SELECT at, info, id FROM message WHERE session = ?1 AND (at, id) <= (?2, ?3) ORDER BY at, id";
+            "SELECT at, id, info FROM message WHERE session = ?1 AND (at, id) <= (?2, ?3) ORDER BY at, id";
         let mut statement = self.connection.prepare(query)?;
-        let mut rows = statement.query(bounds)?;
+        let mut rows = statement.query(params![key, end.time, end.id])?;
         while let Some(row) = rows.next()? {
-            let (at, id): (i64, String) = (row.get(0)?, row.get(2)?);
-            let mut value: Value = serde_json::from_str(&row.get::<_, String>(1)?)?;
-            let places = self.scrubber.scrub_value(&mut value);
+            let place = Position::read(row, 0)?;
+            let mut message = rows::message_of(&row.get::<_, String>(2)?, &place.id)?;
+            let places = self.scrubber.scrub_info(&mut message)?;
             if places > 0 {
-                self.found(session, &id, "message", places);
-                self.touched.push((key, (at, id.clone())));
+                self.found(session, &place.id, "message", places);
                 if self.is_real {
-                    self.connection
-                        .prepare_cached(
-                            "UPDATE message SET info = ?4 WHERE session = ?1 AND at = ?2 AND id = ?3",
-                        )?
-                        .execute(params![key, at, id, value.to_string()])?;
+                    update_info(self.connection, key, &place, &message)?;
                 }
+                self.touched.push((key, place));
             }
         }
         Ok(())
     }
 
-    /// Records beside the log. They are JSON, or plain text where they are not.
+    /// Records beside the log: all of a session, or what they quote.
     fn records(
         &mut self,
-        table: &str,
-        column: &str,
-        name: &str,
+        kind: &RecordKind,
         key: i64,
         session: &SessionId,
-        what: &str,
+        of: Option<&Quoted>,
     ) -> Result<(), StoreError> {
+        let RecordKind { table, column, name, what } = kind;
         let mut statement = self.connection.prepare(&format!(
             "SELECT seq, {column}, {name} FROM {table} WHERE session = ?1 AND {column} IS NOT NULL"
         ))?;
         let mut rows = statement.query([key])?;
         while let Some(row) = rows.next()? {
             let (seq, text, name): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            // Of a part that is destroyed as a whole, what marks and receipts say of other parts stays.
-            if let PurgeTarget::Part(part) = self.target
-                && part.as_str() != name
-            {
-                continue;
-            }
-            let (places, scrubbed) = match serde_json::from_str::<Value>(&text) {
-                Ok(mut value) if !value.is_string() => {
-                    (self.scrubber.scrub_value(&mut value), value.to_string())
-                }
-                _ => {
-                    let mut scrubbed = text.clone();
-                    (self.scrubber.scrub(&mut scrubbed), scrubbed)
-                }
-            };
+            let (places, scrubbed) = self.scrubbed(table, &name, text, of)?;
             if places > 0 {
                 self.found(session, &name, what, places);
                 if self.is_real {
@@ -255,6 +241,35 @@ impl<'a> Purge<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What is left of a record, and in how many places something was destroyed.
+    fn scrubbed(
+        &self,
+        table: &str,
+        name: &str,
+        mut text: String,
+        of: Option<&Quoted>,
+    ) -> Result<(u64, String), StoreError> {
+        match table {
+            "mark" if of.is_some_and(|of| !of.parts.contains(&PartId::new(name))) => Ok((0, text)),
+            "receipt" => match serde_json::from_str::<Receipt>(&text) {
+                Ok(mut receipt) => {
+                    let places = self.scrubber.scrub_receipt(&mut receipt, of);
+                    Ok((places, serde_json::to_string(&receipt)?))
+                }
+                // One that is damaged may hold a secret all the same.
+                Err(_) if of.is_none() => Ok((self.scrubber.scrub(&mut text), text)),
+                Err(_) => Ok((0, text)),
+            },
+            // What is shown of an output is text, also where it happens to be JSON.
+            "spill" => Ok((self.scrubber.scrub(&mut text), text)),
+            _ => {
+                let mut value: Value = serde_json::from_str(&text)?;
+                let places = self.scrubber.scrub_value(&mut value);
+                Ok((places, value.to_string()))
+            }
+        }
     }
 
     fn title(&mut self, key: i64, session: &SessionId) -> Result<(), StoreError> {
@@ -298,32 +313,58 @@ impl<'a> Purge<'a> {
         Ok(handles.into_iter().collect())
     }
 
-    /// Which other sessions show what was found: those whose chain goes through it.
-    fn find_sharers(&mut self, keys: &[i64]) -> Result<(), StoreError> {
-        if self.touched.is_empty() {
-            return Ok(());
+    /// Which other sessions show what was found, and what they quote of it: those whose chain goes through it, which are
+    /// among those that were forked from where it stands.
+    fn sharers(&mut self, own: i64, chain: &BTreeSet<i64>) -> Result<(), StoreError> {
+        let owners: BTreeSet<i64> = self.touched.iter().map(|(owner, _)| *owner).collect();
+        let mut others: BTreeSet<i64> = BTreeSet::new();
+        for owner in owners {
+            let mut statement = self.connection.prepare_cached(
+                "WITH RECURSIVE family (key) AS (
+                    VALUES (?1) UNION SELECT s.key FROM session s JOIN family f ON s.forked_from = f.key
+                 ) SELECT key FROM family",
+            )?;
+            let found = statement.query_map([owner], |row| row.get(0))?;
+            others.extend(found.collect::<Result<Vec<i64>, _>>()?);
         }
-        let own = keys.last().copied().unwrap_or_default();
-        let mut statement =
-            self.connection.prepare("SELECT key, id FROM session WHERE removed IS NULL AND key <> ?1")?;
-        let others = statement.query_map([own], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
-        let others = others.collect::<Result<Vec<(i64, String)>, _>>()?;
-        for (key, id) in others {
-            let chain = Chain::of_key(self.connection, key)?;
-            let shows = |(owner, place): &(i64, At)| {
-                chain.0.iter().any(|segment| {
-                    segment.key == *owner && segment.upto.as_ref().is_none_or(|upto| place <= upto)
-                })
+        others.remove(&own);
+        for key in others {
+            let seen = Chain::of_key(self.connection, key)?;
+            let shows = |(owner, place): &(i64, Position)| {
+                seen.0.iter().any(|segment| segment.key == *owner && segment.holds(place))
             };
-            if self.touched.iter().any(shows) {
-                self.report.sessions.push(SessionId::new(id));
+            if !self.touched.iter().any(shows) {
+                continue;
+            }
+            let id = self.id_of(key)?;
+            if !chain.contains(&key) {
+                self.quotes(key, &id)?;
+            }
+            // One that was removed is kept for its forks and is not shown.
+            if super::chain::key(self.connection, &id).is_ok() {
+                self.report.sessions.push(id);
             }
         }
         Ok(())
     }
 }
 
-/// Copies of a database from before upgrades.
+/// Records beside the log: their table, the column with what they say, the one with their name, and what they are.
+struct RecordKind {
+    table: &'static str,
+    column: &'static str,
+    name: &'static str,
+    what: &'static str,
+}
+
+const RECEIPTS: RecordKind = RecordKind { table: "receipt", column: "data", name: "id", what: "receipt" };
+const MARKS: RecordKind = RecordKind { table: "mark", column: "data", name: "part", what: "mark" };
+const NOTES: RecordKind = RecordKind { table: "note", column: "data", name: "id", what: "note" };
+const TASKS: RecordKind = RecordKind { table: "task", column: "data", name: "id", what: "task" };
+const SHOWN: RecordKind =
+    RecordKind { table: "spill", column: "shown", name: "handle", what: "what is shown of a spilled output" };
+
+/// Copies of a database from before upgrades, and what is left of upgrades that were killed while they made one.
 pub(super) fn copies(database: &Path) -> Vec<PathBuf> {
     let Some(name) = database.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
@@ -332,7 +373,11 @@ pub(super) fn copies(database: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_copy = |path: &PathBuf| {
         let other = path.file_name().map(|other| other.to_string_lossy().into_owned()).unwrap_or_default();
-        other.strip_prefix(&name).is_some_and(|rest| rest.starts_with(".v") && rest.ends_with(".bak"))
+        let is_whole =
+            other.strip_prefix(&name).is_some_and(|rest| rest.starts_with(".v") && rest.ends_with(".bak"));
+        // Older versions did not say of which database. If another one of this folder is being upgraded by such a version at
+        // this moment, that upgrade fails and can be made again; a secret that is left behind cannot be mended.
+        is_whole || other.starts_with(&schema::unfinished_copy(&name)) || other.starts_with(".upgrade-")
     };
     let mut copies: Vec<PathBuf> = entries.filter(is_copy).collect();
     copies.sort();

@@ -8,8 +8,9 @@ use plimsoll::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::chain::{At, Chain, Segment, key};
+use super::chain::{Chain, Segment, key};
 use super::marks;
+use super::position::Position;
 use super::rows::{self, Placed};
 use crate::error::StoreError;
 use crate::session::{CompactionRecord, Filter, ForkPoint, Page, PageRequest, Session, Totals};
@@ -50,7 +51,7 @@ pub(crate) fn window(
             Some(start)
         }
     };
-    let from = start.clone().unwrap_or((i64::MIN, String::new()));
+    let from = start.clone().unwrap_or_else(Position::start);
     let kept = range(connection, &chain, &from, None, detail)?;
     if let Some(start) = &start {
         places.extend(markers_before(connection, &chain, start, &kept)?);
@@ -59,7 +60,7 @@ pub(crate) fn window(
     places.dedup();
     let mut messages = Vec::new();
     for place in &places {
-        messages.extend(one(connection, &chain, &place.1, detail)?);
+        messages.extend(one(connection, &chain, &place.id, detail)?);
     }
     messages.extend(kept);
     Ok(Snapshot { log: Log::from_messages(messages), revision: revision(connection, chain.own())? })
@@ -72,8 +73,8 @@ pub(crate) fn revision(connection: &Connection, key: i64) -> Result<Revision, St
 }
 
 /// The user's message that a pivot keeps in view.
-fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Option<At>, StoreError> {
-    let marker = one(connection, chain, &pivot.marker.1, Detail::Outline)?;
+fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Option<Position>, StoreError> {
+    let marker = one(connection, chain, &pivot.marker.id, Detail::Outline)?;
     let prompt = marker.as_ref().and_then(|message| message.marker()?.prompt.clone());
     match prompt {
         Some(prompt) => Ok(chain.find(connection, prompt.as_str())?.map(|(_, place)| place)),
@@ -85,9 +86,9 @@ fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Op
 fn markers_before(
     connection: &Connection,
     chain: &Chain,
-    start: &At,
+    start: &Position,
     kept: &[Message],
-) -> Result<Vec<At>, StoreError> {
+) -> Result<Vec<Position>, StoreError> {
     let mut markers = Vec::new();
     let mut user_seen = false;
     for message in kept {
@@ -108,9 +109,9 @@ fn markers_before(
 
 /// A pivot that counts.
 pub(crate) struct Pivot {
-    pub(crate) marker: At,
-    pub(crate) summary: At,
-    pub(crate) tail: Option<At>,
+    pub(crate) marker: Position,
+    pub(crate) summary: Position,
+    pub(crate) tail: Option<Position>,
 }
 
 /// The newest pivot that was not set aside, as the end of the chain sees it.
@@ -123,9 +124,8 @@ pub(crate) fn newest_pivot(connection: &Connection, chain: &Chain) -> Result<Opt
     // A later session of the chain may have set aside a pivot of an earlier one.
     let mut decided: Vec<String> = Vec::new();
     for segment in chain.0.iter().rev() {
-        let (at, id) = segment.end();
-        let id = if segment.upto.is_none() { "\u{10ffff}" } else { id };
-        let mut rows = statement.query(params![segment.key, at, id, segment.compactions])?;
+        let end = segment.end();
+        let mut rows = statement.query(params![segment.key, end.time, end.id, segment.compactions])?;
         while let Some(row) = rows.next()? {
             let marker: String = row.get(1)?;
             if decided.contains(&marker) {
@@ -134,27 +134,38 @@ pub(crate) fn newest_pivot(connection: &Connection, chain: &Chain) -> Result<Opt
             decided.push(marker.clone());
             if row.get::<_, Option<i64>>(6)?.is_none() {
                 let tail = row.get::<_, Option<i64>>(4)?.zip(row.get::<_, Option<String>>(5)?);
-                let summary = (row.get(2)?, row.get(3)?);
-                return Ok(Some(Pivot { marker: (row.get(0)?, marker), summary, tail }));
+                return Ok(Some(Pivot {
+                    marker: Position::read(row, 0)?,
+                    summary: Position::read(row, 2)?,
+                    tail: tail.map(|(time, id)| Position { time, id }),
+                }));
             }
         }
     }
     Ok(None)
 }
 
-fn system_before(connection: &Connection, segment: &Segment, start: &At) -> Result<Vec<At>, StoreError> {
+fn system_before(
+    connection: &Connection,
+    segment: &Segment,
+    start: &Position,
+) -> Result<Vec<Position>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT at, id FROM message INDEXED BY message_system
          WHERE session = ?1 AND role = 'system' AND (at, id) < (?2, ?3)",
     )?;
     let places =
-        statement.query_map(params![segment.key, start.0, start.1], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let inside = |place: &At| segment.upto.as_ref().is_none_or(|upto| place <= upto);
-    Ok(places.collect::<Result<Vec<At>, _>>()?.into_iter().filter(inside).collect())
+        statement.query_map(params![segment.key, start.time, start.id], |row| Position::read(row, 0))?;
+    let places = places.collect::<Result<Vec<Position>, _>>()?;
+    Ok(places.into_iter().filter(|place| segment.holds(place)).collect())
 }
 
 /// The newest message before a place in which the user takes the turn.
-fn turn_before(connection: &Connection, chain: &Chain, start: &At) -> Result<Option<At>, StoreError> {
+fn turn_before(
+    connection: &Connection,
+    chain: &Chain,
+    start: &Position,
+) -> Result<Option<Position>, StoreError> {
     user_before(connection, chain, start, Message::is_prompt)
 }
 
@@ -162,19 +173,19 @@ fn turn_before(connection: &Connection, chain: &Chain, start: &At) -> Result<Opt
 fn user_before(
     connection: &Connection,
     chain: &Chain,
-    start: &At,
+    start: &Position,
     is_wanted: impl Fn(&Message) -> bool,
-) -> Result<Option<At>, StoreError> {
+) -> Result<Option<Position>, StoreError> {
     for segment in chain.0.iter().rev() {
         let Some(end) = end_of(segment, None) else { continue };
         let mut statement = connection.prepare_cached(
             "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
              AND role = 'user' ORDER BY at DESC, id DESC",
         )?;
-        let mut rows = statement.query(params![segment.key, start.0, start.1, end.0, end.1])?;
+        let mut rows = statement.query(params![segment.key, start.time, start.id, end.time, end.id])?;
         while let Some(row) = rows.next()? {
-            let place: At = (row.get(0)?, row.get(1)?);
-            let message = one(connection, chain, &place.1, Detail::Outline)?;
+            let place = Position::read(row, 0)?;
+            let message = one(connection, chain, &place.id, Detail::Outline)?;
             if message.as_ref().is_some_and(&is_wanted) {
                 return Ok(Some(place));
             }
@@ -198,8 +209,8 @@ pub(crate) fn one(
 pub(crate) fn range(
     connection: &Connection,
     chain: &Chain,
-    from: &At,
-    to: Option<&At>,
+    from: &Position,
+    to: Option<&Position>,
     detail: Detail,
 ) -> Result<Vec<Message>, StoreError> {
     let mut messages: Vec<Message> = Vec::new();
@@ -207,7 +218,7 @@ pub(crate) fn range(
     let mut parts: Vec<Placed> = Vec::new();
     for segment in &chain.0 {
         let Some(end) = end_of(segment, to) else { continue };
-        let bounds = params![segment.key, from.0, from.1, end.0, end.1];
+        let bounds = params![segment.key, from.time, from.id, end.time, end.id];
         let mut statement = connection.prepare_cached(
             "SELECT id, info FROM message WHERE session = ?1 AND (at, id) >= (?2, ?3) AND (at, id) <= (?4, ?5)
              ORDER BY at, id",
@@ -242,7 +253,7 @@ pub(crate) fn range(
             let found = ids.map(marked).collect::<Result<Vec<(Vec<Mark>, String)>, StoreError>>()?;
             found.into_iter().filter(|(marks, _)| !marks.is_empty()).map(|(marks, id)| (id, marks)).collect()
         }
-        _ => marks::of_range(connection, chain, from.0, to.map(|to| to.0))?,
+        _ => marks::of_range(connection, chain, from.time, to.map(|to| to.time))?,
     };
     let aside = set_aside(connection, chain, from, to)?;
     for Placed { message, mut part, has_deltas } in parts {
@@ -265,11 +276,11 @@ pub(crate) fn range(
 }
 
 /// Where to stop in a segment; nothing if it ends before it begins.
-fn end_of(segment: &Segment, to: Option<&At>) -> Option<At> {
+fn end_of(segment: &Segment, to: Option<&Position>) -> Option<Position> {
     match (&segment.upto, to) {
         (Some(upto), Some(to)) => Some(upto.min(to).clone()),
         (Some(one), None) | (None, Some(one)) => Some(one.clone()),
-        (None, None) => Some((i64::MAX, "\u{10ffff}".to_owned())),
+        (None, None) => Some(Position::end()),
     }
 }
 
@@ -277,8 +288,8 @@ fn end_of(segment: &Segment, to: Option<&At>) -> Option<At> {
 fn set_aside(
     connection: &Connection,
     chain: &Chain,
-    from: &At,
-    to: Option<&At>,
+    from: &Position,
+    to: Option<&Position>,
 ) -> Result<HashMap<String, Option<Moment>>, StoreError> {
     let mut aside = HashMap::new();
     for segment in &chain.0 {
@@ -286,7 +297,7 @@ fn set_aside(
             "SELECT marker, set_aside, set_aside_after FROM compaction
              WHERE session = ?1 AND marker_at >= ?2 AND marker_at <= ?3 AND seq <= ?4 ORDER BY seq",
         )?;
-        let bounds = params![segment.key, from.0, to.map_or(i64::MAX, |to| to.0), segment.compactions];
+        let bounds = params![segment.key, from.time, to.map_or(i64::MAX, |to| to.time), segment.compactions];
         let mut rows = statement.query(bounds)?;
         while let Some(row) = rows.next()? {
             let after = row.get::<_, Option<String>>(2)?.map(MessageId::new);
@@ -320,7 +331,7 @@ pub(crate) fn page_of(
         None => None,
     };
     let most = if request.most == 0 { 100 } else { request.most };
-    let mut places: Vec<At> = Vec::new();
+    let mut places: Vec<Position> = Vec::new();
     let segments: Vec<&Segment> =
         if request.oldest_first { chain.0.iter().collect() } else { chain.0.iter().rev().collect() };
     for segment in segments {
@@ -346,20 +357,19 @@ pub(crate) fn page_of(
 fn places_of(
     connection: &Connection,
     segment: &Segment,
-    from: Option<&At>,
+    from: Option<&Position>,
     oldest_first: bool,
     most: u64,
-) -> Result<Vec<At>, StoreError> {
-    let unbounded = (i64::MAX, "\u{10ffff}".to_owned());
-    let end = segment.upto.clone().unwrap_or(unbounded);
+) -> Result<Vec<Position>, StoreError> {
+    let end = segment.end();
     let (from, sql) = if oldest_first {
-        let from = from.cloned().unwrap_or((i64::MIN, String::new()));
+        let from = from.cloned().unwrap_or_else(Position::start);
         let sql =
             "SELECT at, id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND (at, id) <= (?4, ?5)
                    ORDER BY at, id LIMIT ?6";
         (from, sql)
     } else {
-        let from = from.cloned().unwrap_or((i64::MAX, "\u{10ffff}\u{10ffff}".to_owned()));
+        let from = from.cloned().unwrap_or_else(Position::end);
         let sql =
             "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
                    ORDER BY at DESC, id DESC LIMIT ?6";
@@ -367,18 +377,19 @@ fn places_of(
     };
     let mut statement = connection.prepare_cached(sql)?;
     let most = rows::integer(most);
-    let places = statement.query_map(params![segment.key, from.0, from.1, end.0, end.1, most], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?;
+    let places = statement
+        .query_map(params![segment.key, from.time, from.id, end.time, end.id, most], |row| {
+            Position::read(row, 0)
+        })?;
     Ok(places.collect::<Result<_, _>>()?)
 }
 
 /// What is known about a session's own message besides its parts.
-pub(crate) fn info(connection: &Connection, session: i64, place: &At) -> Result<Message, StoreError> {
+pub(crate) fn info(connection: &Connection, session: i64, place: &Position) -> Result<Message, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?;
-    let info: String = statement.query_row(params![session, place.0, place.1], |row| row.get(0))?;
-    rows::message_of(&info, &place.1)
+    let info: String = statement.query_row(params![session, place.time, place.id], |row| row.get(0))?;
+    rows::message_of(&info, &place.id)
 }
 
 /// One message by its name.
@@ -445,18 +456,19 @@ pub(crate) fn compactions(
              WHERE session = ?1 AND seq <= ?2 AND (marker_at, marker) <= (?3, ?4)
              AND (summary_at, summary) <= (?3, ?4) ORDER BY seq",
         )?;
-        let end = segment.upto.clone().unwrap_or((i64::MAX, "\u{10ffff}".to_owned()));
-        let rows = statement.query_map(params![segment.key, segment.compactions, end.0, end.1], |row| {
-            Ok(CompactionRecord {
-                marker: MessageId::new(row.get::<_, String>(0)?),
-                summary: MessageId::new(row.get::<_, String>(1)?),
-                tail: row.get::<_, Option<String>>(2)?.map(MessageId::new),
-                messages: row.get(3)?,
-                tokens: row.get(4)?,
-                created: Millis(row.get(5)?),
-                set_aside: row.get::<_, Option<u64>>(6)?.map(Millis),
-            })
-        })?;
+        let end = segment.end();
+        let rows =
+            statement.query_map(params![segment.key, segment.compactions, end.time, end.id], |row| {
+                Ok(CompactionRecord {
+                    marker: MessageId::new(row.get::<_, String>(0)?),
+                    summary: MessageId::new(row.get::<_, String>(1)?),
+                    tail: row.get::<_, Option<String>>(2)?.map(MessageId::new),
+                    messages: row.get(3)?,
+                    tokens: row.get(4)?,
+                    created: Millis(row.get(5)?),
+                    set_aside: row.get::<_, Option<u64>>(6)?.map(Millis),
+                })
+            })?;
         for record in rows {
             let record = record?;
             // Setting a pivot aside is a later row about the same marker.

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -242,6 +242,8 @@ const MIGRATIONS: [&str; 7] = [
         touched INTEGER NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX staged_stage ON staged (stage, conversation);",
+    // 8: an undoing is one row, which lifts the marks of a receipt on all parts and names none of them.
+    "CREATE INDEX mark_lift ON mark (receipt, session, seq) WHERE part = '';",
 ];
 
 /// The version this code writes.
@@ -306,7 +308,8 @@ fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, S
         let failed = || format!("cannot keep a copy as `{}`", copy.display());
         // Several may be at it; each writes a file of its own, and the first to be done has made the copy.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let part = tempfile::Builder::new().prefix(".upgrade-").tempfile_in(folder);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let part = tempfile::Builder::new().prefix(&unfinished_copy(&name)).tempfile_in(folder);
         let part = part.map_err(StoreError::io(failed()))?.into_temp_path();
         connection.execute("VACUUM INTO ?1", [part.display().to_string()])?;
         match part.persist_noclobber(&copy) {
@@ -317,6 +320,11 @@ fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, S
         }
     }
     Ok(copy)
+}
+
+/// How the name of a copy begins that is still being made.
+pub(super) fn unfinished_copy(database: &str) -> String {
+    format!(".{database}.upgrade-")
 }
 
 /// The first so many migrations, to make a database as an older version left it.

@@ -7,7 +7,8 @@ use plimsoll::log::{Effect, Mark};
 use plimsoll::{MessageId, Part, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::chain::{At, Chain, Segment};
+use super::chain::{Chain, Segment};
+use super::position::Position;
 use super::rows::TEXT;
 use super::{marks, read};
 use crate::error::StoreError;
@@ -52,8 +53,9 @@ pub(super) fn search(
             })?;
         }
     }
-    let marks = marks::of_range(connection, &chain, start.as_ref().map_or(i64::MIN, |start| start.0), None)?;
-    let mut marked: Vec<(At, String, bool)> = Vec::new();
+    let marks =
+        marks::of_range(connection, &chain, start.as_ref().map_or(i64::MIN, |start| start.time), None)?;
+    let mut marked: Vec<(Position, String, bool)> = Vec::new();
     for (part, marks) in marks {
         let reduces = |mark: &Mark| matches!(mark.effect, Effect::Clear | Effect::Cut(_) | Effect::Hide);
         if marks.iter().any(|mark| mark.is_active() && reduces(mark)) {
@@ -70,10 +72,10 @@ pub(super) fn search(
         let tool = part.as_tool().map(|tool| tool.tool.clone());
         let input = if is_hidden { input_text(&part) } else { None };
         if let Some(input) = input.filter(|input| pattern.is_match(input.as_bytes())) {
-            hits.add(&format!("{id}{INPUT}"), &at.1, tool.as_deref(), &input)?;
+            hits.add(&format!("{id}{INPUT}"), &at.id, tool.as_deref(), &input)?;
         }
         if let Some(text) = part_text(&part).filter(|text| pattern.is_match(text.as_bytes())) {
-            hits.add(&id, &at.1, tool.as_deref(), text)?;
+            hits.add(&id, &at.id, tool.as_deref(), text)?;
         }
     }
     Ok(hits.hits)
@@ -144,17 +146,17 @@ type Visit<'a> = &'a mut dyn FnMut(&Seen<'_>) -> Result<bool, StoreError>;
 fn behind(
     connection: &Connection,
     segment: &Segment,
-    start: &At,
+    start: &Position,
     plain: Option<&str>,
     mut visit: impl FnMut(&Seen<'_>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let end = match &segment.upto {
-        Some(upto) if upto < start => (upto.0, format!("{}\0", upto.1)),
+        Some(upto) if upto < start => Position::new(upto.time, format!("{}\0", upto.id)),
         _ => start.clone(),
     };
     let visit: Visit<'_> = &mut visit;
     let Some(plain) = plain else {
-        return scan(connection, "", params![segment.key, end.0, end.1], visit);
+        return scan(connection, "", params![segment.key, end.time, end.id], visit);
     };
     // A text that still grows may say more than the index knows.
     let maybe = format!(
@@ -163,7 +165,7 @@ fn behind(
          OR seq IN (SELECT part FROM delta))"
     );
     let upto = indexed_to(connection, segment.key)?;
-    scan(connection, &maybe, params![segment.key, end.0, end.1, upto, plain], visit)
+    scan(connection, &maybe, params![segment.key, end.time, end.id, upto, plain], visit)
 }
 
 fn indexed_to(connection: &Connection, session: i64) -> Result<i64, StoreError> {
@@ -247,7 +249,7 @@ fn last_behind(connection: &Connection, key: i64) -> Result<Option<i64>, StoreEr
     let start = pivot.tail.unwrap_or(pivot.marker);
     let mut statement = connection
         .prepare_cached("SELECT max(seq) FROM part WHERE session = ?1 AND (at, message) < (?2, ?3)")?;
-    Ok(statement.query_row(params![key, start.0, start.1], |row| row.get(0))?)
+    Ok(statement.query_row(params![key, start.time, start.id], |row| row.get(0))?)
 }
 
 /// Index a piece of a stretch.

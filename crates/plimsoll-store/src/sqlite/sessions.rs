@@ -3,11 +3,12 @@
 use plimsoll::{LogError, MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::chain::{At, Chain, claimed_key};
+use super::chain::{Chain, claimed_key};
 use super::feed::Changed;
 use super::leases::settle;
+use super::position::Position;
 use super::spills;
-use super::{read, write};
+use super::{append, read};
 use crate::error::StoreError;
 use crate::session::{NewSession, Session, SessionPatch};
 use crate::store::{ChangeKind, Claim};
@@ -109,7 +110,7 @@ pub(crate) fn fork(
             let found = chain.find(connection, id.as_str())?;
             let place = found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))?;
             if let Some(open) = open.filter(|open| *open <= place) {
-                return Err(crate::still_written(&MessageId::new(open.1), id));
+                return Err(crate::still_written(&MessageId::new(open.id), id));
             }
             place
         }
@@ -127,7 +128,7 @@ pub(crate) fn fork(
              fork_mark = (SELECT coalesce(max(seq), 0) FROM mark WHERE session = ?2),
              fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction WHERE session = ?2) WHERE key = ?1",
         )?
-        .execute(params![key, chain.own(), point.0, point.1])?;
+        .execute(params![key, chain.own(), point.time, point.id])?;
     begin(connection, key, child, now)
 }
 
@@ -135,7 +136,7 @@ pub(crate) fn fork(
 fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
     if !new.messages.is_empty() {
         let (chain, end) = Chain::with_end(connection, &new.id)?;
-        write::insert_in_revision(connection, &chain, end, &new.messages, 0, now)?;
+        append::insert_in_revision(connection, &chain, end, &new.messages, 0, now)?;
     }
     let changed = Changed { key, session: &new.id, now };
     changed.note(connection, ChangeKind::Created, None, None)?;
@@ -143,8 +144,8 @@ fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Re
 }
 
 /// The first message that is still being written: an answer without an end, or one with a call without an answer.
-fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<At>, StoreError> {
-    let mut first: Option<At> = None;
+fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<Position>, StoreError> {
+    let mut first: Option<Position> = None;
     for segment in &chain.0 {
         for sql in [
             "SELECT at, id FROM message INDEXED BY message_open WHERE session = ?1 AND is_open = 1",
@@ -152,10 +153,10 @@ fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<At>, Stor
              WHERE session = ?1 AND status IN ('pending', 'running')",
         ] {
             let mut statement = connection.prepare_cached(sql)?;
-            let places = statement.query_map([segment.key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let places = statement.query_map([segment.key], |row| Position::read(row, 0))?;
             for place in places {
-                let place: At = place?;
-                if segment.upto.as_ref().is_none_or(|upto| place <= *upto) {
+                let place: Position = place?;
+                if segment.holds(&place) {
                     first = first.into_iter().chain([place]).min();
                 }
             }
@@ -165,7 +166,7 @@ fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<At>, Stor
 }
 
 /// The place of the last message before another; the place before all if there is none.
-fn before(connection: &Connection, chain: &Chain, place: &At) -> Result<At, StoreError> {
+fn before(connection: &Connection, chain: &Chain, place: &Position) -> Result<Position, StoreError> {
     for segment in chain.0.iter().rev() {
         let mut statement = connection.prepare_cached(
             "SELECT at, id FROM message WHERE session = ?1 AND (at, id) < (?2, ?3) AND (at, id) <= (?4, ?5)
@@ -173,19 +174,19 @@ fn before(connection: &Connection, chain: &Chain, place: &At) -> Result<At, Stor
         )?;
         let end = segment.upto.as_ref().unwrap_or(place);
         let found = statement
-            .query_row(params![segment.key, place.0, place.1, end.0, end.1], |row| {
-                Ok((row.get(0)?, row.get(1)?))
+            .query_row(params![segment.key, place.time, place.id, end.time, end.id], |row| {
+                Position::read(row, 0)
             })
             .optional()?;
         if let Some(found) = found {
             return Ok(found);
         }
     }
-    Ok((0, String::new()))
+    Ok(Position::new(0, ""))
 }
 
 /// Remove a session, its tasks, and whatever of the sessions it was forked from only it still needed. What a fork
-/// of it needs stays.
+/// of it needs stays. Gives the sessions of which rows are left to be deleted, by [`sweep_some`].
 ///
 /// A task that is being run is not pulled from under its holder: `clock` says whose leases have run out.
 pub(crate) fn remove(
@@ -193,9 +194,11 @@ pub(crate) fn remove(
     claim: &Claim,
     now: Millis,
     clock: Millis,
-) -> Result<(), StoreError> {
+) -> Result<Vec<i64>, StoreError> {
     let key = claimed_key(connection, claim)?;
-    remove_tree(connection, &claim.session, key, (now, clock))
+    let mut left = Vec::new();
+    remove_tree(connection, &claim.session, key, (now, clock), &mut left)?;
+    Ok(left)
 }
 
 fn remove_tree(
@@ -203,6 +206,7 @@ fn remove_tree(
     session: &SessionId,
     key: i64,
     (now, clock): (Millis, Millis),
+    left: &mut Vec<i64>,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT s.key, s.id, l.holder, l.until FROM session s LEFT JOIN lease l ON l.session = s.key
@@ -217,7 +221,7 @@ fn remove_tree(
         if let Some((holder, until)) = held {
             return Err(StoreError::Leased { session: task, holder, until: Millis(until), now: clock });
         }
-        remove_tree(connection, &task, key, (now, clock))?;
+        remove_tree(connection, &task, key, (now, clock), left)?;
     }
     // Its forks may keep some of it, and in databases of older versions that can be a call without an answer.
     settle(connection, key, now)?;
@@ -227,12 +231,19 @@ fn remove_tree(
     }
     let changed = Changed { key, session, now };
     changed.note(connection, ChangeKind::Removed, None, None)?;
-    sweep(connection, key)
+    left.extend(sweep_some(connection, key)?);
+    Ok(())
 }
 
-/// Delete a removed session that no other needs, and then perhaps those that only it needed: the one it was forked from,
-/// and the one that started it, whose content a digest may name that it was given.
-pub(super) fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError> {
+/// So many rows of a removed session are deleted in one transaction.
+const STEP: usize = 1_000;
+/// Or parts of so many characters: what is long takes many pages.
+const STEP_CHARS: i64 = 2_000_000;
+
+/// Delete some rows of a removed session that no other needs, and then perhaps of those that only it needed: the one it was
+/// forked from, and the one that started it, whose content a digest may name that it was given. Gives the sessions of
+/// which more is left. To delete 137 MB at once would hold the writer for as long as it takes.
+pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, StoreError> {
     let row = connection
         .prepare_cached(
             "SELECT s.removed, s.forked_from, (SELECT p.key FROM session p WHERE p.id = s.parent)
@@ -243,35 +254,92 @@ pub(super) fn sweep(connection: &Connection, key: i64) -> Result<(), StoreError>
             Ok((row.get::<_, Option<i64>>(0)?, before))
         })
         .optional()?;
-    let Some((Some(removed), before)) = row else { return Ok(()) };
-    let needed: bool = connection
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)
-             OR EXISTS (SELECT 1 FROM session WHERE parent = (SELECT id FROM session WHERE key = ?1) AND key <> ?1)",
-        )?
-        .query_row([key], |row| row.get(0))?;
-    if needed {
-        return Ok(());
+    let Some((Some(removed), before)) = row else { return Ok(Vec::new()) };
+    if is_needed(connection, key)? {
+        return Ok(Vec::new());
     }
-    unindex(connection, key)?;
+    // Its id is free from here on, also if the process dies before the last row is gone.
+    connection.prepare_cached("UPDATE session SET id = 'removed/' || key WHERE key = ?1")?.execute([key])?;
+    let Some(parts) = delete_parts(connection, key)? else { return Ok(vec![key]) };
+    let mut room = STEP - parts;
+    for table in ["mark", "receipt", "compaction"] {
+        let rows = format!("SELECT seq FROM {table} WHERE session = ?1 LIMIT ?2");
+        let delete = format!("DELETE FROM {table} WHERE seq IN ({rows})");
+        room -= connection.prepare_cached(&delete)?.execute(params![key, room])?;
+    }
+    let messages = connection
+        .prepare_cached(
+            "DELETE FROM message WHERE (session, at, id) IN
+             (SELECT session, at, id FROM message WHERE session = ?1 LIMIT ?2)",
+        )?
+        .execute(params![key, room])?;
+    // What is left is sound: a check counts them.
     connection
-        .prepare_cached("DELETE FROM delta WHERE part IN (SELECT seq FROM part WHERE session = ?1)")?
-        .execute([key])?;
+        .prepare_cached("UPDATE session SET messages = messages - ?2 WHERE key = ?1")?
+        .execute(params![key, messages])?;
+    if room == messages {
+        return Ok(vec![key]);
+    }
     spills::remove(connection, key, Millis(u64::try_from(removed).unwrap_or_default()))?;
-    for table in ["part", "message", "mark", "compaction", "receipt", "searched", "staged"] {
+    for table in ["searched", "staged"] {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
     }
     connection.prepare_cached("DELETE FROM session WHERE key = ?1")?.execute([key])?;
-    before.into_iter().flatten().try_for_each(|before| sweep(connection, before))
+    let mut left = Vec::new();
+    for before in before.into_iter().flatten() {
+        left.extend(sweep_some(connection, before)?);
+    }
+    Ok(left)
 }
 
-/// Take a session's texts out of the search index.
-fn unindex(connection: &Connection, key: i64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "DELETE FROM search WHERE rowid IN (SELECT p.seq FROM part p JOIN searched d ON d.session = p.session
-             WHERE p.session = ?1 AND p.seq <= d.upto)",
-        )?
-        .execute([key])?;
-    Ok(())
+/// Whether another session was forked from this one, or started by it.
+fn is_needed(connection: &Connection, key: i64) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)
+         OR EXISTS (SELECT 1 FROM session WHERE parent = (SELECT id FROM session WHERE key = ?1) AND key <> ?1)",
+    )?;
+    Ok(statement.query_row([key], |row| row.get(0))?)
+}
+
+/// Delete some parts of a session, with what the index for searches knows of them; gives how many, or nothing if there may
+/// be more.
+fn delete_parts(connection: &Connection, key: i64) -> Result<Option<usize>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, chars + input_chars FROM part INDEXED BY part_order WHERE session = ?1 LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![key, STEP])?;
+    let (mut parts, mut size): (Vec<i64>, i64) = (Vec::new(), 0);
+    while size < STEP_CHARS
+        && let Some(row) = rows.next()?
+    {
+        parts.push(row.get(0)?);
+        size = size.saturating_add(row.get(1)?);
+    }
+    drop(rows);
+    let indexed: i64 = connection
+        .prepare_cached("SELECT coalesce((SELECT upto FROM searched WHERE session = ?1), 0)")?
+        .query_row([key], |row| row.get(0))?;
+    for part in &parts {
+        if *part <= indexed {
+            connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([part])?;
+        }
+        connection.prepare_cached("DELETE FROM delta WHERE part = ?1")?.execute([part])?;
+        connection.prepare_cached("DELETE FROM part WHERE seq = ?1")?.execute([part])?;
+    }
+    Ok((parts.len() < STEP && size < STEP_CHARS).then_some(parts.len()))
+}
+
+/// The removed sessions that no other needs: their removal was cut off. What is staged is for [`imports`](super::imports).
+pub(super) fn half_removed(connection: &Connection) -> Result<Vec<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT key FROM session WHERE removed IS NOT NULL AND key NOT IN (SELECT session FROM staged)",
+    )?;
+    let mut keys = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let mut needed = Vec::new();
+    for key in &keys {
+        needed.push(is_needed(connection, *key)?);
+    }
+    let mut needed = needed.into_iter();
+    keys.retain(|_| needed.next() == Some(false));
+    Ok(keys)
 }

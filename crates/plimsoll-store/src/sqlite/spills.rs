@@ -4,7 +4,7 @@ use plimsoll::{Millis, PartId, Receipt, SessionId};
 use rusqlite::{Connection, Row, params};
 
 use super::chain::{Chain, claimed_key, key};
-use super::write::insert_receipt;
+use super::reduce::insert_receipt;
 use crate::error::StoreError;
 use crate::store::{Claim, ExpiredSpill, SpillPage, SpillRecord};
 

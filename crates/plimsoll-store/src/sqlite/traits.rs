@@ -7,8 +7,8 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Red
 
 use super::read::Detail;
 use super::{
-    PATIENCE, SqliteStore, check, extend, feed, handles, imports, inbox, leases, purge, random_ids, read,
-    search, sessions, spills, tasks, write,
+    PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
+    random_ids, read, reduce, search, sessions, spills, tasks, undo,
 };
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
@@ -60,7 +60,8 @@ impl Sessions for SqliteStore {
 
     fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
         let (claim, clock) = (claim.clone(), self.clock.clone());
-        self.write(move |connection| sessions::remove(connection, &claim, now, clock.now()))
+        let left = self.write(move |connection| sessions::remove(connection, &claim, now, clock.now()))?;
+        self.sweep_removed(left)
     }
 }
 
@@ -103,7 +104,7 @@ impl Imports for SqliteStore {
 impl Logs for SqliteStore {
     fn append(&self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| write::append(connection, &claim, &messages, now))
+        self.write(move |connection| append::append(connection, &claim, &messages, now))
     }
 
     fn append_part(
@@ -114,12 +115,12 @@ impl Logs for SqliteStore {
         now: Millis,
     ) -> Result<(), StoreError> {
         let (claim, message) = (claim.clone(), message.clone());
-        self.write(move |connection| write::append_part(connection, &claim, &message, &part, now))
+        self.write(move |connection| append::append_part(connection, &claim, &message, &part, now))
     }
 
     fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| write::advance(connection, &claim, &part, now))
+        self.write(move |connection| advance::advance(connection, &claim, &part, now))
     }
 
     fn extend(
@@ -142,7 +143,7 @@ impl Logs for SqliteStore {
         now: Millis,
     ) -> Result<(), StoreError> {
         let (claim, message) = (claim.clone(), message.clone());
-        self.write(move |connection| write::record(connection, &claim, &message, update, now))
+        self.write(move |connection| advance::record(connection, &claim, &message, update, now))
     }
 
     fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
@@ -179,7 +180,7 @@ impl Reductions for SqliteStore {
         now: Millis,
     ) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| write::reduce(connection, &claim, &reduction, planned_on, now))
+        self.write(move |connection| reduce::reduce(connection, &claim, &reduction, planned_on, now))
     }
 
     fn receipts(
@@ -197,7 +198,7 @@ impl Reductions for SqliteStore {
 
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError> {
         let (claim, id, mut ids) = (claim.clone(), id.clone(), random_ids());
-        self.write(move |connection| write::undo(connection, &claim, &id, &mut ids, now))
+        self.write(move |connection| undo::undo(connection, &claim, &id, &mut ids, now))
     }
 
     fn compactions(
@@ -211,6 +212,14 @@ impl Reductions for SqliteStore {
 }
 
 impl SqliteStore {
+    /// Delete what is left of removed sessions, a step at a time.
+    fn sweep_removed(&self, mut left: Vec<i64>) -> Result<(), StoreError> {
+        while let Some(key) = left.pop() {
+            left.extend(self.write(move |connection| sessions::sweep_some(connection, key))?);
+        }
+        Ok(())
+    }
+
     fn take_lease(
         &self,
         session: &SessionId,
@@ -414,6 +423,13 @@ impl Upkeep for SqliteStore {
                 Ok(IndexStep { added: 0, next })
             }
         }
+    }
+
+    fn finish_removals(&self) -> Result<u64, StoreError> {
+        let left = self.read(sessions::half_removed)?;
+        let count = left.len() as u64;
+        self.sweep_removed(left)?;
+        Ok(count)
     }
 
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {

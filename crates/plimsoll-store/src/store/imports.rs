@@ -19,6 +19,9 @@ pub const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// transaction around everything was weighed against that: it needs no clearing up after a kill, but it holds the
 /// only writer for as long as the source takes to read.
 ///
+/// A session that is there already is not staged. An importer that has much to add does so by several imports, each with the
+/// state that a shorter source would have left.
+///
 /// The store does not interpret what was taken from a source. It keeps an opaque [`ImportRecord::state`] for each
 /// conversation and compares it, so that of several imports at once exactly one is stored.
 pub trait Imports {

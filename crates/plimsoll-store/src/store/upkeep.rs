@@ -19,6 +19,11 @@ pub trait Upkeep {
         Ok(added)
     }
 
+    /// Delete what is left of sessions whose removal was cut off, because the process died. Gives how many there were.
+    fn finish_removals(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     /// Forget old changes so that about `keep` are left; a small step of it. Gives how many were forgotten, 0 when
     /// there is nothing left to do.
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError>;

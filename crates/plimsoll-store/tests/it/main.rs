@@ -14,6 +14,7 @@ mod model;
 mod requirements;
 mod search;
 mod sessions;
+mod stalls;
 mod tasks;
 mod together;
 

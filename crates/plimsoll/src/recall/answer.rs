@@ -28,6 +28,8 @@ pub struct Excerpt {
     pub all_lines: u64,
     /// How many of the lines asked for match, if something was searched for.
     pub matches: u64,
+    /// Whether the search ended here because there was enough, so that other content may match too.
+    pub is_last: bool,
 }
 
 /// What looking a handle up has brought.
@@ -72,8 +74,16 @@ impl RecallContent {
         let (numbers, lines): (Vec<u64>, Vec<String>) = lines.into_iter().unzip();
         // A newline behind each, so that an empty last line is one too.
         let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-        let excerpt = Some(Excerpt { numbers, all_lines, matches });
+        let excerpt = Some(Excerpt { numbers, all_lines, matches, is_last: false });
         RecallContent { excerpt, ..RecallContent::new(handle, what, text) }
+    }
+
+    /// The content at which a search through everything ended because there was enough.
+    pub fn ends_search(mut self) -> RecallContent {
+        if let Some(excerpt) = &mut self.excerpt {
+            excerpt.is_last = true;
+        }
+        self
     }
 
     /// How many lines there are in all.
@@ -244,7 +254,9 @@ impl RecallQuery {
             return answer(format!("[{NAME}: nothing that has left the conversation matches {label}]"));
         }
         let places = hits.len() as u64;
-        let mut text = format!("[{NAME}: {} with {label}]", some(places, "place"));
+        let is_whole = contents.iter().flat_map(|content| &content.excerpt).all(|excerpt| !excerpt.is_last);
+        let least = if is_whole { "" } else { "at least " };
+        let mut text = format!("[{NAME}: {least}{} with {label}]", some(places, "place"));
         let footer =
             |rest: u64| format!("\n\n[{} not shown; search for something rarer]", some(rest, "more place"));
         let mut left = self.most_matches(policy);

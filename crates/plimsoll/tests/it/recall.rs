@@ -192,6 +192,18 @@ fn everything_that_left_the_window_can_be_searched() {
     assert_eq!(none.text, "[recall: nothing that has left the conversation matches `absent`]");
 }
 
+/// A host stops searching when there is enough to show; how many places there are is not known then.
+#[test]
+fn a_search_that_ended_early_does_not_claim_to_know_all_places() {
+    let lines = [(2, "error: one".to_owned())];
+    let content = RecallContent::excerpt("spill_1", "output of bash", lines, (3, 1));
+    let query = RecallQuery::parse(&json!({ "search": "error" })).unwrap();
+    let whole = query.answer(&Lookup::Searched(vec![content.clone()]), &policy()).text;
+    assert!(whole.starts_with("[recall: 1 place with `error`]"), "{whole}");
+    let early = query.answer(&Lookup::Searched(vec![content.ends_search()]), &policy()).text;
+    assert!(early.starts_with("[recall: at least 1 place with `error`]"), "{early}");
+}
+
 #[test]
 fn what_cannot_be_brought_back_is_explained() {
     let query = RecallQuery::of("spill_9");

@@ -30,6 +30,22 @@ fn a_text_that_is_not_what_was_written_is_found_by_its_checksum() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
+/// Parts of versions before 6 have no checksum. They are counted, not passed over as sound.
+#[test]
+fn parts_without_a_checksum_are_counted() {
+    let store = fresh();
+    let id = session(&*store, "ses_1");
+    store.append(&unleased(&id), vec![user("msg_1", "old"), user("msg_2", "new")], NOW).unwrap();
+    assert_eq!(store.check().unwrap().unverified, 0);
+    let connection = Connection::open(store.path()).unwrap();
+    connection.execute_batch("UPDATE part SET sum = NULL WHERE id = 'msg_1.1'").unwrap();
+    let findings = store.check().unwrap();
+    assert_eq!((findings.parts, findings.unverified, findings.problems.len()), (2, 1, 0));
+    connection.execute_batch("UPDATE part SET data = '{' WHERE id = 'msg_1.1'").unwrap();
+    let findings = store.check().unwrap();
+    assert_eq!((findings.unverified, findings.problems.len()), (0, 1), "{:?}", findings.problems);
+}
+
 /// The connections of a process that runs for long have seen the index as it was; others have written to it since.
 #[test]
 fn a_process_that_runs_for_long_does_not_cry_wolf() {

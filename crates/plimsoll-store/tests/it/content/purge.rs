@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll::{Message, Part, Policy, ToolState};
+use plimsoll::pin::{self, PinTarget};
+use plimsoll::{Message, Part, Policy, Reduction, Tokens, ToolState};
 use plimsoll_store::{Archive, Claim, Durability, NewSession, PurgeTarget, Scope, Search, Selection};
 use serde_json::json;
 use tempfile::TempDir;
@@ -81,7 +82,7 @@ fn what_matches_is_shown_first_and_then_gone_from_every_file() {
     assert_eq!(report.copies.len(), 1);
     assert!(files_with(folder.path(), SECRET).len() >= 3, "nothing was changed by looking");
     let spill = handles.iter().find(|handle| handle.starts_with("spill_")).unwrap().to_string();
-    let receipt = archive.purge(&unleased(&id), &target(), NOW).unwrap();
+    let receipt = archive.purge(&unleased(&id), &target(), NOW).unwrap().receipt;
     assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
     let recalled = String::from_utf8(whole(&archive, Scope::Session(&id), "prt_call").unwrap()).unwrap();
     assert_eq!(recalled, "401\n[purged]\nbye", "the rest is there");
@@ -130,13 +131,90 @@ fn forks_lose_what_they_share_and_are_named() {
     store.append(&unleased(&other), vec![user("msg_o", "unrelated")], NOW).unwrap();
     let report = archive.plan_purge(&fork, &target()).unwrap();
     assert_eq!(report.sessions, ["ses_1".into()]);
-    let receipt = archive.purge(&unleased(&fork), &target(), NOW).unwrap();
+    let receipt = archive.purge(&unleased(&fork), &target(), NOW).unwrap().receipt;
     let plimsoll::Plan::Purge(plan) = &receipt.plan else { panic!("{receipt:?}") };
     assert_eq!(plan.sessions, ["ses_1".into()]);
     assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
     let told = whole(&archive, Scope::Session(&"ses_1".into()), "msg_1.1").unwrap();
     assert_eq!(told, b"use [purged] please");
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// A pin is quoted by its mark and its receipt, and by those of forks that pinned it themselves.
+#[rstest::rstest]
+fn what_was_pinned_goes_with_its_part(#[values(false, true)] by_part: bool) {
+    let folder = TempDir::new().unwrap();
+    let archive = open(&folder.path().join("plimsoll.db"));
+    let store = archive.store();
+    let id = session(store, "ses_1");
+    let (secret, other) = (format!("never say {SECRET}"), "always say please");
+    store.append(&unleased(&id), vec![user("msg_1", &secret), user("msg_2", other)], NOW).unwrap();
+    let fork = store.fork(&id, None, NewSession::new("ses_2".into()), NOW).unwrap().id;
+    for session in [&id, &fork] {
+        for words in [&secret, other] {
+            let (mut log, policy) = (store.window(session).unwrap().log, Policy::default());
+            let plan =
+                pin::plan(&log, &PinTarget::Words(words.into()), &policy, None, &policy.count).unwrap();
+            let mut ids = plimsoll_store::random_ids();
+            let receipt = plan.apply(&mut log, &mut ids, NOW, &policy, |_| Tokens(1)).unwrap();
+            let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+            store.reduce(&unleased(session), reduction, None, NOW).unwrap();
+            if words == other {
+                store.undo(&unleased(session), &receipt.id, NOW).unwrap();
+            }
+        }
+    }
+    let target = if by_part { PurgeTarget::Part("msg_1.1".into()) } else { target() };
+    let report = archive.plan_purge(&id, &target).unwrap();
+    let found = report.items.iter().map(|item| (item.session.as_str(), item.what.as_str()));
+    let mut found: Vec<_> = found.collect();
+    found.sort();
+    let of = |session| [(session, "mark"), (session, "receipt")];
+    let mut expected = [of("ses_1"), of("ses_2")].concat();
+    expected.insert(2, ("ses_1", "text"));
+    assert_eq!(found, expected);
+    assert_eq!(archive.purge(&unleased(&id), &target, NOW).unwrap().unfinished, None);
+    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
+    for session in [&id, &fork] {
+        let kept = store.receipts(session, None, 100).unwrap();
+        assert!(serde_json::to_string(&kept[1]).unwrap().contains(other), "what quotes others stays");
+        let part = store.part(session, &"msg_1.1".into()).unwrap();
+        assert!(part.pins().all(|text| text.contains("[purged]")), "{part:?}");
+    }
+    assert_eq!(archive.plan_purge(&id, &target).unwrap().items, []);
+}
+
+/// An upgrade that was killed leaves a copy that is not whole, under a name of its own.
+#[test]
+fn copies_of_upgrades_that_were_killed_go_too() {
+    let folder = TempDir::new().unwrap();
+    let archive = with_secrets(folder.path());
+    let copy = folder.path().join("plimsoll.db.v3.bak");
+    for name in [".upgrade-x1Y2z3", ".plimsoll.db.upgrade-x1Y2z3", ".plimsoll.db.upgrade-x1Y2z3-journal"] {
+        std::fs::copy(&copy, folder.path().join(name)).unwrap();
+    }
+    let other = folder.path().join(".other.db.upgrade-x1Y2z3");
+    std::fs::copy(&copy, &other).unwrap();
+    let report = archive.plan_purge(&"ses_1".into(), &target()).unwrap();
+    assert_eq!(report.copies.len(), 4, "{:?}", report.copies);
+    archive.purge(&unleased(&"ses_1".into()), &target(), NOW).unwrap();
+    assert_eq!(files_with(folder.path(), SECRET), [other.display().to_string()], "that of another database");
+}
+
+/// While another process reads, the write-ahead log cannot be emptied. It is said, and a sweep does it later.
+#[test]
+fn a_purge_that_cannot_be_finished_says_so() {
+    let folder = TempDir::new().unwrap();
+    let archive = with_secrets(folder.path());
+    let reader = rusqlite::Connection::open(folder.path().join("plimsoll.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM part").unwrap();
+    let purged = archive.purge(&unleased(&"ses_1".into()), &target(), NOW).unwrap();
+    assert!(purged.unfinished.unwrap().contains("another process reads the database"));
+    assert!(archive.plan_purge(&"ses_1".into(), &target()).unwrap().items.is_empty());
+    drop(reader);
+    let swept = archive.sweep(NOW).unwrap();
+    assert_eq!((swept.purged, swept.unpurged), (1, None));
+    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
 }
 
 #[test]

@@ -13,8 +13,8 @@ use plimsoll::{
     ToolState, ToolStatus, Usage,
 };
 use plimsoll_store::{
-    Archive, Claim, Filter, Lease, NewNote, NewSession, NewTask, Scope, Selection, Snapshot, StoreError,
-    TaskMove,
+    Archive, Claim, Filter, Lease, NewNote, NewSession, NewTask, PurgeTarget, Scope, Selection, Snapshot,
+    StoreError, TaskMove,
 };
 use serde_json::json;
 
@@ -153,7 +153,8 @@ impl<'a> Host<'a> {
                 89..93 => self.lease(&session),
                 93 => self.sweep(),
                 94 => self.recall(&session),
-                95..97 => self.import(),
+                95 => self.import(),
+                96 => self.purge(&session),
                 _ if sessions.len() > 4 => self.remove(&session),
                 _ => self.create(),
             }
@@ -445,6 +446,29 @@ impl<'a> Host<'a> {
     fn sweep(&mut self) {
         let now = self.tick();
         self.step(Step::Sweep, |archive| archive.sweep(now).map(|_| Told::default()));
+    }
+
+    /// Say a secret, and destroy it.
+    fn purge(&mut self, session: &SessionId) {
+        let claim = self.claim(session);
+        let (id, part) = (MessageId::new(self.name("msg")), PartId::new(self.name("prt")));
+        let secret = self.name("secret");
+        let text = format!("{} {secret} {}", self.text(500), self.text(500));
+        let (said, now) = (vec![Message::user(id, part.clone(), text)], self.tick());
+        let step = Step::Append { session: session.clone(), messages: said.clone() };
+        self.step(step, |archive| archive.store().append(&claim, said, now).map(|()| Told::default()));
+        let target = match self.dice.below(2) {
+            0 => PurgeTarget::Match(secret.clone()),
+            _ => PurgeTarget::Part(part.clone()),
+        };
+        let step = Step::Purge { session: session.clone(), part: part.clone(), secret };
+        let now = self.tick();
+        self.step(step, |archive| {
+            // Where the other process is reading, the file is cleaned by the next sweep.
+            let receipt = Some(archive.purge(&claim, &target, now)?.receipt.id);
+            let left = Some(archive.store().part(session, &part).unwrap());
+            Ok(Told { receipt, left, ..Told::default() })
+        });
     }
 
     /// Lines of words, up to so many bytes, without a newline at the end.

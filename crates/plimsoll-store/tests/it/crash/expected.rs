@@ -48,6 +48,8 @@ pub(super) struct Expected {
     spills: BTreeMap<String, (String, BTreeSet<SessionId>)>,
     /// Retention may have let go of some.
     swept: bool,
+    /// Secrets that were destroyed.
+    purged: BTreeSet<String>,
 }
 
 fn hash_of(part: &Part) -> String {
@@ -207,6 +209,15 @@ impl Expected {
                 });
             }
             Step::Sweep => self.swept = true,
+            Step::Purge { session, part, secret } => {
+                let left = told.left.as_ref().unwrap();
+                assert!(!serde_json::to_string(left).unwrap().contains(secret), "{left:?}");
+                let expected = self.sessions.get_mut(session).unwrap();
+                expected.receipts.extend(told.receipt.clone());
+                let purged = expected.part(part);
+                *purged = ExpectedPart { marks: purged.marks, ..ExpectedPart::of(left) };
+                self.purged.insert(secret.clone());
+            }
             Step::Import(step) => self.imported(step),
         }
     }
@@ -270,6 +281,23 @@ impl Expected {
     }
 }
 
+impl Expected {
+    /// Nothing that was destroyed is in a file of the database.
+    pub(super) fn hold_purged(&self, folder: &std::path::Path) {
+        let secret = regex::bytes::Regex::new("secret_[0-9]+_[0-9]+_[0-9]+").unwrap();
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let is_journal =
+            |path: &std::path::Path| path.file_name().unwrap().to_string_lossy().starts_with("journal-");
+        for path in files.filter(|path| path.is_file() && !is_journal(path)) {
+            let bytes = std::fs::read(&path).unwrap();
+            for found in secret.find_iter(&bytes) {
+                let found = String::from_utf8_lossy(found.as_bytes()).into_owned();
+                assert!(!self.purged.contains(&found), "{found} is still in {}", path.display());
+            }
+        }
+    }
+}
+
 /// A part is what was acknowledged; a call that was not answered is marked as interrupted, and stays so.
 fn hold_part(part: &Part, wanted: &mut ExpectedPart, session: &SessionId) {
     assert!(!is_open(part), "the call {} of {session} waits for nobody", part.id);
@@ -323,6 +351,14 @@ fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> 
         Step::PutTask { task, .. } => if_so(store.task(task).is_ok()),
         Step::MoveTask { task, to, .. } => if_so(store.task(task).is_ok_and(|task| task.status == *to)),
         Step::Sweep => Some(Told::default()),
+        Step::Purge { session, part, .. } => {
+            let is_of_part = |receipt: &plimsoll::Receipt| match &receipt.plan {
+                plimsoll::Plan::Purge(plan) => plan.parts.contains(part),
+                _ => false,
+            };
+            let receipt = Some(receipt_of(session, &is_of_part)?.id);
+            Some(Told { receipt, left: Some(store.part(session, part).unwrap()), ..Told::default() })
+        }
         Step::Import(step) => if_so(imports::has_happened(store, step)),
         Step::Create { session } => if_so(store.session(session).is_ok()),
         Step::Fork { child, .. } => {

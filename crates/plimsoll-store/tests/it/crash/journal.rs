@@ -87,6 +87,12 @@ pub(super) enum Step {
         session: SessionId,
     },
     Sweep,
+    /// A secret that a part said was destroyed.
+    Purge {
+        session: SessionId,
+        part: PartId,
+        secret: String,
+    },
     Import(Box<ImportStep>),
 }
 
@@ -111,6 +117,7 @@ impl Step {
             Step::Fork { .. } => "fork",
             Step::Remove { .. } => "remove",
             Step::Sweep => "sweep",
+            Step::Purge { .. } => "purge",
             Step::Import(_) => "import",
         }
     }
@@ -125,6 +132,8 @@ pub(super) struct Told {
     pub(super) handle: Option<String>,
     /// The last message that a fork shares.
     pub(super) point: Option<MessageId>,
+    /// What a purge left of a part.
+    pub(super) left: Option<Part>,
     /// The marks that an undoing left: cleared, cut, lifted.
     pub(super) marks: Vec<(PartId, Marks)>,
 }

@@ -1,0 +1,258 @@
+//! Appending messages and parts. Everything here runs within a transaction of the writer.
+
+use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartBody, Text};
+use rusqlite::{Connection, params};
+
+use super::advance::own_message;
+use super::chain::Chain;
+use super::feed::{self, Changed};
+use super::marks::Marked;
+use super::pivots::{note_pivot, note_summary};
+use super::position::Position;
+use super::read::{self, Detail};
+use super::rows::{self, PartRow, integer};
+use super::sums::sum;
+use crate::error::StoreError;
+use crate::session::Totals;
+use crate::store::{ChangeKind, Claim, Revision};
+use plimsoll::reduction::same_content;
+
+/// Add messages at the end.
+pub(crate) fn append(
+    connection: &Connection,
+    claim: &Claim,
+    messages: &[Message],
+    now: Millis,
+) -> Result<(), StoreError> {
+    let (chain, last) = Chain::claimed_with_end(connection, claim)?;
+    if let Some(first) = messages.first()
+        && chain.find(connection, first.info.id.as_str())?.is_some()
+    {
+        return same_messages(connection, &chain, messages);
+    }
+    let revision = insert_messages(connection, &chain, last, messages, now)?;
+    add_appended(connection, claim, revision, messages)
+}
+
+/// Whether messages under names that are taken are those that are there: then the append came twice.
+fn same_messages(connection: &Connection, chain: &Chain, messages: &[Message]) -> Result<(), StoreError> {
+    for message in messages {
+        let id = message.info.id.as_str();
+        let inherited = Chain::find_among(chain.inherited(), connection, id)?.is_some();
+        let there = read::one(connection, chain, id, Detail::Whole)?;
+        if inherited || !there.is_some_and(|there| same_content(&there, message)) {
+            return Err(StoreError::duplicate("message", id));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn add_appended(
+    connection: &Connection,
+    claim: &Claim,
+    revision: Revision,
+    messages: &[Message],
+) -> Result<(), StoreError> {
+    messages.iter().try_for_each(|message| {
+        let id = Some(message.info.id.as_str());
+        feed::add(connection, &claim.session, revision, ChangeKind::Appended, id, None)
+    })
+}
+
+/// Add messages at the end, and what they count for to the session's figures, in its next revision.
+pub(super) fn insert_messages(
+    connection: &Connection,
+    chain: &Chain,
+    last: Position,
+    messages: &[Message],
+    now: Millis,
+) -> Result<Revision, StoreError> {
+    insert_in_revision(connection, chain, last, messages, 1, now)
+}
+
+/// Add messages at the end, so many revisions on: the caller of an import counts the revision itself, once for all that
+/// the import brings.
+pub(super) fn insert_in_revision(
+    connection: &Connection,
+    chain: &Chain,
+    mut last: Position,
+    messages: &[Message],
+    revisions: u8,
+    now: Millis,
+) -> Result<Revision, StoreError> {
+    let own = chain.own();
+    let mut usage = Totals::default();
+    let (mut cost, mut model) = (0.0, None);
+    for message in messages {
+        let place = next_place(&last, message, now)?;
+        insert_message(connection, chain, message, &place)?;
+        note_pivot(connection, chain, message, &place, now)?;
+        if let Some(tokens) = &message.info.tokens {
+            usage.add(tokens);
+        }
+        cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
+        cost = f64::clamp(cost, -f64::MAX, f64::MAX);
+        model = message.info.model_id.clone().or(model);
+        last = place;
+    }
+    let mut statement = connection.prepare_cached(
+            "UPDATE session SET last_at = ?2, last_id = ?3, messages = messages + ?4,
+             input = min(input + ?5, ?12), output = min(output + ?6, ?12), reasoning = min(reasoning + ?7, ?12),
+             cache_read = min(cache_read + ?8, ?12), cache_write = min(cache_write + ?9, ?12),
+             cost = max(min(cost + ?10, ?13), -?13), model = coalesce(?11, model), revision = revision + ?15,
+             updated = max(updated, ?14) WHERE key = ?1 RETURNING revision",
+    )?;
+    let figures = params![
+        own,
+        last.time,
+        last.id,
+        messages.len(),
+        integer(usage.input.0),
+        integer(usage.output.0),
+        integer(usage.reasoning.0),
+        integer(usage.cache_read.0),
+        integer(usage.cache_write.0),
+        cost,
+        model,
+        integer(Totals::MOST.0),
+        f64::MAX,
+        now.0,
+        revisions
+    ];
+    Ok(Revision(statement.query_row(figures, |row| row.get(0))?))
+}
+
+/// A message comes after all that were appended before it, even if the clock has jumped back.
+fn next_place(last: &Position, message: &Message, now: Millis) -> Result<Position, StoreError> {
+    let id = message.info.id.to_string();
+    if id.is_empty() {
+        return Err(StoreError::Log(LogError::Nameless { kind: "message" }));
+    }
+    let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or(now);
+    // After a message from the end of time there must be room for others.
+    let created = i64::try_from(created.0).unwrap_or(i64::MAX).min(i64::MAX / 2);
+    let time = if (created, id.as_str()) > (last.time, last.id.as_str()) {
+        created
+    } else if id > last.id {
+        last.time
+    } else {
+        last.time + 1
+    };
+    Ok(Position::new(time, id))
+}
+
+fn insert_message(
+    connection: &Connection,
+    chain: &Chain,
+    message: &Message,
+    place: &Position,
+) -> Result<(), StoreError> {
+    let taken = || StoreError::Log(LogError::Duplicate { kind: "message", id: place.id.clone() });
+    // Names of the session's own are unique by the tables; those it inherits have to be looked up.
+    if Chain::find_among(chain.inherited(), connection, &place.id)?.is_some() {
+        return Err(taken());
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO message (session, at, id, role, info, is_open) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            chain.own(),
+            place.time,
+            place.id,
+            rows::role_of(message),
+            rows::info_json(message)?,
+            crate::is_unfinished(message)
+        ])
+        .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
+    for (ord, part) in message.parts.iter().enumerate() {
+        insert_part(connection, chain, place, ord, part)?;
+    }
+    Ok(())
+}
+
+pub(super) fn insert_part(
+    connection: &Connection,
+    chain: &Chain,
+    place: &Position,
+    ord: usize,
+    part: &Part,
+) -> Result<(), StoreError> {
+    if part.id.is_empty() {
+        return Err(StoreError::Log(LogError::Nameless { kind: "part" }));
+    }
+    let taken = || StoreError::Log(LogError::Duplicate { kind: "part", id: part.id.to_string() });
+    if Chain::find_part_among(chain.inherited(), connection, part.id.as_str())?.is_some() {
+        return Err(taken());
+    }
+    let row = PartRow::of(part)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO part (session, at, message, ord, id, kind, tool, status, call, blank, chars, input_chars,
+             tokens, place, files, data, text, sum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        )?
+        .execute(params![
+            chain.own(),
+            place.time,
+            place.id,
+            ord,
+            part.id.as_str(),
+            row.kind,
+            row.tool,
+            row.status,
+            row.call,
+            row.blank,
+            row.chars,
+            row.input_chars,
+            row.tokens,
+            row.place,
+            row.files,
+            row.data,
+            row.text.as_ref().map(Text::as_str),
+            sum(&row.data, row.text.as_ref().map(Text::as_str))
+        ])
+        .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
+    let marked = Marked { session: chain.own(), at: place.time, part: part.id.as_str() };
+    part.all_marks().iter().try_for_each(|mark| marked.set(connection, mark))
+}
+
+/// Whether a row was refused because its name is taken.
+fn is_taken(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error().map(|error| error.extended_code),
+        Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
+    )
+}
+
+/// Add a part to a message that is being written.
+pub(crate) fn append_part(
+    connection: &Connection,
+    claim: &Claim,
+    message: &MessageId,
+    part: &Part,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let chain = Chain::claimed(connection, claim)?;
+    let place = own_message(connection, &chain, message)?;
+    if let Some((segment, found)) = chain.find_part(connection, part.id.as_str())? {
+        let same = segment.key == chain.own()
+            && found == place
+            && read::whole(connection, &chain, &part.id)? == part.clone().without_marks();
+        // The same part again is a repetition; another under its name is a mistake.
+        return if same { Ok(()) } else { Err(StoreError::duplicate("part", &part.id)) };
+    }
+    // The log knows what a message takes; it is asked about this one, without the parts it has already, because
+    // reading those would make a long answer cost more with every part.
+    let mut log = Log::from_messages([read::info(connection, chain.own(), &place)?]);
+    log.append_part(message, part.clone())?;
+    let ord: usize = connection
+        .prepare_cached("SELECT count(*) FROM part WHERE session = ?1 AND at = ?2 AND message = ?3")?
+        .query_row(params![chain.own(), place.time, place.id], |row| row.get(0))?;
+    insert_part(connection, &chain, &place, ord, part)?;
+    if matches!(part.body, PartBody::Text(_)) {
+        note_summary(connection, &chain, &log[0].info, &place, now)?;
+    }
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    changed.note(connection, ChangeKind::PartAppended, Some(message.as_str()), Some(part.id.as_str()))
+}

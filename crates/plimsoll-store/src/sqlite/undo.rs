@@ -1,0 +1,144 @@
+//! Undoing reductions. Everything here runs within a transaction of the writer.
+
+use std::collections::HashMap;
+
+use plimsoll::log::{Effect, Mark, Moment};
+use plimsoll::receipt::CompactPlan;
+use plimsoll::{Ids, Log, Message, Millis, PartId, Plan, Receipt, ReceiptId};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::chain::Chain;
+use super::feed::{self, Changed};
+use super::marks::{self, Marked, Undoing};
+use super::pivots::set_aside;
+use super::read::{self, Detail};
+use super::reduce::{insert_receipt, moment, set_shaped};
+use crate::error::StoreError;
+use crate::store::{ChangeKind, Claim};
+
+/// Undo a reduction. The log stays; marks are lifted, a pivot is set aside.
+pub(crate) fn undo(
+    connection: &Connection,
+    claim: &Claim,
+    id: &ReceiptId,
+    ids: &mut Ids,
+    now: Millis,
+) -> Result<Receipt, StoreError> {
+    let chain = Chain::claimed(connection, claim)?;
+    let (session, receipt) = read::receipt(connection, id)?;
+    if session != claim.session {
+        return Err(StoreError::missing("receipt", id));
+    }
+    let done: Option<String> = connection
+        .prepare_cached("SELECT id FROM receipt WHERE undoes = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))
+        .optional()?;
+    if let Some(done) = done {
+        return Err(StoreError::Undone { receipt: id.clone(), by: ReceiptId::new(done) });
+    }
+    let moment = moment(connection, &session, now)?;
+    let knows_marks = has_marks(connection, &chain, &receipt)?;
+    // Marks that are stored under the receipt's name are in force: they came with it, and only an undoing lifts them. So
+    // their parts, of which there may be fifty thousand, need not be looked at. A compaction has a pivot beside them, and
+    // at most a step's worth of marks.
+    let concerned = match &receipt.plan {
+        Plan::Compact(_) => Some(Concerned::of(connection, &chain, &receipt)?),
+        _ if knows_marks => None,
+        _ => Some(Concerned::of(connection, &chain, &receipt)?),
+    };
+    let undone = match &concerned {
+        Some(concerned) => receipt.undo(&mut concerned.log(), ids, now)?,
+        None => receipt.undoing(ids, now)?,
+    };
+    let undoing = Undoing { receipt: (&receipt.id, receipt.at), by: &undone.id, moment: &moment };
+    if knows_marks {
+        undoing.lift_all(connection, chain.own())?;
+    } else if let Some(concerned) = &concerned {
+        for (part, _) in receipt.plan.effects() {
+            undoing.lift(connection, &concerned.marked(&chain, part))?;
+        }
+    }
+    if let (Plan::Compact(plan), Some(concerned)) = (&receipt.plan, &concerned) {
+        undo_pivot(connection, &chain, plan, concerned, (&undone.id, &moment))?;
+    }
+    insert_receipt(connection, chain.own(), &undone)?;
+    let changed = Changed { key: chain.own(), session: &claim.session, now };
+    let revision = changed.next_revision(connection)?;
+    set_shaped(connection, chain.own(), revision)?;
+    feed::add(connection, &claim.session, revision, ChangeKind::Undone, None, None)?;
+    Ok(undone)
+}
+
+/// Whether the marks of a receipt are stored under its name; those from before version 4 are not. They come together or not
+/// at all, so the first tells.
+fn has_marks(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Result<bool, StoreError> {
+    let effects = receipt.plan.effects();
+    let Some((part, _)) = effects.first() else { return Ok(false) };
+    let marks = marks::of_part(connection, chain, part.as_str())?;
+    Ok(marks.iter().any(|mark| mark.receipt.as_ref() == Some(&receipt.id)))
+}
+
+/// What a receipt concerns, as the engine has to see it to say whether it can be undone: parts without their texts, each in
+/// a message of its own, and the marker of a pivot.
+struct Concerned {
+    messages: Vec<Message>,
+    /// The times of the parts' messages.
+    times: HashMap<PartId, i64>,
+}
+
+impl Concerned {
+    fn of(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Result<Concerned, StoreError> {
+        let mut parts: Vec<&PartId> = receipt.plan.effects().into_iter().map(|(part, _)| part).collect();
+        let mut marker = None;
+        if let Plan::Compact(plan) = &receipt.plan {
+            parts.extend(&plan.go_on);
+            marker = plan.marker.as_ref();
+        }
+        let mut concerned = Concerned { messages: Vec::new(), times: HashMap::new() };
+        for part in parts {
+            let found = chain.find_part(connection, part.as_str())?;
+            let (_, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
+            if concerned.times.insert(part.clone(), place.time).is_none() {
+                let marks = marks::of_part(connection, chain, part.as_str())?;
+                let bare = read::outline_of(connection, chain, part)?.with_marks(marks);
+                concerned.messages.push(Message { parts: vec![bare], ..Message::default() });
+            }
+        }
+        if let Some(marker) = marker {
+            let message = read::one(connection, chain, marker.as_str(), Detail::Outline)?;
+            let mut message = message.ok_or_else(|| StoreError::missing("message", marker))?;
+            // One part of it may be among those above.
+            message.parts.retain(|part| !concerned.times.contains_key(&part.id));
+            concerned.messages.push(message);
+        }
+        Ok(concerned)
+    }
+
+    fn log(&self) -> Log {
+        Log::from_messages(self.messages.clone())
+    }
+
+    fn marked<'a>(&self, chain: &Chain, part: &'a PartId) -> Marked<'a> {
+        let at = self.times.get(part).copied().unwrap_or_default();
+        Marked { session: chain.own(), at, part: part.as_str() }
+    }
+}
+
+/// Set a pivot aside, and leave out the word to go on that came with it.
+fn undo_pivot(
+    connection: &Connection,
+    chain: &Chain,
+    plan: &CompactPlan,
+    concerned: &Concerned,
+    (by, moment): (&ReceiptId, &Moment),
+) -> Result<(), StoreError> {
+    if let Some(go_on) = &plan.go_on {
+        let (receipt, set) = (Some(by.clone()), moment.clone());
+        let mark = Mark { receipt, effect: Effect::Hide, set, lifted: None };
+        concerned.marked(chain, go_on).set(connection, &mark)?;
+    }
+    match &plan.marker {
+        Some(marker) => set_aside(connection, chain, marker, moment),
+        None => Ok(()),
+    }
+}
