@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll::{PartId, Receipt};
@@ -13,22 +14,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::AgentError;
 use crate::event::{CallStatus, Event};
-use crate::guard::{Verdict, told};
+use crate::guard::{Verdict, repeat_warning};
 use crate::metrics;
-use crate::permissions::{Access, decide, flag_for};
+use crate::permissions::{Access, Subject, decide, flag_for, is_denied};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
+/// So many calls run side by side; each has threads of its own.
+const MOST_AT_ONCE: usize = 8;
+/// So many calls of one answer are made; more is a model gone astray.
+const MOST_CALLS: usize = 128;
+
 /// A call that waits to be made.
-struct Waiting {
+struct PendingCall {
     part: PartId,
     tool: String,
     input: Value,
 }
 
 /// A call whose tool has ended.
-struct Worked {
-    call: Waiting,
+struct FinishedCall {
+    call: PendingCall,
     sink: OutputSink,
     result: Result<(), ToolError>,
     hash: u64,
@@ -36,7 +42,7 @@ struct Worked {
 }
 
 /// What a call is answered with instead of being made.
-struct Answer {
+struct CallRefusal {
     status: CallStatus,
     error: String,
 }
@@ -48,41 +54,57 @@ impl Conversation {
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>, AgentError> {
-        let mut waiting = self.waiting().await?.into_iter().peekable();
-        let mut end = None;
-        while waiting.peek().is_some() {
+        let mut pending = self.pending_calls().await?.into_iter().enumerate().peekable();
+        let (mut end, mut failure) = (None, None);
+        // A run that is dropped in the middle must not leave its tools working beside the next one.
+        let tools_cancel = cancel.child_token();
+        let _guard = tools_cancel.clone().drop_guard();
+        while pending.peek().is_some() {
             // Calls that only look run side by side, one that acts runs alone, and all in the order of the model's calls.
             let mut batch = Vec::new();
-            while let Some(call) = waiting.next_if(|call| batch.is_empty() || self.is_parallel(&call.tool)) {
-                let is_parallel = self.is_parallel(&call.tool);
+            let goes_along = |batch: &[(usize, PendingCall)], call: &PendingCall| {
+                batch.is_empty() || (batch.len() < MOST_AT_ONCE && self.is_parallel(&call.tool))
+            };
+            while let Some(call) = pending.next_if(|(_, call)| goes_along(&batch, call)) {
+                let is_parallel = self.is_parallel(&call.1.tool);
                 batch.push(call);
                 if !is_parallel {
                     break;
                 }
             }
             let mut working = Vec::new();
-            for call in batch {
-                if cancel.is_cancelled() || end.is_some() {
-                    let answer = Answer {
-                        status: CallStatus::Cancelled,
-                        error: "Not run: the run was ended before.".into(),
-                    };
-                    self.refuse(call, answer, progress).await?;
+            for (number, call) in batch {
+                if cancel.is_cancelled() || end.is_some() || failure.is_some() {
+                    let error = "Not run: the run was ended before.".into();
+                    let refusal = CallRefusal { status: CallStatus::Cancelled, error };
+                    self.refuse(call, refusal, progress).await?;
                     continue;
                 }
-                match self.judge(&call) {
-                    Ok(tool) => working.push(self.start(call, tool, cancel).await?),
-                    Err(answer) => {
-                        let stop = self.refuse(call, answer, progress).await?;
+                match self.judge(&call, number) {
+                    Ok(tool) => match self.start(call, tool, &tools_cancel).await {
+                        Ok(work) => working.push(work),
+                        Err(error) => failure = failure.or(Some(error)),
+                    },
+                    Err(refusal) => {
+                        let stop = self.refuse(call, refusal, progress).await?;
                         end = end.or(stop);
                     }
                 }
             }
             for work in working {
-                let worked = work.await.map_err(|error| AgentError::Internal(error.to_string()))?;
-                let stop = self.finish(worked, progress).await?;
-                end = end.or(stop);
+                // What others have done is recorded although one could not be.
+                let finished = match work.await {
+                    Ok(finished) => self.finish(finished, progress).await,
+                    Err(error) => Err(AgentError::Internal(error.to_string())),
+                };
+                match finished {
+                    Ok(stop) => end = end.or(stop),
+                    Err(error) => failure = failure.or(Some(error)),
+                }
             }
+        }
+        if let Some(error) = failure {
+            return Err(error);
         }
         if cancel.is_cancelled() {
             return Ok(Some(RunEnd::Cancelled));
@@ -90,18 +112,18 @@ impl Conversation {
         Ok(end)
     }
 
-    async fn waiting(&self) -> Result<Vec<Waiting>, AgentError> {
-        let waiting = self.driver.run(|driver| {
+    async fn pending_calls(&self) -> Result<Vec<PendingCall>, AgentError> {
+        let pending = self.driver.run(|driver| {
             let calls = driver.open_calls().into_iter();
             Ok(calls
                 .filter_map(|part| {
                     let tool = part.as_tool()?;
                     let input = tool.state.input.as_ref().map_or(Value::Null, |input| input.value().clone());
-                    Some(Waiting { part: part.id.clone(), tool: tool.tool.clone(), input })
+                    Some(PendingCall { part: part.id.clone(), tool: tool.tool.clone(), input })
                 })
                 .collect())
         });
-        Ok(waiting.await?)
+        Ok(pending.await?)
     }
 
     fn is_parallel(&self, tool: &str) -> bool {
@@ -109,8 +131,13 @@ impl Conversation {
     }
 
     /// Whether a call can and may be made.
-    fn judge(&self, call: &Waiting) -> Result<Arc<dyn Tool>, Answer> {
-        let failed = |error: String| Answer { status: CallStatus::Failed, error };
+    fn judge(&self, call: &PendingCall, number: usize) -> Result<Arc<dyn Tool>, CallRefusal> {
+        let failed = |error: String| CallRefusal { status: CallStatus::Failed, error };
+        if number >= MOST_CALLS {
+            return Err(failed(format!(
+                "Not run: one answer may make {MOST_CALLS} calls. Make fewer, and read their results."
+            )));
+        }
         let tools = &self.agent.profile.tools;
         let Some(tool) = tools.get(&call.tool) else {
             let known = tools.names().join(", ");
@@ -119,17 +146,20 @@ impl Conversation {
         if let Value::String(text) = &call.input {
             let end: String = text.chars().rev().take(40).collect::<Vec<_>>().into_iter().rev().collect();
             return Err(failed(format!(
-                "The input of this call is no JSON object and may have been cut off; it ends with `{end}`. Make the call \
+                "The input of this call is not a JSON object and may have been cut off; it ends with `{end}`. Make the call \
                  again, with less in it if it was long."
             )));
         }
         let directory = &self.agent.directory;
         let subject = tool.subject(&call.input, directory).map_err(|error| failed(error.to_string()))?;
         let access = tool.access();
-        match decide(&self.agent.profile.permissions, &call.tool, access, &subject, directory) {
-            Action::Allow => Ok(Arc::clone(tool)),
+        let permissions = &self.agent.profile.permissions;
+        // Whoever searches a file reads it.
+        let is_read = call.tool == "grep" && is_denied(permissions, "read", &subject, directory);
+        match decide(permissions, &call.tool, access, &subject, directory) {
+            Action::Allow if !is_read => Ok(Arc::clone(tool)),
             // Nobody is there to be asked.
-            Action::Ask | Action::Deny => {
+            Action::Allow | Action::Ask | Action::Deny => {
                 let allow = flag_for(&call.tool, access, &subject);
                 self.agent.tell(&Event::Denied { part: call.part.clone(), tool: call.tool.clone(), allow });
                 let what = match access {
@@ -139,7 +169,7 @@ impl Conversation {
                 let error = format!(
                     "Denied: {what} is not allowed here. Go on without it, or tell the user what you would need it for."
                 );
-                Err(Answer { status: CallStatus::Denied, error })
+                Err(CallRefusal { status: CallStatus::Denied, error })
             }
         }
     }
@@ -147,10 +177,10 @@ impl Conversation {
     /// Let a tool work on a thread of its own.
     async fn start(
         &self,
-        call: Waiting,
+        call: PendingCall,
         tool: Arc<dyn Tool>,
         cancel: &CancellationToken,
-    ) -> Result<tokio::task::JoinHandle<Worked>, AgentError> {
+    ) -> Result<tokio::task::JoinHandle<FinishedCall>, AgentError> {
         let part = call.part.clone();
         let sink = self
             .driver
@@ -165,10 +195,16 @@ impl Conversation {
             input: call.input.clone(),
         });
         let (driver, directory, cancel) = (self.driver.clone(), self.agent.directory.clone(), cancel.clone());
-        let runtime = Handle::current();
+        let (runtime, permissions) = (Handle::current(), self.agent.profile.permissions.clone());
         Ok(tokio::task::spawn_blocking(move || {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0 };
+            let may_read = |path: &Path| {
+                let subject = Subject::Path { named: path.to_owned(), real: path.to_owned() };
+                let denies = |tool: &str| is_denied(&permissions, tool, &subject, &directory);
+                !denies(&call.tool) && (call.tool != "grep" || !denies("read"))
+            };
             let made = ToolCall {
+                may_read: &may_read,
                 input: &call.input,
                 directory: &directory,
                 driver: &driver,
@@ -176,13 +212,17 @@ impl Conversation {
                 cancel: &cancel,
             };
             let result = tool.run(&made, &mut out);
-            Worked { call, sink: out.sink, result, hash: out.hasher.finish(), bytes: out.bytes }
+            FinishedCall { call, sink: out.sink, result, hash: out.hasher.finish(), bytes: out.bytes }
         }))
     }
 
     /// Record the result of a call.
-    async fn finish(&self, worked: Worked, progress: &mut Progress) -> Result<Option<RunEnd>, AgentError> {
-        let Worked { call, mut sink, result, hash, bytes } = worked;
+    async fn finish(
+        &self,
+        finished: FinishedCall,
+        progress: &mut Progress,
+    ) -> Result<Option<RunEnd>, AgentError> {
+        let FinishedCall { call, mut sink, result, hash, bytes } = finished;
         if let Err(error) = result {
             // What was printed by then is kept if it was long; the call itself is answered with the error.
             drop(sink);
@@ -190,46 +230,46 @@ impl Conversation {
                 ToolError::Cancelled => CallStatus::Cancelled,
                 _ => CallStatus::Failed,
             };
-            return self.refuse(call, Answer { status, error: error.to_string() }, progress).await;
+            return self.refuse(call, CallRefusal { status, error: error.to_string() }, progress).await;
         }
-        let verdict = progress.guard.observe(&call.tool, &call.input, hash);
+        let verdict = progress.guard.observe(progress.steps, &call.tool, &call.input, hash);
         if let Verdict::Tell(times) = verdict {
             // An output that cannot be kept any more has said so already.
-            let _ = sink.write_all(told(times).as_bytes());
+            let _ = sink.write_all(repeat_warning(times).as_bytes());
         }
         if bytes == 0 && !matches!(verdict, Verdict::Tell(_)) {
             let _ = sink.write_all(b"[no output]");
         }
         let receipt: Option<Receipt> = self.driver.run(move |driver| driver.finish_output(sink)).await?;
         self.reduced(progress, receipt.as_slice());
-        self.ended(&call, CallStatus::Completed, bytes, None);
-        Ok(self.heed(&call.tool, verdict))
+        self.report_call_end(&call, CallStatus::Completed, bytes, None);
+        Ok(self.run_end_for(&call.tool, verdict))
     }
 
     /// Answer a call with an error.
     async fn refuse(
         &self,
-        call: Waiting,
-        answer: Answer,
+        call: PendingCall,
+        refusal: CallRefusal,
         progress: &mut Progress,
     ) -> Result<Option<RunEnd>, AgentError> {
-        let Answer { status, mut error } = answer;
+        let CallRefusal { status, mut error } = refusal;
         let mut hasher = DefaultHasher::new();
         hasher.write(error.as_bytes());
         let verdict = match status {
             CallStatus::Cancelled => Verdict::Fine,
-            _ => progress.guard.observe(&call.tool, &call.input, hasher.finish()),
+            _ => progress.guard.observe(progress.steps, &call.tool, &call.input, hasher.finish()),
         };
         if let Verdict::Tell(times) = verdict {
-            error.push_str(&told(times));
+            error.push_str(&repeat_warning(times));
         }
         let (part, text) = (call.part.clone(), error.clone());
         self.driver.run(move |driver| driver.fail_call(&part, text)).await?;
-        self.ended(&call, status, 0, Some(error));
-        Ok(self.heed(&call.tool, verdict))
+        self.report_call_end(&call, status, 0, Some(error));
+        Ok(self.run_end_for(&call.tool, verdict))
     }
 
-    fn ended(&self, call: &Waiting, status: CallStatus, bytes: u64, error: Option<String>) {
+    fn report_call_end(&self, call: &PendingCall, status: CallStatus, bytes: u64, error: Option<String>) {
         let known = self.agent.profile.tools.get(&call.tool).map(|_| call.tool.as_str());
         metrics::called(known, status);
         tracing::info!(tool = known.unwrap_or("unknown"), ?status, bytes, "a call was answered");
@@ -242,7 +282,7 @@ impl Conversation {
         });
     }
 
-    fn heed(&self, tool: &str, verdict: Verdict) -> Option<RunEnd> {
+    fn run_end_for(&self, tool: &str, verdict: Verdict) -> Option<RunEnd> {
         let tool = tool.to_owned();
         match verdict {
             Verdict::Fine => None,

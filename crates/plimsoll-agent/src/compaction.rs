@@ -19,7 +19,7 @@ use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::metrics;
 use crate::model::Question;
 use crate::run::{Conversation, Progress};
-use crate::step::{longest, one_message, reply_of};
+use crate::step::{one_message, reply_of, summary_max_tokens};
 
 /// What came of asking for a summary.
 pub(crate) struct Summary {
@@ -63,7 +63,7 @@ pub(crate) async fn ask_summary(
     agent.tell(&Event::Summarising { chunk: request.chunk, of: request.of, tokens: request.tokens, early });
     let started = Instant::now();
     let options = RequestOptions {
-        max_tokens: longest(request).or(model.options.max_tokens),
+        max_tokens: summary_max_tokens(request).or(model.options.max_tokens),
         cache_key: model.options.cache_key.clone().or_else(|| cache_key.map(str::to_owned)),
         ..model.options.clone()
     };
@@ -170,6 +170,9 @@ impl Conversation {
     pub(crate) fn begin_early(&mut self, climb: Climb) {
         let (agent, driver, specs) = (self.agent.clone(), self.driver.clone(), Arc::clone(&self.specs));
         let session = self.session.to_string();
+        if let Some(before) = self.early.take() {
+            before.abort();
+        }
         self.early = Some(EarlyClimb(tokio::spawn(climb_beside(agent, driver, specs, session, climb))));
     }
 

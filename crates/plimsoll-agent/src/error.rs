@@ -21,9 +21,7 @@ pub enum AgentError {
     #[error("{0}")]
     CannotFit(Box<Burden>),
     /// The provider refused every request as too long, however much it was reduced.
-    #[error(
-        "the provider refused {times} requests in a row as too long, each smaller than the one before: {last}"
-    )]
+    #[error("the provider refused {times} requests as too long, and no smaller one could be made: {last}")]
     Refused {
         /// How many.
         times: u32,

@@ -12,7 +12,14 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) struct Guard {
     most: u32,
-    seen: HashMap<u64, u32>,
+    seen: HashMap<u64, Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    times: u32,
+    /// The step in which the model was told.
+    told_in: Option<u64>,
 }
 
 /// What is to be done about a call.
@@ -32,26 +39,30 @@ impl Guard {
         Guard { most, seen: HashMap::new() }
     }
 
-    /// A call has given a result, whose hash is `result`.
-    pub(crate) fn observe(&mut self, tool: &str, input: &Value, result: u64) -> Verdict {
+    /// A call of that step has given a result, whose hash is `result`. A model that makes the same call several times in
+    /// one step has not seen the warning yet, so it is stopped in a later one at the earliest.
+    pub(crate) fn observe(&mut self, step: u64, tool: &str, input: &Value, result: u64) -> Verdict {
         let key = hash_of([tool.as_bytes(), input.to_string().as_bytes(), &result.to_le_bytes()]);
         if !self.seen.contains_key(&key) {
             // The circle that is being walked begins anew; what was seen stays known, with its count set back.
-            self.seen.values_mut().for_each(|times| *times = 0);
+            self.seen.values_mut().for_each(|seen| *seen = Seen::default());
         }
-        let times = self.seen.entry(key).or_insert(0);
-        *times += 1;
-        match *times {
-            _ if self.most == 0 => Verdict::Fine,
-            times if times == self.most => Verdict::Tell(times),
-            times if times > self.most => Verdict::Stop(times),
-            _ => Verdict::Fine,
+        let seen = self.seen.entry(key).or_default();
+        seen.times += 1;
+        match seen.told_in {
+            _ if self.most == 0 || seen.times < self.most => Verdict::Fine,
+            None => {
+                seen.told_in = Some(step);
+                Verdict::Tell(seen.times)
+            }
+            Some(told_in) if told_in < step => Verdict::Stop(seen.times),
+            Some(_) => Verdict::Fine,
         }
     }
 }
 
 /// What the model is told, in the result of the call that it repeats.
-pub(crate) fn told(times: u32) -> String {
+pub(crate) fn repeat_warning(times: u32) -> String {
     format!(
         "\n\n[This same call has now given this same result {times} times. Making it again will not change it, and ends \
          the run: do something else, or say what is missing.]"
@@ -76,30 +87,43 @@ mod tests {
     #[test]
     fn the_same_call_with_the_same_result_is_told_once_and_then_stopped() {
         let mut guard = Guard::new(3);
-        let mut call = |result| guard.observe("bash", &json!({"command": "make"}), result);
-        assert_eq!([call(1), call(1)], [Verdict::Fine; 2]);
-        assert_eq!(call(1), Verdict::Tell(3));
-        assert_eq!(call(1), Verdict::Stop(4));
-        assert_eq!(call(2), Verdict::Fine, "another result is progress");
-        assert_eq!([call(1), call(1)], [Verdict::Fine; 2]);
+        let mut call = |step, result| guard.observe(step, "bash", &json!({"command": "make"}), result);
+        assert_eq!([call(1, 1), call(2, 1)], [Verdict::Fine; 2]);
+        assert_eq!(call(3, 1), Verdict::Tell(3));
+        assert_eq!(call(4, 1), Verdict::Stop(4));
+        assert_eq!(call(5, 2), Verdict::Fine, "another result is progress");
+        assert_eq!([call(6, 1), call(7, 1)], [Verdict::Fine; 2]);
+    }
+
+    #[test]
+    fn nothing_is_stopped_before_the_model_has_seen_the_warning() {
+        let mut guard = Guard::new(3);
+        let mut call = |step| guard.observe(step, "list", &json!({}), 1);
+        let first: Vec<Verdict> = (0..5).map(|_| call(1)).collect();
+        assert_eq!(first, [Verdict::Fine, Verdict::Fine, Verdict::Tell(3), Verdict::Fine, Verdict::Fine]);
+        assert_eq!(call(2), Verdict::Stop(6));
     }
 
     #[test]
     fn a_circle_of_calls_is_a_loop_and_progress_between_them_is_none() {
         let mut guard = Guard::new(3);
-        let mut call = |name: &str| guard.observe(name, &json!({}), 1);
+        let mut step = 0;
+        let mut call = |name: &str| {
+            step += 1;
+            guard.observe(step, name, &json!({}), 1)
+        };
         assert_eq!([call("a"), call("b"), call("a"), call("b")], [Verdict::Fine; 4]);
         assert_eq!(call("a"), Verdict::Fine, "its first time was before `b` was new");
         assert_eq!(call("b"), Verdict::Tell(3));
         let mut guard = Guard::new(3);
         let verdicts: Vec<Verdict> = (0..9)
             .map(|n| match n % 2 {
-                0 => guard.observe("edit", &json!({ "n": n }), 1),
-                _ => guard.observe("test", &json!({}), 1),
+                0 => guard.observe(n, "edit", &json!({ "n": n }), 1),
+                _ => guard.observe(n, "test", &json!({}), 1),
             })
             .collect();
         assert_eq!(verdicts, [Verdict::Fine; 9], "a test that fails the same way between edits is work");
         let mut off = Guard::new(0);
-        assert!((0..9).all(|_| off.observe("a", &json!({}), 1) == Verdict::Fine));
+        assert!((0..9).all(|n| off.observe(n, "a", &json!({}), 1) == Verdict::Fine));
     }
 }

@@ -34,7 +34,7 @@ pub use event::{CallStatus, Event, EventSink, ReceiptFigures, ReductionKind, Usa
 pub use follow::{Follower, Stored};
 pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};
-pub use run::{Conversation, RunEnd, RunReport};
-pub use setup::{AgentSetupError, USUAL_AGENT, Wishes};
+pub use run::{Conversation, RunEnd, RunReport, Stop};
+pub use setup::{AgentSetupError, DEFAULT_AGENT, RunOverrides};
 pub use title::title_from_words;
 pub use tools::{Tool, ToolCall, ToolError, ToolSet};

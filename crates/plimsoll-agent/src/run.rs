@@ -55,6 +55,32 @@ pub enum RunEnd {
     Cancelled,
 }
 
+/// Why the model stopped speaking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It had said everything.
+    Done,
+    /// The answer reached its longest, or the window its end.
+    Cut,
+    /// A filter or the model itself refused to go on.
+    Filtered,
+}
+
+impl Stop {
+    /// What a provider's word for it means.
+    pub fn of(reason: &str) -> Stop {
+        match reason {
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "incomplete"
+            | "model_context_window_exceeded" => Stop::Cut,
+            "content_filter" | "refusal" | "safety" => Stop::Filtered,
+            _ => Stop::Done,
+        }
+    }
+}
+
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -88,6 +114,8 @@ pub(crate) struct Progress {
     pub(crate) last_refusal: Option<String>,
     pub(crate) broken: u32,
     pub(crate) last_text: String,
+    /// What was said of an answer that broke off or was paused, and goes on.
+    pub(crate) partial: String,
 }
 
 impl Progress {
@@ -200,6 +228,7 @@ impl Conversation {
             last_refusal: None,
             broken: 0,
             last_text: String::new(),
+            partial: String::new(),
         };
         let ended = self.steps(&mut progress, cancel).await;
         if let Ok(end) = &ended {

@@ -12,10 +12,10 @@ use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
 use crate::model::Model;
-use crate::tools::ToolSet;
+use crate::tools::{Bash, ToolSet};
 
 /// The agent where nobody names one.
-pub const USUAL_AGENT: &str = "build";
+pub const DEFAULT_AGENT: &str = "build";
 /// Agents that the runtime itself asks, and that are not run.
 const INTERNAL: [&str; 2] = ["compaction", "title"];
 /// So much of all instruction files goes into the system prompt, in bytes; more would leave no room for work.
@@ -23,7 +23,7 @@ const MOST_INSTRUCTIONS: usize = 200_000;
 
 /// What a person wants besides what is configured.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct RunOverrides {
     /// The agent's name.
     pub agent: Option<String>,
     /// The model, as `provider/model`.
@@ -32,14 +32,14 @@ pub struct Wishes {
     pub allow: Vec<PermissionRule>,
 }
 
-impl Wishes {
+impl RunOverrides {
     /// See whether an agent can be set up, before anything is made for it.
     pub fn check(&self, run: &RunConfig) -> Result<(), AgentSetupError> {
         self.resolve(run).map(drop)
     }
 
     fn resolve(&self, run: &RunConfig) -> Result<(AgentConfig, Model), AgentSetupError> {
-        let name = self.agent.as_deref().unwrap_or(USUAL_AGENT);
+        let name = self.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         let own = agent_of(run, name)?;
         let model = match (&self.model, run.resolve_agent_model(name)) {
             (None, Some(model)) => model?,
@@ -73,33 +73,35 @@ pub enum AgentSetupError {
 }
 
 impl Agent {
-    /// An agent as the configuration has it, with a person's wishes.
+    /// An agent as the configuration has it, with a person's overrides.
     pub fn configured(
         archive: Arc<Archive>,
         policy: Policy,
         run: &RunConfig,
-        wishes: &Wishes,
+        overrides: &RunOverrides,
         directory: &Path,
         home: Option<&Path>,
     ) -> Result<Agent, AgentSetupError> {
-        let name = wishes.agent.as_deref().unwrap_or(USUAL_AGENT);
-        let (own, model) = wishes.resolve(run)?;
+        let name = overrides.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let (own, model) = overrides.resolve(run)?;
         let mut agent = Agent::new(archive, model, directory);
         agent.policy = Arc::new(policy);
         let profile = &mut agent.profile;
         profile.name = name.to_owned();
-        profile.tools = ToolSet::builtin(&agent.policy).filter(|tool| own.has_tool(tool).unwrap_or(true));
+        let keys = run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
+        let tools = ToolSet::builtin(&agent.policy).with(Bash::new().hiding(keys));
+        profile.tools = tools.filter(|tool| own.has_tool(tool).unwrap_or(true));
         if let Some(prompt) = &own.prompt {
             profile.system[0] = format!("{}\n\n{}", prompt.trim_end(), surroundings(directory));
         }
         profile.system.extend(instructions(run, home));
         profile.permissions.rules.clone_from(&run.permissions.rules);
-        profile.permissions.rules.extend(own.permissions.rules.iter().chain(&wishes.allow).cloned());
+        profile.permissions.rules.extend(own.permissions.rules.iter().chain(&overrides.allow).cloned());
         if let Some(steps) = own.steps.into_iter().chain(run.caps.steps).min() {
             profile.limits.steps = u64::from(steps);
         }
         (profile.limits.tokens, profile.limits.cost) = (run.caps.tokens, run.caps.cost);
-        let compacting = run.agents.get("compaction").cloned().unwrap_or_default();
+        let compacting = internal_agent(run, "compaction").map_err(AgentSetupError::BadReference)?;
         let compaction = match run.resolve_agent_model("compaction") {
             Some(model) => Some(Model::of_agent(model?, &compacting)?),
             None => None,
@@ -111,8 +113,11 @@ impl Agent {
             output: compacting.output.map(Tokens),
         };
         // A title is not worth a failure.
+        let is_disabled =
+            run.agents.get("title").is_some_and(|agent| agent.disabled || agent.problem.is_some());
         let titling = run.resolve_agent_model("title").or_else(|| run.resolve_small_model());
-        agent.title_model = titling.and_then(Result::ok).and_then(|model| Model::resolved(model).ok());
+        let titling = titling.filter(|_| !is_disabled).and_then(Result::ok);
+        agent.title_model = titling.and_then(|model| Model::resolved(model).ok());
         Ok(agent)
     }
 }
@@ -146,15 +151,24 @@ fn agent_of(run: &RunConfig, name: &str) -> Result<AgentConfig, AgentSetupError>
             Some(problem) => Err(AgentSetupError::BadReference(problem.clone())),
             None => Ok(agent.clone()),
         },
-        None if name == USUAL_AGENT => Ok(AgentConfig::default()),
+        None if name == DEFAULT_AGENT => Ok(AgentConfig::default()),
         None => {
             let is_run = |(name, agent): &(&String, &AgentConfig)| {
-                !agent.disabled && !INTERNAL.contains(&name.as_str()) && *name != USUAL_AGENT
+                !agent.disabled && !INTERNAL.contains(&name.as_str()) && *name != DEFAULT_AGENT
             };
             let others = run.agents.iter().filter(is_run).map(|(name, _)| name.clone());
-            let known = std::iter::once(USUAL_AGENT.to_owned()).chain(others).collect();
+            let known = std::iter::once(DEFAULT_AGENT.to_owned()).chain(others).collect();
             Err(AgentSetupError::UnknownAgent { name: name.to_owned(), known })
         }
+    }
+}
+
+/// What is set of an agent that the runtime itself asks; a disabled one is as if nothing were set.
+fn internal_agent(run: &RunConfig, name: &str) -> Result<AgentConfig, String> {
+    match run.agents.get(name).filter(|agent| !agent.disabled) {
+        Some(AgentConfig { problem: Some(problem), .. }) => Err(problem.clone()),
+        Some(agent) => Ok(agent.clone()),
+        None => Ok(AgentConfig::default()),
     }
 }
 

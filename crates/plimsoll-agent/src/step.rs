@@ -18,6 +18,13 @@ use crate::metrics;
 use crate::model::Question;
 use crate::run::{Conversation, Progress, RunEnd};
 
+/// A request that was sent.
+struct Sent {
+    started: Instant,
+    bytes: usize,
+    tokens: Tokens,
+}
+
 /// How a step ended.
 pub(crate) enum StepEnd {
     /// The same step has to be made again, with another window.
@@ -85,7 +92,11 @@ impl Conversation {
             stream = self.agent.model.client.stream(&request, on_retry) => stream,
         };
         match stream {
-            Ok(stream) => self.take_answer(stream, started, bytes, progress, cancel).await,
+            Ok(stream) => {
+                (progress.refused_bytes, progress.last_refusal) = (None, None);
+                let sent = Sent { started, bytes, tokens: content.load.tokens };
+                self.take_answer(stream, sent, progress, cancel).await
+            }
             Err(error) => self.no_answer(error, bytes, progress).await,
         }
     }
@@ -145,10 +156,18 @@ impl Conversation {
         let is_known = model.limits.is_some() || self.learned || model.wire() == Wire::Anthropic;
         let room = content.room.max(LEAST_ANSWER);
         RequestOptions {
-            max_tokens: model.options.max_tokens.or(is_known.then_some(room.0)),
+            max_tokens: match (model.options.max_tokens, is_known) {
+                (Some(most), true) => Some(most.min(room.0)),
+                (most, false) => most,
+                (None, true) => Some(room.0),
+            },
             cache_key: model.options.cache_key.clone().or_else(|| Some(self.session.to_string())),
             ..model.options.clone()
         }
+    }
+
+    fn charge(&self, progress: &mut Progress, usage: Option<&plimsoll::Usage>) {
+        progress.charge(usage, usage.and_then(|usage| self.agent.model.cost(usage)));
     }
 
     /// The request was not answered at all.
@@ -190,18 +209,19 @@ impl Conversation {
     async fn take_answer(
         &mut self,
         mut stream: AnswerStream,
-        started: Instant,
-        bytes: usize,
+        sent: Sent,
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<StepEnd, AgentError> {
         let name = self.agent.profile.name.clone();
         let message = self.driver.run(move |driver| driver.begin_answer(Some(&name))).await?;
+        let mut counted: Option<plimsoll::Usage> = None;
         loop {
             let event = tokio::select! {
                 biased;
                 () = cancel.cancelled() => {
                     drop(stream);
+                    self.charge(progress, counted.as_ref());
                     let why = AnswerEnd::Aborted("The run was cancelled.".into());
                     self.driver.run(move |driver| driver.end_answer(why)).await?;
                     return Ok(StepEnd::Over(RunEnd::Cancelled));
@@ -210,13 +230,16 @@ impl Conversation {
             };
             let event = match event {
                 Some(Ok(event)) => event,
-                Some(Err(error)) => return self.broken_off(message, &error, bytes, progress).await,
+                Some(Err(error)) => {
+                    self.charge(progress, counted.as_ref());
+                    return self.broken_off(message, &error, sent.bytes, progress).await;
+                }
                 // A stream ends with an event of its own or with an error; this is neither.
                 None => return Err(AgentError::Internal("the answer ended without an end".into())),
             };
             let event = match event {
                 StreamEvent::Finished { reason, usage } => {
-                    return self.finished(message, reason, usage, started, progress).await;
+                    return self.finished(message, reason, usage.or(counted), sent, progress).await;
                 }
                 StreamEvent::Text(delta) => {
                     self.agent.tell(&Event::Text { delta: delta.clone() });
@@ -232,7 +255,10 @@ impl Conversation {
                 StreamEvent::CallReady(input) => AnswerEvent::CallReady(input),
                 StreamEvent::Block(value) => AnswerEvent::Block(value),
                 StreamEvent::PartEnd => AnswerEvent::PartEnd,
-                StreamEvent::Usage(usage) => AnswerEvent::Usage(usage),
+                StreamEvent::Usage(usage) => {
+                    counted = Some(usage.clone());
+                    AnswerEvent::Usage(usage)
+                }
             };
             self.driver.run(move |driver| driver.write(event)).await?;
         }
@@ -243,11 +269,11 @@ impl Conversation {
         message: MessageId,
         finish: String,
         usage: Option<plimsoll::Usage>,
-        started: Instant,
+        sent: Sent,
         progress: &mut Progress,
     ) -> Result<StepEnd, AgentError> {
         let cost = usage.as_ref().and_then(|usage| self.agent.model.cost(usage));
-        let latency = started.elapsed();
+        let latency = sent.started.elapsed();
         let end = AnswerEnd::Finished {
             reason: finish.clone(),
             usage: usage.clone(),
@@ -259,14 +285,27 @@ impl Conversation {
             .run(move |driver| {
                 driver.end_answer(end)?;
                 let fixed = fixed(driver);
-                Ok((!driver.open_calls().is_empty(), driver.begin_early(fixed)))
+                let has_calls = !driver.open_calls().is_empty();
+                // With the last word of a turn nobody knows whether there will be another.
+                let early = if has_calls { driver.begin_early(fixed) } else { None };
+                Ok((has_calls, early))
             })
             .await?;
         progress.steps += 1;
         (progress.refusals, progress.broken) = (0, 0);
-        (progress.refused_bytes, progress.last_refusal) = (None, None);
-        progress.charge(usage.as_ref(), cost);
-        progress.last_text = self.text_of(message.clone()).await?;
+        let text = self.text_of(message.clone()).await?;
+        match &usage {
+            Some(usage) => progress.charge(Some(usage), cost),
+            // A provider that counts nothing is counted for, or a cap on tokens would never be reached.
+            None => {
+                let output = plimsoll::Tokens(text.len() as u64 / 4);
+                progress.charge(Some(&plimsoll::Usage::new(sent.tokens, output)), None);
+            }
+        }
+        progress.last_text = std::mem::take(&mut progress.partial) + &text;
+        if finish == "pause_turn" {
+            progress.partial.clone_from(&progress.last_text);
+        }
         metrics::answered(&self.agent.model.name.to_string(), usage.as_ref(), cost, latency);
         tracing::info!(
             model = %self.agent.model.name,
@@ -300,6 +339,9 @@ impl Conversation {
         // Not as failed: the window leaves failed answers out, and this one has said something.
         let end = AnswerEnd::Aborted(error.to_string());
         self.driver.run(move |driver| driver.end_answer(end)).await?;
+        // What is said next goes on from there, and the answer is both.
+        let said = self.text_of(message.clone()).await?;
+        progress.partial.push_str(&said);
         self.agent.tell(&Event::BrokenOff { message, error: error.to_string() });
         tracing::warn!(error = error.name(), "the answer broke off");
         progress.broken += 1;
@@ -317,7 +359,7 @@ impl Conversation {
 }
 
 /// What a summariser said, as the ladder takes it.
-pub(crate) fn reply_of(said: crate::model::Said) -> Reply {
+pub(crate) fn reply_of(said: crate::model::CollectedAnswer) -> Reply {
     Reply { text: said.text, finish: Some(said.finish), tool_calls: said.calls, usage: said.usage }
 }
 
@@ -328,6 +370,6 @@ pub(crate) fn one_message(text: &str, policy: &plimsoll::Policy) -> plimsoll::Wi
 }
 
 /// The longest answer to a summary request, if the request says one.
-pub(crate) fn longest(request: &SummaryRequest) -> Option<u64> {
+pub(crate) fn summary_max_tokens(request: &SummaryRequest) -> Option<u64> {
     Some(request.max_tokens).filter(|most| *most > Tokens::ZERO).map(|most| most.0)
 }

@@ -1,8 +1,11 @@
 //! What a session is called.
 
+use std::time::Instant;
+
 use plimsoll::{Message, Policy, Window};
 use plimsoll_providers::RequestOptions;
 
+use crate::metrics;
 use crate::model::{Model, Question};
 
 /// The longest title, in chars.
@@ -41,7 +44,10 @@ pub(crate) async fn ask_title(model: &Model, prompt: &str, policy: &Policy) -> O
     let system = [INSTRUCTION.to_owned()];
     let question = Question { window: &window, system: &system, tools: &[], cache: None, options: &options };
     let request = model.request(question).ok()?;
+    let started = Instant::now();
     let said = model.ask(&request, |_| {}).await.ok()?;
+    let cost = said.usage.as_ref().and_then(|usage| model.cost(usage));
+    metrics::answered(&model.name.to_string(), said.usage.as_ref(), cost, started.elapsed());
     // Models that think aloud put the title last.
     let line = said.text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let title = shorten(line.trim_matches(['"', '\'', '`', '*', '#', ' ', '.']));

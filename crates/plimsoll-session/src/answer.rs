@@ -221,6 +221,7 @@ impl Driver {
         if self.writing.is_some() {
             self.end_answer(AnswerEnd::Aborted(why.to_owned()))?;
         }
+        self.give_up_climb();
         let open: Vec<PartId> = self.open_calls().iter().map(|part| part.id.clone()).collect();
         open.iter().try_for_each(|call| self.fail_call(call, why))
     }

@@ -196,7 +196,7 @@ impl Driver {
         self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
-        self.early = Early::None;
+        (self.early, self.trigger, self.breaker) = (Early::None, Trigger::Auto, Breaker::default());
     }
 
     /// Go on with a model of another provider: what is recorded with the next answers.
@@ -311,7 +311,10 @@ impl Driver {
         });
         self.trigger = Trigger::Refused;
         self.climb = None;
-        if let Some(window) = learned.filter(|window| named.is_some() || *window < self.limits.context) {
+        // A smaller window than the provider's was somebody's wish.
+        let is_smaller =
+            |window: &Tokens| self.limits.context == Tokens::ZERO || *window < self.limits.context;
+        if let Some(window) = learned.filter(is_smaller) {
             self.limits.context = window;
             self.limits.input = self.limits.input.filter(|input| *input <= window);
         }
@@ -374,6 +377,11 @@ impl Driver {
         }
     }
 
+    /// A climb that was begun for a request that is not made any more.
+    pub(crate) fn give_up_climb(&mut self) {
+        self.climb = None;
+    }
+
     fn climb_from(&mut self, situation: Situation) -> Climb {
         Climb::new(self.log.clone(), self.revision, situation, self.ids.split())
     }
@@ -404,7 +412,8 @@ impl Driver {
         let now = self.now();
         self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
         self.revision = self.archive.store().session(self.session())?.revision;
-        self.early = Early::None;
+        // What was planned before is of no use any more.
+        (self.early, self.climb) = (Early::None, None);
         Ok(())
     }
 

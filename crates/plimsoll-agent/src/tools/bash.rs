@@ -1,5 +1,6 @@
 //! `bash`: a command line.
 
+use std::ffi::OsString;
 use std::io::{PipeReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use plimsoll_providers::ToolSpec;
+use plimsoll_providers::{Secret, ToolSpec};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde_json::{Value, json};
 
@@ -15,21 +16,24 @@ use super::{Tool, ToolCall, ToolError, number, text};
 use crate::permissions::{Access, Subject};
 
 /// How long a command may take where the model does not say.
-const USUAL: Duration = Duration::from_secs(120);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it may take at most.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 /// How often a running command is looked after.
 const TICK: Duration = Duration::from_millis(50);
 /// How long is waited for the last of an output after its command has ended.
 const GRACE: Duration = Duration::from_millis(500);
 /// How long is waited for it in all.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+/// A command that prints more is ended: what it prints goes to the disk that holds the sessions.
+const MAX_OUTPUT: u64 = 4 << 30;
 /// Keys of model providers, which are no business of what a model runs.
 const HIDDEN: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
 
 /// Runs a command line.
 pub struct Bash {
     spec: ToolSpec,
+    hidden: Vec<Secret>,
 }
 
 impl Bash {
@@ -39,8 +43,8 @@ impl Bash {
             "Runs a command line with bash in the project's directory and gives what it prints, standard error included, \
              and its exit code where that is not 0. There is no terminal and no input. It ends after {} seconds unless \
              `timeout` says otherwise (at most {}), with every process it has started.",
-            USUAL.as_secs(),
-            LONGEST.as_secs()
+            DEFAULT_TIMEOUT.as_secs(),
+            MAX_TIMEOUT.as_secs()
         );
         let schema = json!({
             "type": "object",
@@ -50,7 +54,13 @@ impl Bash {
             },
             "required": ["command"]
         });
-        Bash { spec: ToolSpec { name: "bash".into(), description, schema } }
+        Bash { spec: ToolSpec { name: "bash".into(), description, schema }, hidden: Vec::new() }
+    }
+
+    /// The same without variables that hold one of these. A command that may read everything can still find them, in
+    /// files or in the environment of this process.
+    pub fn hiding(self, hidden: Vec<Secret>) -> Bash {
+        Bash { hidden, ..self }
     }
 }
 
@@ -75,11 +85,11 @@ impl Tool for Bash {
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let line = text(call.input, "command")?;
-        let asked = number(call.input, "timeout")?.map_or(USUAL, Duration::from_secs);
-        let timeout = asked.clamp(Duration::from_secs(1), LONGEST);
-        let (mut running, output) = Running::start(line, call.directory)?;
+        let asked = number(call.input, "timeout")?.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        let timeout = asked.clamp(Duration::from_secs(1), MAX_TIMEOUT);
+        let (mut running, output) = Running::start(line, call.directory, &self.hidden)?;
         let deadline = Instant::now() + timeout;
-        let mut last = Last::default();
+        let mut last = LineTracker::default();
         let end = loop {
             match output.recv_timeout(TICK) {
                 Ok(piece) => last.write(out, &piece)?,
@@ -92,6 +102,9 @@ impl Tool for Bash {
             }
             if call.cancel.is_cancelled() {
                 break End::Cancelled;
+            }
+            if last.1 > MAX_OUTPUT {
+                break End::TooMuch;
             }
             if Instant::now() >= deadline {
                 break End::TimedOut;
@@ -108,9 +121,8 @@ impl Tool for Bash {
         }
         match end {
             End::Cancelled => Err(ToolError::Cancelled),
-            End::TimedOut => {
-                last.note(out, &format!("[Ended after {} seconds, which was its time.]", timeout.as_secs()))
-            }
+            End::TimedOut => last.note(out, &format!("[timed out after {} s]", timeout.as_secs())),
+            End::TooMuch => last.note(out, &format!("[ended: it printed more than {} GB]", MAX_OUTPUT >> 30)),
             End::Exit => match status.map(|status| (status.code(), status.signal())) {
                 Some((Some(0), _)) => Ok(()),
                 Some((Some(code), _)) => last.note(out, &format!("[exit code {code}]")),
@@ -124,17 +136,19 @@ impl Tool for Bash {
 enum End {
     Exit,
     TimedOut,
+    TooMuch,
     Cancelled,
 }
 
-/// Remembers whether the output ended a line, so that a note stands on one of its own.
+/// Remembers whether the output ended a line, so that a note stands on one of its own, and how much there was.
 #[derive(Default)]
-struct Last(Option<u8>);
+struct LineTracker(Option<u8>, u64);
 
-impl Last {
+impl LineTracker {
     fn write(&mut self, out: &mut dyn Write, piece: &[u8]) -> Result<(), ToolError> {
         out.write_all(piece)?;
         self.0 = piece.last().copied().or(self.0);
+        self.1 += piece.len() as u64;
         Ok(())
     }
 
@@ -151,7 +165,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(line: &str, directory: &Path) -> Result<(Running, Receiver<Vec<u8>>), ToolError> {
+    fn start(
+        line: &str,
+        directory: &Path,
+        hidden: &[Secret],
+    ) -> Result<(Running, Receiver<Vec<u8>>), ToolError> {
         let failed = |error: std::io::Error| ToolError::Failed(format!("cannot run bash: {error}"));
         // One pipe for both, so that what is printed stays in order.
         let (reader, writer) = std::io::pipe().map_err(failed)?;
@@ -159,7 +177,10 @@ impl Running {
         let mut command = Command::new("bash");
         command.arg("-c").arg(line).current_dir(directory);
         command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
-        for name in HIDDEN {
+        let holds_key =
+            |value: &OsString| hidden.iter().any(|key| value.as_encoded_bytes() == key.expose().as_bytes());
+        let keys = std::env::vars_os().filter(|(_, value)| holds_key(value)).map(|(name, _)| name);
+        for name in keys.chain(HIDDEN.map(OsString::from)) {
             command.env_remove(name);
         }
         let child = command.spawn().map_err(failed)?;

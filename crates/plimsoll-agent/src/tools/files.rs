@@ -13,7 +13,7 @@ use crate::tools::ToolError;
 /// directory before it is missing, which is how a link could be hidden from whoever resolves only what is there.
 pub(super) fn resolve(path: &str, directory: &Path) -> PathBuf {
     let path = path.strip_prefix("file://").unwrap_or(path);
-    let mut there = plain(&directory.join(path));
+    let mut there = normalise(&directory.join(path));
     // What is not there cannot be resolved; as much of it as is there is, so that a link on the way is seen.
     let mut rest = Vec::new();
     loop {
@@ -31,31 +31,33 @@ pub(super) fn resolve(path: &str, directory: &Path) -> PathBuf {
 }
 
 /// A path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
+fn normalise(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::ParentDir => drop(plain.pop()),
+            Component::ParentDir => drop(normal.pop()),
             Component::CurDir => {}
-            other => plain.push(other),
+            other => normal.push(other),
         }
     }
-    plain
+    normal
 }
 
-pub(super) fn subject(path: &str, directory: &Path) -> Subject {
-    Subject::Path(resolve(path, directory))
+/// What a call about this path is about.
+pub(super) fn subject_of(path: &str, directory: &Path) -> Subject {
+    let named = normalise(&directory.join(path.strip_prefix("file://").unwrap_or(path)));
+    Subject::Path { named, real: resolve(path, directory) }
 }
 
 /// A path as it is shown to the model: relative to the project where it lies in it.
-pub(super) fn shown(path: &Path, directory: &Path) -> String {
+pub(super) fn display_path(path: &Path, directory: &Path) -> String {
     let relative = path.strip_prefix(directory).unwrap_or(path);
     if relative.as_os_str().is_empty() { ".".to_owned() } else { relative.display().to_string() }
 }
 
 /// Why a file could not be read, with names that may have been meant.
 pub(super) fn cannot_read(path: &Path, directory: &Path, error: &io::Error) -> ToolError {
-    let name = shown(path, directory);
+    let name = display_path(path, directory);
     if error.kind() != io::ErrorKind::NotFound {
         return ToolError::Failed(format!("cannot read `{name}`: {error}"));
     }

@@ -16,6 +16,8 @@ use crate::permissions::{Access, Subject};
 
 /// So many matches are given at most.
 const MOST: u64 = 500;
+/// A file with a longer line than this, in bytes, is left out from there on.
+const LINE_MEMORY: usize = 16 << 20;
 /// A longer line is shortened to this many chars.
 const LINE: usize = 400;
 
@@ -61,7 +63,7 @@ impl Tool for Grep {
     }
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
-        Ok(files::subject(optional_text(input, "path")?.unwrap_or("."), directory))
+        Ok(files::subject_of(optional_text(input, "path")?.unwrap_or("."), directory))
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
@@ -72,11 +74,12 @@ impl Tool for Grep {
             .line_terminator(Some(b'\n'))
             .build(pattern);
         let matcher = matcher
-            .map_err(|error| ToolError::Input(format!("`pattern` is no regular expression: {error}")))?;
+            .map_err(|error| ToolError::Input(format!("`pattern` is not a regular expression: {error}")))?;
         let include = match optional_text(call.input, "include")? {
             None => None,
             Some(glob) => {
-                let bad = |error| ToolError::Input(format!("`include` is no pattern of names: {error}"));
+                let bad =
+                    |error| ToolError::Input(format!("`include` is not a pattern of file names: {error}"));
                 Some(Glob::new(glob).map_err(bad)?.compile_matcher())
             }
         };
@@ -84,8 +87,11 @@ impl Tool for Grep {
         if let Err(error) = std::fs::metadata(&root) {
             return Err(files::cannot_read(&root, call.directory, &error));
         }
-        let mut searcher =
-            SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build();
+        let mut searcher = SearcherBuilder::new()
+            .binary_detection(BinaryDetection::quit(0))
+            .line_number(true)
+            .heap_limit(Some(LINE_MEMORY))
+            .build();
         let mut matches = 0_u64;
         let walk = WalkBuilder::new(&root).require_git(false).sort_by_file_path(Path::cmp).build();
         for entry in walk.flatten() {
@@ -97,12 +103,12 @@ impl Tool for Grep {
                 glob.is_match(entry.file_name())
                     || glob.is_match(entry.path().strip_prefix(&root).unwrap_or(entry.path()))
             });
-            if !is_file || !is_wanted {
+            if !is_file || !is_wanted || !(call.may_read)(entry.path()) {
                 continue;
             }
-            let name = files::shown(entry.path(), call.directory);
+            let name = files::display_path(entry.path(), call.directory);
             let sink = Lossy(|line, found| {
-                if matches == MOST {
+                if matches == MOST || call.cancel.is_cancelled() {
                     return Ok(false);
                 }
                 matches += 1;

@@ -52,12 +52,12 @@ impl Tool for List {
     }
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
-        Ok(files::subject(optional_text(input, "path")?.unwrap_or("."), directory))
+        Ok(files::subject_of(optional_text(input, "path")?.unwrap_or("."), directory))
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let path = files::resolve(optional_text(call.input, "path")?.unwrap_or("."), call.directory);
-        let name = files::shown(&path, call.directory);
+        let name = files::display_path(&path, call.directory);
         if !path.is_dir() {
             let error = std::fs::metadata(&path).err();
             return Err(match error {
@@ -76,12 +76,15 @@ impl Tool for List {
             if call.cancel.is_cancelled() {
                 return Err(ToolError::Cancelled);
             }
+            if !(call.may_read)(entry.path()) {
+                continue;
+            }
             if count == MOST {
                 writeln!(out, "[There are more than {MOST}: list a directory below.]")?;
                 break;
             }
             let slash = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
-            writeln!(out, "{}{slash}", files::shown(entry.path(), &path))?;
+            writeln!(out, "{}{slash}", files::display_path(entry.path(), &path))?;
             count += 1;
         }
         if count == 0 {

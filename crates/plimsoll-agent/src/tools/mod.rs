@@ -29,7 +29,7 @@ pub use list::List;
 pub use read::Read;
 pub use recall::Recall;
 
-/// A tool.
+/// Something that a model can call.
 pub trait Tool: Send + Sync {
     /// How it is declared to the model.
     fn spec(&self) -> &ToolSpec;
@@ -45,7 +45,7 @@ pub trait Tool: Send + Sync {
         self.access() != Access::Act
     }
 
-    /// Do it.
+    /// Run one call, and write its output to `out`.
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError>;
 }
 
@@ -59,8 +59,10 @@ pub struct ToolCall<'a> {
     pub driver: &'a DriverHandle,
     /// For tools that have to wait for something asynchronous.
     pub runtime: &'a Handle,
-    /// Set when the run is cancelled; a tool ends soon after.
+    /// Set when the run is cancelled or given up; a tool ends soon after.
     pub cancel: &'a CancellationToken,
+    /// Whether a file that is met on the way may be read: a tool that walks a directory asks for each.
+    pub may_read: &'a (dyn Fn(&Path) -> bool + Sync),
 }
 
 /// Why a tool has no answer, in words that let the model do better.

@@ -56,23 +56,23 @@ impl Tool for Read {
     }
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
-        Ok(files::subject(text(input, "path")?, directory))
+        Ok(files::subject_of(text(input, "path")?, directory))
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let path = files::resolve(text(call.input, "path")?, call.directory);
-        let name = files::shown(&path, call.directory);
+        let name = files::display_path(&path, call.directory);
         if path.is_dir() {
             return Err(ToolError::Input(format!("`{name}` is a directory: use `list`")));
         }
         // A pipe or a device may never end, and may do something when it is read.
         if path.exists() && !path.is_file() {
-            return Err(ToolError::Input(format!("`{name}` is no ordinary file")));
+            return Err(ToolError::Input(format!("`{name}` is not a regular file")));
         }
         let failed = |error| files::cannot_read(&path, call.directory, &error);
         let mut reader = BufReader::with_capacity(LOOK, File::open(&path).map_err(failed)?);
         if reader.fill_buf().map_err(failed)?.contains(&0) {
-            return Err(ToolError::Failed(format!("`{name}` is no text file")));
+            return Err(ToolError::Failed(format!("`{name}` is a binary file")));
         }
         let first = number(call.input, "offset")?.unwrap_or(1).max(1);
         let most = number(call.input, "limit")?.unwrap_or(LINES);

@@ -290,10 +290,9 @@ async fn r160_a_compaction_is_made_beside_the_turn_and_takes_effect_at_the_line(
     );
     dock.agent.policy = crate::support::policy(|spec| spec.overflow.soft_share = Some(0.4));
     let mut conversation = dock.begin().await;
-    run(&mut conversation, "Read it 5 times").await;
-    while !gate.is_reached() {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    run(&mut conversation, "Read it 7 times").await;
+    let held = gate.clone();
+    assert!(tokio::task::spawn_blocking(move || held.wait_reached()).await.unwrap(), "{:?}", dock.happened());
     // The summary is being written, and the conversation goes on.
     run(&mut conversation, "Read it 1 times, while you think").await;
     assert!(!dock.happened().contains(&"compact".to_owned()));

@@ -51,7 +51,7 @@ impl Dock {
     }
 
     pub(crate) fn allow(mut self, rule: &str) -> Dock {
-        self.agent.profile.permissions.rules.push(plimsoll_agent::parse_allow(rule).unwrap());
+        self.agent.profile.permissions.rules.push(plimsoll_agent::parse_allow(rule, None).unwrap());
         self
     }
 

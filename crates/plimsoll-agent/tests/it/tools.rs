@@ -28,7 +28,7 @@ async fn read_gives_numbered_lines_and_says_how_to_go_on() {
     let beyond = call(&dock, talk, "read", json!({ "path": "a.txt", "offset": 9 })).await;
     assert!(beyond.contains("has only 4 lines"));
     assert!(call(&dock, talk, "read", json!({ "path": "empty.txt" })).await.contains("is empty"));
-    assert!(call(&dock, talk, "read", json!({ "path": "data.bin" })).await.contains("is no text file"));
+    assert!(call(&dock, talk, "read", json!({ "path": "data.bin" })).await.contains("is a binary file"));
     assert!(call(&dock, talk, "read", json!({ "path": "." })).await.contains("use `list`"));
     let missing = call(&dock, talk, "read", json!({ "path": "a.tx" })).await;
     assert!(missing.contains("there is no `a.tx`") && missing.contains("a.txt"), "{missing}");
@@ -75,7 +75,7 @@ async fn list_and_grep_leave_out_what_git_does() {
         call(&dock, talk, "grep", json!({ "pattern": "answer", "ignore_case": true, "include": "*.rs" }))
             .await;
     assert_eq!(some.trim(), "src/main.rs:2:    let Answer = 42;");
-    assert!(call(&dock, talk, "grep", json!({ "pattern": "(" })).await.contains("no regular expression"));
+    assert!(call(&dock, talk, "grep", json!({ "pattern": "(" })).await.contains("not a regular expression"));
     assert!(call(&dock, talk, "grep", json!({ "pattern": "zebra" })).await.contains("No line matches"));
 }
 
@@ -89,7 +89,7 @@ async fn bash_gives_what_is_printed_in_order_with_its_exit_code() {
     assert_eq!(call(&dock, talk, "bash", json!({ "command": "true" })).await, "[no output]");
     let input = json!({ "command": "echo begun; sleep 60; echo never", "timeout": 1 });
     let slow = call(&dock, talk, "bash", input).await;
-    assert!(slow.starts_with("begun\n[Ended after 1 seconds"), "{slow}");
+    assert!(slow.starts_with("begun\n[timed out after 1 s]"), "{slow}");
     let left =
         call(&dock, talk, "bash", json!({ "command": "sleep 300 & echo $! ; printf no-newline" })).await;
     let pid = left.lines().next().unwrap().trim();
@@ -146,4 +146,31 @@ async fn calls_that_look_run_side_by_side_and_those_that_act_one_after_the_other
         })
         .collect();
     assert_eq!(order, ["bash", "read", "bash", "bash"]);
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_neither_searched_nor_listed() {
+    let mut dock = Dock::new(ModelServer::start().unwrap());
+    std::fs::create_dir_all(dock.folder.path().join("project/secrets")).unwrap();
+    dock.write("secrets/prod.txt", "password: hunter2\n");
+    dock.write("prod.env", "password: hunter2\n");
+    dock.write("open.txt", "password: none\n");
+    let mut deny = |rule: &str| {
+        let mut rule = plimsoll_agent::parse_allow(rule, None).unwrap();
+        rule.action = plimsoll_config::Action::Deny;
+        dock.agent.profile.permissions.rules.push(rule);
+    };
+    deny("read:*.env");
+    deny("grep:secrets/*");
+    deny("list:secrets/*");
+    let talk = &mut dock.begin().await;
+    let found = call(&dock, talk, "grep", json!({ "pattern": "password" })).await;
+    assert_eq!(found.trim(), "open.txt:1:password: none");
+    assert!(
+        call(&dock, talk, "grep", json!({ "pattern": "password", "path": "prod.env" }))
+            .await
+            .starts_with("Denied:")
+    );
+    let listed = call(&dock, talk, "list", json!({ "depth": 3 })).await;
+    assert_eq!(listed.trim(), "open.txt\nprod.env");
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use plimsoll::{Limits, SessionId, Tokens};
 use plimsoll_agent::{
-    Agent, AgentError, AgentSetupError, Conversation, RunEnd, RunReport, Wishes, parse_allow,
+    Agent, AgentError, AgentSetupError, Conversation, RunEnd, RunOverrides, RunReport, Stop, parse_allow,
 };
 use plimsoll_session::SessionError;
 use plimsoll_store::{PageRequest, StoreError};
@@ -31,12 +31,16 @@ const LOOK_BACK: u64 = 50;
 pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
     let prompt = prompt_of(args)?;
     let ForRun { config, run, context } = config::load_run(args, around)?;
-    let allow = args.allow.iter().map(|rule| parse_allow(rule)).collect::<Result<Vec<_>, _>>();
+    let allow = args
+        .allow
+        .iter()
+        .map(|rule| parse_allow(rule, around.home.as_deref()))
+        .collect::<Result<Vec<_>, _>>();
     let allow = allow.map_err(|error| CliError::usage(error.to_string()))?;
-    let mut wishes = Wishes { agent: args.agent.clone(), model: args.model.clone(), allow };
+    let mut overrides = RunOverrides { agent: args.agent.clone(), model: args.model.clone(), allow };
     if !args.goes_on() {
         // A model that is missing is told of before a database is made.
-        wishes.check(&run).map_err(setup_failed)?;
+        overrides.check(&run).map_err(setup_failed)?;
     }
     let (opened, session) = match (&args.session, args.resume) {
         (Some(id), _) => {
@@ -50,21 +54,38 @@ pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) ->
         }
         (None, false) => (Opened::made(&config)?, None),
     };
-    if let Some(id) = session.as_ref().filter(|_| wishes.model.is_none() && wishes.agent.is_none()) {
+    if let Some(id) = session.as_ref().filter(|_| overrides.agent.is_none()) {
+        // With its rules and limits, a session's agent goes on where it is still configured.
+        let agent = opened.archive.store().session(id)?.agent;
+        let same = RunOverrides { agent, ..overrides.clone() };
+        if same.agent.is_some() && same.check(&run).is_ok() {
+            overrides = same;
+        }
+    }
+    if let Some(id) = session.as_ref().filter(|_| overrides.model.is_none() && args.agent.is_none()) {
         // A session goes on with the model it has, where that can still be reached.
-        let same = Wishes { model: last_model(&opened, id)?, ..wishes.clone() };
+        let same = RunOverrides { model: last_model(&opened, id)?, ..overrides.clone() };
         if same.model.is_some() && same.check(&run).is_ok() {
-            wishes = same;
+            overrides = same;
         }
     }
     let home = around.home.as_deref();
     let policy = config.policy.clone();
     let agent =
-        Agent::configured(Arc::clone(&opened.archive), policy, &run, &wishes, &around.directory, home);
+        Agent::configured(Arc::clone(&opened.archive), policy, &run, &overrides, &around.directory, home);
     let mut agent = agent.map_err(setup_failed)?;
     if let Some(context) = context {
         let known = agent.model.limits.unwrap_or_default();
         agent.model.limits = Some(Limits { context: Tokens(context), input: None, ..known });
+    }
+    if agent.profile.limits.cost.is_some() && agent.model.price.is_none() {
+        let message = format!(
+            "the price of `{}` is not known, so no cost can be held against a limit",
+            agent.model.name
+        );
+        return Err(CliError::usage(message).hint(
+            "set its prices under `[providers.NAME.models.ID]`, or use `--max-tokens` in place of `--max-cost`",
+        ));
     }
     agent.holder = store::holder();
     agent.take_over = args.force;
@@ -196,7 +217,10 @@ fn failed(error: &AgentError) -> CliError {
 /// What scripts are told.
 fn exit_of(end: &RunEnd) -> ExitCode {
     match end {
-        RunEnd::Finished { .. } => ExitCode::SUCCESS,
+        RunEnd::Finished { reason } => match Stop::of(reason) {
+            Stop::Done => ExitCode::SUCCESS,
+            Stop::Cut | Stop::Filtered => ExitCode::from(1),
+        },
         RunEnd::Steps | RunEnd::Tokens | RunEnd::Cost | RunEnd::Repeating { .. } => ExitCode::from(1),
         RunEnd::Cancelled => ExitCode::from(interrupt::INTERRUPTED_CODE),
     }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll::{SessionId, Tokens};
-use plimsoll_agent::{AgentError, CallStatus, Event, Follower, ReductionKind, RunEnd, RunReport};
+use plimsoll_agent::{AgentError, CallStatus, Event, Follower, ReductionKind, RunEnd, RunReport, Stop};
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
@@ -54,8 +54,8 @@ impl Teller {
             Event::Thinking { delta } if self.thinking => state.thoughts(delta),
             Event::Text { .. } | Event::Thinking { .. } => {}
             other => {
-                if let Some(told) = told(other) {
-                    state.note(&told);
+                if let Some(line) = describe(other) {
+                    state.note(&line);
                 }
             }
         }
@@ -119,7 +119,7 @@ impl Teller {
             report.session
         );
         state.note(&told);
-        if let Some(why) = why(&report.end) {
+        if let Some(why) = explain(&report.end) {
             state.note(&why);
         }
     }
@@ -182,7 +182,7 @@ impl Drop for Following {
 }
 
 /// An event in a line for people; none where it is not worth one.
-fn told(event: &Event) -> Option<String> {
+fn describe(event: &Event) -> Option<String> {
     match event {
         Event::CallStarted { tool, input, .. } => Some(format!("· {tool} {}", input_in_short(input))),
         Event::CallEnded { tool, status: CallStatus::Failed, error, .. } => {
@@ -210,7 +210,7 @@ fn told(event: &Event) -> Option<String> {
             Some(format!("· {error}; trying again in {:.1} s", *wait_ms as f64 / 1_000.0))
         }
         Event::Refused { window: Some(window) } => {
-            Some(format!("· the request was too long: the model's window is {} tokens", window))
+            Some(format!("· the request was too long: the model's window is {window} tokens"))
         }
         Event::Refused { window: None } => Some("· the request was too long; reducing it".to_owned()),
         Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
@@ -220,12 +220,14 @@ fn told(event: &Event) -> Option<String> {
 }
 
 /// Why a run ended before the model was done, and how to go on.
-fn why(end: &RunEnd) -> Option<String> {
+fn explain(end: &RunEnd) -> Option<String> {
     let told = match end {
-        RunEnd::Finished { reason } if ["length", "max_tokens", "incomplete"].contains(&reason.as_str()) => {
+        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Filtered => {
+            return Some(format!("the provider ended the answer: {reason}"));
+        }
+        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Cut => {
             return Some(
-                "the answer was cut off at its longest; `plimsoll run --continue \"go on\"` asks for more"
-                    .into(),
+                "the answer reached its longest; `plimsoll run --continue \"go on\"` asks for more".into(),
             );
         }
         RunEnd::Finished { .. } => return None,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
+use plimsoll_testkit::server::{Captured, Fault, Finish, Gate, ModelServer, Reply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -119,7 +119,11 @@ fn what_is_denied_names_the_flag_that_allows_it() {
     server.push_all(script());
     let output = run(&home, &server, &["--model", MODEL, "Make it"]);
     assert_eq!(code(&output), 0);
-    assert!(stderr(&output).contains("bash was denied; `--allow bash` allows it"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("bash was denied; `--allow 'bash:touch *'` allows it"),
+        "{}",
+        stderr(&output)
+    );
     assert!(!home.project.join("made").exists());
     server.push_all(script());
     let output = run(&home, &server, &["--model", MODEL, "--allow", "bash:touch *", "Make it"]);
@@ -295,6 +299,49 @@ fn a_configured_agent_has_its_prompt_tools_and_instructions() {
     assert!(request.system.contains("You review code.") && request.system.contains("Never use tabs."));
     assert!(!request.tools.contains(&"bash".to_owned()) && request.tools.contains(&"read".to_owned()));
     assert_eq!(request.path, "/responses");
+}
+
+#[test]
+fn what_was_cut_off_or_refused_by_a_filter_is_no_success() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.push(Reply::new().text("Once upon").finish(Finish::Length));
+    let output = run(&home, &server, &["--model", MODEL, "Tell a story"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (1, "Once upon\n"));
+    assert!(stderr(&output).contains("reached its longest"), "{}", stderr(&output));
+    server.push(Reply::new().text("I will not").finish(Finish::Filter));
+    assert_eq!(code(&run(&home, &server, &["--model", MODEL, "Do something bad"])), 1);
+    let output = run(&home, &server, &["--model", "anthropic/nobody-knows-it", "--max-cost", "1", "Hello"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("--max-tokens"), "{}", stderr(&output));
+}
+
+#[test]
+fn keys_of_configured_providers_are_not_in_the_environment_of_commands() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write(
+        ".config/plimsoll/config.toml",
+        &format!(
+            "model = \"harbour/big\"\n\n[providers.harbour]\napi = \"anthropic\"\nbase_url = \"{}\"\nkey = \"{{env:HARBOUR_KEY}}\"\n\n\
+             [agents.quiet]\nprompt = \"You are quiet.\"\n",
+            server.url()
+        ),
+    );
+    server.push_all([
+        Reply::new().call("call_1", "bash", json!({ "command": "env" })),
+        Reply::new().text("Done."),
+    ]);
+    let path = std::env::var("PATH").unwrap();
+    let variables = [("HARBOUR_KEY", KEY), ("PATH", path.as_str()), ("HARBOUR_NAME", "north")];
+    let output = run_with(&home, &["--agent", "quiet", "--allow", "bash", "Show it"], &variables);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let request = server.last().unwrap();
+    let shown = request.result("call_1").unwrap();
+    assert!(shown.contains("HARBOUR_NAME=north") && !shown.contains("HARBOUR_KEY"), "{shown}");
+    // The session goes on with its agent.
+    server.push(Reply::new().text("Still quiet."));
+    let output = run_with(&home, &["--continue", "Hello"], &variables);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(server.last().unwrap().system.contains("You are quiet."));
 }
 
 fn pid(id: u32) -> Pid {
