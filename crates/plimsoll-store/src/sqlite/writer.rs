@@ -242,7 +242,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::Writer;
+    use super::{Writer, held};
     use crate::error::StoreError;
 
     type Change = Box<dyn FnOnce(&Connection) -> Result<(), StoreError> + Send>;
@@ -263,21 +263,26 @@ mod tests {
         connection.execute_batch(limit).unwrap();
         let writer = Writer::new(connection);
         let (go, wait) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel::<()>();
         let told = std::thread::scope(|scope| {
             let writer = &writer;
             let first = scope.spawn(move || {
                 writer.write(move |connection| {
+                    begun.send(()).unwrap();
                     let _ = wait.recv();
                     insert(0)(connection)
                 })
             });
+            begins.recv().unwrap();
             let mut threads = vec![first];
             for change in changes {
-                // One after the other, so that they stand in line in this order.
-                std::thread::sleep(Duration::from_millis(20));
+                // One after the other, so that they stand in line in this order, however busy the machine is.
+                let queued = threads.len();
                 threads.push(scope.spawn(move || writer.write(change)));
+                while held(&writer.line).jobs.len() < queued {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
-            std::thread::sleep(Duration::from_millis(20));
             go.send(()).unwrap();
             let told = |result: Result<(), StoreError>| match result {
                 Ok(()) => "done".to_owned(),

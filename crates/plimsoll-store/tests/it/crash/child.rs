@@ -466,7 +466,7 @@ impl<'a> Host<'a> {
         self.step(step, |archive| {
             // Where the other process is reading, the file is cleaned by the next sweep.
             let receipt = Some(archive.purge(&claim, &target, now)?.receipt.id);
-            let left = Some(archive.store().part(session, &part).unwrap());
+            let left = Some(Box::new(archive.store().part(session, &part).unwrap()));
             Ok(Told { receipt, left, ..Told::default() })
         });
     }

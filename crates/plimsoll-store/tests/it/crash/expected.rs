@@ -357,7 +357,11 @@ fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> 
                 _ => false,
             };
             let receipt = Some(receipt_of(session, &is_of_part)?.id);
-            Some(Told { receipt, left: Some(store.part(session, part).unwrap()), ..Told::default() })
+            Some(Told {
+                receipt,
+                left: Some(Box::new(store.part(session, part).unwrap())),
+                ..Told::default()
+            })
         }
         Step::Import(step) => if_so(imports::has_happened(store, step)),
         Step::Create { session } => if_so(store.session(session).is_ok()),

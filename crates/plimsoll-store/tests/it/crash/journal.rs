@@ -133,7 +133,7 @@ pub(super) struct Told {
     /// The last message that a fork shares.
     pub(super) point: Option<MessageId>,
     /// What a purge left of a part.
-    pub(super) left: Option<Part>,
+    pub(super) left: Option<Box<Part>>,
     /// The marks that an undoing left: cleared, cut, lifted.
     pub(super) marks: Vec<(PartId, Marks)>,
 }
