@@ -115,7 +115,7 @@ impl Visible {
         let start = self.pivot.map_or(0, |pivot| pivot.start());
         let pivot =
             self.pivot.into_iter().flat_map(|pivot| [Some(pivot.marker), Some(pivot.summary), pivot.prompt]);
-        let lead = messages[..start].iter().rposition(Message::is_prompt);
+        let lead = messages[..start].iter().rposition(Message::is_question);
         let is_pinned = |message: &Message| message.parts.iter().any(|part| part.pins().next().is_some());
         let pinned = (0..start).filter(|place| is_pinned(&messages[*place]));
         let later = answers(messages).into_iter().filter(|(summary, _)| *summary >= start);

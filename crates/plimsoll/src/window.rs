@@ -604,7 +604,9 @@ pub(crate) fn lead_of(messages: &[Message], first: usize, policy: &Policy) -> Op
     if !messages[first].is_assistant() {
         return None;
     }
-    let turn = messages[..first].iter().rposition(Message::is_prompt)?;
+    // Where these words were left out, nothing leads: an older question would be one that the tail does not answer, and
+    // leaving out a short one could put a long one in its place, so that the window grew.
+    let turn = messages[..first].iter().rposition(Message::is_question)?;
     let words = messages[turn].text();
     let part = first_text(&messages[turn]);
     if words.trim().is_empty() || part.is_some_and(Part::is_hidden) {

@@ -160,13 +160,13 @@ fn system_before(
     Ok(places.into_iter().filter(|place| segment.holds(place)).collect())
 }
 
-/// The newest message before a place in which the user takes the turn.
+/// The newest message before a place in which the user takes the turn, in view or not.
 fn turn_before(
     connection: &Connection,
     chain: &Chain,
     start: &Position,
 ) -> Result<Option<Position>, StoreError> {
-    user_before(connection, chain, start, Message::is_prompt)
+    user_before(connection, chain, start, Message::is_question)
 }
 
 /// The newest message of the user before a place that is of a kind.

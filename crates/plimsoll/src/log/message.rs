@@ -168,8 +168,12 @@ impl Message {
     /// Whether the user speaks, rather than a message that brings back tool results. Hosts add reminders to
     /// those, so a text beside a result makes no turn.
     pub fn is_turn(&self) -> bool {
+        self.is_spoken_by_user() && !self.is_left_out()
+    }
+
+    fn is_spoken_by_user(&self) -> bool {
         let is_result = |part: &Part| matches!(part.body, PartBody::ToolResult(_));
-        self.is_user() && !self.parts.iter().any(is_result) && !self.is_left_out()
+        self.is_user() && !self.parts.iter().any(is_result)
     }
 
     /// Whether reductions or their undoing took the whole message out of view: all its parts are hidden, or it is
@@ -181,7 +185,13 @@ impl Message {
 
     /// Whether a person asks for something here: a turn starts, and not by a host's word to go on.
     pub fn is_prompt(&self) -> bool {
-        self.starts_turn() && !self.is_continue()
+        self.is_question() && !self.is_left_out()
+    }
+
+    /// Like [`Message::is_prompt`], also for a message that was left out of the window: which question an answer
+    /// belongs to does not depend on what is shown.
+    pub fn is_question(&self) -> bool {
+        self.is_spoken_by_user() && self.marker().is_none() && !self.is_continue()
     }
 
     /// Whether more may still come: the answer is being written, or a call waits for its result.

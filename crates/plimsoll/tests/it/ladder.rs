@@ -4,6 +4,7 @@ use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::{Breaker, Ladder, Outcome, Situation, Step, Trigger, Verdict};
 use plimsoll::compact::request::{HookText, Summariser, SummaryRequest};
 use plimsoll::count::request_tokens;
+use plimsoll::pivot::Visible;
 use plimsoll::receipt::Made;
 use plimsoll::{Fixed, Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, Usage, Window};
 use plimsoll_testkit::{History, ids};
@@ -624,4 +625,22 @@ fn a_window_cut_to_exactly_its_room_is_under_the_line() {
     let (outcome, _) = climb(&mut log, Situation::new(&policy, LIMITS, NOW), summarised);
     assert_eq!((outcome.before, size(&log, &policy)), (Tokens(24_000), Tokens(13_338)));
     assert_eq!((outcome.verdict, outcome.after), (Verdict::Fits, Tokens(16_000)));
+}
+
+/// Found by the properties: leaving out the words that led the tail put an older question in their place, which was
+/// longer, so that nothing could be left out.
+#[test]
+fn leaving_out_the_lead_brings_no_older_question_into_view() {
+    let policy = Policy::default();
+    let history = History::new().user(tokens(280)).user("and the tests?").marker().summary("We began.");
+    let mut log = history.tool("bash", "").log();
+    let (limits, trigger) = (Limits::new(1_000, 125), Trigger::Refused);
+    let situation = Situation { trigger, ..Situation::new(&policy, limits, NOW) };
+    let (outcome, _) = climb(&mut log, situation, summarised);
+    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["hide"], Verdict::Fits));
+    let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
+    assert!(!shown.contains("abcd") && !shown.contains("and the tests?"), "{shown}");
+    // A store that reads only what the window is made of shows the same.
+    let needed: Vec<Message> = Visible::of(&log).needed(&log).into_iter().map(|at| log[at].clone()).collect();
+    assert_eq!(serde_json::to_string(&Window::of(&needed, &policy)).unwrap(), shown);
 }
