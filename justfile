@@ -61,3 +61,7 @@ referee count="300":
     cargo build -q -p plimsoll-testkit --features server --example requests --bin scripted-model
     target/debug/examples/requests {{count}} > target/referee/requests.jsonl
     target/referee/bin/python tools/referee/referee.py target/referee/requests.jsonl target/debug/scripted-model
+
+# Sessions of many turns with a real model on this machine (the first time it builds the model's server).
+real-model *args:
+    tools/real-model/run.sh {{args}}

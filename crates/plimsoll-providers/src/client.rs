@@ -8,7 +8,7 @@ use reqwest::redirect;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::decode::{DEFAULT_EVENT_LIMIT, Decoder};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Wire};
 use crate::error::{Failure, ProviderError, StreamFault, TimeoutKind};
 use crate::event::StreamEvent;
 use crate::request::Request;
@@ -108,12 +108,20 @@ impl Client {
         mut on_retry: impl FnMut(&RetryNotice),
     ) -> Result<AnswerStream, ProviderError> {
         let body = request.to_bytes();
-        let mut retry = 0;
+        let (mut retry, mut silent) = (0, 0);
         loop {
-            let error = match self.begin(request, body.clone()).await {
+            let mut error = match self.begin(request, body.clone()).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => error.map_text(|text| self.endpoint.strip_keys(text)),
+                Err(error) => error,
             };
+            if error == ProviderError::Stream(StreamFault::Unfinished { events: 0 }) {
+                silent += 1;
+                // Once may be a passing failure, and a third time would say no more.
+                if silent == 2 && request.wire() == Wire::Chat {
+                    error = self.hidden_overflow(request).await.unwrap_or(error);
+                }
+            }
+            let error = error.map_text(|text| self.endpoint.strip_keys(text));
             let Some(wait) = self.options.retry.wait(&error, retry, chance()) else { return Err(error) };
             retry += 1;
             on_retry(&RetryNotice { retry, wait, error });
@@ -150,6 +158,31 @@ impl Client {
             Some(Err(error)) => Err(error.clone()),
             _ => Ok(answer),
         }
+    }
+
+    /// Why streams end before their first event, if it is because the request is too long.
+    ///
+    /// llama-cpp-python begins to stream, with status 200, before it looks at the length of the prompt: its overflow is a
+    /// stream without events, as a passing failure is. Asked for a whole answer, the server tells. The answer is limited to
+    /// one token, because it is not used; if it is no overflow, the stream is tried again as before.
+    async fn hidden_overflow(&self, request: &Request) -> Option<ProviderError> {
+        let mut body = request.to_json();
+        let fields = body.as_object_mut()?;
+        fields.remove("stream_options");
+        fields.insert("stream".into(), false.into());
+        let limit =
+            if fields.contains_key("max_completion_tokens") { "max_completion_tokens" } else { "max_tokens" };
+        fields.insert(limit.into(), 1.into());
+        let started = Instant::now();
+        let clock = Clock { started, last_byte: started, options: self.options };
+        let sending = self.http.post(self.endpoint.url()).headers(self.headers.clone());
+        let response = clock.limit(sending.body(body.to_string()).send()).await.ok()?.ok()?;
+        let status = response.status().as_u16();
+        if response.status().is_success() {
+            return None;
+        }
+        let error = self.refusal(status, response, &clock).await;
+        matches!(error, ProviderError::Overflow { .. }).then_some(error)
     }
 
     async fn refusal(&self, status: u16, response: reqwest::Response, clock: &Clock) -> ProviderError {
