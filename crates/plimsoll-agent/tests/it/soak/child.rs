@@ -28,7 +28,7 @@ pub(super) fn agent(folder: &Path, life: &Life) -> Agent {
         ..RetryPolicy::default()
     };
     let options = ClientOptions {
-        idle: Duration::from_millis(1_000),
+        idle: Duration::from_millis(600),
         event_limit: super::faults::EVENT_LIMIT,
         retry,
         ..ClientOptions::default()

@@ -188,6 +188,7 @@ fn soak_session(seed: u64, place: u64, turns: u64) -> Tally {
     tally.turns += turns;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(end_session(&life, &provider, &context, &mut tally));
+    println!("{context}: {} turns, {} kills, {} requests", tally.turns, tally.kills, tally.requests);
     tally
 }
 
