@@ -36,6 +36,14 @@ properties cases="100000":
 torture kills="1000" seed="1":
     PLIMSOLL_TORTURE_KILLS={{kills}} PLIMSOLL_TORTURE_SEED={{seed}} cargo test --release -p plimsoll-store --test it crash -- --nocapture
 
+# Kill an agent at every event of a turn, and go on in both ways; the ordinary tests do it in one of them.
+kills:
+    PLIMSOLL_KILLS_ALL=1 cargo test --release -p plimsoll-agent --test it kills:: -- --nocapture
+
+# Turns of an agent with random faults of its provider and random kills; the ordinary tests make about forty.
+soak turns="2000" seed="1":
+    PLIMSOLL_SOAK_TURNS={{turns}} PLIMSOLL_SOAK_SEED={{seed}} cargo test --release -p plimsoll-agent --test it soak:: -- --nocapture
+
 # Benchmarks, each beside its yardstick.
 bench *args:
     cargo bench --workspace -- {{args}}

@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod compaction;
+mod journal;
+mod kills;
 mod loops;
 mod metrics;
+mod soak;
 mod support;
 mod switching;
 mod tools;

@@ -1,6 +1,7 @@
 //! A scripted model, a store in a folder of its own, and an agent between them.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ impl Dock {
 
     pub(crate) fn on(wire: Wire, server: ModelServer) -> Dock {
         let folder = tempfile::tempdir().unwrap();
-        let archive = open_archive(&folder);
+        let archive = open_archive(folder.path());
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         std::fs::create_dir(folder.path().join("project")).unwrap();
         let mut agent =
@@ -75,9 +76,16 @@ impl Dock {
     }
 }
 
-pub(crate) fn open_archive(folder: &TempDir) -> Arc<Archive> {
-    let path = folder.path().join("plimsoll.db");
-    Arc::new(Archive::open(&path, &Policy::default(), Durability::Process).unwrap())
+pub(crate) fn open_archive(folder: &Path) -> Arc<Archive> {
+    Arc::new(Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap())
+}
+
+/// Kill this process, as `kill -9` does: nothing is closed, flushed or given back.
+pub(crate) fn die() -> ! {
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+    loop {
+        std::thread::park();
+    }
 }
 
 pub(crate) fn name_of(event: &Event) -> String {
@@ -101,10 +109,13 @@ pub(crate) fn provider(wire: Wire) -> &'static str {
 }
 
 pub(crate) fn model(wire: Wire, url: &str) -> Model {
+    let retry = RetryPolicy { base: Duration::from_millis(5), ..RetryPolicy::default() };
+    model_with(wire, url, ClientOptions { idle: Duration::from_secs(20), retry, ..ClientOptions::default() })
+}
+
+pub(crate) fn model_with(wire: Wire, url: &str, options: ClientOptions) -> Model {
     let endpoint = Endpoint::new(wire, url, Some(Secret::new("sk-test-0123456789abcdef"))).unwrap();
     let name = ModelRef { provider: provider(wire).into(), model: "scripted".into() };
-    let retry = RetryPolicy { base: Duration::from_millis(5), ..RetryPolicy::default() };
-    let options = ClientOptions { idle: Duration::from_secs(20), retry, ..ClientOptions::default() };
     let mut model = Model::new(name, endpoint, &ModelTable::default(), options).unwrap();
     model.limits = Some(Limits::new(32_000, 4_000));
     model

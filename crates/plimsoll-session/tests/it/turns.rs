@@ -241,3 +241,21 @@ fn a_host_that_names_a_summariser_asks_it_and_not_its_own_model() {
     assert_eq!(request.model.as_deref(), Some("small"));
     assert!(request.tokens + request.max_tokens <= Tokens(16_000));
 }
+
+#[test]
+fn a_usage_that_cannot_be_true_does_not_end_a_session() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open_with_model("ses_1");
+    for wrong in [1_000_000, u64::from(u32::MAX)] {
+        driver.prompt("How deep is it?").unwrap();
+        ready(&mut driver, "## Goal\nTo know how deep it is.");
+        driver.begin_answer(None).unwrap();
+        driver.write(AnswerEvent::Text("Nine metres.".into())).unwrap();
+        let usage = Some(Usage::new(Tokens(wrong), Tokens(10)));
+        driver.end_answer(AnswerEnd::Finished { reason: "stop".into(), usage, cost: None }).unwrap();
+    }
+    driver.prompt("And how wide?").unwrap();
+    let content = ready(&mut driver, "## Goal\nTo know how deep it is.");
+    assert!(content.load.tokens < Tokens(1_000), "{:?}", content.load);
+    assert!(content.room >= Tokens(4_000), "{}", content.room);
+}

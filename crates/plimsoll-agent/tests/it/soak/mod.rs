@@ -1,0 +1,272 @@
+//! Many turns with random faults of the provider, and the process killed again and again.
+//!
+//! Each session has a wire, a window and a preset of its own, and a provider that fails in about a fifth of its answers.
+//! A child process runs the turns until it dies: when it is told of some event, or some time after it began. Another takes
+//! the session over. After each death everything that was promised is held against the store. `just soak` makes 2,000
+//! turns, the ordinary tests about forty.
+
+mod child;
+mod faults;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use plimsoll::{Preset, SessionId};
+use plimsoll_agent::RunEnd;
+use plimsoll_providers::Wire;
+use plimsoll_store::NewSession;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::journal;
+use crate::support::{WIRES, lines, open_archive};
+use faults::Provider;
+
+/// What a child is to do; set only for the child.
+const LIFE: &str = "PLIMSOLL_SOAKED_LIFE";
+/// How many turns are made.
+const TURNS: &str = "PLIMSOLL_SOAK_TURNS";
+/// Where the random numbers start.
+const SEED: &str = "PLIMSOLL_SOAK_SEED";
+
+const SESSION: &str = "ses_soaked";
+/// So many turns are made in one session of a long soak.
+const SESSION_TURNS: u64 = 50;
+/// So many sessions are soaked at once.
+const THREADS: usize = 6;
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len() as u64) as usize]
+    }
+}
+
+/// What a child is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Life {
+    folder: PathBuf,
+    url: String,
+    wire: String,
+    preset: String,
+    window: u64,
+    /// Whether the model's window is known, or has to be learned from refusals.
+    is_known: bool,
+    /// The number of this life.
+    number: u64,
+    /// Its turns.
+    first: u64,
+    end: u64,
+    /// Whether it first goes on with the turn in which the life before ended.
+    resumes: bool,
+    /// It dies when it is told of that event, counted from 1; 0 for never.
+    die_at: u64,
+}
+
+impl Life {
+    fn wire(&self) -> Wire {
+        WIRES.iter().find(|(_, name)| *name == self.wire).unwrap().0
+    }
+
+    fn preset(&self) -> Preset {
+        Preset::ALL.into_iter().find(|preset| preset.name() == self.preset).unwrap()
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.folder.join(format!("journal-{}", self.number))
+    }
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Tally {
+    turns: u64,
+    lives: u64,
+    kills: u64,
+    requests: usize,
+    most_requests: u64,
+    summaries: u64,
+    events: usize,
+    reductions: BTreeMap<String, u64>,
+    ends: BTreeMap<String, u64>,
+    faults: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.turns += other.turns;
+        self.lives += other.lives;
+        self.kills += other.kills;
+        self.requests += other.requests;
+        self.most_requests = self.most_requests.max(other.most_requests);
+        self.summaries += other.summaries;
+        self.events += other.events;
+        let add = |sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>| {
+            more.into_iter().for_each(|(kind, count)| *sum.entry(kind).or_default() += count);
+        };
+        add(&mut self.reductions, other.reductions);
+        add(&mut self.ends, other.ends);
+        add(&mut self.faults, other.faults);
+    }
+}
+
+#[test]
+fn turns_with_faults_and_kills_lose_nothing_and_end() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let (turns, seed) = (number(TURNS).unwrap_or(42), number(SEED).unwrap_or(1));
+    println!("{turns} turns from seed {seed}");
+    let per_session = SESSION_TURNS.min(turns.div_ceil(6));
+    let sessions = turns.div_ceil(per_session);
+    let (tally, next, begun) = (Mutex::new(Tally::default()), AtomicU64::new(0), Instant::now());
+    let work = || {
+        loop {
+            let place = next.fetch_add(1, Ordering::SeqCst);
+            if place >= sessions {
+                break;
+            }
+            let soaked = soak_session(seed.wrapping_mul(1_000) + place, place, per_session);
+            tally.lock().unwrap().add(soaked);
+        }
+    };
+    // Most of the time goes by in waiting for providers that do not answer.
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+    let tally = tally.into_inner().unwrap();
+    println!("{:.0} s: {tally:#?}", begun.elapsed().as_secs_f64());
+    assert!(tally.turns >= turns && tally.kills > 0, "{tally:?}");
+}
+
+/// The turns of one session, from its first to its last, whatever happens between.
+fn soak_session(seed: u64, place: u64, turns: u64) -> Tally {
+    let (mut dice, mut tally) = (Dice::new(seed), Tally::default());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("project")).unwrap();
+    std::fs::write(folder.path().join("project/big.txt"), lines(900)).unwrap();
+    let new = NewSession::new(SessionId::new(SESSION));
+    open_archive(folder.path()).store().create(new, plimsoll::Millis(1)).unwrap();
+    let window = *dice.pick(&[16_000, 24_000, 32_000, 48_000, 64_000]);
+    let provider = Provider::start(window, seed);
+    let mut life = Life {
+        folder: folder.path().to_owned(),
+        url: provider.server.url(),
+        wire: WIRES[place as usize % 3].1.to_owned(),
+        preset: [Preset::Plimsoll, Preset::Opencode118][place as usize / 3 % 2].name().to_owned(),
+        window,
+        is_known: place % 5 != 4,
+        number: 0,
+        first: 0,
+        end: turns,
+        resumes: false,
+        die_at: 0,
+    };
+    let context = format!("seed {seed}, {} {} {window}", life.wire, life.preset);
+    while life.first < turns || life.resumes {
+        live(&mut life, &mut dice, &context, &mut tally);
+        assert!(life.number < 40 * turns, "{context}: it does not come forward");
+    }
+    tally.turns += turns;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(end_session(&life, &provider, &context, &mut tally));
+    println!("{context}: {} turns, {} kills, {} requests", tally.turns, tally.kills, tally.requests);
+    tally
+}
+
+/// One life of the child, and a look at what it leaves.
+fn live(life: &mut Life, dice: &mut Dice, context: &str, tally: &mut Tally) {
+    // Some die of an event, some of age, and some live to see the end.
+    let way = dice.below(20);
+    life.die_at = if way < 12 { 1 + dice.below(160) } else { 0 };
+    let age = (12..18).contains(&way).then(|| Duration::from_millis(50 + dice.below(4_000)));
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "soak::child::the_soaked_child", "--nocapture"])
+        .env(LIFE, serde_json::to_string(&life).unwrap())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    if let Some(age) = age {
+        std::thread::sleep(age);
+        child.kill().unwrap();
+    }
+    let status = child.wait().unwrap();
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    assert!(status.success() || signal == Some(9), "{context}, life {}: {status}", life.number);
+    tally.lives += 1;
+    tally.kills += u64::from(signal.is_some());
+    let entries = journal::read(&life.journal());
+    let archive = open_archive(&life.folder);
+    journal::hold(&entries, &archive, &SESSION.into());
+    let problems = archive.check().unwrap().problems;
+    assert_eq!(problems, Vec::<String>::new(), "{context}, life {}", life.number);
+    let count = |event: &str| entries.iter().filter(|entry| entry.event == event).count() as u64;
+    for entry in &entries {
+        match entry.event.split(' ').collect::<Vec<_>>()[..] {
+            ["turn", how, requests] => {
+                *tally.ends.entry(how.to_owned()).or_default() += 1;
+                tally.most_requests = tally.most_requests.max(requests.parse().unwrap());
+            }
+            [kind @ ("truncate" | "prune" | "compact" | "shed")] => {
+                *tally.reductions.entry(kind.to_owned()).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    tally.events += entries.len();
+    let begun = count("prompted");
+    let ended = entries.iter().filter(|entry| entry.event.starts_with("turn ")).count() as u64;
+    let was_resumed = u64::from(life.resumes);
+    let is_cut_off = begun + was_resumed > ended;
+    // A prompt that was not acknowledged is given again.
+    life.first += begun;
+    life.resumes = is_cut_off && dice.below(2) == 0;
+    life.number += 1;
+}
+
+/// The provider has recovered: a last turn goes through, nothing was lost in all lives, and no request was illegal.
+async fn end_session(life: &Life, provider: &Provider, context: &str, tally: &mut Tally) {
+    provider.calm_down();
+    let agent = child::agent(&life.folder, life);
+    let mut conversation = agent.open(&SESSION.into()).await.unwrap();
+    let report = conversation.run("Is all well?", &CancellationToken::new()).await;
+    match report {
+        Ok(report) => assert!(matches!(report.end, RunEnd::Finished { .. }), "{context}: {report:?}"),
+        // A policy that follows a document may have no way to make it fit.
+        Err(error) => assert_ne!(life.preset(), Preset::Plimsoll, "{context}: {error}"),
+    }
+    drop(conversation);
+    hold_all(&life.folder, life.number, &agent);
+    assert_eq!(agent.archive.check().unwrap().problems, Vec::<String>::new(), "{context}");
+    let problems = provider.server.take_problems();
+    assert!(problems.is_empty(), "{context}: {problems:#?}");
+    tally.requests += provider.server.requests().len();
+    let (kinds, summaries) = provider.kinds();
+    tally.summaries += summaries;
+    kinds.into_iter().for_each(|(kind, count)| *tally.faults.entry(kind).or_default() += count);
+}
+
+fn hold_all(folder: &Path, lives: u64, agent: &plimsoll_agent::Agent) {
+    for number in 0..lives {
+        let entries = journal::read(&folder.join(format!("journal-{number}")));
+        journal::hold(&entries, &agent.archive, &SESSION.into());
+    }
+}
