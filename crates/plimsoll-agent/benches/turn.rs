@@ -140,7 +140,7 @@ fn messages(size: usize) -> Vec<Message> {
 /// A prompt, or a step with a tool that answers with two kilobytes.
 fn message(n: usize) -> Message {
     let (id, time) = (format!("msg_{n:08}"), Millis(n as u64 + 1));
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         return Message::user(id.as_str().into(), format!("prt_{n:08}").as_str().into(), "How deep is it?")
             .at(time);
     }

@@ -275,7 +275,7 @@ impl Driver {
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
                 let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
                 match verdict {
-                    Verdict::TooHeavy(burden) => match self.believe_estimate(load, trigger) {
+                    Verdict::TooHeavy(burden) => match self.believe_estimate(&load, trigger) {
                         Some(load) => Ok(Prepared::Ready(Box::new(self.content(load, receipts)))),
                         None => Ok(Prepared::CannotFit { burden: Box::new(burden), receipts }),
                     },
@@ -291,10 +291,10 @@ impl Driver {
     /// request that was answered, so it is wrong, or the window is larger than is known; either way the provider decides,
     /// and its next figure takes the place of this one. Without this, one wrong figure would end a session for good: no
     /// request would ever be made again that could correct it. A provider that has refused is believed.
-    fn believe_estimate(&self, load: Load, trigger: Trigger) -> Option<Load> {
+    fn believe_estimate(&self, load: &Load, trigger: Trigger) -> Option<Load> {
         let line = self.settings.policy.overflow.line(self.limits);
         let fits = trigger != Trigger::Refused && !line.is_some_and(|line| line.is_over(load.estimate));
-        fits.then_some(Load { tokens: load.estimate, usage_of: None, ..load })
+        fits.then(|| Load { tokens: load.estimate, usage_of: None, ..load.clone() })
     }
 
     /// Hand in what the summariser said to the request of [`Prepared::Summarise`], or why it said nothing.

@@ -70,9 +70,14 @@ pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) ->
         }
     }
     let home = around.home.as_deref();
-    let policy = config.policy.clone();
-    let agent =
-        Agent::configured(Arc::clone(&opened.archive), policy, &run, &overrides, &around.directory, home);
+    let agent = Agent::configured(
+        Arc::clone(&opened.archive),
+        config.policy,
+        &run,
+        &overrides,
+        &around.directory,
+        home,
+    );
     let mut agent = agent.map_err(setup_failed)?;
     if let Some(context) = context {
         let known = agent.model.limits.unwrap_or_default();
