@@ -15,7 +15,7 @@ fn r156_the_eight_figures_and_those_of_the_model_after_a_scripted_run() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let reductions = metrics_in(recorder, || {
+    let reductions = metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {
             let mut dock = Dock::on(
                 Wire::Anthropic,
@@ -72,8 +72,4 @@ fn r156_the_eight_figures_and_those_of_the_model_after_a_scripted_run() {
     assert!(count(names::TOKENS_IN) > 0.0 && count(names::TOKENS_OUT) > 0.0);
     assert!(count(names::TOKENS_CACHED) > 0.0 && count(names::TOKENS_WRITTEN) > 0.0);
     assert!(count(names::COST) > 0.0 && count(names::TOOL_CALLS) > 0.0);
-}
-
-fn metrics_in<T>(recorder: DebuggingRecorder, work: impl FnOnce() -> T) -> T {
-    metrics::with_local_recorder(&recorder, work)
 }

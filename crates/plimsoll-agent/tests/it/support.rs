@@ -159,7 +159,7 @@ pub(crate) fn read_after(before: Reply) -> impl Fn(&Captured) -> Reply + Send + 
         }
         let prompts =
             request.messages.iter().filter(|message| message.role == "user").map(|message| message.text());
-        let prompt = prompts.filter(|text| text.contains("Read it ")).last().unwrap_or_default();
+        let prompt = prompts.rev().find(|text| text.contains("Read it ")).unwrap_or_default();
         let after = prompt.rsplit("Read it ").next().unwrap_or_default();
         let wanted: usize = after.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
         let mut made = made.lock().unwrap();
