@@ -328,6 +328,12 @@ impl Driver {
         if let Some(window) = learned.filter(is_smaller) {
             self.limits.context = window;
             self.limits.input = self.limits.input.filter(|input| *input <= window);
+            if self.limits.output == Tokens::ZERO {
+                // Policies keep room for an answer as long as large models give. In a small window that is all of it,
+                // the line is at zero, and no request would ever be made again.
+                let usual = self.settings.policy.overflow.default_output;
+                self.limits.output = usual.min(Tokens(window.0 / 4));
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::Summariser;
-use plimsoll::{Fixed, Limits, Plan, Tokens, Usage};
+use plimsoll::{Fixed, Limits, Plan, Preset, Tokens, Usage};
 use plimsoll_session::{
     AnswerEnd, AnswerEvent, ClimbStep, Counting, Driver, Prepared, SessionError, Settings,
 };
@@ -258,4 +258,24 @@ fn a_usage_that_cannot_be_true_does_not_end_a_session() {
     let content = ready(&mut driver, "## Goal\nTo know how deep it is.");
     assert!(content.load.tokens < Tokens(1_000), "{:?}", content.load);
     assert!(content.room >= Tokens(4_000), "{}", content.room);
+}
+
+#[test]
+fn a_small_window_learned_from_a_refusal_leaves_room_for_a_conversation() {
+    for preset in [Preset::Plimsoll, Preset::Opencode, Preset::Opencode118] {
+        let harbour = Harbour::new();
+        let session = harbour.session("ses_1");
+        let policy = Arc::new(preset.policy());
+        let settings = Settings { limits: None, policy, ..harbour.settings() };
+        let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+        driver.prompt("How deep is it?").unwrap();
+        ready(&mut driver, "## Goal\nTo know how deep it is.");
+        driver.refused(Some(Tokens(24_000)), Fixed::default());
+        // There is nothing to be reduced yet; what was learned stays.
+        driver.prepare(Fixed::default()).unwrap();
+        let content = ready(&mut driver, "## Goal\nTo know how deep it is.");
+        let line = content.line.unwrap();
+        assert!(line.at >= Tokens(12_000), "{}: the line is at {}", preset.name(), line.at);
+        assert!(content.room >= Tokens(4_000), "{}: {}", preset.name(), content.room);
+    }
 }

@@ -182,7 +182,7 @@ fn soak_session(seed: u64, place: u64, turns: u64) -> Tally {
     };
     let context = format!("seed {seed}, {} {} {window}", life.wire, life.preset);
     while life.first < turns || life.resumes {
-        live(&mut life, &mut dice, &context, &mut tally);
+        live(&mut life, turns, &mut dice, &context, &mut tally);
         assert!(life.number < 40 * turns, "{context}: it does not come forward");
     }
     tally.turns += turns;
@@ -193,9 +193,10 @@ fn soak_session(seed: u64, place: u64, turns: u64) -> Tally {
 }
 
 /// One life of the child, and a look at what it leaves.
-fn live(life: &mut Life, dice: &mut Dice, context: &str, tally: &mut Tally) {
-    // Some die of an event, some of age, and some live to see the end.
+fn live(life: &mut Life, turns: u64, dice: &mut Dice, context: &str, tally: &mut Tally) {
+    // Some die of an event, some of age, and some live to see the end of a few turns.
     let way = dice.below(20);
+    life.end = turns.min(life.first + 1 + dice.below(8));
     life.die_at = if way < 12 { 1 + dice.below(160) } else { 0 };
     let age = (12..18).contains(&way).then(|| Duration::from_millis(50 + dice.below(4_000)));
     let mut child = Command::new(std::env::current_exe().unwrap())
