@@ -371,5 +371,7 @@ pub(crate) fn one_message(text: &str, policy: &plimsoll::Policy) -> plimsoll::Wi
 
 /// The longest answer to a summary request, if the request says one.
 pub(crate) fn summary_max_tokens(request: &SummaryRequest) -> Option<u64> {
-    Some(request.max_tokens).filter(|most| *most > Tokens::ZERO).map(|most| most.0)
+    let most = Some(request.max_tokens).filter(|most| *most > Tokens::ZERO);
+    // Where hardly any room is left, providers refuse the few tokens that are; the Responses API wants sixteen at least.
+    most.map(|most| most.max(LEAST_ANSWER).0)
 }
