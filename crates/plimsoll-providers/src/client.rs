@@ -114,7 +114,11 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if error == ProviderError::Stream(StreamFault::Unfinished { events: 0 }) {
+            let is_silent = matches!(
+                error,
+                ProviderError::Stream(StreamFault::Unfinished { events: 0 }) | ProviderError::Network { .. }
+            );
+            if is_silent {
                 silent += 1;
                 // Once may be a passing failure, and a third time would say no more.
                 if silent == 2 && request.wire() == Wire::Chat {
@@ -163,7 +167,7 @@ impl Client {
     /// Why streams end before their first event, if it is because the request is too long.
     ///
     /// llama-cpp-python begins to stream, with status 200, before it looks at the length of the prompt: its overflow is a
-    /// stream without events, as a passing failure is. Asked for a whole answer, the server tells. The answer is limited to
+    /// stream without events, or a connection that breaks off, as a passing failure is. Asked for a whole answer, the server tells. The answer is limited to
     /// one token, because it is not used; if it is no overflow, the stream is tried again as before.
     async fn hidden_overflow(&self, request: &Request) -> Option<ProviderError> {
         let mut body = request.to_json();
@@ -175,8 +179,16 @@ impl Client {
         fields.insert(limit.into(), 1.into());
         let started = Instant::now();
         let clock = Clock { started, last_byte: started, options: self.options };
-        let sending = self.http.post(self.endpoint.url()).headers(self.headers.clone());
-        let response = clock.limit(sending.body(body.to_string()).send()).await.ok()?.ok()?;
+        let mut sent = None;
+        // The server closes the connection of the stream, which may be the one that the first try is sent on.
+        for _ in 0..2 {
+            let sending = self.http.post(self.endpoint.url()).headers(self.headers.clone());
+            sent = clock.limit(sending.body(body.to_string()).send()).await.ok()?.ok();
+            if sent.is_some() {
+                break;
+            }
+        }
+        let response = sent?;
         let status = response.status().as_u16();
         if response.status().is_success() {
             return None;
