@@ -20,6 +20,9 @@ use crate::error::SessionError;
 use crate::meter::Meter;
 use crate::settings::Settings;
 
+/// No model that can call tools has a smaller window than this.
+const LEAST_WINDOW: Tokens = Tokens(4_096);
+
 /// Drives one session: what happens around each call of a model. The host makes the call.
 ///
 /// It holds the session's lease, and every write carries the lease's epoch, so that a driver whose session was taken
@@ -318,7 +321,8 @@ impl Driver {
         let learned = named.or_else(|| {
             let is_known = self.settings.limits.is_some_and(|limits| limits.context > Tokens::ZERO);
             let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
-            (!is_known).then_some(load.tokens)
+            // A refusal of a small request is more likely a fault of the provider's than a window of that size.
+            (!is_known && load.tokens >= LEAST_WINDOW).then_some(load.tokens)
         });
         self.trigger = Trigger::Refused;
         self.climb = None;
