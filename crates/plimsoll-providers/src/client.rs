@@ -120,8 +120,9 @@ impl Client {
             );
             if is_silent {
                 silent += 1;
-                // Once may be a passing failure, and a third time would say no more.
-                if silent == 2 && request.wire() == Wire::Chat {
+                // Once may be a passing failure, and a third time would say no more. The question has its price, and the
+                // servers that need it are run by people themselves.
+                if silent == 2 && request.wire() == Wire::Chat && self.endpoint.is_near() {
                     error = self.hidden_overflow(request).await.unwrap_or(error);
                 }
             }
@@ -167,8 +168,9 @@ impl Client {
     /// Why streams end before their first event, if it is because the request is too long.
     ///
     /// llama-cpp-python begins to stream, with status 200, before it looks at the length of the prompt: its overflow is a
-    /// stream without events, or a connection that breaks off, as a passing failure is. Asked for a whole answer, the server tells. The answer is limited to
-    /// one token, because it is not used; if it is no overflow, the stream is tried again as before.
+    /// stream without events, or a connection that breaks off, as a passing failure is. Asked for a whole answer, the
+    /// server tells. The answer is limited to one token, because it is not used; if it is no overflow, the stream is tried
+    /// again as before.
     async fn hidden_overflow(&self, request: &Request) -> Option<ProviderError> {
         let mut body = request.to_json();
         let fields = body.as_object_mut()?;

@@ -170,18 +170,27 @@ impl Endpoint {
         }
     }
 
+    fn host(&self) -> String {
+        let host = self.base_url.split("://").nth(1).unwrap_or_default();
+        host.split('/').next().unwrap_or_default().to_ascii_lowercase()
+    }
+
+    /// Whether the server is on this machine or in its network, where people run models of their own.
+    pub(crate) fn is_near(&self) -> bool {
+        is_near(&self.host())
+    }
+
     /// Options that suit the server. Other servers than OpenAI's own know only the old name of the answer's limit. A
     /// server on this machine or in this network is mostly one that runs an open model by its template.
     pub fn request_options(&self) -> RequestOptions {
-        let host = self.base_url.split("://").nth(1).unwrap_or_default();
-        let host = host.split('/').next().unwrap_or_default().to_ascii_lowercase();
+        let host = self.host();
         let is_openai = ["openai.com", "openai.azure.com"].iter().any(|own| {
             host.strip_suffix(own).is_some_and(|before| before.is_empty() || before.ends_with('.'))
         });
         let max_tokens_field =
             if is_openai { MaxTokensField::MaxCompletionTokens } else { MaxTokensField::MaxTokens };
         let wordless_content =
-            if is_near(&host) { WordlessContent::EmptyText } else { WordlessContent::Null };
+            if self.is_near() { WordlessContent::EmptyText } else { WordlessContent::Null };
         RequestOptions { max_tokens_field, wordless_content, ..RequestOptions::default() }
     }
 
