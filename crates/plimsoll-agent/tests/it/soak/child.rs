@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use plimsoll::Preset;
 use plimsoll_agent::tools::ToolCall;
 use plimsoll_agent::{Access, Agent, AgentError, Event, RunLimits, Subject, Tool, ToolError};
 use plimsoll_providers::{ClientOptions, RetryPolicy, ToolSpec};
@@ -60,8 +61,11 @@ async fn the_soaked_child() {
     let journal = Arc::new(Journal::new(Arc::clone(&agent.archive), SESSION.into(), &life.journal()));
     let (told, requests) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
     let (noted, counted, die_at) = (Arc::clone(&journal), Arc::clone(&requests), life.die_at);
+    let was_refused = Arc::new(AtomicBool::new(false));
+    let refused = Arc::clone(&was_refused);
     agent.events = Arc::new(move |event: &Event| {
         noted.note(event);
+        refused.fetch_or(matches!(event, Event::Refused { .. }), Ordering::SeqCst);
         if matches!(event, Event::Requested { .. } | Event::Retrying { .. } | Event::Summarising { .. }) {
             counted.fetch_add(1, Ordering::SeqCst);
         }
@@ -85,11 +89,15 @@ async fn the_soaked_child() {
         let ended = tokio::time::timeout(Duration::from_secs(120), run).await;
         let how = match ended.expect("a turn takes two minutes") {
             Ok(report) => serde_json::to_value(&report.end).unwrap()["how"].as_str().unwrap().to_owned(),
-            // A provider that refuses a small request as too long is believed as long as the process lives; once it has
-            // recovered, the last turn has to go through.
-            Err(
-                error @ (AgentError::Provider(_) | AgentError::Refused { .. } | AgentError::CannotFit(_)),
-            ) => error.name().to_owned(),
+            Err(error @ (AgentError::Provider(_) | AgentError::Refused { .. })) => error.name().to_owned(),
+            // A provider that refuses a small request as too long is believed as long as the process lives, so that nothing
+            // may fit any more; once it has recovered, the last turn has to go through. The presets that follow a document
+            // have no shedding, and may not fit on their own.
+            Err(error @ AgentError::CannotFit(_))
+                if was_refused.load(Ordering::SeqCst) || life.preset() != Preset::Plimsoll =>
+            {
+                error.name().to_owned()
+            }
             Err(error) => panic!("turn {turn} failed: {}: {error}", error.name()),
         };
         let count = requests.load(Ordering::SeqCst);
