@@ -44,7 +44,7 @@ pub struct Agent {
     pub lease: Duration,
     /// The time.
     pub clock: Clock,
-    /// Is told what happens.
+    /// Receives every event.
     pub events: EventSink,
 }
 
@@ -197,7 +197,7 @@ impl Agent {
     }
 }
 
-/// What a model is told where nobody says otherwise.
+/// The default system prompt.
 fn system_prompt(directory: &Path) -> String {
     format!(
         "You are an agent that works on a project with the tools you are given. Find out what you need to know before you \

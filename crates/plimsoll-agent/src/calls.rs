@@ -154,11 +154,11 @@ impl Conversation {
         let subject = tool.subject(&call.input, directory).map_err(|error| failed(error.to_string()))?;
         let access = tool.access();
         let permissions = &self.agent.profile.permissions;
-        // Whoever searches a file reads it.
+        // A search reads the file, so what is denied to `read` is denied to it.
         let is_read = call.tool == "grep" && is_denied(permissions, "read", &subject, directory);
         match decide(permissions, &call.tool, access, &subject, directory) {
             Action::Allow if !is_read => Ok(Arc::clone(tool)),
-            // Nobody is there to be asked.
+            // The loop has no way to ask a person yet, so `ask` means no.
             Action::Allow | Action::Ask | Action::Deny => {
                 let allow = flag_for(&call.tool, access, &subject);
                 self.agent.tell(&Event::Denied { part: call.part.clone(), tool: call.tool.clone(), allow });

@@ -1,7 +1,7 @@
 //! What happens while an agent runs, as it happens.
 //!
 //! These events are gone once they were told. What is stored (messages, parts, reductions) is told by the store's change
-//! feed too, to whoever follows it from whatever process: see [`Follower`](crate::Follower).
+//! feed too, to readers in any process: see [`Follower`](crate::Follower).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::run::RunEnd;
 
-/// Is told what happens. It must not block: the run waits for it.
+/// Receives every event of a run. It must not block: the run waits for it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Something that happened in a run.

@@ -32,7 +32,7 @@ pub(crate) struct Question<'a> {
     pub(crate) options: &'a RequestOptions,
 }
 
-/// An answer that nobody watches as it comes.
+/// A whole answer, collected from its stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CollectedAnswer {
     pub(crate) text: String,

@@ -14,7 +14,7 @@ use crate::agent::{Agent, Compaction};
 use crate::model::Model;
 use crate::tools::{Bash, ToolSet};
 
-/// The agent where nobody names one.
+/// The agent that runs where none is named.
 pub const DEFAULT_AGENT: &str = "build";
 /// Agents that the runtime itself asks, and that are not run.
 const INTERNAL: [&str; 2] = ["compaction", "title"];

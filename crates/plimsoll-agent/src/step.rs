@@ -152,7 +152,7 @@ impl Conversation {
 
     fn options(&self, content: &Content) -> RequestOptions {
         let model = &self.agent.model;
-        // Where nobody knows the model's limits, only Anthropic insists on a number.
+        // Without known limits a number is sent only to Anthropic, which insists on one.
         let is_known = model.limits.is_some() || self.learned || model.wire() == Wire::Anthropic;
         let room = content.room.max(LEAST_ANSWER);
         RequestOptions {

@@ -10,7 +10,7 @@
 //!
 //! - `direct`: a few turns without scripted calls, streamed by the server itself, the last longer than the window.
 //! - `unmanaged`: nothing is reduced. It has to die, and says in which turn.
-//! - `learned`: nobody knows the model, so its window is learned from the server's first refusal.
+//! - `learned`: the model is in no table, so its window is learned from the server's first refusal.
 //! - `configured`: the window is known from the beginning.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
