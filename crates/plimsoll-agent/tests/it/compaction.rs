@@ -7,7 +7,7 @@ use plimsoll::{Limits, Message, PartBody, Preset, Role, Tokens};
 use plimsoll_agent::{Conversation, Event, ReductionKind, RunEnd};
 use plimsoll_providers::Wire;
 use plimsoll_store::PageRequest;
-use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
+use plimsoll_testkit::server::{Captured, CapturedPart, Fault, Gate, ModelServer, Reply};
 use rstest::rstest;
 use serde_json::json;
 
@@ -374,4 +374,37 @@ async fn the_shape_of_the_context_before_and_after_a_compaction() {
         shape(&requests[summary + 1])
     );
     insta::assert_snapshot!(told);
+}
+
+/// What the window shows of each result, without what depends on where the project lies.
+fn results(request: &Captured) -> String {
+    let kind = |text: &str| match text {
+        text if text.contains("cleared") => "cleared, with a handle".to_owned(),
+        text if text.contains("spill_") => format!("cut to {} kB, with a handle", text.len() / 1_000),
+        text => format!("whole, {} kB", text.len() / 1_000),
+    };
+    let shown = request.parts().filter_map(|part| match part {
+        CapturedPart::Result { text, .. } => Some(kind(text)),
+        _ => None,
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn the_shape_of_the_context_around_a_cut_and_a_prune() {
+    let mut dock = Dock::new(ModelServer::start().unwrap()).with_policy(|spec| {
+        spec.prune.protect_tokens = Tokens(2_000);
+        spec.prune.min_tokens = Tokens(1_000);
+        spec.prune.active_turns = 0;
+    });
+    dock.agent.profile.limits.steps = 8;
+    dock.write("big.txt", &lines(900));
+    let read = |n: usize| {
+        Reply::new().call(format!("call_{n}"), "read", json!({ "path": "big.txt", "limit": 300 * n }))
+    };
+    dock.server.push_all([read(1), read(3), read(2), Reply::new().text("Read.")]);
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Read it").await;
+    let shapes: Vec<String> = dock.server.requests().iter().map(results).collect();
+    insta::assert_snapshot!(shapes.join("\n--\n"));
 }
