@@ -50,6 +50,17 @@ impl Drop for Conversation {
     }
 }
 
+/// What the provider's cache holds of a summary request that is appended to the window; none for a request of its own.
+pub(crate) async fn cache_plan(driver: &DriverHandle, request: &SummaryRequest) -> Option<CachePlan> {
+    match &request.form {
+        SummaryForm::Separate { .. } => None,
+        SummaryForm::Appended { window, .. } => {
+            let window = window.clone();
+            driver.run(move |driver| Ok(driver.cache_plan(&window))).await.ok()
+        }
+    }
+}
+
 /// Ask for a summary: the compaction agent's model, or the session's own.
 pub(crate) async fn ask_summary(
     agent: &Agent,
@@ -230,13 +241,7 @@ async fn climb_beside(
         climb = back;
         match step {
             Ok(ClimbStep::Ask(request)) => {
-                let cache = match &request.form {
-                    SummaryForm::Separate { .. } => None,
-                    SummaryForm::Appended { window, .. } => {
-                        let window = window.clone();
-                        driver.run(move |driver| Ok(driver.cache_plan(&window))).await.ok()
-                    }
-                };
+                let cache = cache_plan(&driver, &request).await;
                 let summary =
                     ask_summary(&agent, &specs, &request, cache.as_ref(), true, Some(&session)).await;
                 charged.push((summary.usage().cloned(), summary.cost));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::request::{SummaryForm, SummaryRequest};
+use plimsoll::compact::request::SummaryRequest;
 use plimsoll::{Message, MessageId, Tokens};
 use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, StreamEvent, Wire};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared};
@@ -11,7 +11,7 @@ use serde_json::Number;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::LEAST_ANSWER;
-use crate::compaction::{Summary, ask_summary};
+use crate::compaction::{Summary, ask_summary, cache_plan};
 use crate::error::AgentError;
 use crate::event::{Event, UsageFigures, millis};
 use crate::metrics;
@@ -139,13 +139,7 @@ impl Conversation {
 
     /// Ask for a summary.
     pub(crate) async fn summarise(&self, request: &SummaryRequest, early: bool) -> Summary {
-        let cache = match &request.form {
-            SummaryForm::Separate { .. } => None,
-            SummaryForm::Appended { window, .. } => {
-                let window = window.clone();
-                self.driver.run(move |driver| Ok(driver.cache_plan(&window))).await.ok()
-            }
-        };
+        let cache = cache_plan(&self.driver, request).await;
         ask_summary(&self.agent, &self.specs, request, cache.as_ref(), early, Some(self.session.as_str()))
             .await
     }
@@ -286,7 +280,7 @@ impl Conversation {
                 driver.end_answer(end)?;
                 let fixed = fixed(driver);
                 let has_calls = !driver.open_calls().is_empty();
-                // With the last word of a turn nobody knows whether there will be another.
+                // After the last word of a turn there may be no further request that a summary would help.
                 let early = if has_calls { driver.begin_early(fixed) } else { None };
                 Ok((has_calls, early))
             })

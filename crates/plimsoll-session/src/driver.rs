@@ -314,7 +314,7 @@ impl Driver {
     }
 
     /// The provider refused the last request as too long. The next [`prepare`](Driver::prepare) reduces whatever the
-    /// figures say; `window` is the context window that the refusal names, if it does. Where it does not and nobody knows
+    /// figures say; `window` is the context window that the refusal names, if it does. Where it does not and no table knows
     /// the model, what was refused bounds the window.
     pub fn refused(&mut self, window: Option<Tokens>, fixed: Fixed) {
         let named = window.filter(|window| *window > Tokens::ZERO);
@@ -326,7 +326,7 @@ impl Driver {
         });
         self.trigger = Trigger::Refused;
         self.climb = None;
-        // A smaller window than the provider's was somebody's wish.
+        // A smaller window than the provider's was configured, and holds.
         let is_smaller =
             |window: &Tokens| self.limits.context == Tokens::ZERO || *window < self.limits.context;
         if let Some(window) = learned.filter(is_smaller) {
@@ -349,7 +349,7 @@ impl Driver {
     }
 
     /// A compaction to prepare while the turn goes on, once the window is over the policy's soft line; none where the
-    /// policy has no such line, nobody can be asked, or one was begun since the window was last reduced.
+    /// policy has no such line, there is no summariser, or one was begun since the window was last reduced.
     ///
     /// The host lets it climb beside the turn and hands the outcome to [`hold`](Driver::hold).
     pub fn begin_early(&mut self, fixed: Fixed) -> Option<Climb> {

@@ -57,7 +57,7 @@ impl Bash {
         Bash { spec: ToolSpec { name: "bash".into(), description, schema }, hidden: Vec::new() }
     }
 
-    /// The same without variables that hold one of these. A command that may read everything can still find them, in
+    /// Run commands without the variables that hold one of these secrets. A command that may read everything can still find them, in
     /// files or in the environment of this process.
     pub fn hiding(self, hidden: Vec<Secret>) -> Bash {
         Bash { hidden, ..self }

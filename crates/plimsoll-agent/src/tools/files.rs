@@ -10,7 +10,7 @@ use crate::tools::ToolError;
 /// that no link leads anywhere else.
 ///
 /// `..` is taken out first, as a person reads it: the kernel would follow a link before it, and would fail where a
-/// directory before it is missing, which is how a link could be hidden from whoever resolves only what is there.
+/// directory before it is missing, which is how a link could be hidden from a check that resolves only existing paths.
 pub(super) fn resolve(path: &str, directory: &Path) -> PathBuf {
     let path = path.strip_prefix("file://").unwrap_or(path);
     let mut there = normalise(&directory.join(path));
@@ -21,7 +21,7 @@ pub(super) fn resolve(path: &str, directory: &Path) -> PathBuf {
             rest.iter().rev().for_each(|name: &std::ffi::OsString| resolved.push(name));
             return resolved;
         }
-        // A link that leads nowhere is there all the same: it is left to whoever opens it to fail.
+        // A dangling link is kept by its name, and opening it fails.
         match there.file_name().map(ToOwned::to_owned) {
             Some(name) => rest.push(name),
             None => return there,

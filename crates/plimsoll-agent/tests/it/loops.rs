@@ -338,7 +338,7 @@ async fn a_run_that_is_dropped_is_settled_by_the_next() {
 async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
-    // A model that nobody knows, whose true window is smaller than what is assumed.
+    // A model that is in no table, whose true window is smaller than what is assumed.
     let server = ModelServer::builder().window(9_000).answering(reader()).start().unwrap();
     let mut dock = Dock::on(wire, server);
     dock.agent.model.limits = None;
