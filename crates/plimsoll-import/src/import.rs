@@ -207,13 +207,18 @@ impl Survey {
             groups.extend(Some(store.import_of(&own)?).filter(|group| !group.is_empty()));
         }
         if groups.is_empty() {
-            return match store.session(&own) {
-                Ok(_) => Err(ImportError::Taken { id: own }),
+            match store.session(&own) {
+                Ok(_) => {}
                 Err(StoreError::Missing { .. }) => {
-                    Ok(Plan::New { id: own, keeps_ids: true, instead_of: None })
+                    return Ok(Plan::New { id: own, keeps_ids: true, instead_of: None });
                 }
-                Err(error) => Err(error.into()),
-            };
+                Err(error) => return Err(error.into()),
+            }
+            // Another process may have stored it between the two looks; then it is its import that is found.
+            groups.extend(Some(store.import_of(&own)?).filter(|group| !group.is_empty()));
+            if groups.is_empty() {
+                return Err(ImportError::Taken { id: own });
+            }
         }
         let mut best: Option<(usize, Vec<ImportRecord>)> = None;
         let mut why: Option<InsteadOf> = None;
