@@ -10,6 +10,7 @@ use plimsoll_config::Permissions;
 use plimsoll_session::{Counting, DriverHandle, SessionError, Settings};
 use plimsoll_store::{Archive, Clock};
 
+use crate::ask::Asker;
 use crate::error::AgentError;
 use crate::event::{Event, EventSink};
 use crate::model::Model;
@@ -44,6 +45,8 @@ pub struct Agent {
     pub lease: Duration,
     /// The time.
     pub clock: Clock,
+    /// Asks a person about calls that no rule decides; without one they are denied.
+    pub asker: Option<Arc<dyn Asker>>,
     /// Receives every event.
     pub events: EventSink,
 }
@@ -125,6 +128,7 @@ impl Agent {
             take_over: false,
             lease: Duration::from_secs(60),
             clock: Clock::default(),
+            asker: None,
             events: Arc::new(|_| {}),
         }
     }

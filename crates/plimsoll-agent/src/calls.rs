@@ -12,11 +12,12 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::{PermissionAnswer, PermissionQuestion};
 use crate::error::AgentError;
 use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, repeat_warning};
 use crate::metrics;
-use crate::permissions::{Access, Subject, decide, flag_for, is_denied};
+use crate::permissions::{Access, AllowHint, Subject, decide, is_denied, reason_to_ask, rule_for};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
@@ -80,8 +81,8 @@ impl Conversation {
                     self.refuse(call, refusal, progress).await?;
                     continue;
                 }
-                match self.judge(&call, number) {
-                    Ok(tool) => match self.start(call, tool, &tools_cancel).await {
+                match self.judge(&call, number, cancel).await {
+                    Ok((tool, subject)) => match self.start(call, tool, subject, &tools_cancel).await {
                         Ok(work) => working.push(work),
                         Err(error) => failure = failure.or(Some(error)),
                     },
@@ -130,8 +131,72 @@ impl Conversation {
         self.agent.profile.tools.get(tool).is_none_or(|tool| tool.is_parallel())
     }
 
-    /// Whether a call can and may be made.
-    fn judge(&self, call: &PendingCall, number: usize) -> Result<Arc<dyn Tool>, CallRefusal> {
+    /// Whether a call can and may be made: by the rules, or by what a person says.
+    async fn judge(
+        &mut self,
+        call: &PendingCall,
+        number: usize,
+        cancel: &CancellationToken,
+    ) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
+        let (tool, subject) = self.find(call, number)?;
+        let (access, directory) = (tool.access(), &self.agent.directory);
+        let action = decide(&self.agent.profile.permissions, &call.tool, access, &subject, directory);
+        let words = match (action, self.agent.asker.clone()) {
+            (Action::Allow, _) => return Ok((tool, subject)),
+            (Action::Deny, _) | (Action::Ask, None) => None,
+            (Action::Ask, Some(asker)) => {
+                let question = PermissionQuestion {
+                    session: self.session.clone(),
+                    agent: self.agent.profile.name.clone(),
+                    part: call.part.clone(),
+                    tool: call.tool.clone(),
+                    what: subject.words().unwrap_or_else(|| call.input.to_string()),
+                    preview: tool.preview(&call.input, &subject, directory),
+                    why: reason_to_ask(access, &subject, directory),
+                    always: rule_for(&call.tool, &subject, directory),
+                };
+                self.agent.tell(&Event::Asked { part: call.part.clone(), tool: call.tool.clone() });
+                let answer = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => {
+                        let error = ToolError::Cancelled.to_string();
+                        return Err(CallRefusal { status: CallStatus::Cancelled, error });
+                    }
+                    answer = asker.ask(&question, cancel) => answer,
+                };
+                let always = answer == PermissionAnswer::Always;
+                match answer {
+                    PermissionAnswer::Once | PermissionAnswer::Always => {
+                        if always {
+                            self.agent.profile.permissions.rules.push(question.always);
+                        }
+                        let (part, tool_name) = (call.part.clone(), call.tool.clone());
+                        self.agent.tell(&Event::Permitted { part, tool: tool_name, always });
+                        return Ok((tool, subject));
+                    }
+                    PermissionAnswer::No { words } => Some(words),
+                }
+            }
+        };
+        let AllowHint { flag, setting } = AllowHint::of(&rule_for(&call.tool, &subject, directory));
+        let (part, tool) = (call.part.clone(), call.tool.clone());
+        self.agent.tell(&Event::Denied { part, tool, allow: flag, setting, asked: words.is_some() });
+        let what = match access {
+            Access::Read => "reading outside the project",
+            Access::Act | Access::Session => "this call",
+        };
+        let error = match words {
+            None => format!(
+                "Denied: {what} is not allowed here. Go on without it, or tell the user what you would need it for."
+            ),
+            Some(None) => "Denied: the user was asked and said no. Go on without it.".into(),
+            Some(Some(words)) => format!("Denied: the user was asked and said no: {words}"),
+        };
+        Err(CallRefusal { status: CallStatus::Denied, error })
+    }
+
+    /// The tool of a call, and what the call is about.
+    fn find(&self, call: &PendingCall, number: usize) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
         let failed = |error: String| CallRefusal { status: CallStatus::Failed, error };
         if number >= MOST_CALLS {
             return Err(failed(format!(
@@ -150,28 +215,8 @@ impl Conversation {
                  again, with less in it if it was long."
             )));
         }
-        let directory = &self.agent.directory;
-        let subject = tool.subject(&call.input, directory).map_err(|error| failed(error.to_string()))?;
-        let access = tool.access();
-        let permissions = &self.agent.profile.permissions;
-        // A search reads the file, so what is denied to `read` is denied to it.
-        let is_read = call.tool == "grep" && is_denied(permissions, "read", &subject, directory);
-        match decide(permissions, &call.tool, access, &subject, directory) {
-            Action::Allow if !is_read => Ok(Arc::clone(tool)),
-            // The loop has no way to ask a person yet, so `ask` means no.
-            Action::Allow | Action::Ask | Action::Deny => {
-                let allow = flag_for(&call.tool, access, &subject);
-                self.agent.tell(&Event::Denied { part: call.part.clone(), tool: call.tool.clone(), allow });
-                let what = match access {
-                    Access::Read => "reading outside the project",
-                    Access::Act | Access::Session => "this call",
-                };
-                let error = format!(
-                    "Denied: {what} is not allowed here. Go on without it, or tell the user what you would need it for."
-                );
-                Err(CallRefusal { status: CallStatus::Denied, error })
-            }
-        }
+        let subject = tool.subject(&call.input, &self.agent.directory);
+        Ok((Arc::clone(tool), subject.map_err(|error| failed(error.to_string()))?))
     }
 
     /// Let a tool work on a thread of its own.
@@ -179,6 +224,7 @@ impl Conversation {
         &self,
         call: PendingCall,
         tool: Arc<dyn Tool>,
+        subject: Subject,
         cancel: &CancellationToken,
     ) -> Result<tokio::task::JoinHandle<FinishedCall>, AgentError> {
         let part = call.part.clone();
@@ -196,6 +242,7 @@ impl Conversation {
         });
         let (driver, directory, cancel) = (self.driver.clone(), self.agent.directory.clone(), cancel.clone());
         let (runtime, permissions) = (Handle::current(), self.agent.profile.permissions.clone());
+        let files = Arc::clone(&self.files);
         Ok(tokio::task::spawn_blocking(move || {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0 };
             let may_read = |path: &Path| {
@@ -205,7 +252,10 @@ impl Conversation {
             };
             let made = ToolCall {
                 may_read: &may_read,
+                part: &call.part,
                 input: &call.input,
+                subject: &subject,
+                files: &files,
                 directory: &directory,
                 driver: &driver,
                 runtime: &runtime,

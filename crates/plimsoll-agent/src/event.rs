@@ -140,14 +140,34 @@ pub enum Event {
         /// What went wrong, if something did.
         error: Option<String>,
     },
+    /// A person is asked whether a call may be made.
+    Asked {
+        /// The call's part.
+        part: PartId,
+        /// The tool.
+        tool: String,
+    },
+    /// A person has allowed a call.
+    Permitted {
+        /// The call's part.
+        part: PartId,
+        /// The tool.
+        tool: String,
+        /// Whether calls like it are allowed from now on.
+        always: bool,
+    },
     /// A call was not allowed.
     Denied {
         /// The call's part.
         part: PartId,
         /// The tool.
         tool: String,
-        /// What a person would have to say to allow it.
+        /// The flag that would allow it.
         allow: String,
+        /// The line of `plimsoll.toml` that would.
+        setting: String,
+        /// Whether a person was asked and said no.
+        asked: bool,
     },
     /// The same call gave the same result again and again, and the model was told.
     Repeating {

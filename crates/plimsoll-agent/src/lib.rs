@@ -13,12 +13,14 @@
 //! | count what happened | [`RunReport`], [`metrics`] |
 
 mod agent;
+mod ask;
 mod calls;
 mod compaction;
 mod error;
 mod event;
 mod follow;
 mod guard;
+mod ledger;
 pub mod metrics;
 mod model;
 mod permissions;
@@ -29,9 +31,11 @@ mod title;
 pub mod tools;
 
 pub use agent::{Agent, Compaction, Profile, RunLimits};
+pub use ask::{Asker, PermissionAnswer, PermissionQuestion};
 pub use error::AgentError;
 pub use event::{CallStatus, Event, EventSink, ReceiptFigures, ReductionKind, UsageFigures};
 pub use follow::{Follower, Stored};
+pub use ledger::FileLedger;
 pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};
 pub use run::{Conversation, RunEnd, RunReport, Stop};

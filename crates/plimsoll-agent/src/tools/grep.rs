@@ -83,9 +83,9 @@ impl Tool for Grep {
                 Some(Glob::new(glob).map_err(bad)?.compile_matcher())
             }
         };
-        let root = files::resolve(optional_text(call.input, "path")?.unwrap_or("."), call.directory);
-        if let Err(error) = std::fs::metadata(&root) {
-            return Err(files::cannot_read(&root, call.directory, &error));
+        let root = call.path()?;
+        if let Err(error) = std::fs::metadata(root) {
+            return Err(files::cannot_read(root, call.directory, &error));
         }
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
@@ -93,7 +93,7 @@ impl Tool for Grep {
             .heap_limit(Some(LINE_MEMORY))
             .build();
         let mut matches = 0_u64;
-        let walk = WalkBuilder::new(&root).require_git(false).sort_by_file_path(Path::cmp).build();
+        let walk = WalkBuilder::new(root).require_git(false).sort_by_file_path(Path::cmp).build();
         for entry in walk.flatten() {
             if call.cancel.is_cancelled() {
                 return Err(ToolError::Cancelled);
@@ -101,7 +101,7 @@ impl Tool for Grep {
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
             let is_wanted = include.as_ref().is_none_or(|glob| {
                 glob.is_match(entry.file_name())
-                    || glob.is_match(entry.path().strip_prefix(&root).unwrap_or(entry.path()))
+                    || glob.is_match(entry.path().strip_prefix(root).unwrap_or(entry.path()))
             });
             if !is_file || !is_wanted || !(call.may_read)(entry.path()) {
                 continue;

@@ -56,17 +56,17 @@ impl Tool for List {
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
-        let path = files::resolve(optional_text(call.input, "path")?.unwrap_or("."), call.directory);
-        let name = files::display_path(&path, call.directory);
+        let path = call.path()?;
+        let name = files::display_path(path, call.directory);
         if !path.is_dir() {
-            let error = std::fs::metadata(&path).err();
+            let error = std::fs::metadata(path).err();
             return Err(match error {
-                Some(error) => files::cannot_read(&path, call.directory, &error),
+                Some(error) => files::cannot_read(path, call.directory, &error),
                 None => ToolError::Input(format!("`{name}` is a file: use `read`")),
             });
         }
         let depth = number(call.input, "depth")?.unwrap_or(1).clamp(1, 64);
-        let walk = WalkBuilder::new(&path)
+        let walk = WalkBuilder::new(path)
             .max_depth(Some(usize::try_from(depth).unwrap_or(64)))
             .require_git(false)
             .sort_by_file_path(Path::cmp)
@@ -84,7 +84,7 @@ impl Tool for List {
                 break;
             }
             let slash = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
-            writeln!(out, "{}{slash}", files::display_path(entry.path(), &path))?;
+            writeln!(out, "{}{slash}", files::display_path(entry.path(), path))?;
             count += 1;
         }
         if count == 0 {

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll::PartId;
 use plimsoll_providers::ToolSpec;
 use plimsoll_session::DriverHandle;
 use serde_json::Value;
@@ -21,6 +22,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
 
 pub use bash::Bash;
@@ -40,6 +42,11 @@ pub trait Tool: Send + Sync {
     /// What a call with this input is about, as permissions are held against it.
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError>;
 
+    /// What a call would do, in detail, for a person who is asked: the change of a file, the text that is sent.
+    fn preview(&self, _input: &Value, _subject: &Subject, _directory: &Path) -> Option<String> {
+        None
+    }
+
     /// Whether calls of it may run beside others.
     fn is_parallel(&self) -> bool {
         self.access() != Access::Act
@@ -51,8 +58,15 @@ pub trait Tool: Send + Sync {
 
 /// A call that is being made.
 pub struct ToolCall<'a> {
+    /// The call's part.
+    pub part: &'a PartId,
     /// What the model gave.
     pub input: &'a Value,
+    /// What the call is about, as it was held against the permissions. A tool opens this and resolves no path again, so that
+    /// a link made after the check leads nowhere else.
+    pub subject: &'a Subject,
+    /// What the model knows of files.
+    pub files: &'a FileLedger,
     /// The project's directory, with links resolved.
     pub directory: &'a Path,
     /// The session.
@@ -63,6 +77,18 @@ pub struct ToolCall<'a> {
     pub cancel: &'a CancellationToken,
     /// Whether a file that is met on the way may be read: a tool that walks a directory asks for each.
     pub may_read: &'a (dyn Fn(&Path) -> bool + Sync),
+}
+
+impl ToolCall<'_> {
+    /// The path that the call is about, with links resolved.
+    pub(crate) fn path(&self) -> Result<&Path, ToolError> {
+        match self.subject {
+            Subject::Path { real, .. } => Ok(real),
+            Subject::None | Subject::Command(_) | Subject::Address(_) => {
+                Err(ToolError::Failed("the call names no path".into()))
+            }
+        }
+    }
 }
 
 /// Why a tool has no answer, in words that let the model do better.

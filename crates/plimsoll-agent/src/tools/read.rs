@@ -60,8 +60,8 @@ impl Tool for Read {
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
-        let path = files::resolve(text(call.input, "path")?, call.directory);
-        let name = files::display_path(&path, call.directory);
+        let path = call.path()?;
+        let name = files::display_path(path, call.directory);
         if path.is_dir() {
             return Err(ToolError::Input(format!("`{name}` is a directory: use `list`")));
         }
@@ -69,8 +69,8 @@ impl Tool for Read {
         if path.exists() && !path.is_file() {
             return Err(ToolError::Input(format!("`{name}` is not a regular file")));
         }
-        let failed = |error| files::cannot_read(&path, call.directory, &error);
-        let mut reader = BufReader::with_capacity(LOOK, File::open(&path).map_err(failed)?);
+        let failed = |error| files::cannot_read(path, call.directory, &error);
+        let mut reader = BufReader::with_capacity(LOOK, File::open(path).map_err(failed)?);
         if reader.fill_buf().map_err(failed)?.contains(&0) {
             return Err(ToolError::Failed(format!("`{name}` is a binary file")));
         }

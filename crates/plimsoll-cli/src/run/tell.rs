@@ -189,7 +189,9 @@ fn describe(event: &Event) -> Option<String> {
             let why = first_words(error.as_deref().unwrap_or_default(), SHOWN);
             Some(format!("  {tool} failed: {why}"))
         }
-        Event::Denied { tool, allow, .. } => Some(format!("  {tool} was denied; `{allow}` allows it")),
+        Event::Denied { tool, allow, setting, .. } => {
+            Some(format!("  {tool} was denied; `{allow}` allows it, or `{setting}` in plimsoll.toml"))
+        }
         Event::Summarising { chunk, of, early, .. } => {
             let piece = if *of > 1 { format!(" (part {chunk} of {of})") } else { String::new() };
             let when = if *early { "preparing a summary" } else { "summarising what came before" };

@@ -1,0 +1,130 @@
+//! A person who is asked.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use plimsoll_agent::{Asker, Event, PermissionAnswer, PermissionQuestion, RunEnd};
+use plimsoll_testkit::server::{ModelServer, Reply};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Dock, run};
+
+/// Answers as it was told to, in order, and remembers what it was asked; without an answer it never does.
+#[derive(Default)]
+struct Person {
+    answers: Mutex<Vec<PermissionAnswer>>,
+    asked: Mutex<Vec<PermissionQuestion>>,
+}
+
+impl Asker for Person {
+    fn ask<'a>(
+        &'a self,
+        question: &'a PermissionQuestion,
+        _: &'a CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>> {
+        self.asked.lock().unwrap().push(question.clone());
+        let answer = self.answers.lock().unwrap().pop();
+        Box::pin(async move {
+            match answer {
+                Some(answer) => answer,
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn asked_dock(answers: impl IntoIterator<Item = PermissionAnswer>) -> (Dock, Arc<Person>) {
+    let mut answers: Vec<_> = answers.into_iter().collect();
+    answers.reverse();
+    let person = Arc::new(Person { answers: Mutex::new(answers), ..Person::default() });
+    let mut dock = Dock::new(ModelServer::start().unwrap());
+    dock.agent.asker = Some(person.clone());
+    (dock, person)
+}
+
+async fn bash(dock: &Dock, talk: &mut plimsoll_agent::Conversation, command: &str) -> String {
+    let id = format!("call_{}", dock.server.requests().len());
+    let input = json!({ "command": command });
+    dock.server.push_all([Reply::new().call(&id, "bash", input), Reply::new().text("Thanks.")]);
+    run(talk, "Do it").await;
+    dock.server.last().unwrap().result(&id).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn what_no_rule_decides_is_asked_with_exactly_what_would_run() {
+    let (dock, person) = asked_dock([PermissionAnswer::Once, PermissionAnswer::No { words: None }]);
+    let talk = &mut dock.begin().await;
+    assert_eq!(bash(&dock, talk, "echo one").await.trim(), "one");
+    assert!(bash(&dock, talk, "echo two; echo three").await.contains("the user was asked and said no"));
+    let asked = person.asked.lock().unwrap();
+    assert_eq!(asked[0].what, "echo one");
+    assert_eq!((asked[0].always.tool.as_str(), asked[0].always.pattern.as_str()), ("bash", "echo *"));
+    assert_eq!(asked[0].why, "it runs a command");
+    assert_eq!((asked[1].what.as_str(), asked[1].always.pattern.as_str()), ("echo two; echo three", "*"));
+    let happened = dock.happened();
+    assert_eq!(happened.iter().filter(|name| *name == "asked").count(), 2);
+    assert_eq!(happened.iter().filter(|name| *name == "permitted").count(), 1);
+}
+
+#[tokio::test]
+async fn always_holds_for_calls_like_it_in_this_conversation_only() {
+    let no = || PermissionAnswer::No { words: Some("use make".into()) };
+    let (dock, person) = asked_dock([PermissionAnswer::Always, no(), no()]);
+    let talk = &mut dock.begin().await;
+    assert_eq!(bash(&dock, talk, "echo one").await.trim(), "one");
+    assert_eq!(bash(&dock, talk, "echo two").await.trim(), "two");
+    assert_eq!(person.asked.lock().unwrap().len(), 1, "the second was not asked");
+    assert!(bash(&dock, talk, "echo one; ls").await.contains("said no: use make"));
+    let other = &mut dock.begin().await;
+    assert!(bash(&dock, other, "echo one").await.starts_with("Denied:"));
+}
+
+#[tokio::test]
+async fn what_a_rule_denies_is_not_asked() {
+    let (mut dock, person) = asked_dock([PermissionAnswer::Always]);
+    let mut rule = plimsoll_agent::parse_allow("bash:rm *", None).unwrap();
+    rule.action = plimsoll_config::Action::Deny;
+    dock.agent.profile.permissions.rules.push(rule);
+    let talk = &mut dock.begin().await;
+    assert!(bash(&dock, talk, "rm -r .").await.starts_with("Denied:"));
+    assert!(person.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn reading_outside_the_project_is_asked_with_the_path_that_is_meant() {
+    let (dock, person) = asked_dock([PermissionAnswer::Once]);
+    let secret = dock.folder.path().canonicalize().unwrap().join("secret.txt");
+    std::fs::write(&secret, "hidden").unwrap();
+    std::os::unix::fs::symlink(&secret, dock.folder.path().join("project/link.txt")).unwrap();
+    let talk = &mut dock.begin().await;
+    dock.server.push_all([
+        Reply::new().call("call_1", "read", json!({ "path": "link.txt" })),
+        Reply::new().text("Thanks."),
+    ]);
+    run(talk, "Do it").await;
+    assert!(dock.server.last().unwrap().result("call_1").unwrap().contains("hidden"));
+    let asked = person.asked.lock().unwrap();
+    assert_eq!(asked[0].why, "it lies outside the project");
+    assert!(asked[0].what.contains("link.txt (which is ") && asked[0].what.contains("secret.txt"));
+}
+
+#[tokio::test]
+async fn a_question_that_is_cancelled_is_over_and_nothing_runs() {
+    let (dock, _) = asked_dock([]);
+    let talk = &mut dock.begin().await;
+    dock.server.push_all([Reply::new().call("call_1", "bash", json!({ "command": "touch made" }))]);
+    let cancel = CancellationToken::new();
+    let (events, stop) = (Arc::clone(&dock.events), cancel.clone());
+    let watch = tokio::spawn(async move {
+        while !events.lock().unwrap().iter().any(|event| matches!(event, Event::Asked { .. })) {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+    });
+    let report = talk.run("Do it", &cancel).await.unwrap();
+    watch.await.unwrap();
+    assert_eq!(report.end, RunEnd::Cancelled);
+    assert!(!dock.folder.path().join("project/made").exists());
+}
