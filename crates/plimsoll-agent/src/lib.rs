@@ -14,6 +14,7 @@
 
 mod agent;
 mod ask;
+mod builtin;
 mod calls;
 mod compaction;
 mod error;
@@ -32,6 +33,7 @@ pub mod tools;
 
 pub use agent::{Agent, Compaction, Profile, RunLimits};
 pub use ask::{Asker, PermissionAnswer, PermissionQuestion};
+pub use builtin::DEFAULT_AGENT;
 pub use error::AgentError;
 pub use event::{CallStatus, Event, EventSink, ReceiptFigures, ReductionKind, UsageFigures};
 pub use follow::{Follower, Stored};
@@ -39,6 +41,6 @@ pub use ledger::FileLedger;
 pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};
 pub use run::{Conversation, RunEnd, RunReport, Stop};
-pub use setup::{AgentSetupError, DEFAULT_AGENT, RunOverrides};
+pub use setup::{AgentSetupError, RunOverrides, agent_names};
 pub use title::title_from_words;
 pub use tools::{Tool, ToolCall, ToolError, ToolSet};

@@ -11,11 +11,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
+use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
 use crate::model::Model;
 use crate::tools::{Bash, ToolSet};
 
-/// The agent that runs where none is named.
-pub const DEFAULT_AGENT: &str = "build";
 /// Agents that the runtime itself asks, and that are not run.
 const INTERNAL: [&str; 2] = ["compaction", "title"];
 /// So much of all instruction files goes into the system prompt, in bytes; more would leave no room for work.
@@ -144,23 +143,28 @@ impl Model {
     }
 }
 
+/// An agent by its name, as the configuration has it over what is built in.
 fn agent_of(run: &RunConfig, name: &str) -> Result<AgentConfig, AgentSetupError> {
-    let own = run.agents.get(name).filter(|agent| !agent.disabled);
+    let own = run.agents.get(name);
+    let is_there = own.map_or(BUILT_IN.contains(&name), |agent| !agent.disabled);
     match own {
-        Some(agent) => match &agent.problem {
-            Some(problem) => Err(AgentSetupError::BadReference(problem.clone())),
-            None => Ok(agent.clone()),
-        },
-        None if name == DEFAULT_AGENT => Ok(AgentConfig::default()),
-        None => {
-            let is_run = |(name, agent): &(&String, &AgentConfig)| {
-                !agent.disabled && !INTERNAL.contains(&name.as_str()) && *name != DEFAULT_AGENT
-            };
-            let others = run.agents.iter().filter(is_run).map(|(name, _)| name.clone());
-            let known = std::iter::once(DEFAULT_AGENT.to_owned()).chain(others).collect();
-            Err(AgentSetupError::UnknownAgent { name: name.to_owned(), known })
+        Some(AgentConfig { problem: Some(problem), .. }) if is_there => {
+            Err(AgentSetupError::BadReference(problem.clone()))
         }
+        own if is_there => Ok(over_built_in(name, own.cloned().unwrap_or_default())),
+        // The one that runs where none is named cannot be taken away.
+        _ if name == DEFAULT_AGENT => Ok(over_built_in(name, AgentConfig::default())),
+        _ => Err(AgentSetupError::UnknownAgent { name: name.to_owned(), known: agent_names(run) }),
     }
+}
+
+/// The agents that there are: the built-in ones, then those of the configuration.
+pub fn agent_names(run: &RunConfig) -> Vec<String> {
+    let is_on =
+        |name: &str| run.agents.get(name).is_none_or(|agent| !agent.disabled) || name == DEFAULT_AGENT;
+    let others = run.agents.keys().map(String::as_str);
+    let others = others.filter(|name| !INTERNAL.contains(name) && !BUILT_IN.contains(name));
+    BUILT_IN.into_iter().chain(others).filter(|name| is_on(name)).map(str::to_owned).collect()
 }
 
 /// What is set of an agent that the runtime itself asks; a disabled one is as if nothing were set.
@@ -181,7 +185,7 @@ pub(crate) fn surroundings(directory: &Path) -> String {
 fn instructions(run: &RunConfig, home: Option<&Path>) -> Option<String> {
     let mut all = String::new();
     let mut seen = Vec::new();
-    for file in run.instructions.iter().flat_map(|source| source.files(home)) {
+    for file in run.standing.iter().chain(&run.instructions).flat_map(|source| source.files(home)) {
         if seen.contains(&file) {
             continue;
         }

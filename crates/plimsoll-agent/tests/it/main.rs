@@ -3,6 +3,7 @@
 // Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod agents;
 mod asking;
 mod compaction;
 mod journal;

@@ -44,7 +44,7 @@ pub(crate) fn user_files(around: &Surroundings) -> Vec<PathBuf> {
     files
 }
 
-fn user_folder(around: &Surroundings) -> Option<PathBuf> {
+pub(crate) fn user_folder(around: &Surroundings) -> Option<PathBuf> {
     let folder = around.path("XDG_CONFIG_HOME").or_else(|| around.below_home(".config"));
     folder.map(|folder| folder.join("opencode"))
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::origin::Origin;
+use crate::surroundings::Surroundings;
 
 /// A path or glob of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,29 @@ pub struct InstructionSource {
 /// A pattern with more files than this is a mistake; nothing in a system prompt would be readable.
 const MOST_FILES: usize = 100;
 
+/// The files that agents read without being told, by the name that counts first.
+const STANDING: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
 impl InstructionSource {
+    /// The files that agents read without being told: the user's own, then the project's from the root of the repository down
+    /// to the current directory. Outside of a repository only the current directory counts: what lies above it may be
+    /// anyone's.
+    pub(crate) fn standing(around: &Surroundings) -> Vec<InstructionSource> {
+        let own = around.config_folder().into_iter().chain(crate::opencode::user_folder(around));
+        let own = own.filter_map(|folder| standing_in(&folder, None)).take(1);
+        let above = crate::opencode::project_directories(&around.directory);
+        let root = above.first().filter(|root| root.join(".git").exists()).copied();
+        let folders = match root {
+            Some(_) => above,
+            None => vec![around.directory.as_path()],
+        };
+        let root = root.unwrap_or(&around.directory);
+        // A link out of the project would hand any file of the user's to the model.
+        let within = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        own.chain(folders.into_iter().filter_map(|folder| standing_in(folder, Some(within.clone()))))
+            .collect()
+    }
+
     /// The files it names, by their canonical paths, in order. What is not there is left out.
     ///
     /// Links are followed before a file is held to be inside the project.
@@ -53,4 +76,10 @@ impl InstructionSource {
 /// Whether it is an address rather than a path.
 pub(crate) fn is_address(pattern: &str) -> bool {
     pattern.starts_with("http://") || pattern.starts_with("https://")
+}
+
+fn standing_in(folder: &Path, within: Option<PathBuf>) -> Option<InstructionSource> {
+    let name = STANDING.into_iter().find(|name| folder.join(name).is_file())?;
+    let origin = Origin::File { path: folder.join(name), line: None };
+    Some(InstructionSource { pattern: name.to_owned(), folder: folder.to_owned(), within, origin })
 }

@@ -69,7 +69,9 @@ pub struct RunConfig {
     pub permissions: Permissions,
     /// MCP servers by name, those that are disabled too.
     pub mcp: BTreeMap<String, McpServer>,
-    /// Files whose text goes into the system prompt.
+    /// `AGENTS.md` of the user and of the project, the farthest first. Their text goes into the system prompt.
+    pub standing: Vec<InstructionSource>,
+    /// Further files whose text goes into the system prompt.
     pub instructions: Vec<InstructionSource>,
     /// What a run must not exceed.
     pub caps: RunCaps,

@@ -7,6 +7,7 @@ use plimsoll_providers::ModelRef;
 use serde_json::Value;
 
 use super::agent::AgentConfig;
+use super::instructions::InstructionSource;
 use super::layer::{RunLayer, rule_key};
 use super::mcp::{McpConnection, McpServer};
 use super::permission::{PermissionRule, Permissions};
@@ -116,6 +117,7 @@ impl RunLayer {
             mcp,
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
             fields,
+            standing: InstructionSource::standing(around),
             instructions: self.instructions,
             origins: self.origins,
         })

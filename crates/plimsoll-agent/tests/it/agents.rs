@@ -1,0 +1,168 @@
+//! Agents as the configuration and the project have them.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll::Policy;
+use plimsoll_agent::{Agent, AgentSetupError, RunOverrides, agent_names, parse_allow};
+use plimsoll_config::{Config, Flags, RunConfig, Surroundings};
+use plimsoll_testkit::server::{ModelServer, Reply};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{is_summary, lines, open_archive, reader, run};
+
+/// A home with a repository in it, and a scripted model that the environment names.
+struct Place {
+    _folder: TempDir,
+    home: PathBuf,
+    project: PathBuf,
+    server: ModelServer,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place::with(ModelServer::start().unwrap())
+    }
+
+    fn with(server: ModelServer) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        let project = home.join("repository/part");
+        std::fs::create_dir_all(&project).unwrap();
+        std::fs::create_dir_all(home.join("repository/.git")).unwrap();
+        Place { _folder: folder, home, project, server }
+    }
+
+    fn write(&self, place: &str, text: &str) {
+        let path = self.home.join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn config(&self, directory: &Path) -> RunConfig {
+        let variables = [
+            ("HOME".to_owned(), self.home.display().to_string()),
+            ("ANTHROPIC_API_KEY".to_owned(), "sk-ant-test-0123456789".to_owned()),
+            ("ANTHROPIC_BASE_URL".to_owned(), self.server.url()),
+        ];
+        let around = Surroundings::new(directory.to_owned(), variables);
+        Config::load(&Flags::default(), &around).unwrap().run.unwrap()
+    }
+
+    fn agent_in(&self, directory: &Path, overrides: RunOverrides) -> Result<Agent, AgentSetupError> {
+        let config = self.config(directory);
+        let overrides = RunOverrides { model: Some("anthropic/claude-sonnet-4-6".into()), ..overrides };
+        let archive = open_archive(&self.home);
+        Agent::configured(archive, Policy::default(), &config, &overrides, directory, Some(&self.home))
+    }
+
+    fn agent(&self, name: &str) -> Agent {
+        self.agent_in(&self.project, RunOverrides { agent: Some(name.into()), ..RunOverrides::default() })
+            .unwrap()
+    }
+}
+
+#[test]
+fn four_agents_are_there_without_a_configuration() {
+    let place = Place::new();
+    assert_eq!(agent_names(&place.config(&place.project)), ["build", "plan", "general", "explore"]);
+    let tools = |name: &str| {
+        place.agent(name).profile.tools.names().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let build = tools("build");
+    assert!(["read", "bash", "recall"].iter().all(|tool| build.contains(&(*tool).to_owned())));
+    for name in ["plan", "explore"] {
+        let tools = tools(name);
+        assert!(!tools.iter().any(|tool| tool == "write" || tool == "edit"), "{name}: {tools:?}");
+    }
+    assert!(place.agent("plan").profile.system[0].contains("You plan and change nothing"));
+    assert!(place.agent("general").profile.system[0].contains("Project directory:"));
+    let unknown = place
+        .agent_in(&place.project, RunOverrides { agent: Some("chef".into()), ..RunOverrides::default() });
+    let told = unknown.err().unwrap().to_string();
+    assert_eq!(told, "there is no agent `chef`: there are build, plan, general, explore");
+}
+
+#[tokio::test]
+async fn a_planner_runs_no_commands_that_were_allowed_for_the_work() {
+    let place = Place::new();
+    place.write(".config/plimsoll/config.toml", "[permissions]\nbash = \"allow\"\n");
+    for (name, is_made) in [("plan", false), ("build", true)] {
+        place.server.push_all([
+            Reply::new().call("call_1", "bash", json!({ "command": format!("touch {name}") })),
+            Reply::new().text("Done."),
+        ]);
+        run(&mut place.agent(name).begin("").await.unwrap(), "Go").await;
+        assert_eq!(place.project.join(name).exists(), is_made, "{name}");
+    }
+    // What a person says for this run counts for a planner, too.
+    place.server.push_all([
+        Reply::new().call("call_1", "bash", json!({ "command": "touch flag" })),
+        Reply::new().text("Done."),
+    ]);
+    let allow = vec![parse_allow("bash:touch *", None).unwrap()];
+    let overrides = RunOverrides { agent: Some("plan".into()), allow, ..RunOverrides::default() };
+    let agent = place.agent_in(&place.project, overrides).unwrap();
+    run(&mut agent.begin("").await.unwrap(), "Go").await;
+    assert!(place.project.join("flag").exists());
+}
+
+#[test]
+fn what_is_set_of_a_built_in_agent_counts_over_what_is_built_in() {
+    let place = Place::new();
+    place.write(
+        ".config/plimsoll/config.toml",
+        "[agents.plan]\ntools = { bash = false }\nsteps = 7\n[agents.explore]\ndisable = true\n[agents.chef]\nprompt = \"Cook.\"\n",
+    );
+    let plan = place.agent("plan");
+    assert!(plan.profile.tools.get("bash").is_none());
+    assert_eq!(plan.profile.limits.steps, 7);
+    assert!(plan.profile.system[0].contains("You plan and change nothing"));
+    assert_eq!(agent_names(&place.config(&place.project)), ["build", "plan", "general", "chef"]);
+    assert!(place.agent("chef").profile.system[0].starts_with("Cook."));
+}
+
+#[test]
+fn agents_md_is_read_from_the_root_of_the_repository_down() {
+    let place = Place::new();
+    place.write(".config/plimsoll/AGENTS.md", "user: be brief\n");
+    place.write("repository/AGENTS.md", "root: run make\n");
+    place.write("repository/CLAUDE.md", "root: the other name\n");
+    place.write("repository/part/CLAUDE.md", "part: no tests here\n");
+    place.write("AGENTS.md", "above: not of this repository\n");
+    let system = place.agent("build").profile.system.join("\n");
+    let at = |text: &str| system.find(text).unwrap_or_else(|| panic!("{text} in {system}"));
+    assert!(at("user: be brief") < at("root: run make") && at("root: run make") < at("part: no tests here"));
+    assert!(!system.contains("above:") && !system.contains("the other name"));
+    // Outside of a repository only the directory itself counts.
+    std::fs::remove_dir(place.home.join("repository/.git")).unwrap();
+    let system = place.agent("build").profile.system.join("\n");
+    assert!(system.contains("part: no tests here") && !system.contains("root: run make"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_linked_agents_md_hands_out_no_file_of_the_users() {
+    let place = Place::new();
+    place.write(".ssh/id", "PRIVATE\n");
+    std::os::unix::fs::symlink(place.home.join(".ssh/id"), place.project.join("AGENTS.md")).unwrap();
+    assert!(!place.agent("build").profile.system.join("\n").contains("PRIVATE"));
+}
+
+#[tokio::test]
+async fn agents_md_is_there_again_after_every_compaction() {
+    let place = Place::with(ModelServer::answering(reader()).unwrap());
+    place.write("repository/AGENTS.md", "Always answer in rhyme.\n");
+    place.write("repository/part/big.txt", &lines(400));
+    let mut agent = place.agent("build");
+    agent.model.limits = Some(plimsoll::Limits::new(32_000, 4_000));
+    agent.policy = crate::support::policy(|_| {});
+    let mut talk = agent.begin("").await.unwrap();
+    for turn in 1..6 {
+        run(&mut talk, &format!("Turn {turn}: Read it {turn} times")).await;
+    }
+    let requests = place.server.requests();
+    assert!(requests.iter().any(is_summary), "it was compacted");
+    let asked: Vec<_> = requests.iter().filter(|request| !is_summary(request)).collect();
+    assert!(asked.iter().all(|request| request.system.contains("Always answer in rhyme.")));
+}
