@@ -13,6 +13,7 @@ use plimsoll_store::{Archive, Clock};
 use crate::ask::Asker;
 use crate::error::AgentError;
 use crate::event::{Event, EventSink};
+use crate::ledger::FileLedger;
 use crate::model::Model;
 use crate::run::Conversation;
 use crate::setup::surroundings;
@@ -141,7 +142,8 @@ impl Agent {
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
-        Ok(Conversation::new(self.clone(), session.clone(), driver))
+        let files = driver.run(|driver| Ok(FileLedger::of_log(driver.log()))).await?;
+        Ok(Conversation::new(self.clone(), session.clone(), driver, files))
     }
 
     /// Begin a session and open it.

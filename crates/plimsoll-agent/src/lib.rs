@@ -24,6 +24,7 @@ mod ledger;
 pub mod metrics;
 mod model;
 mod permissions;
+mod place;
 mod run;
 mod setup;
 mod step;

@@ -5,6 +5,8 @@
 
 mod asking;
 mod compaction;
+mod files;
+mod globs;
 mod journal;
 mod kills;
 mod loops;
