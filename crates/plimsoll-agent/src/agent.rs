@@ -14,6 +14,7 @@ use crate::ask::Asker;
 use crate::builtin::{BASE_PROMPT, DEFAULT_AGENT};
 use crate::error::AgentError;
 use crate::event::{Event, EventSink};
+use crate::ledger::FileLedger;
 use crate::model::Model;
 use crate::run::Conversation;
 use crate::setup::surroundings;
@@ -142,7 +143,8 @@ impl Agent {
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
-        Ok(Conversation::new(self.clone(), session.clone(), driver))
+        let files = driver.run(|driver| Ok(FileLedger::of_log(driver.log()))).await?;
+        Ok(Conversation::new(self.clone(), session.clone(), driver, files))
     }
 
     /// Begin a session and open it.

@@ -46,6 +46,8 @@ struct FinishedCall {
 struct CallRefusal {
     status: CallStatus,
     error: String,
+    /// Whether its tool was at work, and may have done something.
+    was_run: bool,
 }
 
 impl Conversation {
@@ -77,7 +79,7 @@ impl Conversation {
             for (number, call) in batch {
                 if cancel.is_cancelled() || end.is_some() || failure.is_some() {
                     let error = "Not run: the run was ended before.".into();
-                    let refusal = CallRefusal { status: CallStatus::Cancelled, error };
+                    let refusal = CallRefusal { status: CallStatus::Cancelled, error, was_run: false };
                     self.refuse(call, refusal, progress).await?;
                     continue;
                 }
@@ -160,7 +162,7 @@ impl Conversation {
                     biased;
                     () = cancel.cancelled() => {
                         let error = ToolError::Cancelled.to_string();
-                        return Err(CallRefusal { status: CallStatus::Cancelled, error });
+                        return Err(CallRefusal { status: CallStatus::Cancelled, error, was_run: false });
                     }
                     answer = asker.ask(&question, cancel) => answer,
                 };
@@ -192,12 +194,12 @@ impl Conversation {
             Some(None) => "Denied: the user was asked and said no. Go on without it.".into(),
             Some(Some(words)) => format!("Denied: the user was asked and said no: {words}"),
         };
-        Err(CallRefusal { status: CallStatus::Denied, error })
+        Err(CallRefusal { status: CallStatus::Denied, error, was_run: false })
     }
 
     /// The tool of a call, and what the call is about.
     fn find(&self, call: &PendingCall, number: usize) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
-        let failed = |error: String| CallRefusal { status: CallStatus::Failed, error };
+        let failed = |error: String| CallRefusal { status: CallStatus::Failed, error, was_run: false };
         if number >= MOST_CALLS {
             return Err(failed(format!(
                 "Not run: one answer may make {MOST_CALLS} calls. Make fewer, and read their results."
@@ -242,7 +244,7 @@ impl Conversation {
         });
         let (driver, directory, cancel) = (self.driver.clone(), self.agent.directory.clone(), cancel.clone());
         let (runtime, permissions) = (Handle::current(), self.agent.profile.permissions.clone());
-        let files = Arc::clone(&self.files);
+        let (files, events) = (Arc::clone(&self.files), Arc::clone(&self.agent.events));
         Ok(tokio::task::spawn_blocking(move || {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0 };
             let may_read = |path: &Path| {
@@ -256,6 +258,7 @@ impl Conversation {
                 input: &call.input,
                 subject: &subject,
                 files: &files,
+                events: &events,
                 directory: &directory,
                 driver: &driver,
                 runtime: &runtime,
@@ -280,7 +283,8 @@ impl Conversation {
                 ToolError::Cancelled => CallStatus::Cancelled,
                 _ => CallStatus::Failed,
             };
-            return self.refuse(call, CallRefusal { status, error: error.to_string() }, progress).await;
+            let refusal = CallRefusal { status, error: error.to_string(), was_run: true };
+            return self.refuse(call, refusal, progress).await;
         }
         let verdict = progress.guard.observe(progress.steps, &call.tool, &call.input, hash);
         if let Verdict::Tell(times) = verdict {
@@ -303,7 +307,7 @@ impl Conversation {
         refusal: CallRefusal,
         progress: &mut Progress,
     ) -> Result<Option<RunEnd>, AgentError> {
-        let CallRefusal { status, mut error } = refusal;
+        let CallRefusal { status, mut error, was_run } = refusal;
         let mut hasher = DefaultHasher::new();
         hasher.write(error.as_bytes());
         let verdict = match status {
@@ -314,7 +318,11 @@ impl Conversation {
             error.push_str(&repeat_warning(times));
         }
         let (part, text) = (call.part.clone(), error.clone());
-        self.driver.run(move |driver| driver.fail_call(&part, text)).await?;
+        let answered = self.driver.run(move |driver| match was_run {
+            true => driver.fail_call(&part, text),
+            false => driver.refuse_call(&part, text),
+        });
+        answered.await?;
         self.report_call_end(&call, status, 0, Some(error));
         Ok(self.run_end_for(&call.tool, verdict))
     }

@@ -3,6 +3,7 @@
 //! These events are gone once they were told. What is stored (messages, parts, reductions) is told by the store's change
 //! feed too, to readers in any process: see [`Follower`](crate::Follower).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,6 +140,15 @@ pub enum Event {
         bytes: u64,
         /// What went wrong, if something did.
         error: Option<String>,
+    },
+    /// What a file holds was kept, and the file is about to be changed.
+    FileKept {
+        /// The call's part.
+        part: PartId,
+        /// The file.
+        path: PathBuf,
+        /// What brings the content back.
+        handle: String,
     },
     /// A person is asked whether a call may be made.
     Asked {

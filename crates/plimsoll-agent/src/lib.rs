@@ -25,6 +25,7 @@ mod ledger;
 pub mod metrics;
 mod model;
 mod permissions;
+mod place;
 mod run;
 mod setup;
 mod step;

@@ -131,9 +131,14 @@ impl Progress {
 }
 
 impl Conversation {
-    pub(crate) fn new(agent: Agent, session: SessionId, driver: DriverHandle) -> Conversation {
+    pub(crate) fn new(
+        agent: Agent,
+        session: SessionId,
+        driver: DriverHandle,
+        files: FileLedger,
+    ) -> Conversation {
         let specs = Arc::new(agent.profile.tools.specs());
-        Conversation { agent, session, driver, specs, early: None, learned: false, files: Arc::default() }
+        Conversation { agent, session, driver, specs, early: None, learned: false, files: Arc::new(files) }
     }
 
     /// The session.

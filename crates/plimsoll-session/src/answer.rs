@@ -243,7 +243,10 @@ impl Driver {
     pub fn last_word(&self) -> Option<&Message> {
         // A pivot stands for what was said before it, and is no turn of its own.
         let is_told = |message: &&Message| {
-            message.info.role != Some(Role::System) && message.marker().is_none() && !message.info.summary
+            message.info.role != Some(Role::System)
+                && message.marker().is_none()
+                && !message.info.summary
+                && !message.is_notice()
         };
         let newest = self.log.iter().rev().find(is_told)?;
         let is_over = newest.is_assistant()

@@ -40,6 +40,7 @@
 //! ```
 
 mod answer;
+mod changes;
 mod climb;
 mod driver;
 mod error;
@@ -55,6 +56,7 @@ mod reductions;
 mod settings;
 
 pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
+pub use changes::{CallTrace, ChangeHistory, FileChange, RevertRecord, TurnTrace, seen_files};
 pub use climb::{Climb, ClimbStep, Climbed};
 pub use driver::{Content, Driver, Prepared};
 pub use error::SessionError;

@@ -49,7 +49,7 @@ mod session;
 mod sqlite;
 pub mod store;
 
-pub use archive::{Archive, Purged, Retention, SWEEP, Sweeper, Swept, Taken, handles};
+pub use archive::{Archive, KEPT, Keeping, Purged, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, MemoryBlobs, Staged};
 pub use clock::Clock;
 pub use error::{Cause, StoreError};

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::permissions::Subject;
+use crate::place::open_without_links;
 use crate::tools::ToolError;
 
 /// The path that is meant, absolute and with links resolved. Permissions are held against it and it is what is opened, so
@@ -53,6 +54,17 @@ pub(super) fn subject_of(path: &str, directory: &Path) -> Subject {
 pub(super) fn display_path(path: &Path, directory: &Path) -> String {
     let relative = path.strip_prefix(directory).unwrap_or(path);
     if relative.as_os_str().is_empty() { ".".to_owned() } else { relative.display().to_string() }
+}
+
+/// See that a path that was resolved before still leads nowhere else.
+pub(super) fn require_without_links(path: &Path, directory: &Path) -> Result<(), ToolError> {
+    open_without_links(path).map_err(|error| cannot_read(path, directory, &error))
+}
+
+/// Whether the folder of something that was met on a walk is the one that was walked into. What it is itself does not
+/// matter: a link is named and not followed.
+pub(super) fn is_reached_without_links(path: &Path) -> bool {
+    path.parent().is_none_or(|folder| open_without_links(folder).is_ok())
 }
 
 /// Why a file could not be read, with names that may have been meant.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Tool, ToolCall, ToolError, files, optional_text, text};
 use crate::permissions::{Access, Subject};
+use crate::place::open_file;
 
 /// So many matches are given at most.
 const MOST: u64 = 500;
@@ -84,9 +85,7 @@ impl Tool for Grep {
             }
         };
         let root = call.path()?;
-        if let Err(error) = std::fs::metadata(root) {
-            return Err(files::cannot_read(root, call.directory, &error));
-        }
+        files::require_without_links(root, call.directory)?;
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .line_number(true)
@@ -119,7 +118,9 @@ impl Tool for Grep {
                 Ok(true)
             });
             // A file that cannot be read does not hide the others; what cannot be written ends the search.
-            if let Err(error) = searcher.search_path(&matcher, entry.path(), sink)
+            let searched =
+                open_file(entry.path()).and_then(|file| searcher.search_file(&matcher, &file, sink));
+            if let Err(error) = searched
                 && error.kind() == std::io::ErrorKind::BrokenPipe
             {
                 return Err(error.into());

@@ -58,12 +58,9 @@ impl Tool for List {
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let path = call.path()?;
         let name = files::display_path(path, call.directory);
+        files::require_without_links(path, call.directory)?;
         if !path.is_dir() {
-            let error = std::fs::metadata(path).err();
-            return Err(match error {
-                Some(error) => files::cannot_read(path, call.directory, &error),
-                None => ToolError::Input(format!("`{name}` is a file: use `read`")),
-            });
+            return Err(ToolError::Input(format!("`{name}` is a file: use `read`")));
         }
         let depth = number(call.input, "depth")?.unwrap_or(1).clamp(1, 64);
         let walk = WalkBuilder::new(path)
@@ -76,7 +73,7 @@ impl Tool for List {
             if call.cancel.is_cancelled() {
                 return Err(ToolError::Cancelled);
             }
-            if !(call.may_read)(entry.path()) {
+            if !(call.may_read)(entry.path()) || !files::is_reached_without_links(entry.path()) {
                 continue;
             }
             if count == MOST {

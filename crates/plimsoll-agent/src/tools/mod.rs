@@ -4,13 +4,18 @@
 //! needs little memory. The loop runs it on a thread of its own.
 
 mod bash;
+mod change;
+mod edit;
 mod files;
+mod glob;
 mod grep;
 mod list;
 mod read;
 mod recall;
+mod replacing;
+mod write;
 
-use std::io::{self, Write};
+use std::io::{self, Write as Output};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,14 +27,18 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::event::EventSink;
 use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
 
 pub use bash::Bash;
+pub use edit::Edit;
+pub use glob::Glob;
 pub use grep::Grep;
 pub use list::List;
 pub use read::Read;
 pub use recall::Recall;
+pub use write::Write;
 
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
@@ -53,7 +62,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Run one call, and write its output to `out`.
-    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError>;
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Output) -> Result<(), ToolError>;
 }
 
 /// A call that is being made.
@@ -73,6 +82,8 @@ pub struct ToolCall<'a> {
     pub driver: &'a DriverHandle,
     /// For tools that have to wait for something asynchronous.
     pub runtime: &'a Handle,
+    /// Receives events of the call.
+    pub events: &'a EventSink,
     /// Set when the run is cancelled or given up; a tool ends soon after.
     pub cancel: &'a CancellationToken,
     /// Whether a file that is met on the way may be read: a tool that walks a directory asks for each.
@@ -88,6 +99,17 @@ impl ToolCall<'_> {
                 Err(ToolError::Failed("the call names no path".into()))
             }
         }
+    }
+}
+
+impl ToolCall<'_> {
+    /// The model has been shown a file. It is recorded with the call, so that another process knows it too.
+    pub(crate) fn note_seen(&self, path: &Path, hash: blake3::Hash) -> Result<(), ToolError> {
+        self.files.note(path, *hash.as_bytes());
+        let Some(name) = path.to_str().map(str::to_owned) else { return Ok(()) };
+        let (part, hash) = (self.part.clone(), hash.to_hex());
+        let noted = self.driver.run(move |driver| driver.note_seen(&part, &name, hash.as_str()));
+        self.runtime.block_on(noted).map_err(|error| ToolError::Failed(error.to_string()))
     }
 }
 
@@ -118,12 +140,15 @@ impl ToolSet {
         ToolSet::default()
     }
 
-    /// The tools that come with the agent: `read`, `list`, `grep`, `bash` and `recall`.
+    /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash` and `recall`.
     pub fn builtin(policy: &plimsoll::Policy) -> ToolSet {
         ToolSet::new()
             .with(Read::new())
             .with(List::new())
             .with(Grep::new())
+            .with(Glob::new())
+            .with(Write::new())
+            .with(Edit::new())
             .with(Bash::new())
             .with(Recall::new(&policy.recall))
     }
@@ -155,6 +180,12 @@ impl ToolSet {
     pub fn names(&self) -> Vec<&str> {
         self.0.iter().map(|tool| tool.spec().name.as_str()).collect()
     }
+}
+
+/// The first of these names that the input has, or else the first: models know some fields by the names of other tools.
+fn alias(input: &Value, names: &[&'static str]) -> &'static str {
+    let is_there = |name: &&&'static str| input.get(**name).is_some();
+    names.iter().find(is_there).or(names.first()).copied().unwrap_or_default()
 }
 
 /// A field of the input that must be a text.

@@ -7,8 +7,10 @@ use std::path::Path;
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCall, ToolError, files, number, text};
+use super::write::path_of;
+use super::{Tool, ToolCall, ToolError, files, number};
 use crate::permissions::{Access, Subject};
+use crate::place::{MOST_BYTES, open_file};
 
 /// So many lines are read where the model does not say how many.
 const LINES: u64 = 2_000;
@@ -56,7 +58,7 @@ impl Tool for Read {
     }
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
-        Ok(files::subject_of(text(input, "path")?, directory))
+        Ok(files::subject_of(path_of(input)?, directory))
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
@@ -65,12 +67,12 @@ impl Tool for Read {
         if path.is_dir() {
             return Err(ToolError::Input(format!("`{name}` is a directory: use `list`")));
         }
-        // A pipe or a device may never end, and may do something when it is read.
-        if path.exists() && !path.is_file() {
-            return Err(ToolError::Input(format!("`{name}` is not a regular file")));
-        }
         let failed = |error| files::cannot_read(path, call.directory, &error);
-        let mut reader = BufReader::with_capacity(LOOK, File::open(path).map_err(failed)?);
+        let file = open_file(path).map_err(failed)?;
+        // A file that is too large to be changed need not be known as a whole.
+        let hashed =
+            Hashed { is_on: file.metadata().map_err(failed)?.len() <= MOST_BYTES, ..Hashed::new(file) };
+        let mut reader = BufReader::with_capacity(LOOK, hashed);
         if reader.fill_buf().map_err(failed)?.contains(&0) {
             return Err(ToolError::Failed(format!("`{name}` is a binary file")));
         }
@@ -106,6 +108,34 @@ impl Tool for Read {
             let what = if place == 0 { "is empty".to_owned() } else { format!("has only {place} lines") };
             writeln!(out, "[`{name}` {what}.]")?;
         }
+        if reader.get_ref().is_on {
+            // Lines that were not wanted are part of the file that a change is held against.
+            std::io::copy(&mut reader, &mut std::io::sink()).map_err(failed)?;
+            call.note_seen(path, reader.into_inner().hasher.finalize())?;
+        }
         Ok(())
+    }
+}
+
+/// A file, hashed as it is read.
+struct Hashed {
+    file: File,
+    hasher: blake3::Hasher,
+    is_on: bool,
+}
+
+impl Hashed {
+    fn new(file: File) -> Hashed {
+        Hashed { file, hasher: blake3::Hasher::new(), is_on: true }
+    }
+}
+
+impl std::io::Read for Hashed {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        if self.is_on {
+            self.hasher.update(&buffer[..count]);
+        }
+        Ok(count)
     }
 }

@@ -360,8 +360,9 @@ async fn the_shape_of_the_context_before_and_after_a_compaction() {
     until_compacted(&dock, &mut conversation).await;
     let requests = dock.server.requests();
     let summary = requests.iter().position(is_summary).unwrap();
+    let tools = format!("tools: {}", dock.agent.profile.tools.names().join(", "));
     let shape = |request: &Captured| {
-        let outline = request.outline();
+        let outline = request.outline().replace(&tools, "tools: all of the agent's");
         // Lengths and ids depend on where the project lies.
         let kind =
             |line: &str| line.split(" (").next().unwrap_or(line).split(" call_").next().map(str::to_owned);

@@ -171,7 +171,8 @@ async fn calls_that_make_no_sense_are_answered_so_that_the_model_can_do_better()
     let mut conversation = dock.begin().await;
     run(&mut conversation, "Do it").await;
     let last = dock.server.last().unwrap();
-    assert!(last.result("call_1").unwrap().contains("There are: read, list, grep, bash, recall"));
+    let known = dock.agent.profile.tools.names().join(", ");
+    assert!(last.result("call_1").unwrap().contains(&format!("There are: {known}.")));
     assert!(last.result("call_2").unwrap().contains("may have been cut off"));
     assert!(last.result("call_3").unwrap().contains("`path` must be a text"));
     assert!(last.result("call_4").unwrap().contains("spill_ffff"), "{:?}", last.result("call_4"));
@@ -342,6 +343,9 @@ async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window
     let server = ModelServer::builder().window(9_000).answering(reader()).start().unwrap();
     let mut dock = Dock::on(wire, server);
     dock.agent.model.limits = None;
+    // What is refused first depends on how much the declared tools weigh.
+    let some = ["read", "list", "grep", "bash", "recall"];
+    dock.agent.profile.tools = dock.agent.profile.tools.clone().filter(|tool| some.contains(&tool));
     dock.write("big.txt", &lines(150));
     let mut conversation = dock.begin().await;
     for n in 0..4 {

@@ -6,6 +6,8 @@
 mod agents;
 mod asking;
 mod compaction;
+mod files;
+mod globs;
 mod journal;
 mod kills;
 mod loops;

@@ -1,5 +1,6 @@
 //! The archive: a store and a place for spilled outputs, as one.
 
+mod keep;
 mod purge;
 mod recall;
 mod sweep;
@@ -16,6 +17,7 @@ use crate::session::Findings;
 use crate::sqlite::{Durability, SqliteStore, random_ids, spill_directory};
 use crate::store::{Claim, Store};
 
+pub use keep::{KEPT, Keeping};
 pub use purge::Purged;
 pub use sweep::{Retention, SWEEP, Sweeper, Swept};
 pub use take::Taken;
@@ -41,14 +43,13 @@ impl Archive {
         let path = path.as_ref();
         let store = SqliteStore::open(path, durability)?;
         let copy = store.copy().map(Path::to_path_buf);
-        let blobs: Result<Arc<dyn Blobs>, String> = if policy.truncate.spill {
-            let place = path.parent().unwrap_or(Path::new(".")).join(&policy.truncate.spill_directory);
-            // Made when it is first needed: where nothing is spilled, there is no directory.
-            Ok(Arc::new(spill_directory(&store, &place)?))
-        } else {
-            Err("spilling is switched off".into())
-        };
-        Ok(Archive { copy, ..Archive::new(Box::new(store), blobs) })
+        // Only a policy that spills must name a directory.
+        let folder = Some(&*policy.truncate.spill_directory).filter(|folder| !folder.is_empty());
+        let place = path.parent().unwrap_or(Path::new(".")).join(folder.unwrap_or("spill"));
+        // Made when it is first needed: where nothing is kept, there is no directory. A policy that does not spill outputs
+        // still has one, because files are kept before they are changed whatever becomes of outputs.
+        let blobs: Arc<dyn Blobs> = Arc::new(spill_directory(&store, &place)?);
+        Ok(Archive { copy, ..Archive::new(Box::new(store), Ok(blobs)) })
     }
 
     /// Everything in memory, gone with the process: for tests, replays and plans.

@@ -5,7 +5,7 @@ use std::io::Read;
 use plimsoll::{Millis, Receipt, SessionId};
 use regex::bytes::Regex;
 
-use super::Archive;
+use super::{Archive, KEPT};
 use crate::error::StoreError;
 use crate::store::{Claim, PurgeItem, PurgeReport, PurgeTarget, SpillRecord};
 
@@ -24,7 +24,10 @@ impl Archive {
     pub fn plan_purge(&self, session: &SessionId, target: &PurgeTarget) -> Result<PurgeReport, StoreError> {
         let mut report = self.store.plan_purge(session, target)?;
         for (spill, places) in self.spills_with(session, target)? {
-            let what = format!("spilled output of {}, as a whole", spill.tool);
+            let what = match spill.handle.starts_with(KEPT) {
+                true => format!("kept file before {}, as a whole", spill.tool),
+                false => format!("spilled output of {}, as a whole", spill.tool),
+            };
             report.items.push(PurgeItem { session: session.clone(), handle: spill.handle, what, places });
         }
         Ok(report)

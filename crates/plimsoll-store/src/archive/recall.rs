@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 
 use plimsoll::{MessageId, PartId, SessionId};
 
-use super::Archive;
 use super::take::Pending;
+use super::{Archive, keep};
 use crate::error::StoreError;
 use crate::recall::{
     Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, input_text, told, told_part, what_of,
@@ -62,7 +62,9 @@ impl Archive {
         let mut after = 0;
         loop {
             let page = self.store.spills(session, after, 100)?;
-            for spill in page.spills.into_iter().filter(|spill| spill.expired.is_none()) {
+            let is_output =
+                |spill: &SpillRecord| spill.expired.is_none() && !spill.handle.starts_with(keep::KEPT);
+            for spill in page.spills.into_iter().filter(is_output) {
                 let used: usize = hits.iter().map(|hit| hit.found.matches as usize).sum();
                 let bytes: usize =
                     hits.iter().flat_map(|hit| &hit.found.lines).map(|line| line.text.len() + 1).sum();
@@ -110,7 +112,7 @@ impl Archive {
         let (session, handle) = (found.session, found.handle);
         match found.target {
             HandleTarget::Spill(spill) => {
-                let what = format!("output of {}", spill.tool);
+                let what = keep::what_of(&spill.handle, &spill.tool);
                 Ok(Content { session, handle, what, source: Source::Spill(spill) })
             }
             HandleTarget::Part => {

@@ -125,6 +125,19 @@ impl Message {
         message
     }
 
+    /// Words of the host to the model about something that happened outside of the conversation, such as files that a
+    /// person has put back. They open no turn: [`is_notice`](Message::is_notice) knows them.
+    pub fn notice(id: MessageId, part: PartId, text: impl Into<Text>) -> Message {
+        let mut message = Message::user(id, part, text);
+        for part in &mut message.parts {
+            if let PartBody::Text(text) = &mut part.body {
+                text.synthetic = Some(true);
+            }
+            part.extra.insert("metadata".into(), json!({ "plimsoll": { "notice": true } }));
+        }
+        message
+    }
+
     /// A finished answer of the model, made of `parts`.
     pub fn assistant(id: MessageId, parts: Vec<Part>) -> Message {
         let info = Info { id, role: Some(Role::Assistant), finish: Some("stop".into()), ..Info::default() };
@@ -191,7 +204,7 @@ impl Message {
     /// Like [`Message::is_prompt`], also for a message that was left out of the window: which question an answer
     /// belongs to does not depend on what is shown.
     pub fn is_question(&self) -> bool {
-        self.is_spoken_by_user() && self.marker().is_none() && !self.is_continue()
+        self.is_spoken_by_user() && self.marker().is_none() && !self.is_continue() && !self.is_notice()
     }
 
     /// Whether more may still come: the answer is being written, or a call waits for its result.
@@ -205,6 +218,12 @@ impl Message {
     /// Whether this is the word to go on that a host adds after an automatic compaction.
     pub fn is_continue(&self) -> bool {
         let is_flagged = |part: &Part| part.extra.get("metadata")?.get("compaction_continue")?.as_bool();
+        self.is_user() && self.parts.iter().any(|part| is_flagged(part) == Some(true))
+    }
+
+    /// Whether these are words of the host about something that happened outside of the conversation.
+    pub fn is_notice(&self) -> bool {
+        let is_flagged = |part: &Part| part.extra.get("metadata")?.get("plimsoll")?.get("notice")?.as_bool();
         self.is_user() && self.parts.iter().any(|part| is_flagged(part) == Some(true))
     }
 

@@ -1,0 +1,409 @@
+//! Opening files by paths that were checked, without following links.
+//!
+//! A path is resolved once, held against the rules, and opened later. Between the two a folder on the way may be swapped for
+//! a link, by a command that runs beside or by another program. So nothing here follows a link anywhere in a path: a path
+//! that has one since it was resolved is an error. On Linux `openat2` does this in one call; where a kernel or a filter of
+//! system calls has none, the path is walked folder by folder, each opened in the one before.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags};
+use rustix::io::Errno;
+
+/// A larger file is not changed: what it holds is kept before, and held in memory for that.
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
+
+/// Open a regular file for reading.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    // Without this, opening a pipe would wait for a writer.
+    let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("not a regular file")),
+    }
+}
+
+/// See that a path leads somewhere without a link on the way.
+pub(crate) fn open_without_links(path: &Path) -> io::Result<()> {
+    open(path, reachable()).map(drop)
+}
+
+/// Opens what cannot be read, too, as far as the system has a way to do so.
+fn reachable() -> OFlags {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return OFlags::PATH;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    return OFlags::RDONLY | OFlags::NONBLOCK;
+}
+
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    match open(path, OFlags::RDONLY | OFlags::DIRECTORY) {
+        // A folder that may be entered and not listed will do.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open(path, reachable() | OFlags::DIRECTORY)
+        }
+        other => other,
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    match rustix::fs::openat2(CWD, path, flags, Mode::empty(), rustix::fs::ResolveFlags::NO_SYMLINKS) {
+        // Filters of system calls answer with EPERM, which `openat2` itself does not.
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        opened => return opened.and_then(require_no_link).map_err(told),
+    }
+    walk_without_links(path, flags).and_then(require_no_link).map_err(told)
+}
+
+/// A link as such can be opened where nothing is read, which would pass for having gone the way without one.
+fn require_no_link(opened: OwnedFd) -> Result<OwnedFd, Errno> {
+    match FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) {
+        FileType::Symlink => Err(Errno::LOOP),
+        _ => Ok(opened),
+    }
+}
+
+/// Open each folder of a path in the one before.
+fn walk_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let steps = reachable() | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let names: Vec<Component<'_>> = path.components().filter(|part| *part != Component::RootDir).collect();
+    let root = if path.is_absolute() { "/" } else { "." };
+    let mut at = rustix::fs::openat(CWD, root, if names.is_empty() { flags } else { steps }, Mode::empty())?;
+    for (place, name) in names.iter().enumerate() {
+        let flags = if place + 1 == names.len() { flags } else { steps };
+        at = rustix::fs::openat(&at, name.as_os_str(), flags, Mode::empty())?;
+    }
+    Ok(at)
+}
+
+/// An error in words: that of the system would be about too many links.
+fn told(error: Errno) -> io::Error {
+    match error {
+        Errno::LOOP => io::Error::other("a link has appeared on the way to it"),
+        other => other.into(),
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) bytes: Vec<u8>,
+    /// Its permissions.
+    pub(crate) mode: u32,
+    owner: (u32, u32),
+}
+
+impl Content {
+    pub(crate) fn hash(&self) -> blake3::Hash {
+        blake3::hash(&self.bytes)
+    }
+}
+
+/// Where a file is or will be: its folder, opened, and its name there.
+pub(crate) struct Place {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+/// Why a file was not replaced.
+#[derive(Debug)]
+pub(crate) enum ReplaceError {
+    /// It is not what it was when it was looked at.
+    Changed,
+    /// It could not be written.
+    Io(io::Error),
+}
+
+impl From<io::Error> for ReplaceError {
+    fn from(error: io::Error) -> ReplaceError {
+        ReplaceError::Io(error)
+    }
+}
+
+impl From<Errno> for ReplaceError {
+    fn from(error: Errno) -> ReplaceError {
+        ReplaceError::Io(told(error))
+    }
+}
+
+impl Place {
+    /// The place of a path; none if its folder is not there.
+    pub(crate) fn find(path: &Path) -> io::Result<Option<Place>> {
+        let (folder, name) = parts_of(path)?;
+        match open_folder(folder) {
+            Ok(folder) => Ok(Some(Place { folder, name })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The folders of a path that are not there, the outermost first.
+    pub(crate) fn missing_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut missing = Vec::new();
+        for folder in path.ancestors().skip(1) {
+            match open_folder(folder) {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(folder.to_owned()),
+                Err(error) => return Err(error),
+            }
+        }
+        missing.reverse();
+        Ok(missing)
+    }
+
+    /// The place of a path, its folders made where they are not there.
+    pub(crate) fn make(path: &Path) -> io::Result<Place> {
+        let missing = Place::missing_folders(path)?;
+        let (folder, name) = parts_of(path)?;
+        let Some(first) = missing.first() else { return Ok(Place { folder: open_folder(folder)?, name }) };
+        let mut at = open_folder(first.parent().unwrap_or(Path::new("/")))?;
+        for folder in &missing {
+            let name = folder.file_name().unwrap_or_default();
+            match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
+                Err(Errno::EXIST) | Ok(()) => {}
+                Err(error) => return Err(told(error)),
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            at = rustix::fs::openat(&at, name, flags, Mode::empty()).map_err(told)?;
+        }
+        Ok(Place { folder: at, name })
+    }
+
+    /// What the file holds; none if it is not there. What is no regular file, or too large, is an error.
+    pub(crate) fn read(&self) -> io::Result<Option<Content>> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => File::from(file.map_err(told)?),
+        };
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        let too_large = || {
+            let most = MOST_BYTES >> 20;
+            io::Error::other(format!(
+                "it is larger than {most} MB, more than is kept of a file before a change"
+            ))
+        };
+        if about.len() > MOST_BYTES {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::new();
+        // It may grow while it is read.
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(too_large());
+        }
+        let mode = about.permissions().mode() & 0o7777;
+        Ok(Some(Content { bytes, mode, owner: (about.uid(), about.gid()) }))
+    }
+
+    /// Whether its permissions let this process write the file. Replacing it would not ask for them.
+    pub(crate) fn may_write(&self) -> bool {
+        rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::empty()).is_ok()
+    }
+
+    /// Let the file hold `bytes`, whole or not at all: written beside it and renamed. `old` is what it held when it was
+    /// looked at; where it holds something else by now it is left alone.
+    ///
+    /// A hard link to the file keeps the old content: to write into the file itself would leave half of it after a crash.
+    pub(crate) fn replace(
+        &self,
+        old: Option<&Content>,
+        bytes: &[u8],
+        mode: Option<u32>,
+    ) -> Result<(), ReplaceError> {
+        let mode = mode.or(old.map(|old| old.mode));
+        let unfinished = self.write_beside(bytes, mode, old.map(|old| old.owner))?;
+        let (folder, name) = (&self.folder, &self.name);
+        let Some(old) = old else {
+            let made =
+                rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::NOREPLACE);
+            match made {
+                Ok(()) => unfinished.forget(),
+                Err(Errno::EXIST) => return Err(ReplaceError::Changed),
+                // Not every file system can rename so; a link does not replace anything either.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                    match rustix::fs::linkat(folder, &*unfinished.name, folder, name, AtFlags::empty()) {
+                        Err(Errno::EXIST) => return Err(ReplaceError::Changed),
+                        linked => linked?,
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            return Ok(self.sync());
+        };
+        // The two change places, so that what was replaced can be looked at: what was saved in the last moment by another
+        // program would be lost otherwise.
+        match rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::EXCHANGE) {
+            Ok(()) => {
+                let replaced = Place { folder: folder.try_clone()?, name: unfinished.name.clone() };
+                if replaced.read().ok().flatten().is_none_or(|found| found.bytes != old.bytes) {
+                    rustix::fs::renameat_with(
+                        folder,
+                        &*unfinished.name,
+                        folder,
+                        name,
+                        RenameFlags::EXCHANGE,
+                    )?;
+                    return Err(ReplaceError::Changed);
+                }
+            }
+            Err(Errno::NOENT) => return Err(ReplaceError::Changed),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                if self.read()?.is_none_or(|found| found.bytes != old.bytes) {
+                    return Err(ReplaceError::Changed);
+                }
+                rustix::fs::renameat(folder, &*unfinished.name, folder, name)?;
+                unfinished.forget();
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.sync())
+    }
+
+    /// Remove the file if it still holds what it held when it was looked at.
+    pub(crate) fn remove(&self, old: &Content) -> Result<(), ReplaceError> {
+        // Moved aside first, for the same reason that `replace` exchanges files.
+        let aside = Unfinished { folder: self.folder.as_fd(), name: unfinished_name(), is_there: true };
+        rustix::fs::renameat(&self.folder, &self.name, &self.folder, &*aside.name)?;
+        let moved = Place { folder: self.folder.try_clone()?, name: aside.name.clone() };
+        if moved.read().ok().flatten().is_none_or(|found| found.bytes != old.bytes) {
+            rustix::fs::renameat(&self.folder, &*aside.name, &self.folder, &self.name)?;
+            aside.forget();
+            return Err(ReplaceError::Changed);
+        }
+        drop(aside);
+        Ok(self.sync())
+    }
+
+    fn write_beside(
+        &self,
+        bytes: &[u8],
+        mode: Option<u32>,
+        owner: Option<(u32, u32)>,
+    ) -> Result<Unfinished<'_>, ReplaceError> {
+        let name = unfinished_name();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // A file that had narrow permissions has them before anything is in it.
+        let first = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
+        let mut file = File::from(rustix::fs::openat(&self.folder, &name, flags, first)?);
+        let unfinished = Unfinished { folder: self.folder.as_fd(), name, is_there: true };
+        let own = file.metadata()?;
+        if let Some((user, group)) = owner.filter(|owner| *owner != (own.uid(), own.gid())) {
+            let (user, group) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(group));
+            // Only the administrator may give files away; then it is the writer's own, as with other editors.
+            let _ = rustix::fs::fchown(&file, Some(user), Some(group));
+        }
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode as RawMode))?;
+        }
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        Ok(unfinished)
+    }
+
+    /// A name that was given or taken survives a power cut, where the file system lets a folder be synced.
+    fn sync(&self) {
+        let _ = rustix::fs::fsync(&self.folder);
+    }
+}
+
+/// Remove a folder that is empty and no link.
+pub(crate) fn remove_empty_folder(path: &Path) -> io::Result<()> {
+    let (parent, name) = parts_of(path)?;
+    let parent = open_folder(parent)?;
+    rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(told)
+}
+
+fn parts_of(path: &Path) -> io::Result<(&Path, OsString)> {
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => Ok((folder, name.to_owned())),
+        _ => Err(io::Error::other("not the name of a file")),
+    }
+}
+
+/// Hidden, so that listings and searches leave it out while it is there.
+fn unfinished_name() -> OsString {
+    format!(".plimsoll-{}.tmp", &plimsoll_store::random_ids().part(plimsoll::Millis(0)).as_str()[4..]).into()
+}
+
+/// A file that is removed unless it got its name.
+struct Unfinished<'a> {
+    folder: std::os::fd::BorrowedFd<'a>,
+    name: OsString,
+    is_there: bool,
+}
+
+impl Unfinished<'_> {
+    fn forget(mut self) {
+        self.is_there = false;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if self.is_there {
+            let _ = rustix::fs::unlinkat(self.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::OFlags;
+
+    use super::{Place, ReplaceError, open_file, walk_without_links};
+
+    /// Both ways to open a path see a link anywhere in it.
+    #[test]
+    fn no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("a")).unwrap();
+        std::fs::write(root.join("a/file"), "x").unwrap();
+        symlink("a", root.join("b")).unwrap();
+        symlink("file", root.join("a/link")).unwrap();
+        let walked = |path: &str| {
+            walk_without_links(&root.join(path), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC).is_ok()
+        };
+        for (path, is_open) in [("a/file", true), ("b/file", false), ("a/link", false), ("a/none", false)] {
+            assert_eq!(open_file(&root.join(path)).is_ok(), is_open, "{path}");
+            assert_eq!(walked(path), is_open, "{path}, walked");
+        }
+        assert!(Place::find(&root.join("b/file")).is_err());
+        assert!(Place::make(&root.join("b/c/file")).is_err(), "no folder is made behind a link");
+        assert!(!root.join("a/c").exists());
+        let linked = Place::find(&root.join("a/link")).unwrap().unwrap();
+        assert!(linked.read().is_err(), "a link is not the file it leads to");
+    }
+
+    #[test]
+    fn what_changed_in_the_last_moment_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("file");
+        std::fs::write(&path, "old").unwrap();
+        let place = Place::find(&path).unwrap().unwrap();
+        let old = place.read().unwrap().unwrap();
+        std::fs::write(&path, "saved meanwhile").unwrap();
+        assert!(matches!(place.replace(Some(&old), b"new", None), Err(ReplaceError::Changed)));
+        assert!(matches!(place.remove(&old), Err(ReplaceError::Changed)));
+        assert!(matches!(place.replace(None, b"new", None), Err(ReplaceError::Changed)));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "saved meanwhile");
+        let old = place.read().unwrap().unwrap();
+        place.replace(Some(&old), b"new", None).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        place.remove(&place.read().unwrap().unwrap()).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left beside it");
+    }
+}

@@ -1,0 +1,100 @@
+//! Changing a file: what `write` and `edit` have in common.
+
+use std::io;
+use std::path::Path;
+
+use plimsoll_session::FileChange;
+use similar::TextDiff;
+
+use super::{ToolCall, ToolError, files};
+use crate::event::Event;
+use crate::place::{Content, Place, ReplaceError};
+
+/// So many chars of a change are shown to a person who is asked.
+const PREVIEW: usize = 20_000;
+
+/// What a file holds that is about to be changed, as the model knows it; none if it is not there.
+pub(super) fn known_content(call: &ToolCall<'_>) -> Result<Option<Content>, ToolError> {
+    let path = call.path()?;
+    let name = files::display_path(path, call.directory);
+    let failed = |error: io::Error| ToolError::Failed(format!("cannot change `{name}`: {error}"));
+    if path.is_dir() {
+        return Err(ToolError::Input(format!("`{name}` is a directory")));
+    }
+    let Some(place) = Place::find(path).map_err(failed)? else { return Ok(None) };
+    let Some(content) = place.read().map_err(failed)? else { return Ok(None) };
+    match call.files.seen(path) {
+        None => Err(ToolError::Failed(format!(
+            "`{name}` is there and you have not read it: `read` it first, then make the change"
+        ))),
+        Some(seen) if seen != *content.hash().as_bytes() => Err(stale(&name)),
+        Some(_) if !place.may_write() => Err(ToolError::Failed(format!("`{name}` may not be written"))),
+        Some(_) => Ok(Some(content)),
+    }
+}
+
+fn stale(name: &str) -> ToolError {
+    ToolError::Failed(format!(
+        "`{name}` was changed since you last read or wrote it: `read` it again, then make the change"
+    ))
+}
+
+/// Keep what a file holds, record the change, and make it.
+pub(super) fn change_file(call: &ToolCall<'_>, old: Option<&Content>, new: &[u8]) -> Result<(), ToolError> {
+    let path = call.path()?;
+    let name = files::display_path(path, call.directory);
+    let failed = |error: io::Error| ToolError::Failed(format!("cannot change `{name}`: {error}"));
+    if call.cancel.is_cancelled() {
+        return Err(ToolError::Cancelled);
+    }
+    let after = blake3::hash(new);
+    let text = |path: &Path| {
+        let text = path.to_str().map(str::to_owned);
+        text.ok_or_else(|| ToolError::Failed(format!("`{name}` has a name that is no text")))
+    };
+    let folders = Place::missing_folders(path).map_err(failed)?;
+    let change = FileChange {
+        path: text(path)?,
+        before: old.map(|old| old.hash().to_hex().to_string()),
+        after: Some(after.to_hex().to_string()),
+        mode: old.map(|old| old.mode),
+        folders: folders.iter().map(|folder| text(folder)).collect::<Result<_, _>>()?,
+    };
+    let (part, record, content) = (call.part.clone(), change.clone(), old.map(|old| old.bytes.clone()));
+    let keep = call.driver.run(move |driver| driver.keep_file(&part, &record, content.as_deref()));
+    call.runtime.block_on(keep).map_err(|error| {
+        ToolError::Failed(format!("`{name}` was not changed, because what it holds cannot be kept: {error}"))
+    })?;
+    (call.events)(&Event::FileKept {
+        part: call.part.clone(),
+        path: path.to_owned(),
+        handle: change.handle(call.part),
+    });
+    let place = Place::make(path).map_err(failed)?;
+    match place.replace(old, new, None) {
+        Ok(()) => {
+            call.files.note(path, *after.as_bytes());
+            Ok(())
+        }
+        Err(ReplaceError::Changed) => Err(stale(&name)),
+        Err(ReplaceError::Io(error)) => Err(failed(error)),
+    }
+}
+
+/// A change as lines that go and lines that come, for a person who is asked.
+pub(super) fn diff(old: &[u8], new: &[u8]) -> String {
+    let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+    let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(500)).diff_lines(&*old, &*new);
+    shortened(&diff.unified_diff().context_radius(3).to_string())
+}
+
+/// As much of a text as a person reads, and how much more there is.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(PREVIEW) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let lines = text[end..].lines().count();
+            format!("{}\n[… {lines} more lines]\n", &text[..end])
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `edit`: a part of a file.
+
+use std::io::Write;
+use std::path::Path;
+
+use plimsoll_providers::ToolSpec;
+use serde_json::{Value, json};
+
+use super::change::{change_file, diff, known_content};
+use super::replacing::{Edited, replace};
+use super::write::{any_text, path_of};
+use super::{Tool, ToolCall, ToolError, alias, files};
+use crate::permissions::{Access, Subject};
+use crate::place::{MOST_BYTES, Place};
+
+/// Changes a part of a file.
+pub struct Edit {
+    spec: ToolSpec,
+}
+
+impl Edit {
+    /// The tool.
+    pub fn new() -> Edit {
+        let description = "Replaces a text in a file that you have read. `old` must be found exactly once, with its white \
+             space, and without the line numbers that `read` shows: give as many lines around it as tell it from others, or \
+             set `all` to replace every one. Gives the changed lines with their numbers."
+            .into();
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the project or absolute."},
+                "old": {"type": "string", "description": "The text to be replaced, exactly as the file has it."},
+                "new": {"type": "string", "description": "What takes its place; empty to remove it."},
+                "all": {"type": "boolean", "description": "Whether every match is replaced; no if left out."}
+            },
+            "required": ["path", "old", "new"]
+        });
+        Edit { spec: ToolSpec { name: "edit".into(), description, schema } }
+    }
+}
+
+impl Default for Edit {
+    fn default() -> Edit {
+        Edit::new()
+    }
+}
+
+struct EditInput<'v> {
+    old: &'v str,
+    new: &'v str,
+    all: bool,
+}
+
+fn input_of(input: &Value) -> Result<EditInput<'_>, ToolError> {
+    let field = alias(input, &["all", "replaceAll", "replace_all"]);
+    let all = match input.get(field) {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(all)) => *all,
+        // Models write switches in quotes now and then.
+        Some(Value::String(all)) if ["true", "false", ""].contains(&all.as_str()) => all == "true",
+        Some(other) => return Err(ToolError::Input(format!("`{field}` must be true or false, not {other}"))),
+    };
+    let old = any_text(input, &["old", "oldString", "old_string"])?;
+    let new = any_text(input, &["new", "newString", "new_string"])?;
+    Ok(EditInput { old, new, all })
+}
+
+impl Tool for Edit {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Act
+    }
+
+    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
+        input_of(input)?;
+        Ok(files::subject_of(path_of(input)?, directory))
+    }
+
+    fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<String> {
+        let (Subject::Path { real, .. }, Ok(wanted)) = (subject, input_of(input)) else { return None };
+        let old = Place::find(real).ok().flatten()?.read().ok().flatten()?;
+        match replace(&old.bytes, wanted.old, wanted.new, wanted.all) {
+            Ok(edited) => Some(diff(&old.bytes, &edited.bytes)),
+            // It will fail; what it was meant to do is shown all the same.
+            Err(_) => Some(diff(wanted.old.as_bytes(), wanted.new.as_bytes())),
+        }
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let EditInput { old, new, all } = input_of(call.input)?;
+        let path = call.path()?;
+        let name = files::display_path(path, call.directory);
+        let Some(content) = known_content(call)? else {
+            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(files::cannot_read(path, call.directory, &missing));
+        };
+        let edited = replace(&content.bytes, old, new, all)
+            .map_err(|problem| ToolError::Failed(problem.told(&name, &content.bytes, old)))?;
+        let Edited { bytes, .. } = &edited;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(ToolError::Input(format!("`{name}` would be larger than {} MB", MOST_BYTES >> 20)));
+        }
+        change_file(call, Some(&content), bytes)?;
+        let times = match edited.places.len() {
+            1 => String::new(),
+            count => format!(" in {count} places"),
+        };
+        writeln!(out, "Changed `{name}`{times}:")?;
+        Ok(out.write_all(edited.shown().as_bytes())?)
+    }
+}

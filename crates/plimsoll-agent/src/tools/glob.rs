@@ -1,0 +1,116 @@
+//! `glob`: files by the pattern of their names.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use globset::GlobBuilder;
+use ignore::WalkBuilder;
+use plimsoll_providers::ToolSpec;
+use serde_json::{Value, json};
+
+use super::{Tool, ToolCall, ToolError, files, optional_text, text};
+use crate::permissions::{Access, Subject};
+
+/// So many files are named at most.
+const MOST: usize = 200;
+
+/// Finds files by name.
+pub struct Glob {
+    spec: ToolSpec,
+}
+
+impl Glob {
+    /// The tool.
+    pub fn new() -> Glob {
+        let description = format!(
+            "Finds files whose paths match a pattern, such as `**/*.rs` or `src/{{a,b}}*.ts`, below a directory, without \
+             those that .gitignore leaves out. A pattern without `/` is held against names in all directories. Gives paths, \
+             the last changed first, at most {MOST}."
+        );
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "The pattern."},
+                "path": {"type": "string", "description": "The directory; the project's if left out."}
+            },
+            "required": ["pattern"]
+        });
+        Glob { spec: ToolSpec { name: "glob".into(), description, schema } }
+    }
+}
+
+impl Default for Glob {
+    fn default() -> Glob {
+        Glob::new()
+    }
+}
+
+impl Tool for Glob {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
+        Ok(files::subject_of(optional_text(input, "path")?.unwrap_or("."), directory))
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let pattern = text(call.input, "pattern")?;
+        let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+        let root = call.path()?;
+        // An absolute pattern is meant where it lies below the directory; permissions were asked for no other.
+        let below = Path::new(pattern).strip_prefix(root).ok().and_then(Path::to_str).unwrap_or(pattern);
+        if Path::new(below).is_absolute() || below.split('/').any(|name| name == "..") {
+            let why = "`pattern` must be relative: name the directory as `path`";
+            return Err(ToolError::Input(why.into()));
+        }
+        let glob = GlobBuilder::new(below).literal_separator(true).build();
+        let glob = glob.map_err(|error| ToolError::Input(format!("`pattern` is not a pattern: {error}")))?;
+        let (glob, is_name) = (glob.compile_matcher(), !below.contains('/'));
+        files::require_without_links(root, call.directory)?;
+        // A pattern that names a hidden file or folder means it.
+        let names_hidden = below.split('/').any(|name| name.starts_with('.'));
+        let walk = WalkBuilder::new(root).require_git(false).hidden(!names_hidden).build();
+        // The newest so many, however many there are: the oldest of them is on top, and leaves first.
+        let mut newest: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>> = BinaryHeap::new();
+        let mut count = 0_u64;
+        for entry in walk.flatten() {
+            if call.cancel.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+            let path = entry.path();
+            let relative = path.strip_prefix(root).unwrap_or(path);
+            let is_match = glob.is_match(relative) || (is_name && glob.is_match(entry.file_name()));
+            if !is_match
+                || !entry.file_type().is_some_and(|kind| kind.is_file())
+                || !(call.may_read)(path)
+                || !files::is_reached_without_links(path)
+            {
+                continue;
+            }
+            let changed = entry.metadata().ok().and_then(|about| about.modified().ok());
+            newest.push(Reverse((changed.unwrap_or(SystemTime::UNIX_EPOCH), Reverse(path.to_owned()))));
+            count += 1;
+            if newest.len() > MOST {
+                newest.pop();
+            }
+        }
+        if count == 0 {
+            return Ok(writeln!(out, "[No file matches.]")?);
+        }
+        for Reverse((_, Reverse(path))) in newest.into_sorted_vec() {
+            writeln!(out, "{}", files::display_path(&path, call.directory))?;
+        }
+        if count > MOST as u64 {
+            writeln!(out, "[{count} files match; these are the {MOST} that were changed last.]")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,346 @@
+//! Replacing a text in a file's content: finding it whatever the ends of lines are, and saying what is there instead.
+
+use std::ops::Range;
+
+use memchr::memmem::Finder;
+
+/// So many line numbers of an ambiguous text are told.
+const MOST_TOLD: usize = 100;
+/// So many changed lines are shown.
+const MOST_SHOWN: usize = 200;
+/// So many chars of a line are shown, and compared.
+const LINE: usize = 300;
+/// So many lines are compared with one that was not found.
+const MOST_COMPARED: usize = 50_000;
+/// A line that is less alike than this is not named as the one that was meant.
+const ALIKE: f64 = 0.6;
+
+/// Content after a replacement.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Edited {
+    pub(super) bytes: Vec<u8>,
+    /// What was put in, where it stands now.
+    pub(super) places: Vec<Range<usize>>,
+}
+
+/// Why nothing was replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ReplaceProblem {
+    /// There is nothing to look for.
+    Empty,
+    /// Both texts are the same.
+    Same,
+    /// It is not there.
+    NotFound,
+    /// It is there more than once, in these lines.
+    Ambiguous(Vec<usize>),
+}
+
+/// Content with LF for every end of a line, and where it had CRLF.
+struct Plain {
+    bytes: Vec<u8>,
+    /// Where in `bytes` the line feeds stand that had a carriage return before them.
+    returns: Vec<usize>,
+}
+
+impl Plain {
+    fn of(content: &[u8]) -> Plain {
+        let mut plain = Plain { bytes: Vec::with_capacity(content.len()), returns: Vec::new() };
+        let mut from = 0;
+        for at in memchr::memmem::find_iter(content, b"\r\n") {
+            plain.bytes.extend_from_slice(&content[from..at]);
+            plain.returns.push(plain.bytes.len());
+            from = at + 1;
+        }
+        plain.bytes.extend_from_slice(&content[from..]);
+        plain
+    }
+
+    /// Where something stands in the content itself. Before a line feed means before its carriage return.
+    fn original(&self, at: usize) -> usize {
+        at + self.returns.partition_point(|place| *place < at)
+    }
+
+    /// Whether most ends of lines in a range are CRLF; those of the whole where the range has none.
+    fn ends_in_crlf(&self, range: &Range<usize>) -> bool {
+        let within = |range: &Range<usize>| {
+            let from = self.returns.partition_point(|place| *place < range.start);
+            let to = self.returns.partition_point(|place| *place < range.end);
+            (to - from, memchr::memchr_iter(b'\n', &self.bytes[range.clone()]).count())
+        };
+        let (crlf, all) = match within(range) {
+            (_, 0) => within(&(0..self.bytes.len())),
+            counted => counted,
+        };
+        crlf * 2 > all
+    }
+}
+
+/// Replace `old` by `new`, once or everywhere. Ends of lines are the same for finding it, and what is put in gets those of
+/// the place; everything else stays byte for byte.
+pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Edited, ReplaceProblem> {
+    let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
+    if old.is_empty() {
+        return Err(ReplaceProblem::Empty);
+    }
+    if old == new {
+        return Err(ReplaceProblem::Same);
+    }
+    let plain = Plain::of(content);
+    let finder = Finder::new(old.as_bytes());
+    let found: Vec<usize> = match all {
+        true => finder.find_iter(&plain.bytes).collect(),
+        false => overlapping(&finder, &plain.bytes),
+    };
+    match found.len() {
+        0 => return Err(ReplaceProblem::NotFound),
+        1 => {}
+        _ if all => {}
+        _ => {
+            return Err(ReplaceProblem::Ambiguous(lines_of(&plain.bytes, &found)));
+        }
+    }
+    let mut edited = Edited { bytes: Vec::with_capacity(content.len() + new.len()), places: Vec::new() };
+    let mut from = 0;
+    for at in found {
+        let range = at..at + old.len();
+        let put = if plain.ends_in_crlf(&range) { new.replace('\n', "\r\n") } else { new.clone() };
+        edited.bytes.extend_from_slice(&content[from..plain.original(range.start)]);
+        let start = edited.bytes.len();
+        edited.bytes.extend_from_slice(put.as_bytes());
+        edited.places.push(start..edited.bytes.len());
+        from = plain.original(range.end);
+    }
+    edited.bytes.extend_from_slice(&content[from..]);
+    Ok(edited)
+}
+
+/// Every place where it stands, also those that share bytes: each of them may have been meant.
+fn overlapping(finder: &Finder<'_>, bytes: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = finder.find(&bytes[from..]) {
+        found.push(from + at);
+        from += at + 1;
+    }
+    found
+}
+
+/// The numbers of the lines in which these places stand, from 1.
+fn lines_of(bytes: &[u8], places: &[usize]) -> Vec<usize> {
+    let (mut line, mut from) = (1, 0);
+    let mut lines = Vec::with_capacity(places.len());
+    for place in places {
+        line += memchr::memchr_iter(b'\n', &bytes[from..*place]).count();
+        lines.push(line);
+        from = *place;
+    }
+    lines
+}
+
+impl Edited {
+    /// The changed lines with one before and one after, each with its number.
+    pub(super) fn shown(&self) -> String {
+        let lines: Vec<&[u8]> = self.bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let starts: Vec<usize> = self.places.iter().map(|place| place.start).collect();
+        let firsts = lines_of(&self.bytes, &starts);
+        let mut text = String::new();
+        let (mut told, mut next) = (0, 1);
+        for (place, first) in self.places.iter().zip(firsts) {
+            let count = memchr::memchr_iter(b'\n', &self.bytes[place.clone()]).count();
+            // What ends with a line, or takes whole lines away, has changed nothing of the next.
+            let is_line_end = place.end == 0 || self.bytes.get(place.end - 1) == Some(&b'\n');
+            let last = first + count - usize::from(is_line_end);
+            let from = first.saturating_sub(1).max(next);
+            if from > next && next > 1 {
+                text.push_str("…\n");
+            }
+            for number in from..=(last + 1).min(lines.len()) {
+                if told == MOST_SHOWN {
+                    text.push_str("[… more lines were changed]\n");
+                    return text;
+                }
+                text.push_str(&numbered(number, lines[number - 1]));
+                told += 1;
+                next = number + 1;
+            }
+        }
+        if self.bytes.is_empty() {
+            text.push_str("[The file is empty now.]\n");
+        }
+        text
+    }
+}
+
+fn numbered(number: usize, line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_end_matches(['\n', '\r']);
+    let shown: String = line.chars().take(LINE).collect();
+    let rest = if shown.len() < line.len() { " [line cut]" } else { "" };
+    format!("{number}\t{shown}{rest}\n")
+}
+
+impl ReplaceProblem {
+    /// What the model is told.
+    pub(super) fn told(&self, name: &str, content: &[u8], old: &str) -> String {
+        match self {
+            ReplaceProblem::Empty => {
+                format!("`old` is empty: give the text of `{name}` that is to be replaced, or use `write`")
+            }
+            ReplaceProblem::Same => "`old` and `new` are the same: there is nothing to change".into(),
+            ReplaceProblem::Ambiguous(lines) => {
+                let count = lines.len();
+                let mut told: Vec<String> = lines.iter().take(MOST_TOLD).map(usize::to_string).collect();
+                if count > MOST_TOLD {
+                    told.push("…".into());
+                }
+                format!(
+                    "`old` is found {count} times in `{name}`, beginning in lines {}: give more lines around it so that it \
+                     is one of them, or set `all` to replace every one",
+                    told.join(", ")
+                )
+            }
+            ReplaceProblem::NotFound => {
+                let near = nearest(content, old);
+                format!("`old` is not found in `{name}`; nothing was changed. {near}")
+            }
+        }
+    }
+}
+
+/// What stands in the file that may have been meant.
+fn nearest(content: &[u8], old: &str) -> String {
+    let content = String::from_utf8_lossy(content);
+    let lines: Vec<&str> = content.lines().take(MOST_COMPARED).collect();
+    let wanted: Vec<&str> = old.lines().collect();
+    if let Some(bare) = without_numbers(&wanted)
+        && content.replace("\r\n", "\n").contains(&bare)
+    {
+        return "It is found without the numbers before its lines: those are added by `read` and are not in the file."
+            .into();
+    }
+    // The same lines with other white space.
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let meant: Vec<String> = wanted.iter().map(|line| words(line)).collect();
+    let meant: &[String] = match (meant.iter().position(|line| !line.is_empty()), meant.len()) {
+        (Some(first), count) => {
+            let last = meant.iter().rposition(|line| !line.is_empty()).map_or(count, |last| last + 1);
+            &meant[first..last]
+        }
+        (None, _) => return "It has nothing but white space: give the lines around it.".into(),
+    };
+    let present: Vec<String> = lines.iter().map(|line| words(line)).collect();
+    let alike = present.windows(meant.len()).position(|window| window == meant);
+    if let Some(at) = alike {
+        let shown = show(&lines, at..at + meant.len());
+        return format!("These lines differ from it in white space alone:\n{shown}");
+    }
+    // The line that is most like the longest of it.
+    let Some(longest) = meant.iter().max_by_key(|line| line.chars().count()) else { return String::new() };
+    let cut = |line: &str| line.chars().take(LINE).collect::<String>();
+    let longest = cut(longest);
+    let mut scores: Vec<(usize, f64)> = present
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty())
+        .map(|(at, line)| (at, strsim::sorensen_dice(&longest, &cut(line))))
+        .filter(|(_, score)| *score >= ALIKE)
+        .collect();
+    scores.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+    scores.truncate(3);
+    scores.sort_by_key(|(at, _)| *at);
+    if scores.is_empty() {
+        return "No line is like it: `read` the file again.".into();
+    }
+    let shown: String = scores.iter().map(|(at, _)| show(&lines, *at..*at + 1)).collect();
+    format!("The lines most like it:\n{shown}")
+}
+
+/// The text without the numbers and tabs that `read` puts before each line, if every line has them.
+fn without_numbers(lines: &[&str]) -> Option<String> {
+    let bare = lines.iter().map(|line| {
+        let (number, rest) = line.split_once('\t')?;
+        let number = number.trim();
+        (!number.is_empty() && number.chars().all(|c| c.is_ascii_digit())).then_some(rest)
+    });
+    bare.collect::<Option<Vec<_>>>().map(|lines| lines.join("\n")).filter(|text| !text.is_empty())
+}
+
+fn show(lines: &[&str], range: Range<usize>) -> String {
+    let numbers = range.clone().zip(&lines[range]).take(20);
+    numbers.map(|(at, line)| numbered(at + 1, line.as_bytes())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ReplaceProblem, replace};
+
+    fn edited(content: &str, old: &str, new: &str) -> String {
+        String::from_utf8(replace(content.as_bytes(), old, new, false).unwrap().bytes).unwrap()
+    }
+
+    #[test]
+    fn ends_of_lines_are_found_as_either_and_stay_as_they_are() {
+        for (content, old, new, wanted) in [
+            ("a\r\nb\r\nc", "a\nb", "x\ny", "x\r\ny\r\nc"),
+            ("a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n"),
+            ("a\r\nb\r\n", "b", "x\ny", "a\r\nx\r\ny\r\n"),
+            ("a\r\nb\nc\nd\n", "c\n", "x\ny\n", "a\r\nb\nx\ny\nd\n"),
+            ("a\r\nb\nc\n", "a\n", "x\n", "x\r\nb\nc\n"),
+            ("a\r\nb\r\n", "a", "x", "x\r\nb\r\n"),
+            ("a\r\nb\r\n", "\nb", "", "a\r\n"),
+            ("lone\rreturn\n", "return", "x", "lone\rx\n"),
+            ("no end", "end", "newline", "no newline"),
+            ("one\n", "one\n", "", ""),
+            ("\u{feff}first\n", "first", "x", "\u{feff}x\n"),
+        ] {
+            assert_eq!(edited(content, old, new), wanted, "{content:?}: {old:?} by {new:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay() {
+        let edited = replace(b"caf\xe9 au lait\r\n", "lait", "rhum", false).unwrap();
+        assert_eq!(edited.bytes, b"caf\xe9 au rhum\r\n");
+    }
+
+    #[test]
+    fn an_ambiguous_text_is_refused_with_every_line() {
+        let content = "x = 1\ny = 2\nx = 1\nxx = 1\n";
+        let found = replace(content.as_bytes(), "x = 1", "x = 3", false);
+        assert_eq!(found, Err(ReplaceProblem::Ambiguous(vec![1, 3, 4])));
+        assert_eq!(replace(b"aaa", "aa", "b", false), Err(ReplaceProblem::Ambiguous(vec![1, 1])));
+        let all = replace(content.as_bytes(), "x = 1", "z", true).unwrap();
+        assert_eq!(all.bytes, b"z\ny = 2\nz\nxz\n");
+        assert_eq!(all.shown(), "1\tz\n2\ty = 2\n3\tz\n4\txz\n");
+        assert_eq!(replace(b"aaaa", "aa", "b", true).unwrap().bytes, b"bb");
+    }
+
+    #[test]
+    fn what_may_have_been_meant_is_shown() {
+        let content = "fn main() {\n    let depth = 9;\n    println!(\"{depth}\");\n}\n";
+        let told = |old: &str| {
+            let problem = replace(content.as_bytes(), old, "x", false).unwrap_err();
+            problem.told("main.rs", content.as_bytes(), old)
+        };
+        assert!(
+            told("\tlet depth = 9;\n\tprintln!(\"{depth}\");")
+                .contains("white space alone:\n2\t    let depth = 9;\n3\t")
+        );
+        assert!(told("let depht = 9;").ends_with("most like it:\n2\t    let depth = 9;\n"));
+        assert!(told("2\t    let depth = 9;").contains("added by `read`"));
+        assert!(told("something quite different").ends_with("`read` the file again."));
+        assert!(told("   \n").contains("white space"));
+        assert!(told("").contains("`old` is empty"));
+    }
+
+    #[test]
+    fn changed_lines_are_shown_with_their_neighbours() {
+        let content = "a\nb\nc\nd\ne\n";
+        let shown = |old: &str, new: &str| replace(content.as_bytes(), old, new, false).unwrap().shown();
+        assert_eq!(shown("c\n", "x\ny\n"), "2\tb\n3\tx\n4\ty\n5\td\n");
+        assert_eq!(shown("c\n", ""), "2\tb\n3\td\n");
+        assert_eq!(shown("a\nb\nc\nd\ne\n", ""), "[The file is empty now.]\n");
+        assert_eq!(shown("e\n", "e"), "4\td\n5\te\n");
+    }
+}

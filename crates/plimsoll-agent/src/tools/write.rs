@@ -1,0 +1,105 @@
+//! `write`: a whole file.
+
+use std::io::Write as Output;
+use std::path::Path;
+
+use plimsoll_providers::ToolSpec;
+use serde_json::{Value, json};
+
+use super::change::{change_file, diff, known_content, shortened};
+use super::{Tool, ToolCall, ToolError, alias, files, text};
+use crate::permissions::{Access, Subject};
+use crate::place::{MOST_BYTES, Place};
+
+/// Writes a file.
+pub struct Write {
+    spec: ToolSpec,
+}
+
+impl Write {
+    /// The tool.
+    pub fn new() -> Write {
+        let description = "Writes a whole file, and makes the folders it needs. A file that is there already must have been \
+             read before and is replaced; to change a part of it use `edit`."
+            .into();
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the project or absolute."},
+                "content": {"type": "string", "description": "All that the file is to hold."}
+            },
+            "required": ["path", "content"]
+        });
+        Write { spec: ToolSpec { name: "write".into(), description, schema } }
+    }
+}
+
+impl Default for Write {
+    fn default() -> Write {
+        Write::new()
+    }
+}
+
+/// The path of a call, by our name or by those that models know from elsewhere.
+pub(super) fn path_of(input: &Value) -> Result<&str, ToolError> {
+    text(input, alias(input, &["path", "filePath", "file_path"]))
+}
+
+/// A text that may be empty.
+pub(super) fn any_text<'v>(input: &'v Value, names: &[&'static str]) -> Result<&'v str, ToolError> {
+    let field = alias(input, names);
+    match input.get(field) {
+        Some(Value::String(text)) => Ok(text),
+        None | Some(Value::Null) => Err(ToolError::Input(format!("`{field}` is missing: it must be a text"))),
+        Some(_) => Err(ToolError::Input(format!("`{field}` must be a text"))),
+    }
+}
+
+fn content_of(input: &Value) -> Result<&str, ToolError> {
+    any_text(input, &["content"])
+}
+
+impl Tool for Write {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Act
+    }
+
+    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
+        content_of(input)?;
+        Ok(files::subject_of(path_of(input)?, directory))
+    }
+
+    fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<String> {
+        let (Subject::Path { real, .. }, Ok(content)) = (subject, content_of(input)) else { return None };
+        let old = Place::find(real).ok().flatten().and_then(|place| place.read().ok().flatten());
+        Some(match old {
+            Some(old) => diff(&old.bytes, content.as_bytes()),
+            None => shortened(content),
+        })
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Output) -> Result<(), ToolError> {
+        let content = content_of(call.input)?.as_bytes();
+        let name = files::display_path(call.path()?, call.directory);
+        if content.len() as u64 > MOST_BYTES {
+            return Err(ToolError::Input(format!("`content` is larger than {} MB", MOST_BYTES >> 20)));
+        }
+        let old = known_content(call)?;
+        let lines = content.split_inclusive(|byte| *byte == b'\n').count();
+        if old.as_ref().is_some_and(|old| old.bytes == content) {
+            return Ok(writeln!(out, "`{name}` holds exactly that already.")?);
+        }
+        change_file(call, old.as_ref(), content)?;
+        let done = if old.is_some() { "Replaced" } else { "Made" };
+        writeln!(out, "{done} `{name}`: {lines} lines, {} bytes.", content.len())?;
+        let has_crlf = |bytes: &[u8]| memchr::memmem::find(bytes, b"\r\n").is_some();
+        if old.is_some_and(|old| has_crlf(&old.bytes)) && !has_crlf(content) {
+            writeln!(out, "[Its lines ended in CRLF before and end in LF now.]")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,393 @@
+//! Files that calls have changed: kept before, recorded in the log, and read back from it.
+//!
+//! The record of a change stands in the part of its call, under `metadata.plimsoll` of its state, so that a log is one
+//! value that can be exported. What the file held is in the archive under a handle that is made of everything the record
+//! says. A record without such content is none: a log that was imported cannot claim changes that were never made here.
+
+use std::collections::HashSet;
+
+use plimsoll::log::ToolState;
+use plimsoll::{Message, MessageId, Part, PartBody, PartId};
+use plimsoll_store::{KEPT, Keeping, PageRequest, SpillRecord};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::driver::Driver;
+use crate::error::SessionError;
+
+/// So many messages of a log are held at a time while it is gone through.
+const PAGE: u64 = 200;
+/// So many chars of a prompt are shown to tell a turn by.
+const PROMPT: usize = 120;
+
+/// A change of a file, as it is recorded before it is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileChange {
+    /// The file, absolute and with links resolved.
+    pub path: String,
+    /// The blake3 hash of what it held, in hex; none if it was not there.
+    pub before: Option<String>,
+    /// The hash of what it is to hold; none if it is to be removed.
+    pub after: Option<String>,
+    /// Its permissions before, as Unix has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// Folders that are made for it, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
+}
+
+impl FileChange {
+    /// The handle of what the file held, for the part that records the change.
+    pub fn handle(&self, part: &PartId) -> String {
+        // As JSON, so that no two records are made of the same bytes.
+        let said = json!([part.as_str(), self]).to_string();
+        let hash = blake3::hash(said.as_bytes()).to_hex();
+        format!("{KEPT}{}", &hash.as_str()[..32])
+    }
+}
+
+/// That files were put back, as the notice of it records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RevertRecord {
+    /// Files are as they were before this turn.
+    pub turn: usize,
+    /// The notice of an earlier revert that this one takes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<MessageId>,
+    /// Whether it came to its end.
+    #[serde(default)]
+    pub is_done: bool,
+    /// What it changes.
+    pub files: Vec<FileChange>,
+}
+
+/// What a call, or a revert, has left on the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallTrace {
+    /// A file was changed, or was about to be.
+    Changed {
+        /// The call's part.
+        part: PartId,
+        /// The change.
+        change: FileChange,
+    },
+    /// A call whose doings are not known.
+    Unknown {
+        /// The call's part.
+        part: PartId,
+        /// The tool.
+        tool: String,
+        /// What it was given, in one line.
+        input: String,
+    },
+    /// Files were put back.
+    Reverted {
+        /// The notice.
+        message: MessageId,
+        /// Its part.
+        part: PartId,
+        /// What was done.
+        record: RevertRecord,
+    },
+}
+
+/// What the calls of one turn have left on the disk, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnTrace {
+    /// Which prompt of the session, from 1; 0 for what came before the first.
+    pub turn: usize,
+    /// How the prompt begins.
+    pub prompt: String,
+    /// What its calls have left, and reverts after it.
+    pub traces: Vec<CallTrace>,
+}
+
+/// What all turns of a session have left on the disk, oldest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChangeHistory {
+    /// The turns.
+    pub turns: Vec<TurnTrace>,
+}
+
+impl ChangeHistory {
+    fn add(&mut self, message: &Message, is_traceless: &dyn Fn(&str) -> bool) {
+        if self.turns.is_empty() {
+            self.turns.push(TurnTrace::default());
+        }
+        if message.is_question() {
+            let prompt = message.text().split_whitespace().collect::<Vec<_>>().join(" ");
+            let prompt = prompt.chars().take(PROMPT).collect();
+            self.turns.push(TurnTrace { turn: self.turns.len(), prompt, traces: Vec::new() });
+        }
+        let Some(turn) = self.turns.last_mut() else { return };
+        for part in &message.parts {
+            match &part.body {
+                PartBody::Tool(call) => {
+                    let changes = ours(&call.state.extra).and_then(|ours| ours.get("files"));
+                    let changes: Vec<FileChange> = changes.and_then(read).unwrap_or_default();
+                    let part = &part.id;
+                    if changes.is_empty() && !is_traceless(&call.tool) && was_run(&call.state) {
+                        let (part, tool) = (part.clone(), call.tool.clone());
+                        turn.traces.push(CallTrace::Unknown { part, tool, input: line_of(&call.state) });
+                    }
+                    let change = |change| CallTrace::Changed { part: part.clone(), change };
+                    turn.traces.extend(changes.into_iter().map(change));
+                }
+                PartBody::Text(_) if message.is_notice() => {
+                    let record = ours(&part.extra).and_then(|ours| ours.get("revert")).and_then(read);
+                    if let Some(record) = record {
+                        let (message, part) = (message.info.id.clone(), part.id.clone());
+                        turn.traces.push(CallTrace::Reverted { message, part, record });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The newest turn that has changed files and was not put back since.
+    pub fn newest_changed(&self) -> Option<usize> {
+        let undone = self.undone();
+        // Everything from this turn on was put back by a revert further down.
+        let mut reverted_from = usize::MAX;
+        for turn in self.turns.iter().rev() {
+            for trace in turn.traces.iter().rev() {
+                match trace {
+                    CallTrace::Reverted { message, record, .. }
+                        if record.is_done && record.undoes.is_none() && !undone.contains(message) =>
+                    {
+                        reverted_from = reverted_from.min(record.turn);
+                    }
+                    CallTrace::Changed { .. } if turn.turn < reverted_from => return Some(turn.turn),
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// The newest revert that was not taken back, with the turn it stands in.
+    pub fn newest_revert(&self) -> Option<(&MessageId, &PartId, &RevertRecord)> {
+        let undone = self.undone();
+        let traces = self.turns.iter().rev().flat_map(|turn| turn.traces.iter().rev());
+        let mut reverts = traces.filter_map(|trace| match trace {
+            CallTrace::Reverted { message, part, record } => Some((message, part, record)),
+            _ => None,
+        });
+        reverts.find(|(message, _, record)| record.undoes.is_none() && !undone.contains(*message))
+    }
+
+    fn undone(&self) -> HashSet<&MessageId> {
+        let traces = self.turns.iter().flat_map(|turn| &turn.traces);
+        let undone = traces.filter_map(|trace| match trace {
+            CallTrace::Reverted { record, .. } if record.is_done => record.undoes.as_ref(),
+            _ => None,
+        });
+        undone.collect()
+    }
+}
+
+impl Driver {
+    /// Keep what a file holds and record how it is about to change, in the part of a call. When this returns both are
+    /// stored, and the file may be changed. `content` is what it holds, if it is there.
+    pub fn keep_file(
+        &mut self,
+        call: &PartId,
+        change: &FileChange,
+        content: Option<&[u8]>,
+    ) -> Result<(), SessionError> {
+        let tool = self.log.part(call)?.as_tool().map(|tool| tool.tool.clone());
+        let tool = tool.ok_or_else(|| SessionError::NotACall(call.clone()))?;
+        self.keep_content(call, &tool, change, content)?;
+        let record = json!(change);
+        self.note_call(call, "files", |files| match files {
+            Value::Array(files) => files.push(record),
+            other => *other = Value::Array(vec![record]),
+        })
+    }
+
+    fn keep_content(
+        &mut self,
+        part: &PartId,
+        tool: &str,
+        change: &FileChange,
+        content: Option<&[u8]>,
+    ) -> Result<(), SessionError> {
+        let keeping = Keeping {
+            handle: change.handle(part),
+            part: part.clone(),
+            tool: tool.to_owned(),
+            shown: format!("`{}` as it was before", change.path),
+        };
+        // Also where there was no file: the handle is what tells a record from a claim.
+        let absent = format!("`{}` was not there.\n", change.path);
+        let mut content = content.unwrap_or(absent.as_bytes());
+        let (now, archive) = (self.now(), std::sync::Arc::clone(&self.archive));
+        self.keep_lease()?;
+        Ok(archive.keep(&self.lease.claim(), keeping, &mut content, now)?)
+    }
+
+    /// Record that a call has shown the model a file with content of this hash.
+    pub fn note_seen(&mut self, call: &PartId, path: &str, hash: &str) -> Result<(), SessionError> {
+        let (path, hash) = (path.to_owned(), Value::from(hash));
+        self.note_call(call, "seen", |seen| match seen {
+            Value::Object(seen) => drop(seen.insert(path, hash)),
+            other => *other = json!({ path: hash }),
+        })
+    }
+
+    /// A call that is not made: like [`fail_call`](Driver::fail_call), recorded as such, so that it is not taken for one
+    /// whose doings are not known.
+    pub fn refuse_call(
+        &mut self,
+        call: &PartId,
+        error: impl Into<plimsoll::Text>,
+    ) -> Result<(), SessionError> {
+        let (now, error) = (self.now(), error.into());
+        self.advance_call(call, |state| {
+            state.status = plimsoll::ToolStatus::Error;
+            state.error = Some(error);
+            state.time = plimsoll::log::ToolTime::ran(state.time.start.unwrap_or(now), now);
+            *own_field(&mut state.extra, "notRun") = Value::Bool(true);
+        })
+    }
+
+    fn note_call(
+        &mut self,
+        call: &PartId,
+        field: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<(), SessionError> {
+        self.advance_call(call, |state| change(own_field(&mut state.extra, field)))
+    }
+
+    /// What the turns of the session have left on the disk. `is_traceless` says of a tool by its name that it leaves nothing
+    /// there, or that its changes are recorded.
+    pub fn changes(&self, is_traceless: &dyn Fn(&str) -> bool) -> Result<ChangeHistory, SessionError> {
+        let mut history = ChangeHistory::default();
+        let mut from = None;
+        loop {
+            let request = PageRequest { from: from.take(), oldest_first: true, most: PAGE };
+            let messages = self.archive.store().page(self.session(), &request)?.messages;
+            let Some(last) = messages.last() else { return Ok(history) };
+            from = Some(last.info.id.clone());
+            messages.iter().for_each(|message| history.add(message, is_traceless));
+        }
+    }
+
+    /// What a file held before a change, as far as it is still kept; an error says why it is not.
+    pub fn kept(&self, part: &PartId, change: &FileChange) -> Result<Option<SpillRecord>, SessionError> {
+        Ok(self.archive.kept(self.session(), &change.handle(part))?)
+    }
+
+    /// The name of the part that will tell of a revert, so that content can be kept for it before it is there.
+    pub fn name_revert(&mut self) -> (MessageId, PartId) {
+        let now = self.now();
+        (self.ids.message(now), self.ids.part(now))
+    }
+
+    /// Keep what a file holds before a revert changes it.
+    pub fn keep_for_revert(
+        &mut self,
+        part: &PartId,
+        change: &FileChange,
+        content: Option<&[u8]>,
+    ) -> Result<(), SessionError> {
+        self.keep_content(part, "revert", change, content)
+    }
+
+    /// Record that files are about to be put back, in words that the model reads before the next prompt.
+    pub fn begin_revert(
+        &mut self,
+        (message, part): (MessageId, PartId),
+        text: &str,
+        record: &RevertRecord,
+    ) -> Result<(), SessionError> {
+        let mut notice = Message::notice(message, part, text).at(self.now());
+        for part in &mut notice.parts {
+            *own_field(&mut part.extra, "revert") = json!(record);
+        }
+        self.append(notice).map(drop)
+    }
+
+    /// Record what came of it; `more` is added to the words.
+    pub fn end_revert(&mut self, part: &PartId, more: &str) -> Result<(), SessionError> {
+        let mut part: Part = self.log.part(part)?.clone();
+        if let PartBody::Text(said) = &mut part.body {
+            said.text.push_str(more);
+        }
+        if let Value::Object(record) = own_field(&mut part.extra, "revert") {
+            record.insert("isDone".into(), Value::Bool(true));
+        }
+        self.advance(part)
+    }
+}
+
+/// What stands under `metadata.plimsoll`.
+fn ours(extra: &Map<String, Value>) -> Option<&Value> {
+    extra.get("metadata")?.get("plimsoll")
+}
+
+/// A field under `metadata.plimsoll`, made if it is not there.
+fn own_field<'a>(extra: &'a mut Map<String, Value>, field: &str) -> &'a mut Value {
+    let metadata = extra.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    let ours = &mut metadata["plimsoll"];
+    if !ours.is_object() {
+        *ours = json!({});
+    }
+    &mut ours[field]
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+/// Whether a call was made. One that waits has done nothing yet.
+fn was_run(state: &ToolState) -> bool {
+    let was_refused = ours(&state.extra).and_then(|ours| ours.get("notRun")?.as_bool()) == Some(true);
+    state.status != plimsoll::ToolStatus::Pending && !was_refused
+}
+
+/// What a call was given, in one line: the command of a shell as it is.
+fn line_of(state: &ToolState) -> String {
+    let input = state.input.as_ref().map(|input| input.value());
+    let command = input.and_then(|input| input.get("command")?.as_str());
+    let line = match (command, input) {
+        (Some(command), _) => command.to_owned(),
+        (None, Some(input)) => input.to_string(),
+        (None, None) => String::new(),
+    };
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What calls have shown the model or written of files, in order: the path, and the hash of the content; none for one that
+/// was put back since, which the model has not seen.
+pub fn seen_files(log: &[Message]) -> impl Iterator<Item = (String, Option<String>)> + '_ {
+    log.iter().flat_map(|message| &message.parts).flat_map(|part| {
+        let mut found: Vec<(String, Option<String>)> = Vec::new();
+        match &part.body {
+            PartBody::Tool(call) if call.state.status == plimsoll::ToolStatus::Completed => {
+                let ours = ours(&call.state.extra);
+                let seen = ours.and_then(|ours| ours.get("seen")?.as_object()).into_iter().flatten();
+                found.extend(seen.map(|(path, hash)| (path.clone(), hash.as_str().map(str::to_owned))));
+                let changes: Vec<FileChange> =
+                    ours.and_then(|ours| read(ours.get("files")?)).unwrap_or_default();
+                found.extend(changes.into_iter().map(|change| (change.path, change.after)));
+            }
+            PartBody::Text(_) => {
+                let record: Option<RevertRecord> =
+                    ours(&part.extra).and_then(|ours| read(ours.get("revert")?));
+                let files = record.into_iter().flat_map(|record| record.files);
+                found.extend(files.map(|change| (change.path, None)));
+            }
+            _ => {}
+        }
+        found
+    })
+}
