@@ -9,6 +9,7 @@ mod compaction;
 mod journal;
 mod kills;
 mod loops;
+mod mcp;
 mod metrics;
 mod soak;
 mod support;
