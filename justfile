@@ -73,3 +73,7 @@ referee count="300":
 # Sessions of many turns with a real model on this machine (the first time it builds the model's server).
 real-model *args:
     tools/real-model/run.sh {{args}}
+
+# The agent against npm's `@modelcontextprotocol/server-everything`, over both transports; skipped where npm is missing.
+mcp-everything:
+    tools/mcp-everything/run.sh

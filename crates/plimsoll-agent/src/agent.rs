@@ -1,12 +1,13 @@
 //! An agent: who speaks, with which model and tools, under which limits.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::{Policy, SessionId, Tokens};
-use plimsoll_config::Permissions;
+use plimsoll_config::{McpServer, Permissions, ToolSwitch, matches};
 use plimsoll_session::{Counting, DriverHandle, SessionError, Settings};
 use plimsoll_store::{Archive, Clock};
 
@@ -37,6 +38,8 @@ pub struct Agent {
     pub title_model: Option<Model>,
     /// How tokens are counted.
     pub counting: Counting,
+    /// MCP servers by the name that their tools begin with. A conversation starts its own.
+    pub mcp: Arc<BTreeMap<String, McpServer>>,
     /// The directory it works in.
     pub directory: PathBuf,
     /// Who runs the session, in words for a person who finds it taken.
@@ -62,6 +65,8 @@ pub struct Profile {
     pub system: Vec<String>,
     /// What it can do.
     pub tools: ToolSet,
+    /// Tools that it has or has not, where they are known only later: those of MCP servers. The last that matches decides.
+    pub switches: Vec<ToolSwitch>,
     /// What of that it may do.
     pub permissions: Permissions,
     /// When a run ends at the latest.
@@ -105,6 +110,13 @@ pub struct Compaction {
     pub output: Option<Tokens>,
 }
 
+impl Profile {
+    /// Whether it has a tool of that name, by its switches alone.
+    pub(crate) fn wants(&self, tool: &str) -> bool {
+        self.switches.iter().rev().find(|switch| matches(&switch.tool, tool)).is_none_or(|switch| switch.on)
+    }
+}
+
 impl Agent {
     /// An agent with the default policy, the builtin tools and nothing allowed but reading in its directory.
     pub fn new(archive: Arc<Archive>, model: Model, directory: &Path) -> Agent {
@@ -114,6 +126,7 @@ impl Agent {
             name: DEFAULT_AGENT.into(),
             system: vec![format!("{BASE_PROMPT}\n\n{}", surroundings(&directory))],
             tools: ToolSet::builtin(&policy),
+            switches: Vec::new(),
             permissions: Permissions::default(),
             limits: RunLimits::default(),
         };
@@ -125,6 +138,7 @@ impl Agent {
             compaction: Compaction::default(),
             title_model: None,
             counting: Counting::Calibrated,
+            mcp: Arc::default(),
             directory,
             holder: format!("process {}", std::process::id()),
             take_over: false,

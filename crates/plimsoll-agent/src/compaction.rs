@@ -146,6 +146,8 @@ impl Conversation {
     /// run was cancelled.
     pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<Vec<ReceiptFigures>, AgentError> {
         self.settle().await?;
+        // The summary request carries the same tools as the turns do, or the cache would not be hit.
+        self.take_server_tools(cancel).await;
         if let Some(early) = self.early.take() {
             early.abort();
         }

@@ -3,6 +3,7 @@
 //! These events are gone once they were told. What is stored (messages, parts, reductions) is told by the store's change
 //! feed too, to readers in any process: see [`Follower`](crate::Follower).
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,6 +187,13 @@ pub enum Event {
         /// How often.
         times: u32,
     },
+    /// Something happened to an MCP server.
+    McpServer {
+        /// The server.
+        server: String,
+        /// What.
+        change: McpChange,
+    },
     /// The session has a title.
     Titled {
         /// The title.
@@ -202,6 +210,66 @@ pub enum Event {
         /// What it cost in dollars, as far as prices are known.
         cost: f64,
     },
+}
+
+/// What happened to an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum McpChange {
+    /// It was started or reached.
+    Started {
+        /// So many tools it has.
+        tools: usize,
+    },
+    /// It could not be started or reached, or does not answer.
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// It went away in the middle of a call.
+    Died {
+        /// What is known about it.
+        error: String,
+    },
+    /// It had gone away, and was started again for a call.
+    Restarted,
+    /// It has other tools since the last turn. They are declared from now on, which the prompt cache has to learn.
+    ToolsChanged {
+        /// Those that came.
+        added: Vec<String>,
+        /// Those that went.
+        removed: Vec<String>,
+    },
+    /// One of its tools cannot be declared.
+    LeftOut {
+        /// The tool, by the server's name for it.
+        tool: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// In words that go on from the server's name.
+impl fmt::Display for McpChange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = |names: &[String]| match names {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
+        match self {
+            McpChange::Started { tools } => write!(formatter, "is there, with {tools} tools"),
+            McpChange::Failed { error } => write!(formatter, "cannot be used: {error}"),
+            McpChange::Died { error } => write!(formatter, "went away: {error}"),
+            McpChange::Restarted => write!(formatter, "was started again"),
+            McpChange::ToolsChanged { added, removed } => {
+                write!(formatter, "has other tools now: new {}, gone {}", listed(added), listed(removed))
+            }
+            McpChange::LeftOut { tool, reason } => {
+                write!(formatter, "has a tool `{tool}` that is left out: {reason}")
+            }
+        }
+    }
 }
 
 /// How a call ended.

@@ -14,6 +14,7 @@ use crate::error::AgentError;
 use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::guard::Guard;
 use crate::ledger::FileLedger;
+use crate::mcp::ServerSet;
 use crate::metrics;
 use crate::model::Model;
 use crate::step::StepEnd;
@@ -30,6 +31,8 @@ pub struct Conversation {
     pub(crate) early: Option<EarlyClimb>,
     /// Learned from a refusal: whether the model's window is known although no table has it.
     pub(crate) learned: bool,
+    /// The MCP servers.
+    pub(crate) servers: ServerSet,
     /// What the model knows of files.
     pub(crate) files: Arc<FileLedger>,
 }
@@ -138,7 +141,17 @@ impl Conversation {
         files: FileLedger,
     ) -> Conversation {
         let specs = Arc::new(agent.profile.tools.specs());
-        Conversation { agent, session, driver, specs, early: None, learned: false, files: Arc::new(files) }
+        let servers = ServerSet::begin(&agent);
+        Conversation {
+            agent,
+            session,
+            driver,
+            specs,
+            early: None,
+            learned: false,
+            servers,
+            files: Arc::new(files),
+        }
     }
 
     /// The session.
@@ -156,6 +169,7 @@ impl Conversation {
         if let Some(early) = self.early.take() {
             early.abort();
         }
+        self.servers.close().await;
         Ok(self.driver.clone().close().await?)
     }
 
@@ -238,6 +252,7 @@ impl Conversation {
             last_text: String::new(),
             partial: String::new(),
         };
+        self.take_server_tools(cancel).await;
         let ended = self.steps(&mut progress, cancel).await;
         if let Ok(end) = &ended {
             let fixed = self.fixed();

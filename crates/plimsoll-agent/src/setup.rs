@@ -90,6 +90,7 @@ impl Agent {
         let keys = run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
         let tools = ToolSet::builtin(&agent.policy).with(Bash::new().hiding(keys));
         profile.tools = tools.filter(|tool| own.has_tool(tool).unwrap_or(true));
+        profile.switches.clone_from(&own.tools);
         if let Some(prompt) = &own.prompt {
             profile.system[0] = format!("{}\n\n{}", prompt.trim_end(), surroundings(directory));
         }
@@ -111,6 +112,7 @@ impl Agent {
             context: Vec::new(),
             output: compacting.output.map(Tokens),
         };
+        agent.mcp = Arc::new(run.mcp.clone());
         // A title is not worth a failure.
         let is_disabled =
             run.agents.get("title").is_some_and(|agent| agent.disabled || agent.problem.is_some());

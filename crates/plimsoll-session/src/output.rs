@@ -63,6 +63,19 @@ impl Driver {
         self.finish_call(&call, taken)
     }
 
+    /// Keep content of a call that is not shown: an image, or an output that something else is shown in the place of. Gives
+    /// the handle it is recalled by.
+    pub fn keep_aside(
+        &mut self,
+        call: &PartId,
+        shown: &str,
+        content: &mut dyn Read,
+    ) -> Result<String, SessionError> {
+        let (tool, now, archive) = (self.tool_of(call)?, self.now(), Arc::clone(&self.archive));
+        self.keep_lease()?;
+        Ok(archive.keep_aside(&self.lease.claim(), call, &tool, shown, content, now)?)
+    }
+
     /// A tool has failed, or was not allowed to run.
     pub fn fail_call(&mut self, call: &PartId, error: impl Into<Text>) -> Result<(), SessionError> {
         let (now, error) = (self.now(), error.into());

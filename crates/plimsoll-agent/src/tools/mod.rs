@@ -160,6 +160,13 @@ impl ToolSet {
         self
     }
 
+    /// These and more. One of the same name is replaced.
+    pub(crate) fn with_all(mut self, tools: Vec<Arc<dyn Tool>>) -> ToolSet {
+        self.0.retain(|known| tools.iter().all(|tool| known.spec().name != tool.spec().name));
+        self.0.extend(tools);
+        self
+    }
+
     /// Only those that `keep` wants.
     pub fn filter(mut self, keep: impl Fn(&str) -> bool) -> ToolSet {
         self.0.retain(|tool| keep(&tool.spec().name));

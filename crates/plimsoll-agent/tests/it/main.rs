@@ -11,6 +11,7 @@ mod globs;
 mod journal;
 mod kills;
 mod loops;
+mod mcp;
 mod metrics;
 mod soak;
 mod support;

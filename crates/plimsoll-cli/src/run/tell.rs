@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll::{SessionId, Tokens};
-use plimsoll_agent::{AgentError, CallStatus, Event, Follower, ReductionKind, RunEnd, RunReport, Stop};
+use plimsoll_agent::{
+    AgentError, CallStatus, Event, Follower, McpChange, ReductionKind, RunEnd, RunReport, Stop,
+};
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
@@ -217,6 +219,8 @@ fn describe(event: &Event) -> Option<String> {
         Event::Refused { window: None } => Some("· the request was too long; reducing it".to_owned()),
         Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
         Event::Repeating { tool, times } => Some(format!("· {tool} gave the same result {times} times")),
+        Event::McpServer { change: McpChange::Started { .. }, .. } => None,
+        Event::McpServer { server, change } => Some(format!("· MCP server `{server}` {change}")),
         _ => None,
     }
 }

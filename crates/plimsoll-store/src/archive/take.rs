@@ -7,7 +7,7 @@ use plimsoll::{Millis, PartId, Policy, Receipt, Reduction, SessionId, Text};
 use serde::{Deserialize, Serialize};
 
 use super::Archive;
-use crate::blobs::Staged;
+use crate::blobs::{Blob, Staged};
 use crate::error::StoreError;
 use crate::store::{Claim, SpillRecord};
 
@@ -32,6 +32,11 @@ pub(super) struct Pending {
     pub(super) session: SessionId,
     pub(super) spill: Option<SpillRecord>,
     pub(super) receipt: Option<Receipt>,
+}
+
+/// The address of content by what it is.
+fn handle_of(blob: &Blob) -> String {
+    format!("spill_{}", &blob.hash[..32])
 }
 
 /// So much of what is shown is remembered with a spill, for when it has expired.
@@ -89,6 +94,37 @@ impl Archive {
         Ok(Taken { broken_off, ..taken })
     }
 
+    /// Keep content that belongs to a call and is not shown, such as an image; gives the handle it is recalled by.
+    pub fn keep_aside(
+        &self,
+        claim: &Claim,
+        part: &PartId,
+        tool: &str,
+        shown: &str,
+        content: &mut dyn Read,
+        now: Millis,
+    ) -> Result<String, StoreError> {
+        let blobs = self.blobs.as_ref().map_err(|why| StoreError::Refused(why.clone()))?;
+        let mut staged = blobs.stage(content)?;
+        staged.put()?;
+        let blob = staged.blob().clone();
+        let record = SpillRecord {
+            handle: handle_of(&blob),
+            hash: blob.hash,
+            blob: blob.name,
+            part: Some(part.clone()),
+            tool: tool.to_owned(),
+            bytes: blob.bytes,
+            stored: blob.stored,
+            created: now,
+            shown: shown.chars().take(SHOWN).collect(),
+            expired: None,
+        };
+        let handle = record.handle.clone();
+        // The lock is given back after the row is there: no sweep takes the blob for a leftover. Without a row it is one.
+        self.store.add_spill(claim, record).map(|()| handle)
+    }
+
     /// Record a cut whose whole is kept under a name by now.
     fn record_spill(
         &self,
@@ -100,7 +136,7 @@ impl Archive {
         now: Millis,
     ) -> Taken {
         let blob = staged.blob().clone();
-        let handle = format!("spill_{}", &blob.hash[..32]);
+        let handle = handle_of(&blob);
         // The file is compressed and in a private directory: no tool of an agent can read it.
         let saved = Spill::Saved(Address::Handle(handle.clone()));
         let record = SpillRecord {

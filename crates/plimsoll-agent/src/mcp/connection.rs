@@ -1,0 +1,287 @@
+//! A connection to a server: the handshake, the list of tools, a call.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plimsoll_config::McpConnection;
+use plimsoll_providers::Secret;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest,
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as WireTool,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, PeerRequestOptions, RunningService, ServiceError,
+    serve_client_with_lifecycle,
+};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{Peer, RoleClient};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::client::ClientSide;
+use super::declare::{ListedTool, clean};
+use super::http::{BoundedHttp, headers_of};
+use super::stdio::{ServerProcess, strip_secrets};
+
+/// So many tools of one server are looked at.
+const MOST_LISTED: usize = 500;
+/// So many pages of them.
+const MOST_PAGES: usize = 50;
+/// A call that reports progress goes on, but not for longer than this.
+const LONGEST_CALL: Duration = Duration::from_secs(60 * 60);
+/// How long a server has to take a message that is not waited for.
+const NOTIFY: Duration = Duration::from_secs(2);
+/// How long a server has to end by itself once its input is closed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub(super) enum CallFailure {
+    /// The run was cancelled.
+    Cancelled,
+    /// It took too long.
+    TimedOut(Duration),
+    /// The connection is gone.
+    Closed(String),
+    /// The server does not make it, in its own words.
+    Refused(String),
+}
+
+/// A connection to a running server.
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    service: Mutex<Option<RunningService<RoleClient, ClientSide>>>,
+    process: Mutex<Option<ServerProcess>>,
+    secrets: Vec<(String, Secret)>,
+}
+
+impl Connection {
+    /// Start or reach a server, and shake hands. Dropping the future ends what was started.
+    pub(super) async fn open(
+        name: &str,
+        setup: &McpConnection,
+        directory: &Path,
+        changed: &Arc<AtomicBool>,
+    ) -> Result<Connection, String> {
+        let first = Connection::shake(name, setup, directory, changed, ClientLifecycleMode::Initialize).await;
+        match first {
+            // The newest protocol has no handshake; a server that knows nothing else says so.
+            Err((error, true)) => {
+                let newest =
+                    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+                let second = Connection::shake(name, setup, directory, changed, newest).await;
+                second.map_err(|_| error)
+            }
+            other => other.map_err(|(error, _)| error),
+        }
+    }
+
+    /// One try. An error says whether it was the server's answer to the handshake.
+    async fn shake(
+        name: &str,
+        setup: &McpConnection,
+        directory: &Path,
+        changed: &Arc<AtomicBool>,
+        lifecycle: ClientLifecycleMode,
+    ) -> Result<Connection, (String, bool)> {
+        let side = ClientSide::new(directory, Arc::clone(changed));
+        let plain = |error: String| (error, false);
+        let (served, mut process, secrets) = match setup {
+            McpConnection::Local { command, environment, directory: own } => {
+                let own = own.as_deref().unwrap_or(directory);
+                let (process, pipes) =
+                    ServerProcess::start(name, command, environment, own).map_err(plain)?;
+                let transport = AsyncRwTransport::new_client(pipes.output, pipes.input);
+                let served = serve_client_with_lifecycle(side, transport, lifecycle).await;
+                (served, Some(process), environment)
+            }
+            McpConnection::Remote { url, headers } => {
+                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .custom_headers(headers_of(headers).map_err(plain)?);
+                let client = BoundedHttp::new().map_err(plain)?;
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                (serve_client_with_lifecycle(side, transport, lifecycle).await, None, headers)
+            }
+        };
+        let service = match served {
+            Ok(service) => service,
+            Err(error) => {
+                let is_answer = matches!(error, ClientInitializeError::JsonRpcError(_));
+                let mut told = told_handshake(&error);
+                if let (Some(process), false) = (&mut process, is_answer) {
+                    told = process.post_mortem().await;
+                }
+                return Err((strip_secrets(&told, secrets), is_answer));
+            }
+        };
+        Ok(Connection {
+            peer: service.peer().clone(),
+            service: Mutex::new(Some(service)),
+            process: Mutex::new(process),
+            secrets: secrets.clone(),
+        })
+    }
+
+    /// Whether calls can still be made.
+    pub(super) fn is_closed(&self) -> bool {
+        self.peer.is_transport_closed()
+    }
+
+    /// The tools that the server has.
+    pub(super) async fn tools(&self, server: &str) -> Result<Vec<ListedTool>, String> {
+        if self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
+            return Ok(Vec::new());
+        }
+        let mut listed: Vec<ListedTool> = Vec::new();
+        let mut page = PaginatedRequestParams::default();
+        for _ in 0..MOST_PAGES {
+            let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
+            let (tools, next) = match self.peer.send_request(request).await {
+                Ok(ServerResult::ListToolsResult(result)) => (result.tools, result.next_cursor),
+                // One tool that is no tool makes the whole list none of the protocol's; the others can be used.
+                Ok(ServerResult::CustomResult(result)) => {
+                    let tools = result.0.get("tools").and_then(Value::as_array);
+                    let Some(tools) = tools else { return Err("it lists no tools".to_owned()) };
+                    let known = tools.iter().filter_map(|tool| serde_json::from_value(tool.clone()).ok());
+                    (known.collect(), result.0["nextCursor"].as_str().map(str::to_owned))
+                }
+                Ok(_) => return Err("it answers with something else than a list of its tools".to_owned()),
+                Err(error) => return Err(self.told(&error).await),
+            };
+            listed.extend(tools.into_iter().map(|tool| of_wire(server, tool)));
+            let Some(next) = next.filter(|next| !next.is_empty() && listed.len() < MOST_LISTED) else {
+                break;
+            };
+            page = PaginatedRequestParams::default().with_cursor(Some(next));
+        }
+        listed.truncate(MOST_LISTED);
+        Ok(listed)
+    }
+
+    /// Call a tool. A call that is given up is told to the server, which may go on with it all the same.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        input: &Value,
+        timeout: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<CallToolResult, CallFailure> {
+        let mut params = CallToolRequestParams::new(tool.to_owned());
+        params.arguments = input.as_object().cloned();
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = PeerRequestOptions::with_timeout(timeout)
+            .reset_timeout_on_progress()
+            .with_max_total_timeout(LONGEST_CALL.max(timeout));
+        let sent = tokio::time::timeout(timeout, self.peer.send_cancellable_request(request, options));
+        let handle = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(CallFailure::Cancelled),
+            sent = sent => match sent {
+                Ok(Ok(handle)) => handle,
+                Ok(Err(error)) => return Err(self.failure(error, timeout).await),
+                Err(_) => return Err(CallFailure::TimedOut(timeout)),
+            },
+        };
+        let id = handle.id.clone();
+        // A server that reads nothing keeps even the word that its call is given up waiting.
+        let most = LONGEST_CALL.max(timeout) + NOTIFY;
+        let answered = tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                let reason = Some("the run was cancelled".to_owned());
+                let told = self.peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason));
+                let _ = tokio::time::timeout(NOTIFY, told).await;
+                return Err(CallFailure::Cancelled);
+            }
+            answered = tokio::time::timeout(most, handle.await_response()) => answered,
+        };
+        match answered {
+            Ok(Ok(ServerResult::CallToolResult(result))) => Ok(result),
+            Ok(Ok(ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_))) => {
+                Ok(CallToolResult::success(Vec::new()))
+            }
+            Ok(Ok(ServerResult::InputRequiredResult(_))) => {
+                Err(CallFailure::Refused("it wants to ask the user something, which it may not".to_owned()))
+            }
+            Ok(Ok(_)) => Err(CallFailure::Refused("its answer is not the result of a call".to_owned())),
+            Ok(Err(error)) => Err(self.failure(error, timeout).await),
+            Err(_) => Err(CallFailure::TimedOut(most)),
+        }
+    }
+
+    async fn failure(&self, error: ServiceError, timeout: Duration) -> CallFailure {
+        match error {
+            ServiceError::McpError(error) => CallFailure::Refused(clean(&error.message, 2_000)),
+            ServiceError::Timeout { .. } => CallFailure::TimedOut(timeout),
+            error => CallFailure::Closed(self.told(&error).await),
+        }
+    }
+
+    /// What is wrong, in words that hold no secrets.
+    async fn told(&self, error: &ServiceError) -> String {
+        let told = match error {
+            ServiceError::McpError(error) => clean(&error.message, 500),
+            ServiceError::TransportSend(error) => clean(&error.error.to_string(), 500),
+            ServiceError::TransportClosed => match self.take_process() {
+                Some(mut process) => process.post_mortem().await,
+                None => "the connection was closed".to_owned(),
+            },
+            other => clean(&other.to_string(), 500),
+        };
+        strip_secrets(&told, &self.secrets)
+    }
+
+    fn take_process(&self) -> Option<ServerProcess> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn take_service(&self) -> Option<RunningService<RoleClient, ClientSide>> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// End the connection: the server is asked to end, and is ended if it does not.
+    pub(super) async fn close(&self) {
+        if let Some(mut service) = self.take_service() {
+            let _ = service.close_with_timeout(NOTIFY).await;
+        }
+        if let Some(mut process) = self.take_process() {
+            process.close(GRACE).await;
+        }
+    }
+
+    /// End the connection at once.
+    pub(super) fn kill(&self) {
+        drop(self.take_service());
+        drop(self.take_process());
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn of_wire(server: &str, tool: WireTool) -> ListedTool {
+    let description = tool.description.or(tool.title.map(Into::into)).unwrap_or_default();
+    ListedTool {
+        server: server.to_owned(),
+        tool: tool.name.into_owned(),
+        description: description.into_owned(),
+        schema: Value::Object((*tool.input_schema).clone()),
+    }
+}
+
+fn told_handshake(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => format!("it refuses: {}", clean(&error.message, 500)),
+        ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
+        ClientInitializeError::TransportError { error, .. } => clean(&error.error.to_string(), 500),
+        // The others show whole messages of the server's.
+        _ => "its answer to the handshake is not one of the protocol".to_owned(),
+    }
+}

@@ -1,0 +1,316 @@
+//! What a server says about its tools, made fit to stand in a request.
+//!
+//! Names, descriptions and schemas come from outside and go into every request of the conversation. A provider refuses a
+//! whole request because of one name or schema it does not take, so what cannot be declared is left out here, with the
+//! reason; and text that a server sends stays within bounds and says where it comes from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_providers::ToolSpec;
+use serde_json::{Map, Value, json};
+
+/// The longest name of a tool that all providers take.
+const LONGEST_NAME: usize = 64;
+/// The longest description of a tool, in characters.
+const LONGEST_DESCRIPTION: usize = 2_000;
+/// The longest description of one field, in characters.
+const LONGEST_FIELD_TEXT: usize = 500;
+/// The largest schema, in bytes of JSON.
+const LARGEST_SCHEMA: usize = 16 << 10;
+/// How deep a schema may be nested.
+const DEEPEST_SCHEMA: usize = 32;
+/// So many tools of all servers are declared. OpenAI takes 128 in all, and the agent's own are among them.
+pub(super) const MOST_TOOLS: usize = 100;
+
+/// A tool as a server lists it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ListedTool {
+    /// The server's name in the configuration.
+    pub(super) server: String,
+    /// The tool's name as the server has it, by which it is called.
+    pub(super) tool: String,
+    pub(super) description: String,
+    pub(super) schema: Value,
+}
+
+/// A tool that can be declared.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DeclaredTool {
+    pub(super) server: String,
+    pub(super) tool: String,
+    pub(super) spec: ToolSpec,
+}
+
+/// A tool that cannot be declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OmittedTool {
+    pub(super) server: String,
+    pub(super) tool: String,
+    pub(super) reason: String,
+}
+
+/// Declare the tools of all servers: those that the agent wants, under names of their own, in an order that does not
+/// depend on the servers. The prompt cache begins with the tools.
+pub(super) fn declare(
+    listed: Vec<ListedTool>,
+    taken: &[&str],
+    is_wanted: impl Fn(&str) -> bool,
+) -> (Vec<DeclaredTool>, Vec<OmittedTool>) {
+    let (mut declared, mut omitted) = (Vec::new(), Vec::new());
+    let mut times: BTreeMap<String, usize> = taken.iter().map(|name| ((*name).to_owned(), 1)).collect();
+    // A server may list a tool twice; the first counts.
+    let mut seen = BTreeSet::new();
+    let mut listed: Vec<ListedTool> =
+        listed.into_iter().filter(|tool| seen.insert((tool.server.clone(), tool.tool.clone()))).collect();
+    listed.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
+    for tool in &listed {
+        *times.entry(plain_name(&tool.server, &tool.tool)).or_default() += 1;
+    }
+    for tool in listed {
+        let plain = plain_name(&tool.server, &tool.tool);
+        // All that share a name are told apart, not only the later ones: which is first may change.
+        let is_shared = times.get(&plain).is_some_and(|times| *times > 1);
+        let name = if is_shared { marked_name(&plain, &tool.server, &tool.tool) } else { plain };
+        if !is_wanted(&name) {
+            continue;
+        }
+        let omit = |tool: ListedTool, reason: String| OmittedTool {
+            server: tool.server,
+            tool: shown_name(&tool.tool),
+            reason,
+        };
+        if declared.len() == MOST_TOOLS {
+            omitted.push(omit(tool, format!("more than {MOST_TOOLS} tools of MCP servers")));
+            continue;
+        }
+        match checked_schema(&tool.schema) {
+            Ok(schema) => {
+                let description = described(&tool);
+                let spec = ToolSpec { name, description, schema };
+                declared.push(DeclaredTool { server: tool.server, tool: tool.tool, spec });
+            }
+            Err(reason) => omitted.push(omit(tool, reason)),
+        }
+    }
+    (declared, omitted)
+}
+
+/// `SERVER_TOOL` in the characters that all providers take.
+fn plain_name(server: &str, tool: &str) -> String {
+    let name: String = format!("{server}_{tool}")
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
+        .collect();
+    if name.len() > LONGEST_NAME { marked_name(&name, server, tool) } else { name }
+}
+
+/// A name with a mark of what it stands for, which is the same in every run.
+fn marked_name(name: &str, server: &str, tool: &str) -> String {
+    let hash = blake3::hash(format!("{server}\0{tool}").as_bytes()).to_hex();
+    let mark = &hash.as_str()[..8];
+    // Only ASCII is left in a name by now, so any byte is a boundary.
+    let end = name.len().min(LONGEST_NAME - mark.len() - 1);
+    format!("{}_{mark}", &name[..end])
+}
+
+/// The description that the model reads.
+fn described(tool: &ListedTool) -> String {
+    let text = clean(&tool.description, LONGEST_DESCRIPTION);
+    let text = if text.is_empty() { "no description".to_owned() } else { text };
+    format!("From the MCP server `{}`: {text}", shown_name(&tool.server))
+}
+
+/// A name for people and in sentences.
+pub(super) fn shown_name(name: &str) -> String {
+    clean(name, 80).replace('`', "'").replace('\n', " ")
+}
+
+/// A text from a server without control characters, cut where it is too long.
+///
+/// Characters that turn the direction of writing or are not seen go too: a person who reads the text, or the request that
+/// it is in, would see another one than the model does.
+pub(super) fn clean(text: &str, longest: usize) -> String {
+    let is_hidden = |c: char| {
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            || matches!(c, '\u{e0000}'..='\u{e007f}')
+    };
+    let kept: String =
+        text.chars().filter(|c| (!c.is_control() || matches!(c, '\n' | '\t')) && !is_hidden(*c)).collect();
+    let kept = kept.trim();
+    match kept.char_indices().nth(longest) {
+        Some((end, _)) => format!("{} […]", kept[..end].trim_end()),
+        None => kept.to_owned(),
+    }
+}
+
+/// A schema that providers take, or why it cannot be one.
+fn checked_schema(schema: &Value) -> Result<Value, String> {
+    let Value::Object(fields) = schema else {
+        return Err("its input schema is not an object".to_owned());
+    };
+    let mut fields = fields.clone();
+    if fields.get("type").is_some_and(|kind| *kind != json!("object")) {
+        return Err(format!("its input is of type {}, not an object", fields["type"]));
+    }
+    // Providers refuse choices at the top. The server checks its input itself, so that the model may only be told less.
+    for key in ["$schema", "$id", "anyOf", "oneOf", "allOf", "not", "enum", "if", "then", "else"] {
+        fields.remove(key);
+    }
+    fields.insert("type".to_owned(), "object".into());
+    match fields.get("properties") {
+        None | Some(Value::Null) => drop(fields.insert("properties".to_owned(), Value::Object(Map::new()))),
+        Some(Value::Object(properties)) => {
+            let is_name = |name: &String| {
+                !name.is_empty()
+                    && name.len() <= LONGEST_NAME
+                    && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+            };
+            if let Some(bad) = properties.keys().find(|name| !is_name(name)) {
+                return Err(format!("its input has a field `{}`, which providers refuse", shown_name(bad)));
+            }
+        }
+        Some(_) => return Err("the `properties` of its input schema are no object".to_owned()),
+    }
+    let mut schema = Value::Object(fields);
+    if !tidy(&mut schema, DEEPEST_SCHEMA, true) {
+        return Err(format!("its input schema is nested deeper than {DEEPEST_SCHEMA} levels"));
+    }
+    if size(&schema) > LARGEST_SCHEMA {
+        // What fields are called and are is worth more than what is said about them.
+        tidy(&mut schema, DEEPEST_SCHEMA, false);
+    }
+    let size = size(&schema);
+    if size > LARGEST_SCHEMA {
+        return Err(format!("its input schema has {size} bytes; {LARGEST_SCHEMA} are taken"));
+    }
+    Ok(schema)
+}
+
+fn size(schema: &Value) -> usize {
+    serde_json::to_vec(schema).map_or(usize::MAX, |bytes| bytes.len())
+}
+
+/// Clean all texts of a schema, and take those out that only explain if `explains` is false. Says whether the schema is
+/// nested no deeper than `depth`.
+fn tidy(value: &mut Value, depth: usize, explains: bool) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    match value {
+        Value::String(text) => {
+            *text = clean(text, LONGEST_FIELD_TEXT);
+            true
+        }
+        Value::Array(items) => items.iter_mut().all(|item| tidy(item, depth - 1, explains)),
+        Value::Object(fields) => {
+            // A field that is called `description` holds a schema, the keyword holds a text.
+            fields.retain(|name, value| {
+                let is_comment = name == "$comment";
+                let is_text =
+                    ["description", "title", "examples"].contains(&name.as_str()) && !value.is_object();
+                !is_comment && (explains || !is_text)
+            });
+            fields.values_mut().all(|value| tidy(value, depth - 1, explains))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{ListedTool, MOST_TOOLS, clean, declare};
+
+    fn listed(server: &str, tool: &str, description: &str, schema: Value) -> ListedTool {
+        ListedTool { server: server.into(), tool: tool.into(), description: description.into(), schema }
+    }
+
+    fn plain(server: &str, tool: &str) -> ListedTool {
+        listed(server, tool, "", json!({"type": "object"}))
+    }
+
+    fn names(tools: Vec<ListedTool>, taken: &[&str]) -> Vec<String> {
+        declare(tools, taken, |_| true).0.into_iter().map(|tool| tool.spec.name).collect()
+    }
+
+    #[test]
+    fn names_are_made_of_what_providers_take() {
+        let long = "x".repeat(100);
+        let found = names(vec![plain("my server", "get/weather.now"), plain("é", &long)], &[]);
+        assert_eq!(found[0], "my_server_get_weather_now");
+        assert!(found[1].len() == 64 && found[1].starts_with("__xxx"), "{found:?}");
+        assert_eq!(found, names(vec![plain("é", &long), plain("my server", "get/weather.now")], &[]));
+    }
+
+    #[test]
+    fn names_that_would_be_the_same_are_told_apart() {
+        let found =
+            names(vec![plain("a", "b_c"), plain("a_b", "c"), plain("a", "d.e"), plain("a", "d/e")], &["a_x"]);
+        let unique: std::collections::BTreeSet<_> = found.iter().collect();
+        assert_eq!(unique.len(), 4, "{found:?}");
+        assert!(found.iter().all(|name| name.starts_with("a_") && name.len() > 9), "{found:?}");
+        // No server takes the place of a tool of the agent's own, or of its rule.
+        let own = names(vec![plain("web", "fetch")], &["web_fetch"]);
+        assert!(own[0] != "web_fetch" && own[0].starts_with("web_fetch_"), "{own:?}");
+        assert_eq!(names(vec![plain("a", "b"), plain("a", "b")], &[]), ["a_b"]);
+    }
+
+    #[test]
+    fn descriptions_are_cleaned_capped_and_set_apart() {
+        let text = format!("Adds.\u{1b}[2J\u{0}\u{202e}\u{e0041} {}", "more ".repeat(1_000));
+        let (found, _) = declare(vec![listed("s", "t", &text, json!({}))], &[], |_| true);
+        let description = &found[0].spec.description;
+        assert!(description.starts_with("From the MCP server `s`: Adds.[2J more"), "{description}");
+        assert!(description.chars().count() < 2_100 && description.ends_with("[…]"));
+        assert_eq!(clean("a\r\nb\tc", 10), "a\nb\tc");
+    }
+
+    #[test]
+    fn schemas_that_providers_refuse_are_mended_or_left_out() {
+        let deep =
+            (0..50).fold(json!({"type": "string"}), |inner, _| json!({"type": "array", "items": inner}));
+        let wide: Value = (0..400)
+            .map(|n| (format!("field_number_{n}"), json!({"type": "integer", "minimum": n})))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        for (schema, why) in [
+            (json!("text"), "not an object"),
+            (json!({"type": "string"}), "of type"),
+            (json!({"type": "object", "properties": {"a b": {}}}), "`a b`"),
+            (json!({"type": "object", "properties": []}), "no object"),
+            (json!({"type": "object", "properties": {"a": deep}}), "deeper"),
+            (json!({"type": "object", "properties": wide}), "bytes"),
+        ] {
+            let (found, omitted) = declare(vec![listed("s", "t", "", schema.clone())], &[], |_| true);
+            assert!(found.is_empty() && omitted[0].reason.contains(why), "{schema}: {omitted:?}");
+        }
+        let wordy: Value = (0..40)
+            .map(|n| (format!("f{n}"), json!({"type": "string", "description": "words ".repeat(300)})))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        let schema = json!({
+            "$schema": "x", "anyOf": [{"required": ["f1"]}], "properties": wordy,
+            "required": ["f1"], "description": "all",
+        });
+        let (found, omitted) = declare(vec![listed("s", "t", "", schema)], &[], |_| true);
+        assert!(omitted.is_empty(), "{omitted:?}");
+        let spec = &found[0].spec.schema;
+        assert_eq!((&spec["type"], spec.get("anyOf"), spec.get("$schema")), (&json!("object"), None, None));
+        assert_eq!(spec["properties"]["f7"], json!({"type": "string"}), "words went before fields did");
+        assert_eq!(spec["required"], json!(["f1"]));
+        let named = json!({"properties": {"description": {"type": "string", "description": "\u{7}hi"}}});
+        let (found, _) = declare(vec![listed("s", "t", "", named)], &[], |_| true);
+        assert_eq!(found[0].spec.schema["properties"]["description"]["description"], "hi");
+    }
+
+    #[test]
+    fn more_tools_than_fit_are_named_and_unwanted_ones_do_not_count() {
+        let many = |server: &str| (0..80).map(|n| plain(server, &format!("t{n:02}"))).collect::<Vec<_>>();
+        let all: Vec<_> = many("a").into_iter().chain(many("b")).collect();
+        let (found, omitted) = declare(all.clone(), &[], |_| true);
+        assert_eq!((found.len(), omitted.len()), (MOST_TOOLS, 60));
+        let (found, omitted) = declare(all, &[], |name| !name.starts_with("a_"));
+        assert_eq!((found.len(), omitted.len()), (80, 0));
+    }
+}

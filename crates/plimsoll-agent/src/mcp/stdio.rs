@@ -1,0 +1,200 @@
+//! A server as a process of this machine, which is spoken to by its standard input and output.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::path::Path;
+use std::pin::Pin;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use plimsoll::redact::redact;
+use plimsoll_providers::Secret;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use super::declare::clean;
+use crate::process::{ProcessGroup, needed_environment};
+
+/// A message of a server has so many bytes at most. It is held in memory as a whole, and again as what it is parsed to.
+pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
+/// A line of standard error is logged up to here, in characters.
+const LONGEST_NOTE: usize = 500;
+/// So much of standard error is logged of one start of a server, in bytes; the rest is read and dropped.
+const MOST_NOTES: usize = 256 << 10;
+/// So many of the last lines are told where a server fails.
+const LAST_NOTES: usize = 5;
+
+/// A running server, its group, and why it was given up if its output was no protocol.
+pub(super) struct ServerProcess {
+    group: ProcessGroup,
+    notes: Notes,
+    broken: Arc<OnceLock<String>>,
+}
+
+/// The ends that messages go through.
+pub(super) struct ServerPipes {
+    pub(super) input: ChildStdin,
+    pub(super) output: BoundedLines<ChildStdout>,
+}
+
+impl ServerProcess {
+    pub(super) fn start(
+        name: &str,
+        command: &[String],
+        environment: &[(String, Secret)],
+        directory: &Path,
+    ) -> Result<(ServerProcess, ServerPipes), String> {
+        let (program, arguments) = command.split_first().ok_or("its command is empty")?;
+        let failed = |error: io::Error| format!("cannot run `{program}`: {error}");
+        let mut prepared = Command::new(program);
+        prepared.args(arguments).current_dir(directory).env_clear().envs(needed_environment());
+        prepared.envs(environment.iter().map(|(name, value)| (name, value.expose())));
+        prepared.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut group = ProcessGroup::spawn(&mut prepared).map_err(failed)?;
+        let child = group.child();
+        let (Some(input), Some(output), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("its pipes could not be opened".to_owned());
+        };
+        let notes = Notes::follow(name, errors, environment).map_err(failed)?;
+        let broken = Arc::default();
+        let pipes = ServerPipes {
+            input: ChildStdin::from_std(input).map_err(failed)?,
+            output: BoundedLines {
+                inner: ChildStdout::from_std(output).map_err(failed)?,
+                length: 0,
+                broken: Arc::clone(&broken),
+            },
+        };
+        Ok((ServerProcess { group, notes, broken }, pipes))
+    }
+
+    /// Why it speaks no more, as far as is known: what was wrong with its output, how it ended, what it said last.
+    pub(super) async fn post_mortem(&mut self) -> String {
+        // Its output is closed a moment before it has ended.
+        self.group.wait(std::time::Duration::from_millis(200)).await;
+        let how = match self.broken.get() {
+            Some(why) => why.clone(),
+            None if self.group.has_ended() => match self.group.end() {
+                Some(status) => format!("it has ended ({status})"),
+                None => "it has ended".to_owned(),
+            },
+            None => "it has closed its output".to_owned(),
+        };
+        match self.notes.last() {
+            Some(said) => format!("{how}; its last words: {said}"),
+            None => how,
+        }
+    }
+
+    /// End it with its group, after a moment in which it can end by itself; its input must be closed by now.
+    pub(super) async fn close(&mut self, grace: std::time::Duration) {
+        self.group.wait(grace).await;
+        let _ = self.group.end();
+    }
+}
+
+/// What a server writes to standard error, in the log and as its last words.
+struct Notes(Arc<Mutex<VecDeque<String>>>);
+
+impl Notes {
+    fn follow(name: &str, mut errors: ChildStderr, environment: &[(String, Secret)]) -> io::Result<Notes> {
+        let last: Arc<Mutex<VecDeque<String>>> = Arc::default();
+        let (kept, name, secrets) = (Arc::clone(&last), name.to_owned(), environment.to_vec());
+        let follow = move || {
+            let (mut line, mut left) = (Vec::new(), MOST_NOTES);
+            let mut buffer = vec![0; 8 << 10];
+            // Read to the end, also what is not logged: a full pipe would stop the server.
+            while let Ok(count @ 1..) = errors.read(&mut buffer) {
+                for byte in &buffer[..count] {
+                    if *byte != b'\n' {
+                        // Four bytes a character at most; more of a line is not shown.
+                        if line.len() < LONGEST_NOTE * 4 {
+                            line.push(*byte);
+                        }
+                        continue;
+                    }
+                    left = note(&name, &mut line, &secrets, &kept, left);
+                }
+            }
+            note(&name, &mut line, &secrets, &kept, left);
+        };
+        std::thread::Builder::new().name("plimsoll-mcp-notes".into()).spawn(follow)?;
+        Ok(Notes(last))
+    }
+
+    fn last(&self) -> Option<String> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (!last.is_empty()).then(|| last.iter().map(String::as_str).collect::<Vec<_>>().join(" | "))
+    }
+}
+
+/// Log a line, and remember it. Gives how many bytes may still be logged.
+fn note(
+    name: &str,
+    line: &mut Vec<u8>,
+    secrets: &[(String, Secret)],
+    last: &Mutex<VecDeque<String>>,
+    left: usize,
+) -> usize {
+    let bytes = std::mem::take(line);
+    let text = strip_secrets(&clean(&String::from_utf8_lossy(&bytes), LONGEST_NOTE), secrets);
+    if text.is_empty() || left == 0 {
+        return left;
+    }
+    tracing::info!(server = name, "an MCP server says: {text}");
+    let left = left.saturating_sub(bytes.len());
+    if left == 0 {
+        tracing::warn!(server = name, "no more of what this MCP server says is logged");
+    }
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    last.push_back(text);
+    if last.len() > LAST_NOTES {
+        last.pop_front();
+    }
+    left
+}
+
+/// A text without the values that a server was given, and without what looks like a key.
+pub(super) fn strip_secrets(text: &str, secrets: &[(String, Secret)]) -> String {
+    let mut text = text.to_owned();
+    for (name, value) in secrets {
+        // A value of a few characters is no key, and would be found everywhere.
+        if value.expose().len() >= 6 {
+            text = text.replace(value.expose(), &format!("({name})"));
+        }
+    }
+    redact(&text).text
+}
+
+/// An output whose lines may not be longer than a message. `rmcp` drops a longer line and goes on, and the call that it
+/// answers would wait for its time-out; here the connection ends, with the reason.
+pub(super) struct BoundedLines<R> {
+    inner: R,
+    length: usize,
+    broken: Arc<OnceLock<String>>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        let read = &buffer.filled()[before..];
+        self.length = match read.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => read.len() - end - 1,
+            None => self.length + read.len(),
+        };
+        if self.length > LARGEST_MESSAGE {
+            let why = format!("it sent a message of more than {} MB", LARGEST_MESSAGE >> 20);
+            let _ = self.broken.set(why.clone());
+            return Poll::Ready(Err(io::Error::other(why)));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,71 @@
+//! A tool of a server, as the loop calls it.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_providers::ToolSpec;
+use serde_json::Value;
+
+use super::connection::CallFailure;
+use super::declare::shown_name;
+use super::result::write_result;
+use super::server::Server;
+use crate::permissions::{Access, Subject};
+use crate::tools::{Tool, ToolCall, ToolError};
+
+/// A tool of a server.
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    server: Arc<Server>,
+    /// Its name as the server has it.
+    tool: String,
+}
+
+impl McpTool {
+    pub(super) fn new(spec: ToolSpec, server: Arc<Server>, tool: String) -> McpTool {
+        McpTool { spec, server, tool }
+    }
+}
+
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// A server may say of a tool that it only reads. That is the server's word, so nothing follows from it.
+    fn access(&self) -> Access {
+        Access::Act
+    }
+
+    fn subject(&self, input: &Value, _: &Path) -> Result<Subject, ToolError> {
+        match input {
+            Value::Object(_) | Value::Null => Ok(Subject::None),
+            other => Err(ToolError::Input(format!("the input must be an object, not {other}"))),
+        }
+    }
+
+    fn preview(&self, input: &Value, _: &Subject, _: &Path) -> Option<String> {
+        Some(format!("{input:#}"))
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let server = shown_name(&self.server.name);
+        let called = call.runtime.block_on(self.server.call(&self.tool, call.input, call.cancel));
+        match called {
+            Ok(result) => write_result(&result, call, out),
+            Err(CallFailure::Cancelled) => Err(ToolError::Cancelled),
+            Err(CallFailure::TimedOut(limit)) => Err(ToolError::Failed(format!(
+                "The MCP server `{server}` gave no result within {} s. The call was given up; it may have had effects.",
+                limit.as_secs_f64()
+            ))),
+            Err(CallFailure::Closed(why)) => Err(ToolError::Failed(format!(
+                "The MCP server `{server}` went away during this call: {why}. The call may have had effects. The next call \
+                 starts the server again."
+            ))),
+            Err(CallFailure::Refused(why)) => {
+                Err(ToolError::Failed(format!("The MCP server `{server}` refuses this call: {why}")))
+            }
+        }
+    }
+}
