@@ -273,6 +273,8 @@ pub struct ReceiptFigures {
     pub receipt: ReceiptId,
     /// What was done.
     pub kind: ReductionKind,
+    /// How many outputs, messages or other parts of the conversation it concerns.
+    pub items: u64,
     /// Tokens before.
     pub before: Tokens,
     /// Tokens after.
@@ -312,16 +314,17 @@ impl ReductionKind {
 
 impl From<&Receipt> for ReceiptFigures {
     fn from(receipt: &Receipt) -> ReceiptFigures {
-        let kind = match &receipt.plan {
-            Plan::Truncate(_) => ReductionKind::Truncate,
-            Plan::Prune(_) => ReductionKind::Prune,
-            Plan::Compact(_) => ReductionKind::Compact,
-            Plan::Shed(_) => ReductionKind::Shed,
-            Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => ReductionKind::Other,
+        let (kind, items) = match &receipt.plan {
+            Plan::Truncate(_) => (ReductionKind::Truncate, 1),
+            Plan::Prune(plan) => (ReductionKind::Prune, plan.items.len() as u64),
+            Plan::Compact(plan) => (ReductionKind::Compact, plan.messages),
+            Plan::Shed(_) => (ReductionKind::Shed, receipt.plan.effects().len() as u64),
+            Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => (ReductionKind::Other, 0),
         };
         ReceiptFigures {
             receipt: receipt.id.clone(),
             kind,
+            items,
             before: receipt.before,
             after: receipt.after,
             reason: receipt.reason.clone(),
