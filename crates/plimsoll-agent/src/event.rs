@@ -138,7 +138,7 @@ pub enum Event {
         status: CallStatus,
         /// What it printed, in bytes, before layer 1.
         bytes: u64,
-        /// What went wrong, if something did.
+        /// What went wrong, if something did; of a command that ran, how it ended if not well, such as `exit code 1`.
         error: Option<String>,
     },
     /// What a file holds was kept, and the file is about to be changed.
@@ -275,6 +275,8 @@ pub struct ReceiptFigures {
     pub kind: ReductionKind,
     /// How many outputs, messages or other parts of the conversation it concerns.
     pub items: u64,
+    /// Whether what left the window can be brought back; not so of an output that was cut where nothing is spilled.
+    pub kept: bool,
     /// Tokens before.
     pub before: Tokens,
     /// Tokens after.
@@ -325,6 +327,7 @@ impl From<&Receipt> for ReceiptFigures {
             receipt: receipt.id.clone(),
             kind,
             items,
+            kept: kind != ReductionKind::Truncate || !receipt.handles.is_empty(),
             before: receipt.before,
             after: receipt.after,
             reason: receipt.reason.clone(),

@@ -44,6 +44,6 @@ pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};
 pub use person::NextReductions;
 pub use run::{Conversation, RunEnd, RunReport, Stop};
-pub use setup::{AgentSetupError, RunOverrides, agent_names};
+pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
 pub use title::title_from_words;
 pub use tools::{Tool, ToolCall, ToolError, ToolSet};

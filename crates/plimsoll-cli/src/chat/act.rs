@@ -170,18 +170,26 @@ impl Chat<'_> {
 
     fn recall(&self, what: &str) -> Done {
         let conversation = self.require()?;
-        let what = what.trim_matches('`');
-        if what.is_empty() {
-            let receipts = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
-            let told = lists::out_of_window(&receipts, self.screen.width());
-            self.screen.block(&told.unwrap_or_else(|| paint(QUIET, words::ALL_IN_VIEW)));
-            return Ok(());
+        let mut what = what.trim_matches('`').to_owned();
+        if what.is_empty() || what.starts_with("rcp_") {
+            let mut all = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
+            all.retain(|receipt| receipt.id.as_str().starts_with(&what));
+            match all.as_slice() {
+                [receipt] if !what.is_empty() && receipt.handles.len() == 1 => {
+                    what = plimsoll_store::handles(receipt).concat();
+                }
+                all => {
+                    let told = lists::out_of_window(all, self.screen.width());
+                    self.screen.block(&told.unwrap_or_else(|| paint(QUIET, words::ALL_IN_VIEW)));
+                    return Ok(());
+                }
+            }
         }
-        let is_handle = ["prt_", "msg_", "spill_", "call_"].iter().any(|prefix| what.starts_with(prefix));
+        let is_handle = ["prt_", "msg_", "spill_"].iter().any(|prefix| what.starts_with(prefix));
         let query = if is_handle {
-            RecallQuery { handle: Some(what.to_owned()), ..RecallQuery::default() }
+            RecallQuery { handle: Some(what), ..RecallQuery::default() }
         } else {
-            RecallQuery { search: Some(regex::escape(what)), ..RecallQuery::default() }
+            RecallQuery { search: Some(regex::escape(&what)), ..RecallQuery::default() }
         };
         let driver = conversation.driver().clone();
         let answer = self.runtime.block_on(driver.run(move |driver| driver.recall(&query)));

@@ -126,11 +126,9 @@ fn render(question: &PermissionQuestion, width: usize) -> String {
             text.push_str(&paint(QUESTION, &format!("  {more} more lines are not shown\n")));
         }
     }
-    text.push_str(&paint(
-        QUIET,
-        "  y once, n or Enter no, words: no and why;\n  a always in this session what fits\n",
-    ));
+    text.push_str(&paint(QUIET, "  y  once\n  a  always in this session, what fits\n"));
     text.push_str(&barred(&rule_text(question), width, false));
+    text.push_str(&paint(QUIET, "  n  no, as is Enter; or say why not"));
     text
 }
 
@@ -201,9 +199,10 @@ mod tests {
         insta::assert_snapshot!(plain(&question("cargo test\u{1b}[2K\rrm -rf ~ # \u{202e}txt", None), 60), @r"
         ? bash (it runs a command)
           │ cargo test\e[2K\rrm -rf ~ # \u{202e}txt
-          y once, n or Enter no, words: no and why;
-          a always in this session what fits
+          y  once
+          a  always in this session, what fits
           │ bash:cargo *
+          n  no, as is Enter; or say why not
         ");
         insta::assert_snapshot!(plain(&question("src/a.rs", Some("@@ -1 +1 @@\n-\told line\n+\tnew line")), 40), @r"
         ? bash (it runs a command)
@@ -212,9 +211,10 @@ mod tests {
           │ @@ -1 +1 @@
           │ -    old line
           │ +    new line
-          y once, n or Enter no, words: no and why;
-          a always in this session what fits
+          y  once
+          a  always in this session, what fits
           │ bash:cargo *
+          n  no, as is Enter; or say why not
         ");
     }
 

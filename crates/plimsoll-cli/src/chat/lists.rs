@@ -1,7 +1,8 @@
 //! Lists that commands show: the window, sessions, models, agents, receipts, rules.
 
 use plimsoll::count::block_tokens;
-use plimsoll::{Block, Plan, Receipt, Tokens, WindowRole};
+use plimsoll::{Block, Receipt, Tokens, WindowRole};
+use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
 use plimsoll_session::{Driver, Inspection};
 use plimsoll_store::{Filter, Session};
@@ -133,13 +134,13 @@ fn short_id(id: &str) -> String {
 
 /// Receipts that can be undone, oldest first.
 pub(super) fn undoable(receipts: &[Receipt]) -> Vec<&Receipt> {
+    in_force(receipts).filter(|receipt| receipt.can_undo()).collect()
+}
+
+/// Receipts that were not undone.
+fn in_force(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
     let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
-    let can = |receipt: &&Receipt| {
-        receipt.undoes.is_none()
-            && !undone.contains(&&receipt.id)
-            && !matches!(receipt.plan, Plan::Purge(_) | Plan::Fork(_))
-    };
-    receipts.iter().filter(can).collect()
+    receipts.iter().filter(move |receipt| receipt.undoes.is_none() && !undone.contains(&&receipt.id))
 }
 
 /// What was done to a session.
@@ -147,7 +148,7 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
     if receipts.is_empty() {
         return paint(QUIET, "nothing was set aside, summarised or pinned so far");
     }
-    let open = undoable(receipts);
+    let open: Vec<&Receipt> = in_force(receipts).collect();
     let mut table = table_of([
         ("RECEIPT", Holds::Names),
         ("AGE", Holds::Numbers),
@@ -173,7 +174,7 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
 pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String> {
     let mut table = table_of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
     let mut is_empty = true;
-    for receipt in undoable(receipts) {
+    for receipt in in_force(receipts) {
         for handle in plimsoll_store::handles(receipt) {
             is_empty = false;
             table.row([handle, receipt.plan.to_string(), receipt.id.to_string()]);
@@ -287,8 +288,8 @@ impl Chat<'_> {
             let all = self.runtime.block_on(super::act::receipts(conversation)).unwrap_or_default();
             for receipt in undoable(&all).into_iter().rev() {
                 choices.receipts.push((receipt.id.to_string(), one_line(&receipt.plan.to_string(), 60)));
-                choices.handles.extend(plimsoll_store::handles(receipt));
             }
+            choices.handles = in_force(&all).flat_map(plimsoll_store::handles).collect();
         }
         *self.choices.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = choices;
     }
@@ -324,18 +325,8 @@ impl Chat<'_> {
 
     fn agents(&self) -> Vec<(String, String)> {
         let run = &self.setup.run;
-        let mut agents = vec![(plimsoll_agent::DEFAULT_AGENT.to_owned(), String::new())];
-        for (name, agent) in &run.agents {
-            if agent.disabled || ["compaction", "title"].contains(&name.as_str()) {
-                continue;
-            }
-            let about = agent.description.clone().unwrap_or_default();
-            match agents.iter_mut().find(|(known, _)| known == name) {
-                Some(known) => known.1 = about,
-                None => agents.push((name.clone(), about)),
-            }
-        }
-        agents
+        let names = agent_names(run).into_iter();
+        names.map(|name| (agent_description(run, &name), name)).map(|(about, name)| (name, about)).collect()
     }
 }
 

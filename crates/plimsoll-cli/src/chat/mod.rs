@@ -18,6 +18,8 @@ mod highlight;
 mod lists;
 mod markdown;
 mod meter;
+#[cfg(test)]
+mod r106_tests;
 mod screen;
 mod signals;
 mod tell;
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use plimsoll::SessionId;
-use plimsoll_agent::{Agent, AgentError, Asker, Conversation, RunOverrides, RunReport};
+use plimsoll_agent::{Agent, AgentError, Asker, Conversation, DEFAULT_AGENT, RunOverrides, RunReport};
 use tokio::runtime::Runtime;
 
 use crate::agent::{self, Setup};
@@ -50,7 +52,7 @@ use meter::Meter;
 use screen::Screen;
 use signals::{Interrupts, QuietTerminal};
 use tell::Teller;
-use text::one_line;
+use text::{one_line, visible, wrap};
 
 /// The file beside the database in which prompts are remembered.
 const HISTORY: &str = "chat-history";
@@ -142,19 +144,15 @@ impl<'a> Chat<'a> {
             None => "a new session".to_owned(),
         };
         let directory = self.around.short(&self.around.directory);
-        let first = format!(
-            "{} {}",
-            paint(HEADING, &one_line(&name, 60)),
-            paint(
-                QUIET,
-                &format!("in {}", one_line(&directory, self.screen.width().saturating_sub(4).max(20)))
-            )
-        );
-        self.screen.lines(&first);
+        let width = self.screen.width().saturating_sub(1);
+        let first =
+            paint(HEADING, &one_line(&name, 60)) + &paint(QUIET, &format!(" in {}", visible(&directory)));
+        self.screen.lines(&wrap(&first, width, 2));
         let agent = agent.profile.name;
         let agent =
-            if agent == plimsoll_agent::DEFAULT_AGENT { String::new() } else { format!(", agent {agent}") };
-        self.screen.lines(&paint(QUIET, &format!("{about}{agent}; /help lists commands, Ctrl-D quits")));
+            if agent == DEFAULT_AGENT { String::new() } else { format!(", agent {}", visible(&agent)) };
+        let second = format!("{about}{agent}; /help lists commands, Ctrl-D quits");
+        self.screen.lines(&paint(QUIET, &wrap(&second, width, 2)));
         if session.is_some() {
             self.recap()?;
         }

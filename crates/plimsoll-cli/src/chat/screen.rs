@@ -251,9 +251,10 @@ impl State {
         }
         waiting.frame = (waiting.frame + 1) % FRAMES.len();
         let time = if seconds > 0 { format!(" {seconds} s") } else { String::new() };
-        let text = format!("{} {}{time} · Ctrl-C stops it", FRAMES[waiting.frame], waiting.what);
+        let rest = if width < 60 { time } else { format!("{time} · Ctrl-C stops it") };
         // One column is left free, or terminals go on to the next line.
-        let text = one_line(&text, width.saturating_sub(1));
+        let room = width.saturating_sub(console::measure_text_width(&rest) + 3).max(4);
+        let text = format!("{} {}{rest}", FRAMES[waiting.frame], one_line(&waiting.what, room));
         waiting.is_shown = true;
         let text = if screen.coloured { paint(QUIET, &text) } else { text };
         write_to(&mut io::stdout().lock(), &format!("\r{text}\u{1b}[K"), true);

@@ -16,6 +16,7 @@ use crate::error::CliError;
 use crate::style::{ERROR, QUIET, paint};
 
 const DONE: Style = AnsiColor::Green.on_default();
+const ENDED: Style = AnsiColor::Yellow.on_default().bold();
 /// What left the window is told in this colour: it matters, and it is no error.
 const NOTICE: Style = AnsiColor::Blue.on_default();
 
@@ -136,11 +137,14 @@ impl Teller {
         bytes: u64,
         error: Option<&str>,
     ) {
-        let (mark, outcome) = match status {
-            CallStatus::Completed => (paint(DONE, "✓"), size(bytes)),
-            CallStatus::Failed => (paint(ERROR, "✗"), "failed".to_owned()),
-            CallStatus::Denied => (paint(ERROR, "✗"), "not allowed".to_owned()),
-            CallStatus::Cancelled => (paint(QUIET, "✗"), "stopped".to_owned()),
+        let (mark, outcome) = match (status, error) {
+            (CallStatus::Completed, Some(ending)) => {
+                (paint(ENDED, "!"), format!("{} · {}", one_line(ending, 60), size(bytes)))
+            }
+            (CallStatus::Completed, None) => (paint(DONE, "✓"), size(bytes)),
+            (CallStatus::Failed, _) => (paint(ERROR, "✗"), "failed".to_owned()),
+            (CallStatus::Denied, _) => (paint(ERROR, "✗"), "not allowed".to_owned()),
+            (CallStatus::Cancelled, _) => (paint(QUIET, "✗"), "stopped".to_owned()),
         };
         let time = call.filter(|_| status == CallStatus::Completed || status == CallStatus::Failed);
         let time = time.map(|call| format!(" · {:.1} s", call.started.elapsed().as_secs_f64()));

@@ -15,9 +15,11 @@ pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
     let was = |count: usize| if count == 1 { "was" } else { "were" };
     let receipt = &figures.receipt;
     Some(match figures.kind {
+        ReductionKind::Truncate if figures.kept => format!(
+            "a long output was shortened for the model, by {freed} tokens; all of it is kept: `/recall {receipt}`"
+        ),
         ReductionKind::Truncate => format!(
-            "a long output was shortened for the model, by {freed} tokens; all of it is kept: `/recall`, whole again \
-             with `/undo {receipt}`"
+            "a long output was shortened for the model, by {freed} tokens ({receipt}); this policy keeps no copy of it"
         ),
         ReductionKind::Prune => format!(
             "{} {} set aside, {freed} tokens; kept: `/recall`, back with `/undo {receipt}`",
