@@ -40,6 +40,8 @@ struct FinishedCall {
     result: Result<(), ToolError>,
     hash: u64,
     bytes: u64,
+    /// How a command ended, if not well.
+    ending: Option<String>,
 }
 
 /// What a call is answered with instead of being made.
@@ -246,7 +248,7 @@ impl Conversation {
         let (runtime, permissions) = (Handle::current(), self.agent.profile.permissions.clone());
         let (files, events) = (Arc::clone(&self.files), Arc::clone(&self.agent.events));
         Ok(tokio::task::spawn_blocking(move || {
-            let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0 };
+            let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0, tail: Vec::new() };
             let may_read = |path: &Path| {
                 let subject = Subject::Path { named: path.to_owned(), real: path.to_owned() };
                 let denies = |tool: &str| is_denied(&permissions, tool, &subject, &directory);
@@ -265,7 +267,9 @@ impl Conversation {
                 cancel: &cancel,
             };
             let result = tool.run(&made, &mut out);
-            FinishedCall { call, sink: out.sink, result, hash: out.hasher.finish(), bytes: out.bytes }
+            let ending = matches!(subject, Subject::Command(_)).then(|| out.ending()).flatten();
+            let (hash, bytes) = (out.hasher.finish(), out.bytes);
+            FinishedCall { call, sink: out.sink, result, hash, bytes, ending }
         }))
     }
 
@@ -275,7 +279,7 @@ impl Conversation {
         finished: FinishedCall,
         progress: &mut Progress,
     ) -> Result<Option<RunEnd>, AgentError> {
-        let FinishedCall { call, mut sink, result, hash, bytes } = finished;
+        let FinishedCall { call, mut sink, result, hash, bytes, ending } = finished;
         if let Err(error) = result {
             // What was printed by then is kept if it was long; the call itself is answered with the error.
             drop(sink);
@@ -296,7 +300,7 @@ impl Conversation {
         }
         let receipt: Option<Receipt> = self.driver.run(move |driver| driver.finish_output(sink)).await?;
         self.reduced(progress, receipt.as_slice());
-        self.report_call_end(&call, CallStatus::Completed, bytes, None);
+        self.report_call_end(&call, CallStatus::Completed, bytes, ending);
         Ok(self.run_end_for(&call.tool, verdict))
     }
 
@@ -359,6 +363,21 @@ struct Counted {
     sink: OutputSink,
     hasher: DefaultHasher,
     bytes: u64,
+    /// The last bytes, in which a command's end is noted.
+    tail: Vec<u8>,
+}
+
+/// A note of how a command ended is not longer than this.
+const TAIL: usize = 100;
+
+impl Counted {
+    /// The last line, if it is a note in brackets: an exit code, a signal, a time-out. A command can print such a line
+    /// itself, so it is only for people to look at.
+    fn ending(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.tail);
+        let note = text.trim_end().lines().last()?.strip_prefix('[')?.strip_suffix(']')?;
+        Some(note.to_owned())
+    }
 }
 
 impl Write for Counted {
@@ -366,6 +385,9 @@ impl Write for Counted {
         let count = self.sink.write(piece)?;
         self.hasher.write(&piece[..count]);
         self.bytes += count as u64;
+        self.tail.extend_from_slice(&piece[count.saturating_sub(TAIL)..count]);
+        let old = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..old);
         Ok(count)
     }
 

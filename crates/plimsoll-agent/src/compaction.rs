@@ -145,6 +145,15 @@ impl Conversation {
     /// Compact because a person asks for it. Gives what was reduced; nothing if there is too little to summarise, or the
     /// run was cancelled.
     pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<Vec<ReceiptFigures>, AgentError> {
+        self.compact_on(None, cancel).await
+    }
+
+    /// Like [`compact`](Conversation::compact), with what the summary should keep above all in the person's words.
+    pub async fn compact_on(
+        &mut self,
+        focus: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ReceiptFigures>, AgentError> {
         self.settle().await?;
         // The summary request carries the same tools as the turns do, or the cache would not be hit.
         self.take_server_tools(cancel).await;
@@ -152,8 +161,11 @@ impl Conversation {
             early.abort();
         }
         let fixed = self.fixed();
-        let begin =
-            self.driver.run(move |driver| Ok(driver.begin_compaction(fixed(driver), Trigger::Manual)));
+        let context: Vec<String> = focus.into_iter().map(focus_text).collect();
+        let begin = self.driver.run(move |driver| {
+            let fixed = fixed(driver);
+            Ok(driver.begin_compaction_with(fixed, Trigger::Manual, context))
+        });
         let mut climb = begin.await?;
         loop {
             let (back, step) = step_of(climb).await?;
@@ -219,6 +231,11 @@ impl Conversation {
         }
         Ok(())
     }
+}
+
+/// What a person wants of a summary, as the summariser is told.
+fn focus_text(focus: &str) -> String {
+    format!("The user asks that the summary keep above all, in full detail: {focus}")
 }
 
 /// A step counts and cuts, which takes a while on a long log.

@@ -139,7 +139,7 @@ pub enum Event {
         status: CallStatus,
         /// What it printed, in bytes, before layer 1.
         bytes: u64,
-        /// What went wrong, if something did.
+        /// What went wrong, if something did; of a command that ran, how it ended if not well, such as `exit code 1`.
         error: Option<String>,
     },
     /// What a file holds was kept, and the file is about to be changed.
@@ -341,6 +341,10 @@ pub struct ReceiptFigures {
     pub receipt: ReceiptId,
     /// What was done.
     pub kind: ReductionKind,
+    /// How many outputs, messages or other parts of the conversation it concerns.
+    pub items: u64,
+    /// Whether what left the window can be brought back; not so of an output that was cut where nothing is spilled.
+    pub kept: bool,
     /// Tokens before.
     pub before: Tokens,
     /// Tokens after.
@@ -380,16 +384,18 @@ impl ReductionKind {
 
 impl From<&Receipt> for ReceiptFigures {
     fn from(receipt: &Receipt) -> ReceiptFigures {
-        let kind = match &receipt.plan {
-            Plan::Truncate(_) => ReductionKind::Truncate,
-            Plan::Prune(_) => ReductionKind::Prune,
-            Plan::Compact(_) => ReductionKind::Compact,
-            Plan::Shed(_) => ReductionKind::Shed,
-            Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => ReductionKind::Other,
+        let (kind, items) = match &receipt.plan {
+            Plan::Truncate(_) => (ReductionKind::Truncate, 1),
+            Plan::Prune(plan) => (ReductionKind::Prune, plan.items.len() as u64),
+            Plan::Compact(plan) => (ReductionKind::Compact, plan.messages),
+            Plan::Shed(_) => (ReductionKind::Shed, receipt.plan.effects().len() as u64),
+            Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => (ReductionKind::Other, 0),
         };
         ReceiptFigures {
             receipt: receipt.id.clone(),
             kind,
+            items,
+            kept: kind != ReductionKind::Truncate || !receipt.handles.is_empty(),
             before: receipt.before,
             after: receipt.after,
             reason: receipt.reason.clone(),

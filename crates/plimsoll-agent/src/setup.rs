@@ -169,6 +169,11 @@ pub fn agent_names(run: &RunConfig) -> Vec<String> {
     BUILT_IN.into_iter().chain(others).filter(|name| is_on(name)).map(str::to_owned).collect()
 }
 
+/// What an agent is for, in its own words; empty where it does not say.
+pub fn agent_description(run: &RunConfig, name: &str) -> String {
+    agent_of(run, name).ok().and_then(|agent| agent.description).unwrap_or_default()
+}
+
 /// What is set of an agent that the runtime itself asks; a disabled one is as if nothing were set.
 fn internal_agent(run: &RunConfig, name: &str) -> Result<AgentConfig, String> {
     match run.agents.get(name).filter(|agent| !agent.disabled) {

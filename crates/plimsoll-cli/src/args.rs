@@ -44,6 +44,19 @@ The answer goes to standard output, what the agent does to standard error. Exit 
 1 it was stopped before (steps, tokens, cost, repeating itself), 2 it was asked wrongly or no model is set up, 3 it \
 failed, 130 it was interrupted. Whatever happens, what was said and done is stored, and `--continue` goes on.";
 
+const CHAT: &str = "\
+Examples:
+  plimsoll chat --model anthropic/claude-sonnet-4-6
+  plimsoll chat --continue                  go on with the newest session of this directory
+  plimsoll chat --session claude-code:5d0c  go on with a session of another tool
+  plimsoll chat --allow 'bash:cargo *' \"why does the build fail?\"
+
+In the chat `/help` lists its commands. What the agent wants to change, run or fetch is asked first, with exactly what \
+would be done. Ctrl-C ends the answer, pressed again it quits; Ctrl-D quits. Everything said and done is stored; what \
+leaves the window to make room stays stored, and comes back with `/recall` or `/undo`.
+
+Where standard input is no terminal, each line of it is a prompt, and what would be asked is denied.";
+
 const REPLAY: &str = "\
 Examples:
   plimsoll replay                           the newest session of this directory
@@ -286,6 +299,12 @@ pub(crate) enum Command {
     /// is stored, stays under the model's line, and can be continued, inspected and undone.
     #[command(after_help = RUN)]
     Run(RunArgs),
+    /// Talk to an agent.
+    ///
+    /// A conversation in the terminal: the answer as it comes, what the agent does line by line, how full the model's
+    /// window is, and commands for what is in it. It asks before it changes files, runs commands or fetches something.
+    #[command(after_help = CHAT)]
+    Chat(ChatArgs),
     /// List the sessions there are: tool, age, messages, tokens, title; or store, show, export and remove some.
     #[command(after_help = SESSIONS)]
     Sessions(SessionsArgs),
@@ -402,6 +421,26 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
 
+    /// The agent, its session and its limits.
+    #[command(flatten)]
+    pub(crate) agent: AgentArgs,
+}
+
+/// For `chat`.
+#[derive(Args)]
+pub(crate) struct ChatArgs {
+    /// The first thing to say; without it you are asked.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Vec<String>,
+
+    /// The agent, its session and its limits.
+    #[command(flatten)]
+    pub(crate) agent: AgentArgs,
+}
+
+/// An agent, its session and its limits, for the commands that let one work.
+#[derive(Args)]
+pub(crate) struct AgentArgs {
     /// Go on with the newest stored session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     pub(crate) resume: bool,
@@ -422,19 +461,19 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "all|TOOL[:PATTERN]")]
     pub(crate) allow: Vec<String>,
 
-    /// End the run after so many answers of the model; 200 where nothing else is configured.
+    /// Stop a turn after so many answers of the model; 200 where nothing else is configured.
     #[arg(long, value_name = "N")]
     pub(crate) max_steps: Option<u32>,
 
-    /// End the run once it has cost so much, as far as prices are known.
+    /// Stop a turn once it has cost so much, as far as prices are known.
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<f64>,
 
-    /// End the run once so many tokens were charged.
+    /// Stop a turn once so many tokens were charged.
     #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) max_tokens: Option<u64>,
 
-    /// Show what the model thinks, on standard error.
+    /// Show what the model thinks.
     #[arg(long)]
     pub(crate) thinking: bool,
 
@@ -451,7 +490,7 @@ pub(crate) struct RunArgs {
     pub(crate) context: Option<u64>,
 }
 
-impl RunArgs {
+impl AgentArgs {
     /// Whether a session that is there goes on.
     pub(crate) fn goes_on(&self) -> bool {
         self.resume || self.session.is_some()

@@ -64,6 +64,12 @@ impl CliError {
 
     /// Tell it on standard error.
     pub(crate) fn tell(&self) {
+        // Where standard error is gone too, there is nobody to tell.
+        let _ = anstream::stderr().write_all(self.text().as_bytes());
+    }
+
+    /// What a person is told, painted, a line or several.
+    pub(crate) fn text(&self) -> String {
         let mut told = match self.kind {
             Kind::No => String::new(),
             Kind::Usage | Kind::Failed => paint(ERROR, "error:") + " ",
@@ -73,8 +79,7 @@ impl CliError {
         if let Some(hint) = &self.hint {
             told.push_str(&format!("{} {}\n", paint(HINT, "hint:"), printable(hint)));
         }
-        // Where standard error is gone too, there is nobody to tell.
-        let _ = anstream::stderr().write_all(told.as_bytes());
+        told
     }
 
     /// What the shell is told.

@@ -16,8 +16,13 @@ static WATCH: Once = Once::new();
 
 /// Give this lease back if the command is interrupted. Giving back one that was given back already does nothing.
 pub(crate) fn give_back(archive: &Arc<Archive>, lease: &Lease) {
-    held().push((Arc::clone(archive), lease.clone()));
+    hold(archive, lease);
     watch();
+}
+
+/// Let [`release`] give this lease back, for commands that take signals themselves.
+pub(crate) fn hold(archive: &Arc<Archive>, lease: &Lease) {
+    held().push((Arc::clone(archive), lease.clone()));
 }
 
 /// Cancel this at the first interrupt; a second one ends the command at once.
@@ -40,7 +45,8 @@ fn end() {
     std::process::exit(i32::from(INTERRUPTED_CODE));
 }
 
-fn release() {
+/// Give back what is held.
+pub(crate) fn release() {
     for (archive, lease) in held().drain(..) {
         // The command is ending; a lease that cannot be released runs out by itself.
         let _ = archive.store().release(&lease);

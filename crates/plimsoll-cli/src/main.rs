@@ -2,7 +2,9 @@
 //!
 //! Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
 
+mod agent;
 mod args;
+mod chat;
 mod commands;
 mod config;
 mod convert;
@@ -68,6 +70,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
     let around = &around;
     match &cli.command {
         Command::Run(args) => run::run(args, around, output),
+        Command::Chat(args) => chat::run(args, around, output),
         Command::Sessions(args) => sessions::run(args, around, output),
         Command::Inspect(args) => commands::inspect(args, around, output),
         Command::Replay(args) => replay::replay(args, around, output),

@@ -125,7 +125,8 @@ impl Table {
         self.rows.push(cells.into_iter().map(one_line).collect());
     }
 
-    fn lines(&self, width: usize) -> Vec<String> {
+    /// Its lines on a page of this width, painted.
+    pub(crate) fn lines(&self, width: usize) -> Vec<String> {
         let widths = self.widths(width);
         let headings: Vec<String> = self.columns.iter().map(|column| column.heading.to_owned()).collect();
         let mut lines = vec![paint(HEADING, &self.line(&headings, &widths))];

@@ -348,6 +348,13 @@ impl Driver {
         self.climb_from(situation)
     }
 
+    /// Like [`begin_compaction`](Driver::begin_compaction), with more for the summariser to heed, this once.
+    pub fn begin_compaction_with(&mut self, fixed: Fixed, trigger: Trigger, context: Vec<String>) -> Climb {
+        let mut situation = self.situation(fixed, trigger);
+        situation.hook.context.extend(context);
+        self.climb_from(situation)
+    }
+
     /// A compaction to prepare while the turn goes on, once the window is over the policy's soft line; none where the
     /// policy has no such line, there is no summariser, or one was begun since the window was last reduced.
     ///

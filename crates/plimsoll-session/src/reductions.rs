@@ -7,7 +7,7 @@ use plimsoll::compact::ladder::{Outcome, Trigger};
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::prune::{self, Pressure, PrunePlan};
-use plimsoll::receipt::Stamp;
+use plimsoll::receipt::{CompactPlan, Stamp};
 use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction};
 use plimsoll_store::{Search, Selection, StoreError};
 
@@ -42,6 +42,11 @@ impl Driver {
         let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
         let pressure = Pressure { load: load.tokens, limits: self.limits() };
         prune::plan(&self.log, &self.settings.policy, Some(pressure))
+    }
+
+    /// What a compaction would summarise now; none if there is too little.
+    pub fn plan_compaction(&self, fixed: Fixed) -> Option<CompactPlan> {
+        self.situation(fixed, Trigger::Manual).plan_compaction(&self.log)
     }
 
     /// Clear old tool outputs from the window, by the policy's rules.

@@ -3,7 +3,7 @@
 use plimsoll_config::{Flags, Origin, RunConfig};
 
 use super::{Config, StoreConfig, tell_left_out, tell_notices};
-use crate::args::RunArgs;
+use crate::args::AgentArgs;
 use crate::error::CliError;
 use crate::surroundings::Surroundings;
 
@@ -18,7 +18,7 @@ pub(crate) struct ForRun {
 }
 
 /// What holds here for a run with these flags. What is left out and what has no effect is said once.
-pub(crate) fn load_run(args: &RunArgs, around: &Surroundings) -> Result<ForRun, CliError> {
+pub(crate) fn load_run(args: &AgentArgs, around: &Surroundings) -> Result<ForRun, CliError> {
     let flags = Flags {
         policy: args.policy.clone(),
         context: args.context,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(unix)]
+mod chat;
 mod config;
 mod config_run;
 mod engine;
@@ -15,4 +17,6 @@ mod store;
 mod support;
 #[cfg(unix)]
 mod terminal;
+#[cfg(unix)]
+mod tmux;
 mod trust;

@@ -1,0 +1,183 @@
+//! An agent as flags and configuration want it, for the commands that let one work: `run` and `chat`.
+
+use std::sync::Arc;
+
+use plimsoll::{Limits, SessionId, Tokens};
+use plimsoll_agent::{Agent, AgentError, AgentSetupError, Conversation, RunOverrides, parse_allow};
+use plimsoll_config::{PermissionRule, RunConfig};
+use plimsoll_session::SessionError;
+use plimsoll_store::{PageRequest, StoreError};
+
+use crate::args::AgentArgs;
+use crate::config::{self, Config, ForRun};
+use crate::error::CliError;
+use crate::output::note;
+use crate::store::{self, Opened};
+use crate::surroundings::Surroundings;
+
+/// So many messages are looked at to find the model that spoke last.
+const LOOK_BACK: u64 = 50;
+
+/// What agents are made from.
+pub(crate) struct Setup<'a> {
+    args: &'a AgentArgs,
+    around: &'a Surroundings,
+    config: Config,
+    /// Models, agents and permissions.
+    pub(crate) run: RunConfig,
+    context: Option<u64>,
+    allow: Vec<PermissionRule>,
+}
+
+impl<'a> Setup<'a> {
+    /// Read the configuration, and see whether an agent can be made from it.
+    pub(crate) fn load(args: &'a AgentArgs, around: &'a Surroundings) -> Result<Setup<'a>, CliError> {
+        let ForRun { config, run, context } = config::load_run(args, around)?;
+        let allow = args.allow.iter().map(|rule| parse_allow(rule, around.home.as_deref()));
+        let allow =
+            allow.collect::<Result<Vec<_>, _>>().map_err(|error| CliError::usage(error.to_string()))?;
+        let setup = Setup { args, around, config, run, context, allow };
+        if !args.goes_on() {
+            // A model that is missing is told of before a database is made.
+            setup.overrides().check(&setup.run).map_err(setup_failed)?;
+        }
+        Ok(setup)
+    }
+
+    /// Open the database, and find the session that is to go on; none for a new one.
+    pub(crate) fn open(&self) -> Result<(Opened, Option<SessionId>), CliError> {
+        let (config, around) = (&self.config, self.around);
+        match (&self.args.session, self.args.resume) {
+            (Some(id), _) => {
+                let (opened, id) = store::session_or_import(id, Opened::made(config)?, config, around)?;
+                Ok((opened, Some(id)))
+            }
+            (None, true) => {
+                let opened = Opened::existing(config, around)?;
+                let id = opened.chosen(None, around)?.id;
+                Ok((opened, Some(id)))
+            }
+            (None, false) => Ok((Opened::made(config)?, None)),
+        }
+    }
+
+    /// The session of this id, or the one of another tool, which is imported first.
+    pub(crate) fn find_session(&self, opened: &Opened, id: &str) -> Result<SessionId, CliError> {
+        let again = Opened { archive: Arc::clone(&opened.archive), path: opened.path.clone() };
+        store::session_or_import(id, again, &self.config, self.around).map(|(_, id)| id)
+    }
+
+    /// What the flags want besides what is configured.
+    pub(crate) fn overrides(&self) -> RunOverrides {
+        let AgentArgs { agent, model, .. } = self.args;
+        RunOverrides { agent: agent.clone(), model: model.clone(), allow: self.allow.clone() }
+    }
+
+    /// What the flags want, and where they say nothing what a session has had so far.
+    pub(crate) fn overrides_for(
+        &self,
+        opened: &Opened,
+        session: &SessionId,
+    ) -> Result<RunOverrides, CliError> {
+        let mut overrides = self.overrides();
+        if overrides.agent.is_none() {
+            // With its rules and limits, a session's agent goes on where it is still configured.
+            let agent = opened.archive.store().session(session)?.agent;
+            let same = RunOverrides { agent, ..overrides.clone() };
+            if same.agent.is_some() && same.check(&self.run).is_ok() {
+                overrides = same;
+            }
+        }
+        if overrides.model.is_none() && self.args.agent.is_none() {
+            // A session goes on with the model it has, where that can still be reached.
+            let same = RunOverrides { model: last_model(opened, session)?, ..overrides.clone() };
+            if same.model.is_some() && same.check(&self.run).is_ok() {
+                overrides = same;
+            }
+        }
+        Ok(overrides)
+    }
+
+    /// An agent for sessions of this database.
+    pub(crate) fn agent(&self, opened: &Opened, overrides: &RunOverrides) -> Result<Agent, CliError> {
+        let agent = Agent::configured(
+            Arc::clone(&opened.archive),
+            self.config.policy.clone(),
+            &self.run,
+            overrides,
+            &self.around.directory,
+            self.around.home.as_deref(),
+        );
+        let mut agent = agent.map_err(setup_failed)?;
+        if let Some(context) = self.context {
+            let known = agent.model.limits.unwrap_or_default();
+            agent.model.limits = Some(Limits { context: Tokens(context), input: None, ..known });
+        }
+        if agent.profile.limits.cost.is_some() && agent.model.price.is_none() {
+            let message = format!(
+                "the price of `{}` is not known, so no cost can be held against a limit",
+                agent.model.name
+            );
+            return Err(CliError::usage(message).hint(
+                "set its prices under `[providers.NAME.models.ID]`, or use `--max-tokens` in place of `--max-cost`",
+            ));
+        }
+        agent.holder = store::holder();
+        agent.take_over = self.args.force;
+        Ok(agent)
+    }
+}
+
+/// Open a session; one whose process is gone is taken over.
+pub(crate) async fn open(agent: &Agent, id: &SessionId) -> Result<Conversation, AgentError> {
+    match agent.open(id).await {
+        Err(AgentError::Session(SessionError::Store(StoreError::Leased { holder, .. })))
+            if store::is_gone(&holder) =>
+        {
+            note(&format!("note: `{holder}` ran this session and is gone; it goes on from what was stored"));
+            Agent { take_over: true, ..agent.clone() }.open(id).await
+        }
+        other => other,
+    }
+}
+
+/// The model that spoke last in a session, as `provider/model`.
+fn last_model(opened: &Opened, session: &SessionId) -> Result<Option<String>, CliError> {
+    let request = PageRequest { from: None, oldest_first: false, most: LOOK_BACK };
+    let page = opened.archive.store().page(session, &request)?;
+    let name = |message: &plimsoll::Message| {
+        let provider = message.info.extra.get("providerID")?.as_str()?;
+        let model = message.info.model_id.as_deref().filter(|_| !message.info.summary)?;
+        Some(format!("{provider}/{model}"))
+    };
+    Ok(page.messages.iter().find_map(name))
+}
+
+/// Why no agent can be set up.
+pub(crate) fn setup_failed(error: AgentSetupError) -> CliError {
+    match error {
+        AgentSetupError::Model(error) => {
+            let hint = error.hint();
+            CliError::usage(error.to_string()).hint(hint)
+        }
+        AgentSetupError::UnknownAgent { .. } => CliError::usage(error.to_string())
+            .hint("agents are described under `[agents.NAME]` of the configuration, or in `opencode.json`"),
+        AgentSetupError::BadReference(_) => CliError::usage(error.to_string()),
+        AgentSetupError::Client(_) => CliError::failed(error.to_string()),
+    }
+}
+
+/// What failed while an agent worked, with a next step; `go_on` is the command that goes on.
+pub(crate) fn failed(error: &AgentError, go_on: &str) -> CliError {
+    let told = CliError::failed(error.to_string());
+    match error {
+        AgentError::Session(SessionError::Store(StoreError::Leased { .. })) => {
+            told.hint("`--force` takes it over")
+        }
+        AgentError::Provider(plimsoll_providers::ProviderError::Auth { .. }) => {
+            told.hint("`plimsoll config` shows where the key comes from")
+        }
+        AgentError::Provider(_) => told.hint(format!("nothing is lost: `{go_on}` goes on")),
+        _ => told,
+    }
+}

@@ -1,0 +1,339 @@
+//! What the commands do.
+
+use plimsoll::recall::RecallQuery;
+use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
+use plimsoll_agent::{AgentError, Conversation, RunOverrides};
+use plimsoll_session::SessionError;
+
+use super::command::{Typed, parse};
+use super::text::{clean, one_line, visible};
+use super::{Chat, lists, words};
+use crate::agent::failed;
+use crate::error::CliError;
+use crate::style::{HEADING, QUIET, paint};
+
+/// What comes after a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Another line.
+    Read,
+    /// The end.
+    Quit,
+}
+
+type Done = Result<(), CliError>;
+
+impl Chat<'_> {
+    /// Do what a line asks for.
+    pub(super) fn handle(&mut self, line: &str) -> Next {
+        let done = match parse(line) {
+            Typed::Nothing => Ok(()),
+            Typed::Words(words) => {
+                self.turn(Some(words));
+                Ok(())
+            }
+            Typed::Command("exit", _) => return Next::Quit,
+            Typed::Command(name, input) => self.command(name, input),
+            Typed::Unknown(name, near) => {
+                let name = one_line(name, 40);
+                let error = CliError::usage(format!("there is no command `/{name}`"));
+                Err(match near {
+                    Some(near) => {
+                        error.hint(format!("did you mean `/{near}`? `//{name}` is sent to the model"))
+                    }
+                    None => error.hint(format!("`/help` lists them; `//{name}` is sent to the model")),
+                })
+            }
+        };
+        if let Err(error) = done {
+            self.fail(&error);
+        }
+        if self.interrupts.quits() { Next::Quit } else { Next::Read }
+    }
+
+    fn command(&mut self, name: &str, input: &str) -> Done {
+        match (name, input) {
+            ("help", _) => {
+                self.screen.block(&lists::help(self.screen.width()));
+                Ok(())
+            }
+            ("window", _) => self.window(),
+            ("plan", _) => self.plan(),
+            ("compact", focus) => self.compact(focus),
+            ("undo", receipt) => self.undo(receipt),
+            ("recall", what) => self.recall(what),
+            ("pin", what) => self.pin(what),
+            ("receipts", _) => self.list_receipts(),
+            ("continue", _) => {
+                self.require()?;
+                self.turn(None);
+                Ok(())
+            }
+            ("revert", _) => Err(CliError::no("files cannot be put back yet")),
+            ("todo", _) => Err(CliError::no("there is no list of things to do")),
+            ("fork", prompt) => self.fork(prompt),
+            ("new", _) => self.start_new(),
+            ("resume", "") | ("sessions", _) => self.list_sessions(),
+            ("resume", id) => self.resume(id),
+            ("model", "") => self.list_models(),
+            ("model", name) => self.switch_model(name),
+            ("agent", "") => self.list_agents(),
+            ("agent", name) => self.switch_agent(name),
+            ("permissions", _) => self.list_permissions(),
+            (other, _) => Err(CliError::failed(format!("`/{other}` does nothing"))),
+        }
+    }
+
+    /// The conversation, which there is once something was said.
+    pub(super) fn require(&self) -> Result<&Conversation, CliError> {
+        self.conversation.as_ref().ok_or_else(|| CliError::no(words::NOTHING_SAID))
+    }
+
+    fn window(&self) -> Done {
+        let conversation = self.require()?;
+        let width = self.screen.width();
+        let shown = self.runtime.block_on(async {
+            let inspection = conversation.inspect().await?;
+            let largest = conversation.driver().run(|driver| Ok(lists::largest(driver))).await?;
+            Ok(lists::window(&inspection, &largest, width))
+        });
+        self.screen.block(&shown.map_err(|error| told(&error))?);
+        Ok(())
+    }
+
+    fn plan(&self) -> Done {
+        let plan = self.runtime.block_on(self.require()?.plan()).map_err(|error| told(&error))?;
+        let prune = match plan.prune.items.len() {
+            0 => format!("no output would be set aside: {}", plan.prune.reason),
+            _ => Plan::Prune(plan.prune).detail().replace("cleared", "set aside"),
+        };
+        let compaction = match plan.compaction {
+            None => words::TOO_LITTLE.to_owned(),
+            Some(plan) => Plan::Compact(plan).detail(),
+        };
+        let heading = paint(HEADING, "Next, when the window is full or with /compact");
+        let note = paint(QUIET, "Nothing was done. What is set aside or summarised stays stored.");
+        let body = clean(&format!("{}\n{}", prune.trim_end(), compaction.trim_end()));
+        self.screen.block(&format!("{heading}\n{body}\n{note}"));
+        Ok(())
+    }
+
+    fn compact(&mut self, focus: &str) -> Done {
+        self.require()?;
+        let Some(conversation) = self.conversation.as_mut() else { return Ok(()) };
+        let cancel = self.interrupts.begin_turn();
+        self.screen.wait("looking for what to summarise");
+        let focus = Some(focus).filter(|focus| !focus.is_empty());
+        let done = self.runtime.block_on(conversation.compact_on(focus, &cancel));
+        self.interrupts.end_turn();
+        self.screen.stop_waiting();
+        let figures = done.map_err(|error| told(&error))?;
+        if cancel.is_cancelled() {
+            self.teller.notice("stopped; nothing was changed");
+        } else if figures.is_empty() {
+            self.teller.notice(words::TOO_LITTLE);
+        }
+        self.show_meter();
+        Ok(())
+    }
+
+    fn undo(&mut self, wanted: &str) -> Done {
+        let conversation = self.require()?;
+        let receipts = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
+        let open = lists::undoable(&receipts);
+        let found = match wanted {
+            "" => open.last().copied(),
+            wanted => {
+                let wanted = wanted.trim_matches('`');
+                let like: Vec<&&Receipt> =
+                    open.iter().filter(|receipt| receipt.id.as_str().starts_with(wanted)).collect();
+                if like.len() > 1 && like.iter().all(|receipt| receipt.id.as_str() != wanted) {
+                    return Err(CliError::usage(format!("more than one receipt begins with `{wanted}`"))
+                        .hint("`/receipts` lists them"));
+                }
+                like.into_iter().copied().find(|receipt| receipt.id.as_str().starts_with(wanted))
+            }
+        };
+        let Some(receipt) = found else {
+            let error = match wanted {
+                "" => CliError::no("there is nothing to undo"),
+                wanted => CliError::no(format!("there is no receipt `{}` to undo", one_line(wanted, 60))),
+            };
+            return Err(error.hint("`/receipts` lists what was done"));
+        };
+        let id: ReceiptId = receipt.id.clone();
+        let undone = self.runtime.block_on(conversation.undo(&id)).map_err(|error| told(&error))?;
+        self.teller.left_window(&words::undone(&undone));
+        self.show_meter();
+        Ok(())
+    }
+
+    fn recall(&self, what: &str) -> Done {
+        let conversation = self.require()?;
+        let mut what = what.trim_matches('`').to_owned();
+        if what.is_empty() || what.starts_with("rcp_") {
+            let mut all = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
+            all.retain(|receipt| receipt.id.as_str().starts_with(&what));
+            match all.as_slice() {
+                [receipt] if !what.is_empty() && receipt.handles.len() == 1 => {
+                    what = plimsoll_store::handles(receipt).concat();
+                }
+                all => {
+                    let told = lists::out_of_window(all, self.screen.width());
+                    self.screen.block(&told.unwrap_or_else(|| paint(QUIET, words::ALL_IN_VIEW)));
+                    return Ok(());
+                }
+            }
+        }
+        let is_handle = ["prt_", "msg_", "spill_"].iter().any(|prefix| what.starts_with(prefix));
+        let query = if is_handle {
+            RecallQuery { handle: Some(what), ..RecallQuery::default() }
+        } else {
+            RecallQuery { search: Some(regex::escape(&what)), ..RecallQuery::default() }
+        };
+        let driver = conversation.driver().clone();
+        let answer = self.runtime.block_on(driver.run(move |driver| driver.recall(&query)));
+        self.screen.block(clean(&answer?.text).trim_end());
+        Ok(())
+    }
+
+    fn pin(&self, what: &str) -> Done {
+        let conversation = self.require()?;
+        if what.is_empty() {
+            return Err(CliError::usage(
+                "say what to pin: words that were said, or the id of a message or part",
+            ));
+        }
+        let what = self.runtime.block_on(whole_id(conversation, what)).map_err(|error| told(&error))?;
+        let receipt = self.runtime.block_on(conversation.pin(&what)).map_err(|error| told(&error))?;
+        let Plan::Pin(plan) = &receipt.plan else { return Ok(()) };
+        self.teller.left_window(&format!(
+            "pinned, it stays in view word for word: {} of {} tokens of pins; undo with `/undo {}`",
+            plan.total, plan.budget, receipt.id
+        ));
+        Ok(())
+    }
+
+    fn fork(&mut self, prompt: &str) -> Done {
+        let conversation = self.require()?;
+        let from = conversation.session().clone();
+        let title = self.opened.archive.store().session(&from)?.title;
+        let branched = self.runtime.block_on(conversation.branch(&format!("{title} (fork)")));
+        let id = branched.map_err(|error| told(&error))?;
+        let agent = self.agent()?;
+        self.open(&agent, &id).map_err(|error| told(&error))?;
+        self.teller
+            .notice(&format!("session {id} knows all of {from}, which stays as it is: `/resume {from}`"));
+        if !prompt.is_empty() {
+            self.turn(Some(prompt));
+        }
+        Ok(())
+    }
+
+    fn start_new(&mut self) -> Done {
+        let before = self.conversation.as_ref().map(|conversation| conversation.session().clone());
+        self.close().map_err(|error| told(&error))?;
+        let told = before.map(|id| format!("; the one before is stored: `/resume {id}`")).unwrap_or_default();
+        self.teller.notice(&format!("a new session{told}"));
+        Ok(())
+    }
+
+    fn resume(&mut self, id: &str) -> Done {
+        let id = self.setup.find_session(&self.opened, id)?;
+        if self.conversation.as_ref().is_some_and(|open| *open.session() == id) {
+            self.teller.notice("that is this session");
+            return Ok(());
+        }
+        let overrides = self.setup.overrides_for(&self.opened, &id)?;
+        self.reopen(overrides, &id)?;
+        self.teller.notice(&format!("session {id}"));
+        self.recap()
+    }
+
+    fn switch_model(&mut self, name: &str) -> Done {
+        let overrides = RunOverrides { model: Some(name.to_owned()), ..self.overrides.clone() };
+        let model = self.setup.agent(&self.opened, &overrides)?.model;
+        let told_name = one_line(&model.name.to_string(), 80);
+        if let Some(conversation) = self.conversation.as_mut() {
+            self.runtime.block_on(conversation.switch_model(model)).map_err(|error| told(&error))?;
+        }
+        self.overrides = overrides;
+        self.teller.notice(&format!("{told_name} answers from now on"));
+        self.show_meter();
+        Ok(())
+    }
+
+    fn switch_agent(&mut self, name: &str) -> Done {
+        let overrides = RunOverrides { agent: Some(name.to_owned()), ..self.overrides.clone() };
+        // An unknown agent is told of before anything is closed.
+        self.setup.agent(&self.opened, &overrides)?;
+        match self.conversation.as_ref().map(|open| open.session().clone()) {
+            Some(id) => self.reopen(overrides, &id)?,
+            None => self.overrides = overrides,
+        }
+        self.teller.notice(&format!("agent {} from now on, with its own rules", one_line(name, 60)));
+        Ok(())
+    }
+
+    /// Open a session with another agent, or another one with its own. Where that fails, the one before is opened again.
+    fn reopen(&mut self, overrides: RunOverrides, id: &SessionId) -> Done {
+        let before = self.conversation.as_ref().map(|open| open.session().clone());
+        let chosen = std::mem::replace(&mut self.overrides, overrides);
+        let opened = self.agent().and_then(|agent| self.open(&agent, id).map_err(|error| told(&error)));
+        if opened.is_err() {
+            self.overrides = chosen;
+            if let Some(before) = before {
+                let agent = self.agent()?;
+                self.open(&agent, &before).map_err(|error| told(&error))?;
+            }
+        }
+        opened
+    }
+
+    fn list_permissions(&self) -> Done {
+        let rules = match &self.conversation {
+            Some(conversation) => conversation.agent().profile.permissions.rules.clone(),
+            None => self.agent()?.profile.permissions.rules,
+        };
+        self.screen.block(&lists::permissions(&rules, self.asker.is_some()));
+        Ok(())
+    }
+
+    fn list_receipts(&self) -> Done {
+        let all = self.runtime.block_on(receipts(self.require()?)).map_err(|error| told(&error))?;
+        self.screen.block(&lists::receipts(&all, self.screen.width()));
+        Ok(())
+    }
+}
+
+/// What was done to a session so far, oldest first.
+pub(super) async fn receipts(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
+    let all = conversation.driver().run(|driver| {
+        driver.archive().store().receipts(driver.session(), None, u64::MAX).map_err(SessionError::from)
+    });
+    Ok(all.await?)
+}
+
+/// The id that begins so, if one of the window's does; lists show the beginning alone.
+async fn whole_id(conversation: &Conversation, what: &str) -> Result<String, AgentError> {
+    let what = what.to_owned();
+    let found = conversation.driver().run(move |driver| {
+        if !what.starts_with("prt_") && !what.starts_with("msg_") {
+            return Ok(what);
+        }
+        let log = driver.log();
+        let parts = log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.as_str()));
+        let mut ids = log.iter().map(|message| message.info.id.as_str()).chain(parts);
+        let found = ids.find(|id| id.starts_with(&what)).map(str::to_owned);
+        Ok(found.unwrap_or(what))
+    });
+    Ok(found.await?)
+}
+
+/// Why something did not work, for the person at the terminal.
+pub(super) fn told(error: &AgentError) -> CliError {
+    match error {
+        AgentError::Session(SessionError::Pin(why)) => CliError::no(visible(&why.to_string())),
+        other => failed(other, "/continue"),
+    }
+}

@@ -1,0 +1,240 @@
+//! Reading a line: with an editor on a terminal, as it comes from anything else.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reedline::{
+    ColumnarMenu, DefaultHinter, EditCommand, Emacs, ExternalPrinter, FileBackedHistory, Highlighter,
+    KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch,
+    PromptHistorySearchStatus, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText,
+    default_emacs_keybindings,
+};
+
+use super::complete::{Choices, CommandCompleter};
+use super::screen::Screen;
+use super::signals::Interrupts;
+use crate::files;
+
+/// So many prompts are remembered.
+const REMEMBERED: usize = 2_000;
+/// So many lines from elsewhere wait to be printed above the one that is being typed.
+const PRINTER_LINES: usize = 1_000;
+/// How often it is looked whether something from elsewhere has to be printed, or reading has to end.
+const POLL: Duration = Duration::from_millis(50);
+const MENU: &str = "commands";
+
+/// Held while a line is read: there is one terminal.
+static READING: Mutex<()> = Mutex::new(());
+
+/// What came.
+#[derive(Debug, PartialEq)]
+pub(super) enum Input {
+    /// A line, or several.
+    Line(String),
+    /// Ctrl-C.
+    Interrupt {
+        /// Whether something had been typed, which is gone now.
+        had_text: bool,
+    },
+    /// Ctrl-D, the end of the input, or a request to end.
+    End,
+}
+
+/// Reads prompts.
+pub(super) enum Reader {
+    /// From a terminal.
+    Editor(Box<Editor>),
+    /// From anything else, a line at a time.
+    Lines,
+}
+
+/// A line editor with history and completion.
+pub(super) struct Editor {
+    line: Reedline,
+    printer: std::sync::mpsc::SyncSender<String>,
+    has_text: Arc<AtomicBool>,
+    screen: Arc<Screen>,
+}
+
+impl Reader {
+    /// Read one prompt.
+    pub(super) fn read(&mut self) -> Input {
+        match self {
+            Reader::Editor(editor) => editor.read(),
+            Reader::Lines => {
+                let mut line = String::new();
+                match io::stdin().lock().read_line(&mut line) {
+                    Ok(1..) => Input::Line(line.trim_end_matches(['\n', '\r']).to_owned()),
+                    Ok(0) | Err(_) => Input::End,
+                }
+            }
+        }
+    }
+}
+
+impl Editor {
+    /// An editor whose history is kept in a file that only its user can read.
+    pub(super) fn new(
+        screen: &Arc<Screen>,
+        interrupts: &Interrupts,
+        history: Option<&Path>,
+        choices: &Arc<Mutex<Choices>>,
+    ) -> Editor {
+        let mut keys = default_emacs_keybindings();
+        let completes =
+            ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
+        keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, completes);
+        keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
+        let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+        for (modifiers, key) in [
+            (KeyModifiers::ALT, KeyCode::Enter),
+            (KeyModifiers::SHIFT, KeyCode::Enter),
+            (KeyModifiers::CONTROL, KeyCode::Char('j')),
+        ] {
+            keys.add_binding(modifiers, key, newline.clone());
+        }
+        let menu = ColumnarMenu::default().with_name(MENU).with_columns(1);
+        let mut line = Reedline::create()
+            .with_edit_mode(Box::new(Emacs::new(keys)))
+            .with_completer(Box::new(CommandCompleter(Arc::clone(choices))))
+            .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
+            .with_partial_completions(true)
+            .with_quick_completions(true)
+            .with_history_exclusion_prefix(Some(" ".into()));
+        if screen.coloured {
+            let quiet = nu_ansi_term::Style::new().dimmed();
+            line = line.with_hinter(Box::new(DefaultHinter::default().with_style(quiet)));
+        }
+        // Without a history that can be kept there is one for as long as the chat lasts.
+        let kept = history.and_then(private_history);
+        if let Some(history) = kept {
+            line = line.with_history(Box::new(history));
+        }
+        let (line, printer, has_text) = shared(line, screen, interrupts);
+        Editor { line, printer, has_text, screen: Arc::clone(screen) }
+    }
+
+    fn read(&mut self) -> Input {
+        let input = read_line(&mut self.line, "› ", &self.printer, &self.has_text, &self.screen);
+        // A history that cannot be written is no reason to stop talking.
+        let _ = self.line.sync_history();
+        input
+    }
+}
+
+/// Ask for one line, without history and completion.
+pub(super) fn ask_line(prompt: &'static str, screen: &Arc<Screen>, break_reading: &Arc<AtomicBool>) -> Input {
+    let line = Reedline::create().with_edit_mode(Box::new(Emacs::new(default_emacs_keybindings())));
+    let (mut line, printer, has_text) = with_printer(line, screen, break_reading);
+    read_line(&mut line, prompt, &printer, &has_text, screen)
+}
+
+fn shared(
+    line: Reedline,
+    screen: &Arc<Screen>,
+    interrupts: &Interrupts,
+) -> (Reedline, std::sync::mpsc::SyncSender<String>, Arc<AtomicBool>) {
+    with_printer(line, screen, &interrupts.break_reading)
+}
+
+/// An editor that prints what comes from elsewhere above its line, and that can be told to end.
+fn with_printer(
+    line: Reedline,
+    screen: &Arc<Screen>,
+    break_reading: &Arc<AtomicBool>,
+) -> (Reedline, std::sync::mpsc::SyncSender<String>, Arc<AtomicBool>) {
+    let printer = ExternalPrinter::new(PRINTER_LINES);
+    let (sender, has_text) = (printer.sender(), Arc::new(AtomicBool::new(false)));
+    let noticing = NoticeText { has_text: Arc::clone(&has_text), coloured: screen.coloured };
+    let line = line
+        .use_bracketed_paste(true)
+        .with_external_printer(printer)
+        .with_poll_interval(POLL)
+        .with_break_signal(Arc::clone(break_reading))
+        .with_highlighter(Box::new(noticing))
+        .with_ansi_colors(screen.coloured);
+    (line, sender, has_text)
+}
+
+fn read_line(
+    line: &mut Reedline,
+    prompt: &'static str,
+    printer: &std::sync::mpsc::SyncSender<String>,
+    has_text: &AtomicBool,
+    screen: &Screen,
+) -> Input {
+    let _one_at_a_time = READING.lock().unwrap_or_else(PoisonError::into_inner);
+    has_text.store(false, Ordering::Release);
+    screen.begin_reading(printer.clone());
+    let read = line.read_line(&PlainPrompt(prompt));
+    screen.end_reading();
+    match read {
+        Ok(Signal::Success(text)) => Input::Line(text),
+        Ok(Signal::CtrlC) => Input::Interrupt { had_text: has_text.load(Ordering::Acquire) },
+        // A terminal that is gone has nothing more to say.
+        Ok(_) | Err(_) => Input::End,
+    }
+}
+
+/// Open the history, made so that only its user can read it.
+fn private_history(path: &Path) -> Option<FileBackedHistory> {
+    use std::os::unix::fs::OpenOptionsExt;
+    files::private_folder(path.parent()?).ok()?;
+    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).ok()?;
+    FileBackedHistory::with_file(REMEMBERED, path.to_owned()).ok()
+}
+
+/// Notices whether there is text on the line: the editor clears it before it says that Ctrl-C was pressed.
+struct NoticeText {
+    has_text: Arc<AtomicBool>,
+    coloured: bool,
+}
+
+impl Highlighter for NoticeText {
+    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        if !line.is_empty() {
+            self.has_text.store(true, Ordering::Release);
+        }
+        let is_command = line.starts_with('/') && !line.starts_with("//") && self.coloured;
+        let style = if is_command {
+            nu_ansi_term::Style::new().fg(nu_ansi_term::Color::Cyan)
+        } else {
+            nu_ansi_term::Style::new()
+        };
+        let mut styled = StyledText::new();
+        styled.push((style, line.to_owned()));
+        styled
+    }
+}
+
+struct PlainPrompt(&'static str);
+
+impl Prompt for PlainPrompt {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        self.0.into()
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        "  ".into()
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        let failing = match search.status {
+            PromptHistorySearchStatus::Passing => "",
+            PromptHistorySearchStatus::Failing => "nothing like ",
+        };
+        format!("(earlier: {failing}{}) ", search.term).into()
+    }
+}

@@ -1,0 +1,157 @@
+//! Ctrl-C, a request to end, and a terminal that hangs up.
+//!
+//! While a line is read Ctrl-C is a key and comes through the editor. While the agent works it is a signal: the first
+//! cancels the turn, a second one quits once that is done, a third quits at once.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::termios::{self, LocalModes, OptionalActions, Termios};
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::interrupt::{INTERRUPTED_CODE, release};
+
+/// Two interrupts within this time are one wish: to quit.
+const TWICE: Duration = Duration::from_secs(2);
+
+/// What interrupts do.
+pub(super) struct Interrupts {
+    state: Mutex<State>,
+    /// Ends a line that is being read.
+    pub(super) break_reading: Arc<AtomicBool>,
+    quits: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    turn: Option<CancellationToken>,
+    last: Option<Instant>,
+}
+
+impl Interrupts {
+    /// Take the signals of this process from now on.
+    pub(super) fn watch(runtime: &Handle) -> Arc<Interrupts> {
+        let interrupts = Arc::new(Interrupts {
+            state: Mutex::default(),
+            break_reading: Arc::default(),
+            quits: AtomicBool::new(false),
+        });
+        let _inside = runtime.enter();
+        let kinds =
+            [(SignalKind::interrupt(), false), (SignalKind::terminate(), true), (SignalKind::hangup(), true)];
+        for (kind, ends) in kinds {
+            // Where a signal cannot be taken, it does what it always does: the store is whole at any time.
+            let Ok(mut signals) = signal(kind) else { continue };
+            let interrupts = Arc::clone(&interrupts);
+            runtime.spawn(async move {
+                while signals.recv().await.is_some() {
+                    interrupts.interrupt(ends);
+                }
+            });
+        }
+        interrupts
+    }
+
+    /// A turn begins: the next interrupt cancels it.
+    pub(super) fn begin_turn(&self) -> CancellationToken {
+        let cancel = CancellationToken::new();
+        self.state().turn = Some(cancel.clone());
+        if self.quits() {
+            cancel.cancel();
+        }
+        cancel
+    }
+
+    /// The turn is over.
+    pub(super) fn end_turn(&self) {
+        self.state().turn = None;
+    }
+
+    /// Cancel the turn, as Ctrl-C does.
+    pub(super) fn cancel_turn(&self) {
+        let mut state = self.state();
+        state.last = Some(Instant::now());
+        if let Some(turn) = &state.turn {
+            turn.cancel();
+        }
+    }
+
+    /// Whether the chat is to end.
+    pub(super) fn quits(&self) -> bool {
+        self.quits.load(Ordering::Acquire)
+    }
+
+    /// Ctrl-C was pressed at an empty prompt; says whether it was pressed just before, too.
+    pub(super) fn pressed_twice(&self) -> bool {
+        let now = Instant::now();
+        let last = self.state().last.replace(now);
+        last.is_some_and(|last| now.duration_since(last) < TWICE)
+    }
+
+    fn interrupt(&self, ends: bool) {
+        let mut state = self.state();
+        state.last = Some(Instant::now());
+        let was_cancelled = state.turn.as_ref().is_none_or(CancellationToken::is_cancelled);
+        if let Some(turn) = &state.turn {
+            turn.cancel();
+        }
+        drop(state);
+        if !ends && !was_cancelled {
+            return;
+        }
+        if self.quits.swap(true, Ordering::AcqRel) {
+            quit_now();
+        }
+        self.break_reading.store(true, Ordering::Release);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// End the process: the terminal as it was, sessions given back.
+fn quit_now() -> ! {
+    restore();
+    release();
+    std::process::exit(i32::from(INTERRUPTED_CODE));
+}
+
+/// The terminal as it was before the chat.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// A terminal that does not show what is typed while the agent works; what is typed waits for the next prompt. Dropping
+/// it gives the terminal back.
+pub(super) struct QuietTerminal;
+
+impl QuietTerminal {
+    pub(super) fn enter() -> QuietTerminal {
+        // A terminal that cannot be told shows keys in the middle of answers, which is all that happens.
+        if let Ok(before) = termios::tcgetattr(io::stdin()) {
+            let mut quiet = before.clone();
+            quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON;
+            let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &quiet);
+            *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        }
+        QuietTerminal
+    }
+}
+
+impl Drop for QuietTerminal {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn restore() {
+    if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &before);
+        // The line of what is waited for, and brackets around what is pasted.
+        let _ = io::stdout().write_all(b"\r\x1b[K\x1b[?2004l");
+        let _ = io::stdout().flush();
+    }
+}

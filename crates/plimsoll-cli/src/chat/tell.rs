@@ -1,0 +1,196 @@
+//! What happens in a turn, told as it happens: the answer, calls with their outcome, what left the window.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anstyle::{AnsiColor, Style};
+use plimsoll::PartId;
+use plimsoll_agent::{CallStatus, Event};
+use serde_json::Value;
+
+use super::screen::Screen;
+use super::text::{one_line, wrap};
+use super::words;
+use crate::error::CliError;
+use crate::style::{ERROR, QUIET, paint};
+
+const DONE: Style = AnsiColor::Green.on_default();
+const ENDED: Style = AnsiColor::Yellow.on_default().bold();
+/// What left the window is told in this colour: it matters, and it is no error.
+const NOTICE: Style = AnsiColor::Blue.on_default();
+
+/// Tells a person what happens.
+pub(super) struct Teller {
+    screen: Arc<Screen>,
+    thinking: bool,
+    calls: Mutex<HashMap<PartId, Call>>,
+}
+
+struct Call {
+    what: String,
+    started: Instant,
+}
+
+impl Teller {
+    pub(super) fn new(screen: &Arc<Screen>, thinking: bool) -> Teller {
+        Teller { screen: Arc::clone(screen), thinking, calls: Mutex::default() }
+    }
+
+    /// Remember what a call is about that a person was asked about, for when it is denied.
+    pub(super) fn asked(&self, part: &PartId, what: &str) {
+        self.calls().insert(part.clone(), Call { what: what.to_owned(), started: Instant::now() });
+    }
+
+    /// Tell of something that happened.
+    pub(super) fn tell(&self, event: &Event) {
+        let screen = &self.screen;
+        match event {
+            Event::Text { delta } => screen.words(delta),
+            Event::Thinking { delta } if self.thinking => screen.thoughts(delta),
+            Event::Thinking { .. } => screen.wait("thinking"),
+            Event::Requested { model, .. } => {
+                screen.end_text();
+                screen.wait(&format!("waiting for {model}"));
+            }
+            Event::Answered { .. } | Event::Ended { .. } => screen.end_text(),
+            Event::CallStarted { part, tool, input } => {
+                let what = input_in_short(input);
+                screen.end_text();
+                screen.wait(&format!("{tool} {what}"));
+                self.calls().insert(part.clone(), Call { what, started: Instant::now() });
+            }
+            Event::CallEnded { part, tool, status, bytes, error } => {
+                let call = self.calls().remove(part);
+                self.call_line(tool, call.as_ref(), *status, *bytes, error.as_deref());
+            }
+            Event::Denied { part, allow, setting, asked: false, .. } => {
+                let what = self.calls().get(part).map(|call| call.what.clone()).unwrap_or_default();
+                let (allow, setting) = (one_line(allow, 200), one_line(setting, 200));
+                self.notice(&format!(
+                    "not allowed{}: `{allow}` allows it, or `{setting}` in plimsoll.toml",
+                    if what.is_empty() { String::new() } else { format!(" ({what})") }
+                ));
+            }
+            Event::Summarising { chunk, of, early, .. } => {
+                let piece = if *of > 1 { format!(" (part {chunk} of {of})") } else { String::new() };
+                let what = if *early { "preparing a summary" } else { "summarising older messages" };
+                screen.wait(&format!("{what}{piece}"));
+            }
+            Event::Summarised { error: Some(error), .. } => {
+                self.notice(&format!(
+                    "the summary failed, one is made without a model: {}",
+                    one_line(error, 200)
+                ));
+            }
+            Event::Reduced(figures) => {
+                if let Some(told) = words::reduced(figures) {
+                    self.left_window(&told);
+                }
+            }
+            Event::Retrying { wait_ms, error, .. } => {
+                let seconds = *wait_ms as f64 / 1_000.0;
+                self.notice(&format!("{}; trying again in {seconds:.1} s", one_line(error, 200)));
+            }
+            Event::Refused { window: Some(window) } => {
+                self.notice(&format!("the request was too long: the model's window is {window} tokens"));
+            }
+            Event::Refused { window: None } => self.notice("the request was too long; making room"),
+            Event::BrokenOff { error, .. } => {
+                self.notice(&format!("the answer broke off: {}", one_line(error, 200)));
+            }
+            Event::Repeating { tool, times } => {
+                self.notice(&format!("{} gave the same result {times} times", one_line(tool, 40)));
+            }
+            _ => {}
+        }
+    }
+
+    /// A word beside the matter.
+    pub(super) fn notice(&self, text: &str) {
+        self.aside(QUIET, &format!("· {text}"));
+    }
+
+    /// Something left the window or came back to it.
+    pub(super) fn left_window(&self, text: &str) {
+        self.aside(NOTICE, &format!("◦ {text}"));
+    }
+
+    /// Words between the lines, wrapped to the page.
+    fn aside(&self, style: Style, text: &str) {
+        let lines = wrap(text, self.screen.width().saturating_sub(1), 2);
+        let painted: Vec<String> = lines.lines().map(|line| paint(style, line)).collect();
+        self.screen.lines(&painted.join("\n"));
+    }
+
+    /// Something failed.
+    pub(super) fn failure(&self, error: &CliError) {
+        let lines = wrap(error.text().trim_end(), self.screen.width().saturating_sub(1), 2);
+        self.screen.lines(&lines);
+    }
+
+    fn call_line(
+        &self,
+        tool: &str,
+        call: Option<&Call>,
+        status: CallStatus,
+        bytes: u64,
+        error: Option<&str>,
+    ) {
+        let (mark, outcome) = match (status, error) {
+            (CallStatus::Completed, Some(ending)) => {
+                (paint(ENDED, "!"), format!("{} · {}", one_line(ending, 60), size(bytes)))
+            }
+            (CallStatus::Completed, None) => (paint(DONE, "✓"), size(bytes)),
+            (CallStatus::Failed, _) => (paint(ERROR, "✗"), "failed".to_owned()),
+            (CallStatus::Denied, _) => (paint(ERROR, "✗"), "not allowed".to_owned()),
+            (CallStatus::Cancelled, _) => (paint(QUIET, "✗"), "stopped".to_owned()),
+        };
+        let time = call.filter(|_| status == CallStatus::Completed || status == CallStatus::Failed);
+        let time = time.map(|call| format!(" · {:.1} s", call.started.elapsed().as_secs_f64()));
+        let outcome = format!("{outcome}{}", time.unwrap_or_default());
+        let tool = one_line(tool, 40);
+        let width = self.screen.width();
+        // The outcome is shown whole, what the call was about as far as there is room.
+        let taken = console::measure_text_width(&tool) + console::measure_text_width(&outcome) + 8;
+        let what =
+            call.map(|call| one_line(&call.what, width.saturating_sub(taken).max(8))).unwrap_or_default();
+        let what = if what.is_empty() { String::new() } else { format!(" {what}") };
+        let mut line = format!("{mark} {tool}{what} {}", paint(QUIET, &format!("· {outcome}")));
+        if let (CallStatus::Failed, Some(error)) = (status, error) {
+            let error = one_line(error, width.saturating_sub(5).max(20));
+            line.push_str(&format!("\n  {}", paint(QUIET, &error)));
+        }
+        self.screen.lines(&line);
+        if !self.calls().is_empty() {
+            self.screen.wait("working");
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<PartId, Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How much a tool printed.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0 => "no output".to_owned(),
+        1 => "1 byte".to_owned(),
+        2..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// The telling field of a call's input, or all of it.
+fn input_in_short(input: &Value) -> String {
+    const TELLING: [&str; 8] = ["command", "path", "filePath", "url", "pattern", "handle", "search", "name"];
+    let telling = TELLING.iter().find_map(|field| input.get(field)?.as_str());
+    let all = || match input {
+        Value::Object(fields) if fields.is_empty() => String::new(),
+        other => other.to_string(),
+    };
+    one_line(&telling.map_or_else(all, str::to_owned), 400)
+}

@@ -1,0 +1,118 @@
+//! Text that comes from models and tools, made fit for a terminal.
+//!
+//! Two ways: [`clean`] for what is read as text, which drops whatever a terminal would obey, and [`visible`] for what a
+//! person decides about, where nothing may be hidden and so everything odd is spelled out.
+
+use console::measure_text_width;
+
+/// Text without what a terminal would obey, and without marks that turn the direction of a whole line.
+pub(super) fn clean(text: &str) -> String {
+    let is_kept = |c: &char| match c {
+        '\n' | '\t' => true,
+        c => !c.is_control() && !turns_direction(*c),
+    };
+    text.chars().filter(is_kept).collect()
+}
+
+/// Text with every character spelled out that would be invisible, look like a space, or change what others look like.
+/// Lines stay lines.
+pub(super) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push('\n'),
+            '\t' => shown.push_str("\\t"),
+            '\r' => shown.push_str("\\r"),
+            '\u{1b}' => shown.push_str("\\e"),
+            c if c.is_control() || is_hidden(c) => shown.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Like [`visible`], on one line and no longer than `most` columns.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // What is far longer than the line is not looked at: inputs of calls may be megabytes.
+    let near: String = words.chars().take(most.saturating_mul(2)).collect();
+    console::truncate_str(&visible(&near), most, "…").into_owned()
+}
+
+/// Text on lines of at most `width` columns, broken at spaces; lines after the first are moved in by `hang`. A word longer
+/// than a line stays whole, so that ids can be copied.
+pub(super) fn wrap(text: &str, width: usize, hang: usize) -> String {
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+        let (mut current, mut column, mut is_first) = (indent.clone(), indent.len(), true);
+        for word in line.split(' ').filter(|word| !word.is_empty()) {
+            let length = measure_text_width(word);
+            if !is_first && column + 1 + length > width {
+                lines.push(current);
+                current = format!("{indent}{}", " ".repeat(hang));
+                column = indent.len() + hang;
+            } else if !is_first {
+                current.push(' ');
+                column += 1;
+            }
+            current.push_str(word);
+            column += length;
+            is_first = false;
+        }
+        lines.push(current);
+    }
+    lines.join("\n")
+}
+
+fn turns_direction(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Characters without a shape of their own, and spaces that are not the ordinary one.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{1680}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}'
+        | '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{clean, one_line, visible, wrap};
+
+    #[test]
+    fn nothing_is_hidden_from_a_person_who_decides() {
+        assert_eq!(visible("ls\u{1b}[2K\rrm -r ~"), "ls\\e[2K\\rrm -r ~");
+        assert_eq!(visible("a\u{202e}b\u{200b}c\u{a0}d\u{e0041}"), "a\\u{202e}b\\u{200b}c\\u{a0}d\\u{e0041}");
+        assert_eq!(visible("echo 文字\n\tls"), "echo 文字\n\\tls");
+        assert_eq!(visible("\u{9b}31m\u{7f}\u{0}"), "\\u{9b}31m\\u{7f}\\u{0}");
+    }
+
+    #[test]
+    fn a_terminal_is_given_nothing_to_obey() {
+        assert_eq!(clean("a\u{1b}]0;title\u{7}b\tc\n"), "a]0;titleb\tc\n");
+        assert_eq!(clean("x\u{202e}y\u{2066}z"), "xyz");
+        assert_eq!(clean("שלום 文字 é"), "שלום 文字 é");
+    }
+
+    #[test]
+    fn words_are_wrapped_whole() {
+        assert_eq!(wrap("one two three", 8, 2), "one two\n  three");
+        assert_eq!(wrap("  a bb ccc\nx", 6, 0), "  a bb\n  ccc\nx");
+        assert_eq!(
+            wrap("x rcp_1e55d6718001ytsX1vhG9GUXP2 y", 10, 2),
+            "x\n  rcp_1e55d6718001ytsX1vhG9GUXP2\n  y"
+        );
+        assert_eq!(wrap("文字 文字", 6, 0), "文字\n文字");
+    }
+
+    #[test]
+    fn a_line_is_cut_by_columns_not_by_letters() {
+        assert_eq!(one_line("cargo\n test   --all", 40), "cargo test --all");
+        assert_eq!(one_line("文字文字文字", 7), "文字文…");
+        assert_eq!(one_line("\u{1b}[31m", 20), "\\e[31m");
+    }
+}

@@ -1,0 +1,141 @@
+//! What a person is told, in words: notices, greetings, help.
+//!
+//! All of it is here so that one test can hold all of it against R106: what leaves the window is kept, and is never spoken
+//! of as if it were not.
+
+use plimsoll::{Receipt, Tokens};
+use plimsoll_agent::{ReceiptFigures, ReductionKind, RunEnd, Stop};
+
+use crate::output::counted;
+
+/// Something left the window: what, how much, and how it comes back.
+pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
+    let freed = Tokens(figures.before.0.saturating_sub(figures.after.0));
+    let count = usize::try_from(figures.items).unwrap_or(usize::MAX);
+    let was = |count: usize| if count == 1 { "was" } else { "were" };
+    let receipt = &figures.receipt;
+    Some(match figures.kind {
+        ReductionKind::Truncate if figures.kept => format!(
+            "a long output was shortened for the model, by {freed} tokens; all of it is kept: `/recall {receipt}`"
+        ),
+        ReductionKind::Truncate => format!(
+            "a long output was shortened for the model, by {freed} tokens ({receipt}); this policy keeps no copy of it"
+        ),
+        ReductionKind::Prune => format!(
+            "{} {} set aside, {freed} tokens; kept: `/recall`, back with `/undo {receipt}`",
+            counted(count, "output"),
+            was(count)
+        ),
+        ReductionKind::Compact => format!(
+            "{} {} summarised, {freed} tokens; kept word for word: `/recall`, back with `/undo {receipt}`",
+            counted(count, "message"),
+            was(count)
+        ),
+        ReductionKind::Shed => format!(
+            "{} {} shortened or set aside to make room, {freed} tokens; kept: `/recall`, back with `/undo {receipt}`",
+            counted(count, "part"),
+            was(count)
+        ),
+        ReductionKind::Other => return None,
+    })
+}
+
+/// A reduction was undone.
+pub(super) fn undone(receipt: &Receipt) -> String {
+    format!(
+        "undone: it is in the window again; {} → {} tokens (receipt {})",
+        receipt.before, receipt.after, receipt.id
+    )
+}
+
+/// Nothing was reduced although a person asked for it.
+pub(super) const TOO_LITTLE: &str = "there is too little to summarise";
+
+/// Nothing is out of the window.
+pub(super) const ALL_IN_VIEW: &str =
+    "everything is in the window: nothing was set aside or summarised so far";
+
+/// Nothing was said yet.
+pub(super) const NOTHING_SAID: &str = "nothing was said yet";
+
+/// Ctrl-C at an empty prompt.
+pub(super) const AGAIN_QUITS: &str = "Ctrl-C again quits, or Ctrl-D; the session is stored";
+
+/// Why a turn ended before the model was done, and how to go on.
+pub(super) fn ended(end: &RunEnd) -> Option<String> {
+    let told = match end {
+        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Filtered => {
+            return Some(format!("the provider ended the answer: {}", super::text::one_line(reason, 80)));
+        }
+        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Cut => {
+            return Some("the answer reached its longest; say \"go on\" for more".into());
+        }
+        RunEnd::Finished { .. } => return None,
+        RunEnd::Steps => "stopped at the most steps a turn may take (`--max-steps`)",
+        RunEnd::Tokens => "stopped at the most tokens a turn may use (`--max-tokens`)",
+        RunEnd::Cost => "stopped at the most a turn may cost (`--max-cost`)",
+        RunEnd::Repeating { .. } => "stopped because it repeated itself",
+        RunEnd::Cancelled => "stopped; what was said and done is stored",
+    };
+    Some(format!("{told}; `/continue` goes on, or say something else"))
+}
+
+/// A command of the chat.
+pub(super) struct CommandHelp {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// What may follow it.
+    pub(super) input: &'static str,
+    /// What it does.
+    pub(super) does: &'static str,
+}
+
+/// All commands, as `/help` lists them.
+pub(super) const COMMANDS: [CommandHelp; 19] = [
+    CommandHelp { name: "help", input: "", does: "list the commands and keys" },
+    CommandHelp { name: "window", input: "", does: "show what is in the model's window, largest first" },
+    CommandHelp { name: "plan", input: "", does: "show what would be set aside or summarised next" },
+    CommandHelp {
+        name: "compact",
+        input: "[FOCUS]",
+        does: "summarise older messages now; FOCUS says what to keep",
+    },
+    CommandHelp { name: "undo", input: "[RECEIPT]", does: "put back what was set aside or summarised last" },
+    CommandHelp { name: "recall", input: "[HANDLE|WORDS]", does: "show or search what is out of the window" },
+    CommandHelp {
+        name: "pin",
+        input: "WHAT",
+        does: "keep words, a message or a part in view whatever happens",
+    },
+    CommandHelp { name: "receipts", input: "", does: "list what was set aside, summarised or pinned" },
+    CommandHelp { name: "continue", input: "", does: "go on with a turn that was stopped" },
+    CommandHelp {
+        name: "revert",
+        input: "[TURN]",
+        does: "put files back as they were before the last turn, or TURN",
+    },
+    CommandHelp { name: "todo", input: "", does: "show the agent's list of things to do" },
+    CommandHelp {
+        name: "fork",
+        input: "[PROMPT]",
+        does: "go on in a new session that knows this one; this one stays",
+    },
+    CommandHelp { name: "new", input: "", does: "begin a new session" },
+    CommandHelp { name: "resume", input: "[ID]", does: "go on with another session; without ID, list them" },
+    CommandHelp { name: "sessions", input: "", does: "list the sessions of this directory" },
+    CommandHelp { name: "model", input: "[NAME]", does: "go on with another model; without NAME, list them" },
+    CommandHelp { name: "agent", input: "[NAME]", does: "go on with another agent; without NAME, list them" },
+    CommandHelp { name: "permissions", input: "", does: "list what is allowed, asked and denied" },
+    CommandHelp { name: "exit", input: "", does: "quit; the session is stored" },
+];
+
+/// What the keys do.
+pub(super) const KEYS: [(&str, &str); 7] = [
+    ("Enter", "send"),
+    ("Alt-Enter", "begin a new line; a paste of many lines is one prompt"),
+    ("Tab", "complete a command, a session, a model, a receipt"),
+    ("Up, Ctrl-R", "earlier prompts; one that begins with a space is not remembered"),
+    ("Ctrl-C", "stop the answer or the tool; pressed again, quit"),
+    ("Ctrl-D", "quit; the session is stored"),
+    ("//", "at the beginning: send the prompt with one slash"),
+];

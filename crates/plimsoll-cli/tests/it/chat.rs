@@ -1,0 +1,469 @@
+//! `plimsoll chat` in a terminal, against a scripted model on this machine.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_testkit::server::{Fault, Gate, ModelServer, Reply};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::json;
+
+use crate::support::Home;
+use crate::tmux::{Tmux, is_missing};
+
+const KEY: &str = "sk-ant-test-0123456789abcdefghij";
+const MODEL: &str = "anthropic/claude-sonnet-4-6";
+
+/// `plimsoll chat` with a model that is set up.
+fn command(home: &Home, server: &ModelServer, args: &[&str]) -> Command {
+    let mut all = vec!["chat", "--model", MODEL];
+    all.extend_from_slice(args);
+    home.command(&all, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())])
+}
+
+fn begin(home: &Home, server: &ModelServer, args: &[&str]) -> Tmux {
+    let tmux = Tmux::start(&command(home, server, args), 80, 40);
+    tmux.prompt_after("Ctrl-D quits");
+    tmux
+}
+
+/// A screen with what differs from run to run replaced.
+fn assert_screen(name: &str, screen: &str) {
+    let filters = [
+        (r"(ses|rcp|prt|msg)_[0-9a-zA-Z]{10,}", "${1}_[ID]"),
+        (r"\d+\.\d s\b", "[TIME]"),
+        (r"\$\d+\.\d+", "$$[COST]"),
+        (r"[\d,]+ of [\d,]+ tokens", "[N] of [N] tokens"),
+        (r"[\d,]+ → [\d,]+ tokens", "[N] → [N] tokens"),
+        (r"[█░]{10} \d+ %", "[BAR] [N] %"),
+        (r" +[\d,]+  system prompt", "  [N]  system prompt"),
+    ];
+    insta::with_settings!({ filters => filters }, { insta::assert_snapshot!(name, screen) });
+}
+
+#[test]
+fn a_conversation_with_calls_and_code() {
+    if is_missing("a_conversation_with_calls_and_code") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/depth.txt", "nine metres\n");
+    server.push_all([
+        Reply::new()
+            .text("Let me **look** at `depth.txt`.")
+            .call("call_1", "read", json!({ "path": "depth.txt" }))
+            .call("call_2", "read", json!({ "path": "width.txt" })),
+        Reply::new().text(
+            "# Depth\n\nIt is **nine metres** deep:\n\n```rust\n/// In metres.\nconst DEPTH: u32 = 9;\n```\n\n- 深さは九メートル\n- \
+             a line that is long enough to be wrapped at the end of the page, and goes on below\n",
+        ),
+    ]);
+    let tmux = begin(&home, &server, &[]);
+    tmux.line("How deep is it?");
+    assert_screen("conversation", &tmux.prompt_after("goes on\n  below"));
+    tmux.resize(40, 40);
+    server.push(
+        Reply::new().text(
+            "In *metres*, and `narrow` pages are **no** trouble at all: 文字も大丈夫です、狭い画面でも。",
+        ),
+    );
+    tmux.line("In which unit?");
+    tmux.prompt_after("狭");
+    tmux.line("/help");
+    assert_screen("narrow", &tmux.prompt_after("one slash"));
+    tmux.resize(200, 40);
+    server.push(Reply::new().text("wide ".repeat(60)));
+    tmux.line("And wide?");
+    let seen = tmux.prompt_after("wide wide");
+    let widest = seen.lines().filter(|line| line.starts_with("wide")).map(str::len).max();
+    assert_eq!(widest, Some(99), "prose is not set wider than can be read:\n{seen}");
+    tmux.key("C-d");
+    assert_eq!(tmux.exit_code(), 0);
+    tmux.wait("is stored; `plimsoll chat --continue` goes on");
+    let listed = home.run(&["sessions", "--tool", "plimsoll"]);
+    assert!(listed.contains("How deep is it?"), "{listed}");
+}
+
+#[test]
+fn a_question_is_answered_by_a_person_and_not_by_keys_typed_before() {
+    if is_missing("a_question_is_answered_by_a_person_and_not_by_keys_typed_before") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let gate = Gate::new();
+    let touch =
+        |id: &str, file: &str| Reply::new().call(id, "bash", json!({ "command": format!("touch {file}") }));
+    server.push_all([
+        Reply::new()
+            .text("I want to.")
+            .call("call_1", "bash", json!({ "command": "touch one\u{1b}[2K\rls" }))
+            .gate(4, &gate),
+        touch("call_2", "two"),
+        touch("call_3", "three"),
+        Reply::new().text("Done with all."),
+    ]);
+    let tmux = begin(&home, &server, &[]);
+    tmux.line("Make files");
+    assert!(gate.wait_reached());
+    // Typed before the question is there.
+    tmux.line("y").line("a");
+    gate.release();
+    tmux.wait("allow? [y/a/N]");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!server.requests().iter().any(|request| request.result("call_1").is_some()));
+    assert_screen("question", &tmux.screen());
+    tmux.line("use a temporary folder instead");
+    tmux.wait("touch two");
+    tmux.wait_until("two questions", |seen| seen.matches("allow? [y/a/N]").count() == 2);
+    tmux.line("a");
+    assert_screen("answers", &tmux.prompt_after("Done with all."));
+    let told =
+        server.requests().iter().find_map(|request| request.result("call_1").map(str::to_owned)).unwrap();
+    assert!(told.contains("the user was asked and said no: use a temporary folder instead"), "{told}");
+    assert!(
+        home.project.join("two").exists() && home.project.join("three").exists(),
+        "always is for all that fit"
+    );
+    assert!(!home.project.join("one").exists());
+    // Enter alone is a no.
+    server.push_all([
+        Reply::new().call("call_4", "bash", json!({ "command": "mkdir four" })),
+        Reply::new().text("No four."),
+    ]);
+    tmux.line("One more");
+    tmux.wait_until("three questions", |seen| seen.matches("allow? [y/a/N]").count() == 3);
+    tmux.key("Enter");
+    tmux.prompt_after("No four.");
+    assert!(!home.project.join("four").exists());
+}
+
+#[test]
+fn what_leaves_the_window_is_told_with_its_receipt_and_comes_back() {
+    if is_missing("what_leaves_the_window_is_told_with_its_receipt_and_comes_back") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/log.txt", &"line of a long log with a needle in it\n".repeat(2_000));
+    let read = |id: &str| Reply::new().call(id, "read", json!({ "path": "log.txt", "limit": 1500 }));
+    server.push_all([read("call_1"), Reply::new().text("Read once. Never touch the tests.")]);
+    let mut command = command(&home, &server, &["--context", "60000"]);
+    command.envs([("PLIMSOLL_PRUNE_PROTECT_TOKENS", "1000"), ("PLIMSOLL_PRUNE_MIN_TOKENS", "100")]);
+    let tmux = Tmux::start(&command, 100, 50);
+    tmux.wait("Ctrl-D quits");
+    tmux.line("Read the log");
+    tmux.prompt_after("Read once.");
+    tmux.line("/pin Never touch the tests.");
+    tmux.prompt_after("pinned, it stays in view");
+    tmux.line("/window");
+    tmux.prompt_after("HANDLE");
+    tmux.line("/plan");
+    assert_screen("window_and_plan", &tmux.prompt_after("stays stored"));
+    server.push(Reply::new().text("## Goal\nRead the log.\n\n## Decisions\nNever touch the tests."));
+    tmux.line("/compact the needle");
+    let seen = tmux.prompt_after("back with `/undo");
+    assert_screen("compacted", &tmux.screen());
+    assert!(
+        server.last().unwrap().contains("keep above all, in full detail: the needle"),
+        "the focus is in the request"
+    );
+    assert!(seen.contains("summarised"), "{seen}");
+    tmux.line("/recall needle");
+    tmux.prompt_after("[recall:");
+    tmux.line("/undo");
+    tmux.prompt_after("undone: it is in the window again");
+    tmux.line("/receipts");
+    assert_screen("undone", &tmux.prompt_after("RECEIPT"));
+    tmux.line("/exit");
+    assert_eq!(tmux.exit_code(), 0);
+}
+
+#[test]
+fn outputs_that_are_set_aside_are_told_and_come_back() {
+    if is_missing("outputs_that_are_set_aside_are_told_and_come_back") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/log.txt", &"a line of a log\n".repeat(200));
+    let read = |id: &str| Reply::new().call(id, "read", json!({ "path": "log.txt" }));
+    let mut command = command(&home, &server, &[]);
+    command.envs([
+        ("PLIMSOLL_PRUNE_AFTER_TURN", "true"),
+        ("PLIMSOLL_PRUNE_PROTECT_TOKENS", "10"),
+        ("PLIMSOLL_PRUNE_MIN_TOKENS", "100"),
+        ("PLIMSOLL_PRUNE_ACTIVE_TURNS", "1"),
+    ]);
+    let tmux = Tmux::start(&command, 80, 40);
+    tmux.wait("Ctrl-D quits");
+    server.push_all([read("call_1"), read("call_2"), Reply::new().text("Read twice.")]);
+    tmux.line("Read the log");
+    tmux.prompt_after("Read twice.");
+    server.push(Reply::new().text("Nothing more."));
+    tmux.line("Anything else?");
+    let seen = tmux.prompt_after("kept: `/recall`, back with");
+    assert!(seen.contains("2 outputs were set aside"), "{seen}");
+    tmux.line("/recall");
+    tmux.prompt_after("HANDLE");
+    tmux.line("/undo");
+    assert_screen("set_aside", &tmux.prompt_after("undone: it is in the window again"));
+}
+
+#[test]
+fn ctrl_c_stops_a_stream_and_a_tool_and_twice_quits() {
+    if is_missing("ctrl_c_stops_a_stream_and_a_tool_and_twice_quits") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let gate = Gate::new();
+    server.push(
+        Reply::new().text("A long answer that takes its time and more").piece_size(Some(4)).gate(8, &gate),
+    );
+    let tmux = begin(&home, &server, &["--allow", "bash"]);
+    tmux.line("Talk");
+    assert!(gate.wait_reached());
+    tmux.wait("A long answer that");
+    tmux.key("C-c");
+    tmux.prompt_after("stopped; what was said and done is stored");
+    gate.release();
+    // A tool and what it has started.
+    let command = "sleep 300 & echo $! > child; echo $$ > parent; sleep 300";
+    server.push(Reply::new().call("call_1", "bash", json!({ "command": command })));
+    std::thread::sleep(Duration::from_secs(2));
+    tmux.line("Sleep");
+    tmux.wait("Ctrl-C stops it");
+    let pid = |name: &str| {
+        let path = home.project.join(name);
+        let begun = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            if let Ok(pid) = text.trim().parse() {
+                return Pid::from_raw(pid).unwrap();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let (child, parent) = (pid("child"), pid("parent"));
+    tmux.key("C-c");
+    tmux.prompt_after("· stopped");
+    for process in [child, parent] {
+        let begun = Instant::now();
+        while test_kill_process(process).is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "a process outlives its call");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    assert_screen("stopped", &tmux.screen());
+    // At a prompt with text it clears the line, at an empty one it hints, then quits.
+    std::thread::sleep(Duration::from_millis(2_100));
+    tmux.text("half a tho");
+    tmux.wait("half a tho");
+    tmux.key("C-c");
+    std::thread::sleep(Duration::from_millis(300));
+    tmux.key("C-c");
+    tmux.prompt_after("Ctrl-C again quits");
+    tmux.key("C-c");
+    assert_eq!(tmux.exit_code(), 0);
+    // The session was given back.
+    server.push(Reply::new().text("As I was saying."));
+    let run = ["run", "--continue", "Go on"];
+    let output = home
+        .command(&run, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !told.contains("note:"), "{told}");
+}
+
+#[test]
+fn a_paste_of_many_lines_is_one_prompt_and_lines_can_be_begun() {
+    if is_missing("a_paste_of_many_lines_is_one_prompt_and_lines_can_be_begun") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.repeat(Reply::new().text("I have read it."));
+    let tmux = begin(&home, &server, &[]);
+    let pasted: Vec<String> = (1..=200).map(|n| format!("line {n} of a paste")).collect();
+    tmux.paste(&pasted.join("\n"));
+    tmux.wait("line 200 of a paste");
+    assert_eq!(server.received(), 0, "nothing is sent before Enter");
+    tmux.key("Enter");
+    tmux.prompt_after("I have read it.");
+    assert_eq!((server.received(), server.last().unwrap().last_user_text()), (1, pasted.join("\n")));
+    tmux.text("one").key("M-Enter").text("two").key("Enter");
+    tmux.wait_until("two answers", |seen| seen.matches("I have read it.").count() == 2);
+    assert_eq!(server.last().unwrap().last_user_text(), "one\ntwo");
+    tmux.line("//compact is a word");
+    tmux.wait_until("three answers", |seen| seen.matches("I have read it.").count() == 3);
+    assert_eq!(server.last().unwrap().last_user_text(), "/compact is a word");
+    tmux.line("/comapct");
+    tmux.prompt_after("did you mean `/compact`?");
+    tmux.text("/und").key("Tab");
+    tmux.wait("› /undo");
+    tmux.key("C-c").key("C-d");
+    assert_eq!(tmux.exit_code(), 0);
+    // What was typed is there again next time, for its user alone.
+    let history = home.path.join(".local/share/plimsoll/chat-history");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&history).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let tmux = Tmux::start(&command(&home, &server, &["--continue"]), 80, 24);
+    tmux.prompt_after("I have read it.");
+    tmux.key("Up");
+    tmux.wait("› /comapct");
+}
+
+#[test]
+fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
+    if is_missing("a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let go_on = || {
+        server.push(Reply::new().text("Going on."));
+        let run = ["run", "--continue", "Go on"];
+        let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())];
+        let begun = Instant::now();
+        let output = loop {
+            let output = home.command(&run, &variables).stdin(Stdio::null()).output().unwrap();
+            // The chat may still be giving its session back.
+            if output.status.success() || begun.elapsed() > Duration::from_secs(20) {
+                break output;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && !told.contains("note:"), "{told}");
+    };
+    server.push(Reply::new().text("Hello."));
+    let tmux = begin(&home, &server, &[]);
+    tmux.line("Hello");
+    tmux.prompt_after("Hello.");
+    kill_process(Pid::from_raw(tmux.pid()).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(tmux.exit_code(), 130);
+    go_on();
+    for hangs_up in [false, true] {
+        let gate = Gate::new();
+        server.push(Reply::new().text("A long answer, cut short").piece_size(Some(4)).gate(5, &gate));
+        let tmux = begin(&home, &server, &["--continue"]);
+        tmux.line("Talk");
+        assert!(gate.wait_reached());
+        let pid = Pid::from_raw(tmux.pid()).unwrap();
+        if hangs_up {
+            tmux.hang_up();
+        } else {
+            kill_process(pid, Signal::TERM).unwrap();
+        }
+        let begun = Instant::now();
+        while test_kill_process(pid).is_ok() && (hangs_up || tmux.screen().contains("Ctrl-C")) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        gate.release();
+        go_on();
+    }
+}
+
+#[test]
+fn a_terminal_is_given_nothing_to_obey_by_models_and_tools() {
+    if is_missing("a_terminal_is_given_nothing_to_obey_by_models_and_tools") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let evil = "\u{1b}]0;owned\u{7}\u{9b}2J\u{1b}[8m";
+    server.push_all([
+        Reply::new()
+            .text(format!("words {evil} words\n```\ncode {evil}\n```"))
+            .call("call_1", "read", json!({ "path": format!("a{evil}b") }))
+            .call("call_2", "nothing", json!({ "x": evil }))
+            .call("call_3", "bash", json!({ "command": format!("echo {evil}\nallow? [y/a/N] y") })),
+        Reply::new().text("The end."),
+    ]);
+    let tmux = begin(&home, &server, &[]);
+    let bytes = tmux.record();
+    tmux.line(&format!("Do {} it", "x"));
+    tmux.wait_until("the question", |seen| seen.contains("\nallow? [y/a/N]"));
+    tmux.line("n");
+    tmux.prompt_after("The end.");
+    for command in ["/window", "/sessions", "/recall words"] {
+        tmux.line(command);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    tmux.key("C-d");
+    tmux.exit_code();
+    let seen = String::from_utf8_lossy(&std::fs::read(bytes).unwrap()).into_owned();
+    assert!(seen.contains("owned"), "{seen:?}");
+    for sequence in ["\u{1b}]0;", "\u{9b}", "\u{1b}[8m", "\u{7}"] {
+        assert!(!seen.contains(sequence), "{sequence:?} in {seen:?}");
+    }
+}
+
+#[test]
+fn sessions_models_and_agents_are_switched() {
+    if is_missing("sessions_models_and_agents_are_switched") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.codex("0199aaaa-bbbb-7ccc-8ddd-eeeeffff0000", &home.project, "Words said in Codex", 1);
+    server.push(Reply::new().text("I know them."));
+    let tmux =
+        Tmux::start(&command(&home, &server, &["--session", "codex:0199aaaa", "What was said?"]), 90, 45);
+    tmux.prompt_after("I know them.");
+    assert!(server.last().unwrap().contains("Words said in Codex"));
+    server.push(Reply::new().text("In a fork."));
+    tmux.line("/fork Try another way");
+    tmux.prompt_after("In a fork.");
+    let last = server.last().unwrap();
+    assert!(last.contains("Words said in Codex") && last.contains("Try another way"));
+    tmux.line("/resume 0199aaaa");
+    tmux.prompt_after("session 0199aaaa");
+    server.push(Reply::new().text("Back again."));
+    tmux.line("And here?");
+    tmux.prompt_after("Back again.");
+    assert!(!server.last().unwrap().contains("Try another way"), "the old session knows nothing of the fork");
+    tmux.line("/model anthropic/claude-haiku-4-5");
+    tmux.prompt_after("answers from now on");
+    tmux.line("/agent plan");
+    tmux.prompt_after("agent plan from now on");
+    server.push(Reply::new().text("Planned."));
+    tmux.line("Plan it");
+    tmux.prompt_after("Planned.");
+    let last = server.last().unwrap();
+    assert_eq!(last.model, "claude-haiku-4-5");
+    assert!(last.contains("You plan and change nothing"));
+    tmux.line("/agent nobody");
+    tmux.prompt_after("there is no agent `nobody`");
+    tmux.line("/agent");
+    tmux.prompt_after("› plan");
+    tmux.line("/permissions");
+    assert_screen("switched", &tmux.prompt_after("Rules"));
+    server.push(Reply::failing(Fault::status(401)));
+    tmux.line("Fail");
+    tmux.prompt_after("hint: `plimsoll config` shows where the key comes from");
+    tmux.line("/new");
+    tmux.prompt_after("a new session; the one before is stored");
+}
+
+#[test]
+fn without_a_terminal_lines_are_prompts_and_questions_are_denied() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.push_all([
+        Reply::new().text("**First** answer.\u{1b}[31m"),
+        Reply::new().call("call_1", "bash", json!({ "command": "touch made" })),
+        Reply::new().text("Second answer."),
+    ]);
+    let mut command = command(&home, &server, &[]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"One\n\nTwo\n/nonsense\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (stdout, stderr) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(stdout, "**First** answer.[31m\nSecond answer.\n", "{stderr}");
+    assert!(!stderr.contains('\u{1b}') && !home.project.join("made").exists());
+    assert!(
+        stderr.contains("--allow 'bash:touch *'") && stderr.contains("there is no command `/nonsense`"),
+        "{stderr}"
+    );
+    assert!(output.status.success(), "{stderr}");
+    let json = home.run(&["chat", "--json"]);
+    assert!(json.contains("exit: 2") && json.contains("plimsoll run --json"), "{json}");
+}
