@@ -11,6 +11,7 @@ mod journal;
 mod kills;
 mod loops;
 mod metrics;
+mod reverts;
 mod soak;
 mod support;
 mod switching;
