@@ -8,6 +8,7 @@ mod compaction;
 mod files;
 mod globs;
 mod journal;
+mod kept_kills;
 mod kills;
 mod loops;
 mod metrics;
