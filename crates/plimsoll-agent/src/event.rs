@@ -12,6 +12,7 @@ use plimsoll::{MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Tokens, U
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::revert::RevertReport;
 use crate::run::RunEnd;
 
 /// Receives every event of a run. It must not block: the run waits for it.
@@ -151,6 +152,13 @@ pub enum Event {
         /// What brings the content back.
         handle: String,
     },
+    /// A file is about to be put back as it was.
+    Reverting {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Files were put back.
+    Reverted(RevertReport),
     /// A person is asked whether a call may be made.
     Asked {
         /// The call's part.

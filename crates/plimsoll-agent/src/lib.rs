@@ -9,6 +9,7 @@
 //! | set an agent up | [`Agent::configured`], or [`Agent`], [`Model`] and [`Profile`] by hand |
 //! | run a session | [`Agent::open`], [`Conversation::run`] |
 //! | let it do more than read | [`parse_allow`], [`Tool`] |
+//! | put files back | [`Conversation::revert`], [`revert`], [`plan_revert`] |
 //! | follow what happens | [`Event`] as it happens, [`Follower`] for what is stored |
 //! | count what happened | [`RunReport`], [`metrics`] |
 
@@ -29,6 +30,7 @@ mod permissions;
 mod person;
 mod place;
 mod process;
+mod revert;
 mod run;
 mod setup;
 mod step;
@@ -45,6 +47,9 @@ pub use ledger::FileLedger;
 pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};
 pub use person::NextReductions;
+pub use revert::{
+    RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, UncoveredCall, plan_revert, revert,
+};
 pub use run::{Conversation, RunEnd, RunReport, Stop};
 pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
 pub use title::title_from_words;

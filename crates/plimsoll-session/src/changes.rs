@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 
 use plimsoll::log::ToolState;
-use plimsoll::{Message, MessageId, Part, PartBody, PartId};
-use plimsoll_store::{KEPT, Keeping, PageRequest, SpillRecord};
+use plimsoll::{Message, MessageId, Part, PartBody, PartId, SessionId};
+use plimsoll_store::{Archive, KEPT, Keeping, PageRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -112,8 +112,47 @@ pub struct ChangeHistory {
     pub turns: Vec<TurnTrace>,
 }
 
+/// Which tools leave nothing on the disk that a record does not tell of, by their names.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownTools<'a> {
+    /// They change no files.
+    pub traceless: &'a [&'a str],
+    /// They change files and record each change. A call of theirs without a record was made by another program.
+    pub recording: &'a [&'a str],
+}
+
+impl KnownTools<'_> {
+    /// Whether it is not known what a call has done.
+    fn is_unknown(&self, tool: &str, state: &ToolState) -> bool {
+        let ours = ours(&state.extra);
+        let is_recorded =
+            || ours.is_some_and(|ours| ["files", "seen"].iter().any(|field| ours.get(*field).is_some()));
+        if self.traceless.contains(&tool) || !was_run(state) {
+            return false;
+        }
+        !self.recording.contains(&tool) || (state.status == plimsoll::ToolStatus::Completed && !is_recorded())
+    }
+}
+
 impl ChangeHistory {
-    fn add(&mut self, message: &Message, is_traceless: &dyn Fn(&str) -> bool) {
+    /// What the log of a session says.
+    pub fn read(
+        archive: &Archive,
+        session: &SessionId,
+        tools: KnownTools<'_>,
+    ) -> Result<ChangeHistory, SessionError> {
+        let mut history = ChangeHistory::default();
+        let mut from = None;
+        loop {
+            let request = PageRequest { from: from.take(), oldest_first: true, most: PAGE };
+            let messages = archive.store().page(session, &request)?.messages;
+            let Some(last) = messages.last() else { return Ok(history) };
+            from = Some(last.info.id.clone());
+            messages.iter().for_each(|message| history.add(message, tools));
+        }
+    }
+
+    fn add(&mut self, message: &Message, tools: KnownTools<'_>) {
         if self.turns.is_empty() {
             self.turns.push(TurnTrace::default());
         }
@@ -129,7 +168,7 @@ impl ChangeHistory {
                     let changes = ours(&call.state.extra).and_then(|ours| ours.get("files"));
                     let changes: Vec<FileChange> = changes.and_then(read).unwrap_or_default();
                     let part = &part.id;
-                    if changes.is_empty() && !is_traceless(&call.tool) && was_run(&call.state) {
+                    if changes.is_empty() && tools.is_unknown(&call.tool, &call.state) {
                         let (part, tool) = (part.clone(), call.tool.clone());
                         turn.traces.push(CallTrace::Unknown { part, tool, input: line_of(&call.state) });
                     }
@@ -262,25 +301,6 @@ impl Driver {
         change: impl FnOnce(&mut Value),
     ) -> Result<(), SessionError> {
         self.advance_call(call, |state| change(own_field(&mut state.extra, field)))
-    }
-
-    /// What the turns of the session have left on the disk. `is_traceless` says of a tool by its name that it leaves nothing
-    /// there, or that its changes are recorded.
-    pub fn changes(&self, is_traceless: &dyn Fn(&str) -> bool) -> Result<ChangeHistory, SessionError> {
-        let mut history = ChangeHistory::default();
-        let mut from = None;
-        loop {
-            let request = PageRequest { from: from.take(), oldest_first: true, most: PAGE };
-            let messages = self.archive.store().page(self.session(), &request)?.messages;
-            let Some(last) = messages.last() else { return Ok(history) };
-            from = Some(last.info.id.clone());
-            messages.iter().for_each(|message| history.add(message, is_traceless));
-        }
-    }
-
-    /// What a file held before a change, as far as it is still kept; an error says why it is not.
-    pub fn kept(&self, part: &PartId, change: &FileChange) -> Result<Option<SpillRecord>, SessionError> {
-        Ok(self.archive.kept(self.session(), &change.handle(part))?)
     }
 
     /// The name of the part that will tell of a revert, so that content can be kept for it before it is there.

@@ -56,7 +56,7 @@ mod reductions;
 mod settings;
 
 pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
-pub use changes::{CallTrace, ChangeHistory, FileChange, RevertRecord, TurnTrace, seen_files};
+pub use changes::{CallTrace, ChangeHistory, FileChange, KnownTools, RevertRecord, TurnTrace, seen_files};
 pub use climb::{Climb, ClimbStep, Climbed};
 pub use driver::{Content, Driver, Prepared};
 pub use error::SessionError;

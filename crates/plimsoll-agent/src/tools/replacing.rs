@@ -61,18 +61,12 @@ impl Plain {
         at + self.returns.partition_point(|place| *place < at)
     }
 
-    /// Whether most ends of lines in a range are CRLF; those of the whole where the range has none.
-    fn ends_in_crlf(&self, range: &Range<usize>) -> bool {
-        let within = |range: &Range<usize>| {
-            let from = self.returns.partition_point(|place| *place < range.start);
-            let to = self.returns.partition_point(|place| *place < range.end);
-            (to - from, memchr::memchr_iter(b'\n', &self.bytes[range.clone()]).count())
-        };
-        let (crlf, all) = match within(range) {
-            (_, 0) => within(&(0..self.bytes.len())),
-            counted => counted,
-        };
-        crlf * 2 > all
+    /// Whether most ends of lines in a range are CRLF; none if there are no lines in it.
+    fn ends_in_crlf(&self, range: Range<usize>) -> Option<bool> {
+        let from = self.returns.partition_point(|place| *place < range.start);
+        let to = self.returns.partition_point(|place| *place < range.end);
+        let all = memchr::memchr_iter(b'\n', &self.bytes[range]).count();
+        (all > 0).then_some((to - from) * 2 > all)
     }
 }
 
@@ -102,9 +96,12 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
     }
     let mut edited = Edited { bytes: Vec::with_capacity(content.len() + new.len()), places: Vec::new() };
     let mut from = 0;
+    // A place within a line gets what most lines of the file have.
+    let usual = plain.ends_in_crlf(0..plain.bytes.len()).unwrap_or(false);
     for at in found {
         let range = at..at + old.len();
-        let put = if plain.ends_in_crlf(&range) { new.replace('\n', "\r\n") } else { new.clone() };
+        let is_crlf = plain.ends_in_crlf(range.clone()).unwrap_or(usual);
+        let put = if is_crlf { new.replace('\n', "\r\n") } else { new.clone() };
         edited.bytes.extend_from_slice(&content[from..plain.original(range.start)]);
         let start = edited.bytes.len();
         edited.bytes.extend_from_slice(put.as_bytes());

@@ -1,0 +1,449 @@
+//! Putting files back as they were before a turn.
+//!
+//! Every change of `write` and `edit` is recorded before it is made, with the hashes of what the file held and was to hold.
+//! A revert goes through the changes of a file from the newest back: as long as the file is as a change left it, it goes to
+//! what it was before. A change that was never made, because the process died first, is passed over. Where the file is
+//! neither, something else has changed it, and there it stops: what others wrote stays.
+//!
+//! A revert is a change like those it takes back: what it replaces is kept and recorded first, in a notice that the model
+//! reads before the next prompt. So it can be taken back in turn, and a process that dies in the middle leaves every file
+//! whole and can do the rest again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plimsoll::{MessageId, PartId, SessionId};
+use plimsoll_session::{CallTrace, ChangeHistory, Driver, FileChange, KnownTools, RevertRecord, SessionError};
+use plimsoll_store::{Archive, SpillRecord, StoreError};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::event::{Event, EventSink};
+use crate::place::{Content, Place, ReplaceError, remove_empty_folder};
+use crate::run::Conversation;
+
+/// Tools that leave nothing on the disk, and those whose changes are recorded.
+const TOOLS: KnownTools<'static> = KnownTools {
+    traceless: &["read", "list", "grep", "glob", "recall", "todo", "skill", "webfetch"],
+    recording: &["write", "edit"],
+};
+/// So many files are named to the model.
+const MOST_NAMED: usize = 50;
+
+/// How far back files are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RevertTarget {
+    /// To before the newest turn that has changed files and was not put back since.
+    LastTurn,
+    /// To before this turn, counted by the prompts of the session from 1.
+    Turn(usize),
+    /// The newest revert is taken back.
+    LastRevert,
+}
+
+/// Why nothing was put back.
+#[derive(Debug, Error)]
+pub enum RevertError {
+    /// There is nothing.
+    #[error("no turn of this session has changed files with `write` or `edit`, or all were put back")]
+    Nothing,
+    /// There is no revert.
+    #[error("there is no revert to be taken back")]
+    NoRevert,
+    /// There is no such turn.
+    #[error("there is no turn {turn}: the session has {last}")]
+    NoTurn {
+        /// The number.
+        turn: usize,
+        /// That of the newest.
+        last: usize,
+    },
+    /// The session cannot be read or written.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+impl From<StoreError> for RevertError {
+    fn from(error: StoreError) -> RevertError {
+        RevertError::Session(error.into())
+    }
+}
+
+/// What a revert did, or would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RevertReport {
+    /// The session.
+    pub session: SessionId,
+    /// Files are as they were before this turn.
+    pub turn: usize,
+    /// How the prompt of that turn begins.
+    pub prompt: String,
+    /// Whether an earlier revert was taken back.
+    pub undoes_revert: bool,
+    /// The message that tells the model; none if no file was touched.
+    pub notice: Option<MessageId>,
+    /// What became of each file.
+    pub files: Vec<RevertedFile>,
+    /// Calls of those turns whose doings are not known, and were not taken back.
+    pub uncovered: Vec<UncoveredCall>,
+}
+
+impl RevertReport {
+    /// Whether a file was put back, or would be.
+    pub fn changes(&self) -> bool {
+        self.files.iter().any(|file| file.action != RevertAction::Left)
+    }
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RevertedFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What was done.
+    pub action: RevertAction,
+    /// Why it is not as it was before the turn that was asked for, if it is not.
+    pub problem: Option<String>,
+}
+
+/// What was done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RevertAction {
+    /// It holds what it held.
+    Restored,
+    /// It was not there before, and is not there any more.
+    Removed,
+    /// It was left as it is.
+    Left,
+}
+
+/// A call whose doings are not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UncoveredCall {
+    /// The turn that made it.
+    pub turn: usize,
+    /// The call's part.
+    pub part: PartId,
+    /// The tool.
+    pub tool: String,
+    /// What it was given: the command line of a shell, or the input as JSON.
+    pub input: String,
+}
+
+/// What is to be done.
+struct RevertPlan {
+    report: RevertReport,
+    undoes: Option<MessageId>,
+    steps: Vec<Step>,
+}
+
+/// What is to be done to one file.
+struct Step {
+    /// Its place in the report.
+    file: usize,
+    old: Option<Content>,
+    /// What it is to hold; none if it is to go.
+    kept: Option<SpillRecord>,
+    mode: Option<u32>,
+    change: FileChange,
+    /// Folders that were made for it.
+    made: BTreeSet<PathBuf>,
+}
+
+/// A recorded change, with the turn and the part that it belongs to.
+struct Recorded<'a> {
+    part: &'a PartId,
+    change: &'a FileChange,
+}
+
+/// What [`revert`] would do. The session may be run by another process.
+pub fn plan_revert(
+    archive: &Archive,
+    session: &SessionId,
+    target: RevertTarget,
+) -> Result<RevertReport, RevertError> {
+    Ok(RevertPlan::new(archive, session, target)?.report)
+}
+
+/// Put files back. Each is replaced as a whole, and only where it is as the agent left it; what it held is kept first.
+pub fn revert(
+    driver: &mut Driver,
+    target: RevertTarget,
+    events: &EventSink,
+) -> Result<RevertReport, RevertError> {
+    let archive = Arc::clone(driver.archive());
+    let RevertPlan { mut report, undoes, steps } = RevertPlan::new(&archive, driver.session(), target)?;
+    if steps.is_empty() {
+        return Ok(report);
+    }
+    let (message, part) = driver.name_revert();
+    let mut ready = Vec::new();
+    for step in steps {
+        // What a file is to hold is read before anything is touched, and held against its hash.
+        let new = step.kept.as_ref().map(|kept| archive.read_kept(kept)).transpose();
+        let old = step.old.as_ref().map(|old| old.bytes.as_slice());
+        let kept = match new {
+            Ok(new) => driver.keep_for_revert(&part, &step.change, old).map(|()| new),
+            Err(error) => Err(error.into()),
+        };
+        match kept {
+            Ok(new) => ready.push((step, new)),
+            Err(error) => report.leave(step.file, error.to_string()),
+        }
+    }
+    if ready.is_empty() {
+        return Ok(report);
+    }
+    let files = ready.iter().map(|(step, _)| step.change.clone()).collect();
+    let record = RevertRecord { turn: report.turn, undoes, is_done: false, files };
+    driver.begin_revert((message.clone(), part.clone()), &report.beginning(), &record)?;
+    report.notice = Some(message);
+    for (step, new) in &ready {
+        let path = report.files[step.file].path.clone();
+        events(&Event::Reverting { path: path.clone() });
+        if let Err(problem) = step.apply(&path, new.as_deref()) {
+            report.leave(step.file, problem);
+        }
+    }
+    driver.end_revert(&part, &report.outcome())?;
+    Ok(report)
+}
+
+impl RevertPlan {
+    fn new(archive: &Archive, session: &SessionId, target: RevertTarget) -> Result<RevertPlan, RevertError> {
+        let history = ChangeHistory::read(archive, session, TOOLS)?;
+        let (turn, undoes) = match target {
+            RevertTarget::LastTurn => (history.newest_changed().ok_or(RevertError::Nothing)?, None),
+            RevertTarget::Turn(turn) => (turn, None),
+            RevertTarget::LastRevert => {
+                let (message, _, record) = history.newest_revert().ok_or(RevertError::NoRevert)?;
+                (record.turn, Some(message.clone()))
+            }
+        };
+        let last = history.turns.len().saturating_sub(1);
+        let of_turn = history.turns.get(turn).filter(|_| turn > 0);
+        let prompt = of_turn.ok_or(RevertError::NoTurn { turn, last })?.prompt.clone();
+        let mut plan = RevertPlan {
+            report: RevertReport {
+                session: session.clone(),
+                turn,
+                prompt,
+                undoes_revert: undoes.is_some(),
+                notice: None,
+                files: Vec::new(),
+                uncovered: Vec::new(),
+            },
+            undoes,
+            steps: Vec::new(),
+        };
+        let mut changes: BTreeMap<&str, Vec<Recorded<'_>>> = BTreeMap::new();
+        for turn in history.turns.iter().skip(turn).rev() {
+            for trace in turn.traces.iter().rev() {
+                plan.gather(turn.turn, trace, &mut changes);
+            }
+        }
+        plan.report.uncovered.reverse();
+        for (path, changes) in changes {
+            plan.add(archive, Path::new(path), &changes)?;
+        }
+        Ok(plan)
+    }
+
+    /// Take up what a trace says, the newest first.
+    fn gather<'a>(
+        &mut self,
+        turn: usize,
+        trace: &'a CallTrace,
+        changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>,
+    ) {
+        let mut add =
+            |part, change: &'a FileChange| changes.entry(&change.path).or_default().push(Recorded { part, change });
+        match (trace, &self.undoes) {
+            (CallTrace::Changed { part, change }, None) => add(part, change),
+            (CallTrace::Reverted { part, record, .. }, None) => {
+                record.files.iter().rev().for_each(|change| add(part, change));
+            }
+            (CallTrace::Reverted { message, part, record }, Some(undone)) if message == undone => {
+                record.files.iter().rev().for_each(|change| add(part, change));
+            }
+            (CallTrace::Unknown { part, tool, input }, None) => {
+                let (part, tool, input) = (part.clone(), tool.clone(), input.clone());
+                self.report.uncovered.push(UncoveredCall { turn, part, tool, input });
+            }
+            _ => {}
+        }
+    }
+
+    /// How far a file can be put back through its changes, the newest first.
+    fn add(&mut self, archive: &Archive, path: &Path, changes: &[Recorded<'_>]) -> Result<(), RevertError> {
+        let file = self.report.files.len();
+        let mut left = RevertedFile { path: path.to_owned(), action: RevertAction::Left, problem: None };
+        let old = match Place::find(path).and_then(|place| place.map_or(Ok(None), |place| place.read())) {
+            Ok(old) => old,
+            Err(error) => {
+                left.problem = Some(error.to_string());
+                self.report.files.push(left);
+                return Ok(());
+            }
+        };
+        let now = old.as_ref().map(|old| old.hash().to_hex().to_string());
+        let mut state = now.as_deref();
+        let mut kept = None;
+        let mut mode = None;
+        let mut made = BTreeSet::new();
+        for Recorded { part, change } in changes {
+            if state != change.after.as_deref() {
+                if state == change.before.as_deref() {
+                    // The process died before it was made, or it was taken back since.
+                    continue;
+                }
+                left.problem = Some("it was changed by something else since".into());
+                break;
+            }
+            let Some(found) = archive.kept(&self.report.session, &change.handle(part))? else {
+                left.problem = Some("what it held is not kept here".into());
+                break;
+            };
+            if change.before.is_some() && found.expired.is_some() {
+                left.problem = Some("what it held is not kept any more".into());
+                break;
+            }
+            state = change.before.as_deref();
+            kept = change.before.as_ref().map(|_| found);
+            mode = change.mode;
+            made.extend(change.folders.iter().map(PathBuf::from));
+        }
+        if state != now.as_deref() {
+            left.action = if state.is_some() { RevertAction::Restored } else { RevertAction::Removed };
+            let folders = match Place::missing_folders(path) {
+                Ok(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
+                Err(error) => {
+                    left.action = RevertAction::Left;
+                    left.problem = Some(error.to_string());
+                    self.report.files.push(left);
+                    return Ok(());
+                }
+            };
+            let change = FileChange {
+                path: path.display().to_string(),
+                before: now.clone(),
+                after: state.map(str::to_owned),
+                mode: old.as_ref().map(|old| old.mode),
+                folders,
+            };
+            self.steps.push(Step { file, old, kept, mode, change, made });
+        }
+        self.report.files.push(left);
+        Ok(())
+    }
+}
+
+impl Step {
+    fn apply(&self, path: &Path, new: Option<&[u8]>) -> Result<(), String> {
+        let changed = |error| match error {
+            ReplaceError::Changed => "it was changed by something else just now".to_owned(),
+            ReplaceError::Io(error) => error.to_string(),
+        };
+        match (new, &self.old) {
+            (Some(new), old) => {
+                let place = Place::make(path).map_err(|error| error.to_string())?;
+                place.replace(old.as_ref(), new, self.mode).map_err(changed)
+            }
+            (None, Some(old)) => {
+                let place = Place::find(path).map_err(|error| error.to_string())?;
+                let place = place.ok_or_else(|| changed(ReplaceError::Changed))?;
+                place.remove(old).map_err(changed)?;
+                // The innermost first; one that holds something else stays.
+                self.made.iter().rev().for_each(|folder| drop(remove_empty_folder(folder)));
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl RevertReport {
+    fn leave(&mut self, file: usize, problem: String) {
+        let file = &mut self.files[file];
+        (file.action, file.problem) = (RevertAction::Left, Some(problem));
+    }
+
+    /// What the model is told before anything is done; it is true also if the process dies right after.
+    fn beginning(&self) -> String {
+        let what = match self.undoes_revert {
+            true => "has taken back that files were put back to what they were",
+            false => "is putting files back as they were",
+        };
+        format!(
+            "[The user {what} before the prompt \"{}\". Read a file again before you rely on what it holds.]",
+            self.prompt
+        )
+    }
+
+    /// What the model is told of the outcome.
+    fn outcome(&self) -> String {
+        let mut text = String::new();
+        for (action, words) in [
+            (RevertAction::Restored, "Holds what it held"),
+            (RevertAction::Removed, "Is not there any more"),
+            (RevertAction::Left, "Was left as it is"),
+        ] {
+            let files: Vec<String> = self
+                .files
+                .iter()
+                .filter(|file| file.action == action)
+                .map(|file| format!("`{}`", file.path.display()))
+                .collect();
+            if files.is_empty() {
+                continue;
+            }
+            let more = if files.len() > MOST_NAMED {
+                format!(" and {} more", files.len() - MOST_NAMED)
+            } else {
+                String::new()
+            };
+            let named = &files[..files.len().min(MOST_NAMED)];
+            text.push_str(&format!("\n{words}: {}{more}.", named.join(", ")));
+        }
+        text
+    }
+}
+
+impl Conversation {
+    /// Put files back as they were before a turn, counted by the prompts of the session from 1; without one, before the
+    /// newest turn that has changed files and was not put back since. See [`revert`].
+    pub async fn revert(&mut self, from_turn: Option<usize>) -> Result<RevertReport, RevertError> {
+        self.revert_to(from_turn.map_or(RevertTarget::LastTurn, RevertTarget::Turn)).await
+    }
+
+    /// Take the newest revert back.
+    pub async fn undo_revert(&mut self) -> Result<RevertReport, RevertError> {
+        self.revert_to(RevertTarget::LastRevert).await
+    }
+
+    async fn revert_to(&mut self, target: RevertTarget) -> Result<RevertReport, RevertError> {
+        // What a run that was dropped has left open is closed first: a notice must not stand between call and result.
+        let settled = self.driver.run(|driver| driver.settle("Interrupted: the run was given up."));
+        settled.await?;
+        let events = Arc::clone(&self.agent.events);
+        let report = self.driver.run(move |driver| Ok(revert(driver, target, &events))).await??;
+        for file in report.files.iter().filter(|file| file.action != RevertAction::Left) {
+            self.files.forget(&file.path);
+        }
+        self.agent.tell(&Event::Reverted(report.clone()));
+        Ok(report)
+    }
+
+    /// What [`revert`](Conversation::revert) would do.
+    pub async fn plan_revert(&self, from_turn: Option<usize>) -> Result<RevertReport, RevertError> {
+        let target = from_turn.map_or(RevertTarget::LastTurn, RevertTarget::Turn);
+        let planned =
+            self.driver.run(move |driver| Ok(plan_revert(driver.archive(), driver.session(), target)));
+        planned.await?
+    }
+}

@@ -1,0 +1,197 @@
+//! A process that is killed while it changes files, or puts them back.
+//!
+//! The child is this test binary, started again with variables set. It dies by its own hand when it is told of an event:
+//! among them that a file was kept and is about to be changed, and that a file is about to be put back. Whenever it dies,
+//! every file is whole, and a revert brings all of them back.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plimsoll::SessionId;
+use plimsoll_agent::{Agent, Event};
+use plimsoll_providers::Wire;
+use plimsoll_store::NewSession;
+use plimsoll_testkit::server::{Captured, ModelServer, Reply};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{die, model, name_of, open_archive, policy};
+
+const FOLDER: &str = "PLIMSOLL_KEPT_FOLDER";
+const URL: &str = "PLIMSOLL_KEPT_URL";
+/// At which event it dies, counted from 1; 0 for never.
+const AT: &str = "PLIMSOLL_KEPT_AT";
+/// Set where the child puts files back.
+const REVERTS: &str = "PLIMSOLL_KEPT_REVERTS";
+
+/// The first file is large enough that a write which is not one step would be seen; the other goes through the model.
+fn content(word: &str) -> String {
+    let lines = if ["one", "two"].contains(&word) { 20_000 } else { 50 };
+    format!("{word} is what this line says\n").repeat(lines)
+}
+
+fn agent(folder: &Path, url: &str) -> Agent {
+    let mut agent = Agent::new(open_archive(folder), model(Wire::Anthropic, url), &folder.join("project"));
+    agent.policy = policy(|_| {});
+    for rule in ["write", "edit"] {
+        agent.profile.permissions.rules.push(plimsoll_agent::parse_allow(rule, None).unwrap());
+    }
+    agent.take_over = true;
+    agent
+}
+
+fn session() -> SessionId {
+    SessionId::new("ses_kept")
+}
+
+/// The part of the child: does nothing unless it was started as one.
+#[tokio::test]
+async fn the_changing_child() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let at: usize = std::env::var(AT).unwrap().parse().unwrap();
+    let folder = Path::new(&folder);
+    let mut agent = agent(folder, &std::env::var(URL).unwrap());
+    let told = AtomicUsize::new(0);
+    let journal = folder.join("journal");
+    agent.events = Arc::new(move |event: &Event| {
+        let mut lines = std::fs::read_to_string(&journal).unwrap_or_default();
+        lines.push_str(&name_of(event));
+        lines.push('\n');
+        std::fs::write(&journal, lines).unwrap();
+        if told.fetch_add(1, Ordering::SeqCst) + 1 == at {
+            die();
+        }
+    });
+    let mut talk = agent.open(&session()).await.unwrap();
+    if std::env::var_os(REVERTS).is_some() {
+        talk.revert(Some(1)).await.unwrap();
+    } else {
+        talk.run("Change them", &CancellationToken::new()).await.unwrap();
+    }
+}
+
+struct Scene {
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("project")).unwrap();
+        std::fs::write(folder.path().join("project/a.txt"), content("one")).unwrap();
+        let archive = open_archive(folder.path());
+        archive.store().create(NewSession::new(session()), plimsoll::Millis(1)).unwrap();
+        Scene { folder }
+    }
+
+    /// What the child was told of, and whether it was killed.
+    fn run(&self, url: &str, at: usize, reverts: bool) -> (Vec<String>, bool) {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "kept_kills::the_changing_child", "--nocapture"]);
+        child.env(FOLDER, self.folder.path()).env(URL, url).env(AT, at.to_string()).stdout(Stdio::null());
+        if reverts {
+            child.env(REVERTS, "1");
+        }
+        let status = child.status().unwrap();
+        let journal = self.folder.path().join("journal");
+        let told = std::fs::read_to_string(&journal).unwrap_or_default();
+        let _ = std::fs::remove_file(journal);
+        let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+        assert!(status.success() || signal == Some(9), "{status}");
+        (told.lines().map(str::to_owned).collect(), signal == Some(9))
+    }
+
+    fn content(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.folder.path().join("project").join(name)).ok()
+    }
+
+    /// Every file is whole, whatever has happened.
+    fn check(&self, context: &str) {
+        for (name, known) in [("a.txt", ["one", "two"]), ("new/b.txt", ["three", "four"])] {
+            let found = self.content(name);
+            let is_whole = found.as_ref().is_none_or(|found| known.iter().any(|word| *found == content(word)));
+            assert!(is_whole, "{context}: `{name}` is not whole");
+            assert!(found.is_some() || name != "a.txt", "{context}: `{name}` is gone");
+        }
+    }
+
+    async fn revert(&self, url: &str, context: &str) {
+        let agent = agent(self.folder.path(), url);
+        let archive = Arc::clone(&agent.archive);
+        let mut talk = agent.open(&session()).await.unwrap();
+        assert_eq!(archive.check().unwrap().problems, Vec::<String>::new(), "{context}");
+        let report = talk.revert(Some(1)).await;
+        if let Ok(report) = report {
+            let problems: Vec<_> = report.files.iter().filter(|file| file.problem.is_some()).collect();
+            assert!(problems.is_empty(), "{context}: {problems:?}");
+        }
+        assert_eq!(self.content("a.txt"), Some(content("one")), "{context}");
+        assert_eq!(self.content("new/b.txt"), None, "{context}");
+        assert!(!self.folder.path().join("project/new").exists(), "{context}");
+    }
+}
+
+/// Reads a file, changes it, makes another, and changes that.
+fn script() -> ModelServer {
+    ModelServer::answering(|request: &Captured| {
+        let made = request.parts().filter(|part| matches!(part, plimsoll_testkit::server::CapturedPart::Result { .. }));
+        let number = made.count();
+        let id = format!("call_{number}");
+        match number {
+            0 => Reply::new().call(id, "read", json!({ "path": "a.txt", "limit": 3 })),
+            1 => {
+                let input = json!({ "path": "a.txt", "old": "one is what", "new": "two is what", "all": true });
+                Reply::new().call(id, "edit", input)
+            }
+            2 => Reply::new().call(id, "write", json!({ "path": "new/b.txt", "content": content("three") })),
+            3 => {
+                let input = json!({ "path": "new/b.txt", "old": "three is what", "new": "four is what", "all": true });
+                Reply::new().call(id, "edit", input)
+            }
+            _ => Reply::new().text("Done."),
+        }
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_process_killed_while_it_changes_files_leaves_them_whole_and_kept() {
+    let server = script();
+    let scene = Scene::new();
+    let (events, _) = scene.run(&server.url(), 0, false);
+    assert_eq!(events.iter().filter(|name| *name == "fileKept").count(), 3, "{events:?}");
+    assert_eq!(scene.content("new/b.txt"), Some(content("four")));
+    scene.revert(&server.url(), "whole turn").await;
+    // From the first call on; what comes before changes no file.
+    let first = events.iter().position(|name| name == "callStarted").unwrap();
+    let wanted = |name: &str| ["callStarted", "fileKept", "callEnded"].contains(&name);
+    for at in (first..events.len()).filter(|at| wanted(&events[*at])) {
+        let scene = Scene::new();
+        let (told, was_killed) = scene.run(&server.url(), at + 1, false);
+        let context = format!("killed at {at}, {:?}", told.last());
+        assert!(was_killed, "{context}");
+        scene.check(&context);
+        scene.revert(&server.url(), &context).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_killed_while_it_puts_files_back_leaves_them_whole() {
+    let server = script();
+    let scene = Scene::new();
+    scene.run(&server.url(), 0, false);
+    let (events, _) = scene.run(&server.url(), 0, true);
+    assert_eq!(events.iter().filter(|name| *name == "reverting").count(), 2, "{events:?}");
+    for at in (0..events.len()).filter(|at| events[*at] == "reverting") {
+        let scene = Scene::new();
+        scene.run(&server.url(), 0, false);
+        let (_, was_killed) = scene.run(&server.url(), at + 1, true);
+        let context = format!("killed at {at}");
+        assert!(was_killed, "{context}");
+        scene.check(&context);
+        scene.revert(&server.url(), &context).await;
+    }
+}

@@ -1,0 +1,444 @@
+//! Putting files back: what is kept before a change, and what a revert makes of it.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll::{Millis, SessionId};
+use plimsoll_agent::{Conversation, Event, RevertAction, RevertError, RevertReport, RevertTarget, plan_revert};
+use plimsoll_store::{Archive, KEPT, NewSession, PurgeTarget, Retention};
+use plimsoll_testkit::server::{ModelServer, Reply};
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::files::{call, calls, writing_dock};
+use crate::support::{Dock, run};
+
+fn write(path: &str, content: &str) -> (&'static str, Value) {
+    ("write", json!({ "path": path, "content": content }))
+}
+
+fn edit(path: &str, old: &str, new: &str) -> (&'static str, Value) {
+    ("edit", json!({ "path": path, "old": old, "new": new }))
+}
+
+fn read(path: &str) -> (&'static str, Value) {
+    ("read", json!({ "path": path }))
+}
+
+/// What became of each file, by its name.
+fn told(report: &RevertReport) -> Vec<String> {
+    let file = |file: &plimsoll_agent::RevertedFile| {
+        let name = file.path.file_name().unwrap().to_string_lossy();
+        match &file.problem {
+            Some(problem) => format!("{:?} {name}: {problem}", file.action),
+            None => format!("{:?} {name}", file.action),
+        }
+    };
+    report.files.iter().map(file).collect()
+}
+
+#[tokio::test]
+async fn the_last_turn_is_put_back_and_the_model_is_told() {
+    let dock = writing_dock();
+    dock.write("a.txt", "one\n");
+    let path = dock.project().join("a.txt");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let talk = &mut dock.begin().await;
+    calls(&dock, talk, vec![read("a.txt"), edit("a.txt", "one", "two")]).await;
+    calls(&dock, talk, vec![edit("a.txt", "two", "three"), write("new/deep/b.txt", "b"), edit("a.txt", "three", "four")])
+        .await;
+    assert_eq!(dock.content("a.txt").unwrap(), "four\n");
+    let plan = talk.plan_revert(None).await.unwrap();
+    assert_eq!((plan.turn, told(&plan)), (2, vec!["Restored a.txt".into(), "Removed b.txt".into()]));
+    assert_eq!(dock.content("a.txt").unwrap(), "four\n", "a plan does nothing");
+
+    let report = talk.revert(None).await.unwrap();
+    assert_eq!((report.turn, told(&report)), (2, told(&plan)));
+    assert_eq!(dock.content("a.txt").unwrap(), "two\n");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(!dock.project().join("new").exists(), "folders that were made for it are gone");
+    assert!(dock.events.lock().unwrap().iter().any(|event| matches!(event, Event::Reverted(_))));
+
+    // The model is told before the next prompt, and must look again before it changes what was put back.
+    let said = calls(&dock, talk, vec![edit("a.txt", "two", "five")]).await;
+    assert!(said[0].contains("you have not read it"), "{}", said[0]);
+    let asked = dock.server.last().unwrap();
+    assert!(asked.contains("is putting files back as they were before the prompt"), "{}", asked.outline());
+    assert!(asked.contains("Is not there any more: `") && asked.contains("Holds what it held: `"));
+    let log = dock.log(talk.session());
+    assert!(log.iter().any(|message| message.is_notice() && !message.is_prompt()));
+    let said = calls(&dock, talk, vec![read("a.txt"), edit("a.txt", "two", "five")]).await;
+    assert!(said[1].starts_with("Changed"));
+}
+
+#[tokio::test]
+async fn a_revert_goes_further_back_each_time_and_can_be_taken_back() {
+    let dock = writing_dock();
+    let mut talk = dock.begin().await;
+    call(&dock, &mut talk, "write", write("a.txt", "one\n").1).await;
+    call(&dock, &mut talk, "edit", edit("a.txt", "one", "two").1).await;
+    run_text(&dock, &mut talk).await;
+    call(&dock, &mut talk, "edit", edit("a.txt", "two", "three").1).await;
+    let turns = |report: Result<RevertReport, RevertError>| report.unwrap().turn;
+    assert_eq!(turns(talk.revert(None).await), 4);
+    assert_eq!(dock.content("a.txt").unwrap(), "two\n");
+    assert_eq!(turns(talk.revert(None).await), 2);
+    assert_eq!(dock.content("a.txt").unwrap(), "one\n");
+    // Another process knows it too.
+    let session = talk.session().clone();
+    talk.close().await.unwrap();
+    let talk = &mut dock.agent.open(&session).await.unwrap();
+    let back = talk.undo_revert().await.unwrap();
+    assert!(back.undoes_revert);
+    assert_eq!(dock.content("a.txt").unwrap(), "two\n");
+    assert_eq!(turns(talk.undo_revert().await), 4);
+    assert_eq!(dock.content("a.txt").unwrap(), "three\n");
+    assert!(matches!(talk.undo_revert().await, Err(RevertError::NoRevert)));
+    assert_eq!(turns(talk.revert(Some(1)).await), 1);
+    assert_eq!(dock.content("a.txt"), None);
+    assert!(matches!(talk.revert(None).await, Err(RevertError::Nothing)));
+    assert!(matches!(talk.revert(Some(9)).await, Err(RevertError::NoTurn { turn: 9, last: 4 })));
+    talk.undo_revert().await.unwrap();
+    assert_eq!(dock.content("a.txt").unwrap(), "three\n");
+}
+
+/// A turn without a call.
+async fn run_text(dock: &Dock, talk: &mut Conversation) {
+    dock.server.push_all([Reply::new().text("Well.")]);
+    run(talk, "Just talk").await;
+}
+
+#[tokio::test]
+async fn what_others_have_changed_is_left_alone() {
+    let dock = writing_dock();
+    let talk = &mut dock.begin().await;
+    let made = vec![write("mine.txt", "one\n"), write("between.txt", "one\n"), write("gone.txt", "x")];
+    calls(&dock, talk, made).await;
+    dock.write("between.txt", "by hand\n");
+    calls(&dock, talk, vec![read("between.txt"), edit("between.txt", "by hand", "agent")]).await;
+    dock.write("mine.txt", "by hand too\n");
+    std::fs::remove_file(dock.project().join("gone.txt")).unwrap();
+    let report = talk.revert(Some(1)).await.unwrap();
+    assert_eq!(
+        told(&report),
+        [
+            "Restored between.txt: it was changed by something else since",
+            "Left gone.txt",
+            "Left mine.txt: it was changed by something else since"
+        ]
+    );
+    assert_eq!(dock.content("between.txt").unwrap(), "by hand\n", "as far back as the agent's changes go");
+    assert_eq!(dock.content("mine.txt").unwrap(), "by hand too\n");
+    // A revert that can do nothing leaves no trace.
+    let messages = dock.log(talk.session()).len();
+    assert!(!talk.revert(Some(1)).await.unwrap().changes());
+    assert_eq!(dock.log(talk.session()).len(), messages);
+}
+
+#[tokio::test]
+async fn what_is_not_covered_is_listed() {
+    let dock = Dock::new(ModelServer::start().unwrap()).allow("write").allow("bash:echo *");
+    let talk = &mut dock.begin().await;
+    let made = vec![
+        write("a.txt", "one\n"),
+        ("bash", json!({ "command": "echo  hello" })),
+        ("bash", json!({ "command": "touch denied" })),
+        ("unknown_tool", json!({})),
+        read("a.txt"),
+    ];
+    calls(&dock, talk, made).await;
+    let report = talk.revert(None).await.unwrap();
+    let uncovered: Vec<(usize, &str, &str)> =
+        report.uncovered.iter().map(|call| (call.turn, call.tool.as_str(), call.input.as_str())).collect();
+    assert_eq!(uncovered, [(1, "bash", "echo hello")], "what was denied has done nothing");
+}
+
+#[tokio::test]
+async fn what_has_expired_is_told_and_stays() {
+    let mut dock = writing_dock();
+    dock.write("a.txt", "one\n");
+    let talk = &mut dock.begin().await;
+    calls(&dock, talk, vec![read("a.txt"), edit("a.txt", "one", "two"), write("new.txt", "x")]).await;
+    let archive = Arc::get_mut(&mut dock.archive);
+    assert!(archive.is_none(), "the agent has it too");
+    let mut strict = crate::support::open_archive(dock.folder.path());
+    Arc::get_mut(&mut strict).unwrap().retention = Retention { age: Some(Millis(1)), most_bytes: None };
+    let later = Millis(u64::MAX / 4);
+    let swept = strict.sweep(later).unwrap();
+    assert_eq!(swept.expired.len(), 2);
+    assert!(swept.expired.iter().all(|spill| spill.handle.starts_with(KEPT)), "{:?}", swept.expired);
+    let report = talk.revert(None).await.unwrap();
+    assert_eq!(told(&report), ["Left a.txt: what it held is not kept any more", "Removed new.txt"]);
+    assert_eq!(dock.content("a.txt").unwrap(), "two\n");
+}
+
+/// Every file below a folder, as bytes.
+fn all_bytes(folder: &Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for entry in ignore_walk(folder) {
+        let bytes = std::fs::read(&entry).unwrap();
+        // Blobs are compressed.
+        all.extend(zstd_decoded(&bytes).unwrap_or(bytes));
+    }
+    all
+}
+
+fn ignore_walk(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    let mut next = vec![folder.to_owned()];
+    while let Some(folder) = next.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            match entry.file_type().unwrap().is_dir() {
+                true => next.push(entry.path()),
+                false => found.push(entry.path()),
+            }
+        }
+    }
+    found
+}
+
+fn zstd_decoded(bytes: &[u8]) -> Option<Vec<u8>> {
+    bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]).then(|| zstd::decode_all(bytes).unwrap())
+}
+
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[rstest]
+#[case::matching(true)]
+#[case::session(false)]
+#[tokio::test]
+async fn kept_content_goes_with_a_purge_and_with_its_session(#[case] is_purge: bool) {
+    let dock = writing_dock();
+    dock.write("a.txt", "the password is hunter2\n");
+    let mut talk = dock.begin().await;
+    let made = vec![("bash", json!({ "command": "true" })), write("b.txt", "x")];
+    calls(&dock, &mut talk, made).await;
+    // Written without having been shown to the model: only the kept content has the secret.
+    let path = dock.project().join("a.txt");
+    let session = talk.session().clone();
+    let seen = blake3::hash(b"the password is hunter2\n");
+    let part = dock.log(&session).iter().flat_map(|message| message.parts.clone()).find(|part| {
+        part.as_tool().is_some_and(|tool| tool.tool == "bash")
+    });
+    let part = part.unwrap().id;
+    let change = plimsoll_session::FileChange {
+        path: path.display().to_string(),
+        before: Some(seen.to_hex().to_string()),
+        after: Some(blake3::hash(b"clean\n").to_hex().to_string()),
+        mode: None,
+        folders: Vec::new(),
+    };
+    let handle = change.handle(&part);
+    let kept = talk.driver().run(move |driver| {
+        driver.keep_file(&part, &change, Some(b"the password is hunter2\n"))
+    });
+    kept.await.unwrap();
+    std::fs::write(&path, "clean\n").unwrap();
+    let spills = dock.folder.path().join("spill");
+    assert!(has(&all_bytes(&spills), "hunter2"));
+    talk.close().await.unwrap();
+    let lease = dock.archive.store().lease(&session, "test", std::time::Duration::from_secs(60)).unwrap();
+    if is_purge {
+        let target = PurgeTarget::Match("hunter2".into());
+        let planned = dock.archive.plan_purge(&session, &target).unwrap();
+        assert!(planned.items.iter().any(|item| item.what.starts_with("kept file before bash")), "{planned:?}");
+        dock.archive.purge(&lease.claim(), &target, Millis(1)).unwrap();
+        let plan = plan_revert(&dock.archive, &session, RevertTarget::Turn(1)).unwrap();
+        assert!(told(&plan).contains(&"Left a.txt: what it held is not kept any more".into()), "{:?}", told(&plan));
+        let recalled = dock.archive.kept(&session, &handle).unwrap().unwrap();
+        assert!(recalled.expired.is_some());
+    } else {
+        dock.archive.remove(&lease.claim(), Millis(1)).unwrap();
+        dock.archive.sweep(Millis(2)).unwrap();
+        assert!(ignore_walk(&spills).iter().all(|path| path.extension().is_none_or(|kind| kind != "zst")));
+    }
+    assert!(!has(&all_bytes(&spills), "hunter2"));
+    assert_eq!(dock.content("a.txt").unwrap(), "clean\n");
+}
+
+#[tokio::test]
+async fn a_log_from_elsewhere_cannot_claim_changes() {
+    let dock = writing_dock();
+    let mut talk = dock.begin().await;
+    calls(&dock, &mut talk, vec![write("precious.txt", "x")]).await;
+    let mut messages = dock.log(talk.session());
+    let copied = SessionId::new("ses_copied");
+    // The same records under other names, as an import gives them.
+    for (number, message) in messages.iter_mut().enumerate() {
+        message.info.id = format!("msg_copy{number}").as_str().into();
+        for (place, part) in message.parts.iter_mut().enumerate() {
+            part.id = format!("prt_copy{number}_{place}").as_str().into();
+        }
+    }
+    let new = NewSession { messages, ..NewSession::new(copied.clone()) };
+    dock.archive.store().create(new, Millis(5)).unwrap();
+    let talk = &mut dock.agent.open(&copied).await.unwrap();
+    let report = talk.revert(Some(1)).await.unwrap();
+    assert_eq!(told(&report), ["Left precious.txt: what it held is not kept here"]);
+    assert_eq!(dock.content("precious.txt").unwrap(), "x");
+}
+
+#[tokio::test]
+async fn a_fork_puts_back_what_its_parent_did() {
+    let dock = writing_dock();
+    let mut talk = dock.begin().await;
+    calls(&dock, &mut talk, vec![write("a.txt", "one\n")]).await;
+    calls(&dock, &mut talk, vec![edit("a.txt", "one", "two")]).await;
+    let (parent, child) = (talk.session().clone(), SessionId::new("ses_child"));
+    talk.close().await.unwrap();
+    dock.archive.store().fork(&parent, None, NewSession::new(child.clone()), Millis(9)).unwrap();
+    let talk = &mut dock.agent.open(&child).await.unwrap();
+    calls(&dock, talk, vec![edit("a.txt", "two", "three")]).await;
+    assert_eq!(talk.revert(Some(2)).await.unwrap().turn, 2);
+    assert_eq!(dock.content("a.txt").unwrap(), "one\n");
+    let plan = plan_revert(&dock.archive, &parent, RevertTarget::Turn(1)).unwrap();
+    assert_eq!(told(&plan), ["Removed a.txt"], "the parent's own log says how the file came to be what it is");
+}
+
+/// What happens in a turn, or between two.
+#[derive(Clone, Debug)]
+enum Deed {
+    /// The agent makes these calls in a turn.
+    Turn(Vec<(u8, u8)>),
+    /// Something else writes a file, or removes it.
+    Other(u8, bool),
+    /// The last turn is put back, or everything from one of the turns on.
+    Revert(Option<u8>),
+    /// A revert is taken back.
+    Undo,
+    /// The process ends, and another goes on.
+    Restart,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        5 => prop::collection::vec((0..3_u8, 0..6_u8), 1..4).prop_map(Deed::Turn),
+        2 => (0..3_u8, prop::bool::weighted(0.8)).prop_map(|(file, is_there)| Deed::Other(file, is_there)),
+        3 => prop::option::of(0..6_u8).prop_map(Deed::Revert),
+        2 => Just(Deed::Undo),
+        1 => Just(Deed::Restart),
+    ];
+    prop::collection::vec(deed, 1..12)
+}
+
+type Directory = BTreeMap<String, String>;
+
+fn directory(project: &Path) -> Directory {
+    let files = ignore_walk(project).into_iter().map(|path| {
+        let name = path.strip_prefix(project).unwrap().display().to_string();
+        (name, std::fs::read_to_string(path).unwrap())
+    });
+    files.collect()
+}
+
+fn name_of(file: u8) -> String {
+    ["a.txt", "deep/b.txt", "deep/er/c.txt"][usize::from(file)].to_owned()
+}
+
+/// What must hold whatever happens: a file that something else wrote last is never touched; without others, files are as
+/// they were before the turn; what was reverted comes back; and no content is made up.
+async fn check(deeds: Vec<Deed>) {
+    let mut dock = writing_dock();
+    // Fast, and the same code but for the disk below it.
+    dock.archive = Arc::new(Archive::in_memory());
+    dock.agent.archive = Arc::clone(&dock.archive);
+    let mut talk = dock.begin().await;
+    let project = dock.project();
+    // Before each turn, and whether something else wrote since.
+    let mut snapshots: Vec<Directory> = Vec::new();
+    let mut others = Directory::new();
+    let (mut is_disturbed, mut written) = (false, 0);
+    let mut before_revert: Option<Directory> = None;
+    for deed in deeds {
+        match deed {
+            Deed::Turn(made) => {
+                snapshots.push(directory(&project));
+                let made: Vec<(String, String)> =
+                    made.into_iter().map(|(file, content)| (name_of(file), format!("content {content}\n"))).collect();
+                let mut requests = Vec::new();
+                for (name, content) in &made {
+                    requests.push(read(name));
+                    requests.push(write(name, content));
+                    others.remove(name);
+                }
+                calls(&dock, &mut talk, requests).await;
+                let now = directory(&project);
+                for (name, content) in made.into_iter().collect::<BTreeMap<_, _>>() {
+                    assert_eq!(now.get(&name), Some(&content));
+                }
+                before_revert = None;
+            }
+            Deed::Other(file, is_there) => {
+                let (name, path) = (name_of(file), project.join(name_of(file)));
+                written += 1;
+                let content = is_there.then(|| format!("by hand, the {written}th\n"));
+                match &content {
+                    Some(content) => {
+                        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                        std::fs::write(path, content).unwrap();
+                    }
+                    None => drop(std::fs::remove_file(path)),
+                }
+                // A file that is not there is as a revert may have left it.
+                match content {
+                    Some(content) => others.insert(name, content),
+                    None => others.remove(&name),
+                };
+                is_disturbed = true;
+                before_revert = None;
+            }
+            Deed::Revert(turn) => {
+                let turn = turn.map(|turn| usize::from(turn) % snapshots.len().max(1) + 1);
+                let before = directory(&project);
+                let Ok(report) = talk.revert(turn).await else { continue };
+                let after = directory(&project);
+                if !is_disturbed {
+                    assert_eq!(after, snapshots[report.turn - 1], "{:?}", told(&report));
+                    assert!(report.files.iter().all(|file| file.problem.is_none()), "{:?}", told(&report));
+                }
+                for (name, content) in &others {
+                    assert_eq!(after.get(name), Some(content), "{name} was written by something else");
+                }
+                for file in &report.files {
+                    let name = file.path.strip_prefix(&project).unwrap().display().to_string();
+                    let is_there = match file.action {
+                        RevertAction::Restored => after.contains_key(&name),
+                        RevertAction::Removed => !after.contains_key(&name),
+                        RevertAction::Left => after.get(&name) == before.get(&name),
+                    };
+                    assert!(is_there, "{:?}", told(&report));
+                }
+                before_revert = report.changes().then_some(before);
+            }
+            Deed::Undo => {
+                let Ok(report) = talk.undo_revert().await else { continue };
+                if let Some(before) = before_revert.take() {
+                    assert_eq!(directory(&project), before, "{:?}", told(&report));
+                }
+                for (name, content) in &others {
+                    assert_eq!(directory(&project).get(name), Some(content), "{name}");
+                }
+            }
+            Deed::Restart => {
+                let session = talk.session().clone();
+                talk.close().await.unwrap();
+                talk = dock.agent.open(&session).await.unwrap();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn properties_files_are_put_back_and_what_others_wrote_stays(deeds in deeds()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(check(deeds));
+    }
+}
