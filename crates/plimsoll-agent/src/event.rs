@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::run::RunEnd;
+use crate::sandbox::Confinement;
 
 /// Receives every event of a run. It must not block: the run waits for it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -139,6 +140,14 @@ pub enum Event {
         bytes: u64,
         /// What went wrong, if something did.
         error: Option<String>,
+    },
+    /// The first command of a conversation is about to run: this is what it is held to.
+    Confined {
+        /// The tool that runs it.
+        tool: String,
+        /// What is enforced and what is not.
+        #[serde(flatten)]
+        confinement: Confinement,
     },
     /// A person is asked whether a call may be made.
     Asked {

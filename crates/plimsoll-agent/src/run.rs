@@ -1,6 +1,7 @@
 //! A run: from a prompt to the model's last word.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use plimsoll::{Fixed, Message, MessageId, Receipt, SessionId, Usage};
 use plimsoll_providers::ToolSpec;
@@ -32,6 +33,8 @@ pub struct Conversation {
     pub(crate) learned: bool,
     /// What the model knows of files.
     pub(crate) files: Arc<FileLedger>,
+    /// Whether it was told what commands are held to.
+    pub(crate) told_confinement: AtomicBool,
 }
 
 /// How a run ended.
@@ -133,7 +136,16 @@ impl Progress {
 impl Conversation {
     pub(crate) fn new(agent: Agent, session: SessionId, driver: DriverHandle) -> Conversation {
         let specs = Arc::new(agent.profile.tools.specs());
-        Conversation { agent, session, driver, specs, early: None, learned: false, files: Arc::default() }
+        Conversation {
+            agent,
+            session,
+            driver,
+            specs,
+            early: None,
+            learned: false,
+            files: Arc::default(),
+            told_confinement: AtomicBool::new(false),
+        }
     }
 
     /// The session.

@@ -10,6 +10,8 @@ mod journal;
 mod kills;
 mod loops;
 mod metrics;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod soak;
 mod support;
 mod switching;

@@ -34,6 +34,7 @@ pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) ->
     let allow = args
         .allow
         .iter()
+        .filter(|rule| *rule != config::NETWORK)
         .map(|rule| parse_allow(rule, around.home.as_deref()))
         .collect::<Result<Vec<_>, _>>();
     let allow = allow.map_err(|error| CliError::usage(error.to_string()))?;
@@ -200,6 +201,8 @@ fn setup_failed(error: AgentSetupError) -> CliError {
         }
         AgentSetupError::UnknownAgent { .. } => CliError::usage(error.to_string())
             .hint("agents are described under `[agents.NAME]` of the configuration, or in `opencode.json`"),
+        AgentSetupError::NotConfined(_) => CliError::usage(error.to_string())
+            .hint("`--sandbox auto` confines commands as far as this system can"),
         AgentSetupError::BadReference(_) => CliError::usage(error.to_string()),
         AgentSetupError::Client(_) => CliError::failed(error.to_string()),
     }
