@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plimsoll::{PartId, Receipt};
 use plimsoll_config::Action;
@@ -239,6 +240,12 @@ impl Conversation {
                 driver.output(&part)
             })
             .await?;
+        if let Some(confinement) = tool.confinement()
+            && !self.told_confinement.swap(true, Ordering::Relaxed)
+        {
+            let confinement = confinement.clone();
+            self.agent.tell(&Event::Confined { tool: call.tool.clone(), confinement });
+        }
         self.agent.tell(&Event::CallStarted {
             part: call.part.clone(),
             tool: call.tool.clone(),

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::revert::RevertReport;
 use crate::run::RunEnd;
+use crate::sandbox::Confinement;
 
 /// Receives every event of a run. It must not block: the run waits for it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -159,6 +160,14 @@ pub enum Event {
     },
     /// Files were put back.
     Reverted(RevertReport),
+    /// The first command of a conversation is about to run: this is what it is held to.
+    Confined {
+        /// The tool that runs it.
+        tool: String,
+        /// What is enforced and what is not.
+        #[serde(flatten)]
+        confinement: Confinement,
+    },
     /// A person is asked whether a call may be made.
     Asked {
         /// The call's part.

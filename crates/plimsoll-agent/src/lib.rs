@@ -32,6 +32,7 @@ mod place;
 mod process;
 mod revert;
 mod run;
+mod sandbox;
 mod setup;
 mod step;
 mod title;
@@ -51,6 +52,7 @@ pub use revert::{
     RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, UncoveredCall, plan_revert, revert,
 };
 pub use run::{Conversation, RunEnd, RunReport, Stop};
+pub use sandbox::{Confinement, Guard, Sandbox};
 pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
 pub use title::title_from_words;
 pub use tools::{Tool, ToolCall, ToolError, ToolSet};

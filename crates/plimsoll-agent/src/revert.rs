@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::{MessageId, PartId, SessionId};
-use plimsoll_session::{CallTrace, ChangeHistory, Driver, FileChange, KnownTools, RevertRecord, SessionError};
+use plimsoll_session::{
+    CallTrace, ChangeHistory, Driver, FileChange, KnownTools, RevertRecord, SessionError,
+};
 use plimsoll_store::{Archive, SpillRecord, StoreError};
 use serde::Serialize;
 use thiserror::Error;
@@ -261,8 +263,9 @@ impl RevertPlan {
         trace: &'a CallTrace,
         changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>,
     ) {
-        let mut add =
-            |part, change: &'a FileChange| changes.entry(&change.path).or_default().push(Recorded { part, change });
+        let mut add = |part, change: &'a FileChange| {
+            changes.entry(&change.path).or_default().push(Recorded { part, change })
+        };
         match (trace, &self.undoes) {
             (CallTrace::Changed { part, change }, None) => add(part, change),
             (CallTrace::Reverted { part, record, .. }, None) => {

@@ -1,6 +1,7 @@
 //! A run: from a prompt to the model's last word.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use plimsoll::{Fixed, Message, MessageId, Receipt, SessionId, Usage};
 use plimsoll_providers::ToolSpec;
@@ -35,6 +36,8 @@ pub struct Conversation {
     pub(crate) servers: ServerSet,
     /// What the model knows of files.
     pub(crate) files: Arc<FileLedger>,
+    /// Whether it was told what commands are held to.
+    pub(crate) told_confinement: AtomicBool,
 }
 
 /// How a run ended.
@@ -151,6 +154,7 @@ impl Conversation {
             learned: false,
             servers,
             files: Arc::new(files),
+            told_confinement: AtomicBool::new(false),
         }
     }
 

@@ -66,6 +66,9 @@ pub enum AgentSetupError {
         /// Those that there are.
         known: Vec<String>,
     },
+    /// Commands must be confined, and this system cannot.
+    #[error("{0}")]
+    NotConfined(String),
     /// Something that the agent refers to is not there.
     #[error("{0}")]
     BadReference(String),
@@ -88,9 +91,14 @@ impl Agent {
         let profile = &mut agent.profile;
         profile.name = name.to_owned();
         let keys = run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
-        let tools = ToolSet::builtin(&agent.policy).with(Bash::new().hiding(keys));
-        profile.tools = tools.filter(|tool| own.has_tool(tool).unwrap_or(true));
+        let bash = Bash::confined(run.sandbox.clone()).hiding(keys);
+        let refusal = bash.refusal();
+        profile.tools =
+            ToolSet::builtin(&agent.policy).with(bash).filter(|tool| own.has_tool(tool).unwrap_or(true));
         profile.switches.clone_from(&own.tools);
+        if let Some(refusal) = refusal.filter(|_| profile.tools.get("bash").is_some()) {
+            return Err(AgentSetupError::NotConfined(refusal));
+        }
         if let Some(prompt) = &own.prompt {
             profile.system[0] = format!("{}\n\n{}", prompt.trim_end(), surroundings(directory));
         }

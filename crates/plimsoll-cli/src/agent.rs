@@ -33,7 +33,8 @@ impl<'a> Setup<'a> {
     /// Read the configuration, and see whether an agent can be made from it.
     pub(crate) fn load(args: &'a AgentArgs, around: &'a Surroundings) -> Result<Setup<'a>, CliError> {
         let ForRun { config, run, context } = config::load_run(args, around)?;
-        let allow = args.allow.iter().map(|rule| parse_allow(rule, around.home.as_deref()));
+        let allow = args.allow.iter().filter(|rule| *rule != config::NETWORK);
+        let allow = allow.map(|rule| parse_allow(rule, around.home.as_deref()));
         let allow =
             allow.collect::<Result<Vec<_>, _>>().map_err(|error| CliError::usage(error.to_string()))?;
         let setup = Setup { args, around, config, run, context, allow };
@@ -162,6 +163,8 @@ pub(crate) fn setup_failed(error: AgentSetupError) -> CliError {
         }
         AgentSetupError::UnknownAgent { .. } => CliError::usage(error.to_string())
             .hint("agents are described under `[agents.NAME]` of the configuration, or in `opencode.json`"),
+        AgentSetupError::NotConfined(_) => CliError::usage(error.to_string())
+            .hint("`--sandbox auto` confines commands as far as this system can"),
         AgentSetupError::BadReference(_) => CliError::usage(error.to_string()),
         AgentSetupError::Client(_) => CliError::failed(error.to_string()),
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use plimsoll_config::SandboxMode;
 use plimsoll_formats::Format;
 use plimsoll_import::Tool;
 
@@ -457,9 +458,14 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// Allow a tool, a tool for what fits a pattern, or everything; can be given several times.
-    #[arg(long, value_name = "all|TOOL[:PATTERN]")]
+    /// Allow a tool, a tool for what fits a pattern, or everything; `network` lets commands use the network. Can be given
+    /// several times.
+    #[arg(long, value_name = "all|TOOL[:PATTERN]|network")]
     pub(crate) allow: Vec<String>,
+
+    /// Whether commands are confined: as far as the system can, not at all, or only where it can.
+    #[arg(long, value_name = "auto|off|require")]
+    pub(crate) sandbox: Option<SandboxMode>,
 
     /// Stop a turn after so many answers of the model; 200 where nothing else is configured.
     #[arg(long, value_name = "N")]

@@ -238,6 +238,13 @@ pub(crate) fn flag_layers(flags: &Flags, around: &Surroundings) -> Result<Vec<La
         run.values.set(&[field], value);
         run.origins.insert(field.to_owned(), Origin::Flag(flag));
     }
+    let mode = flags.sandbox.and_then(|mode| serde_json::to_value(mode).ok());
+    let network = flags.network.then_some(Value::Bool(true));
+    for (field, flag, value) in [("mode", "--sandbox", mode), ("network", "--allow network", network)] {
+        let Some(value) = value else { continue };
+        run.values.set(&["sandbox", field], value);
+        run.origins.insert(format!("sandbox.{field}"), Origin::Flag(flag));
+    }
     layers.push(Layer { run, ..Layer::default() });
     Ok(layers)
 }

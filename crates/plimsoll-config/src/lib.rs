@@ -69,8 +69,8 @@ pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
     Action, AgentConfig, AgentFork, AgentMode, InstructionSource, McpConnection, McpServer, ModelConfig,
-    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, RunField, SetupError,
-    ToolSwitch, matches,
+    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig,
+    SandboxMode, SetupError, ToolSwitch, WebfetchConfig, matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;
@@ -117,6 +117,10 @@ pub struct Flags {
     pub max_cost: Option<f64>,
     /// Most tokens of one run, input and output together.
     pub max_tokens: Option<u64>,
+    /// Whether commands are confined.
+    pub sandbox: Option<SandboxMode>,
+    /// Let commands use the network.
+    pub network: bool,
 }
 
 impl Config {

@@ -279,6 +279,14 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "mcp.*.headers.*"),
     (RunRisk::NeedsTrust, "mcp.*.enabled"),
     (RunRisk::NeedsTrust, "mcp.*.timeout"),
+    // To confine more is harmless; to confine less lets a command that was allowed do what the user did not mean.
+    (RunRisk::ByContent, "sandbox.mode"),
+    (RunRisk::NeedsTrust, "sandbox.write"),
+    (RunRisk::ByContent, "sandbox.network"),
+    (RunRisk::ByContent, "sandbox.unix_sockets"),
+    // Servers of the user's own network, which trust whoever can reach them; and a place that is told every address.
+    (RunRisk::NeedsTrust, "webfetch.hosts"),
+    (RunRisk::NeedsTrust, "webfetch.proxy"),
 ];
 
 /// What a setting of a run could do in the hands of a hostile checkout.
@@ -297,6 +305,8 @@ pub(crate) fn of_run(path: &[String], value: &Value) -> Risk {
     let row = RUN.iter().find(|(_, pattern)| fits(pattern, path));
     match row {
         Some((RunRisk::Harmless, _)) if !has_reference(value) => Harmless,
+        Some((RunRisk::ByContent, "sandbox.mode")) if value == "require" => Harmless,
+        Some((RunRisk::ByContent, "sandbox.network" | "sandbox.unix_sockets")) if value == false => Harmless,
         _ => NeedsTrust,
     }
 }

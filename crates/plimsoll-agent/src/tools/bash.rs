@@ -1,27 +1,31 @@
 //! `bash`: a command line.
 
 use std::ffi::OsString;
-use std::io::{PipeReader, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use plimsoll_config::SandboxConfig;
 use plimsoll_providers::{Secret, ToolSpec};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde_json::{Value, json};
+use tokio::task::AbortHandle;
 
 use super::{Tool, ToolCall, ToolError, number, text};
 use crate::permissions::{Access, Subject};
+use crate::sandbox::{ConfinedChild, Confinement, Ending, Sandbox};
 
 /// How long a command may take where the model does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it may take at most.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
-/// How often a running command is looked after.
-const TICK: Duration = Duration::from_millis(50);
-/// How long is waited for the last of an output after its command has ended.
+/// What is still printing when the shell has ended gets so long: `command > >(tee log)` is not waited for by the shell. What
+/// is left in the background only to stay there costs a call this time.
+const FLUSH: Duration = Duration::from_millis(100);
+/// How long is waited for the last of an output after everything has ended.
 const GRACE: Duration = Duration::from_millis(500);
 /// How long is waited for it in all.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -34,17 +38,25 @@ const HIDDEN: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_
 pub struct Bash {
     spec: ToolSpec,
     hidden: Vec<Secret>,
+    sandbox: Sandbox,
 }
 
 impl Bash {
-    /// The tool.
+    /// The tool, confined as far as this system can.
     pub fn new() -> Bash {
+        Bash::confined(SandboxConfig::default())
+    }
+
+    /// The tool, confined as configured.
+    pub fn confined(sandbox: SandboxConfig) -> Bash {
+        let sandbox = Sandbox::new(sandbox);
         let description = format!(
             "Runs a command line with bash in the project's directory and gives what it prints, standard error included, \
              and its exit code where that is not 0. There is no terminal and no input. It ends after {} seconds unless \
-             `timeout` says otherwise (at most {}), with every process it has started.",
+             `timeout` says otherwise (at most {}), with every process it has started.{}",
             DEFAULT_TIMEOUT.as_secs(),
-            MAX_TIMEOUT.as_secs()
+            MAX_TIMEOUT.as_secs(),
+            sandbox.words_for_model()
         );
         let schema = json!({
             "type": "object",
@@ -54,13 +66,20 @@ impl Bash {
             },
             "required": ["command"]
         });
-        Bash { spec: ToolSpec { name: "bash".into(), description, schema }, hidden: Vec::new() }
+        Bash { spec: ToolSpec { name: "bash".into(), description, schema }, hidden: Vec::new(), sandbox }
     }
 
-    /// Run commands without the variables that hold one of these secrets. A command that may read everything can still find them, in
-    /// files or in the environment of this process.
+    /// Run commands without the variables that hold one of these secrets. A command can still find them in files that it may
+    /// read; it cannot in the environment of this process where the sandbox holds [`Guard::Memory`].
+    ///
+    /// [`Guard::Memory`]: crate::Guard::Memory
     pub fn hiding(self, hidden: Vec<Secret>) -> Bash {
         Bash { hidden, ..self }
+    }
+
+    /// Why no command may run at all.
+    pub fn refusal(&self) -> Option<String> {
+        self.sandbox.refusal()
     }
 }
 
@@ -83,25 +102,32 @@ impl Tool for Bash {
         Ok(Subject::Command(text(input, "command")?.to_owned()))
     }
 
+    fn confinement(&self) -> Option<&Confinement> {
+        Some(self.sandbox.confinement())
+    }
+
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let line = text(call.input, "command")?;
         let asked = number(call.input, "timeout")?.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
         let timeout = asked.clamp(Duration::from_secs(1), MAX_TIMEOUT);
-        let (mut running, output) = Running::start(line, call.directory, &self.hidden)?;
+        let (mut running, signs) = self.start(line, call)?;
         let deadline = Instant::now() + timeout;
         let mut last = LineTracker::default();
+        let mut is_closed = false;
         let end = loop {
-            match output.recv_timeout(TICK) {
-                Ok(piece) => last.write(out, &piece)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                // Standard output was closed; the command may go on.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
-            }
-            if running.has_ended() {
-                break End::Exit;
-            }
+            // What is being printed must not keep a cancelled call alive.
             if call.cancel.is_cancelled() {
                 break End::Cancelled;
+            }
+            match signs.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Sign::Output(piece)) => last.write(out, &piece)?,
+                // The command may go on.
+                Ok(Sign::Closed) => is_closed = true,
+                Ok(Sign::Ended) => break End::Exit,
+                Ok(Sign::Cancelled) => break End::Cancelled,
+                Err(RecvTimeoutError::Timeout) => break End::TimedOut,
+                // Nobody watches any more, so how it ended is not known either.
+                Err(RecvTimeoutError::Disconnected) => break End::Exit,
             }
             if last.1 > MAX_OUTPUT {
                 break End::TooMuch;
@@ -110,15 +136,25 @@ impl Tool for Bash {
                 break End::TimedOut;
             }
         };
+        let mut drain = |patience: Duration, most: Duration| -> Result<(), ToolError> {
+            let until = Instant::now() + most;
+            while !is_closed && Instant::now() < until {
+                match signs.recv_timeout(patience) {
+                    Ok(Sign::Output(piece)) => last.write(out, &piece)?,
+                    Ok(Sign::Closed) => is_closed = true,
+                    Ok(Sign::Ended | Sign::Cancelled) => {}
+                    Err(_) => break,
+                }
+            }
+            Ok(())
+        };
+        if matches!(end, End::Exit) {
+            drain(FLUSH, FLUSH)?;
+        }
         // Whatever it has left in the background ends with the call; then nothing holds the output open any more.
         let status = running.kill();
-        // A process that has left the group may hold the output open, and print for ever.
-        let until = Instant::now() + LAST_WORDS;
-        while Instant::now() < until
-            && let Ok(piece) = output.recv_timeout(GRACE)
-        {
-            last.write(out, &piece)?;
-        }
+        // Where a process could leave the call, it may hold the output open, and print for ever.
+        drain(GRACE, LAST_WORDS)?;
         match end {
             End::Cancelled => Err(ToolError::Cancelled),
             End::TimedOut => last.note(out, &format!("[timed out after {} s]", timeout.as_secs())),
@@ -140,6 +176,15 @@ enum End {
     Cancelled,
 }
 
+/// What happens to a running command.
+enum Sign {
+    Output(Vec<u8>),
+    /// Nothing can print any more.
+    Closed,
+    Ended,
+    Cancelled,
+}
+
 /// Remembers whether the output ended a line, so that a note stands on one of its own, and how much there was.
 #[derive(Default)]
 struct LineTracker(Option<u8>, u64);
@@ -158,62 +203,74 @@ impl LineTracker {
     }
 }
 
-/// A command with its process group, which ends with it.
-struct Running {
-    child: Child,
-    is_over: bool,
-}
-
-impl Running {
-    fn start(
-        line: &str,
-        directory: &Path,
-        hidden: &[Secret],
-    ) -> Result<(Running, Receiver<Vec<u8>>), ToolError> {
-        let failed = |error: std::io::Error| ToolError::Failed(format!("cannot run bash: {error}"));
+impl Bash {
+    fn start(&self, line: &str, call: &ToolCall<'_>) -> Result<(Running, Receiver<Sign>), ToolError> {
+        let failed = |error: io::Error| ToolError::Failed(format!("cannot run bash: {error}"));
         // One pipe for both, so that what is printed stays in order.
-        let (reader, writer) = std::io::pipe().map_err(failed)?;
+        let (reader, writer) = io::pipe().map_err(failed)?;
         let errors = writer.try_clone().map_err(failed)?;
         let mut command = Command::new("bash");
-        command.arg("-c").arg(line).current_dir(directory);
+        command.arg("-c").arg(line).current_dir(call.directory);
         command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
-        let holds_key =
-            |value: &OsString| hidden.iter().any(|key| value.as_encoded_bytes() == key.expose().as_bytes());
+        let holds_key = |value: &OsString| {
+            self.hidden.iter().any(|key| value.as_encoded_bytes() == key.expose().as_bytes())
+        };
         let keys = std::env::vars_os().filter(|(_, value)| holds_key(value)).map(|(name, _)| name);
         for name in keys.chain(HIDDEN.map(OsString::from)) {
             command.env_remove(name);
         }
-        let child = command.spawn().map_err(failed)?;
+        let ConfinedChild { child, ending } =
+            self.sandbox.spawn(&mut command, call.directory).map_err(failed)?;
         // The command holds the only ends of the pipe that are written to.
         drop(command);
-        let (sender, output) = sync_channel(16);
-        let thread = std::thread::Builder::new().name("plimsoll-bash".into());
-        thread.spawn(move || forward(reader, &sender)).map_err(failed)?;
-        Ok((Running { child, is_over: false }, output))
+        let mut running = Running { child, ending, waker: None, is_over: false };
+        let (sender, signs) = sync_channel(16);
+        let thread = |name: &str| std::thread::Builder::new().name(format!("plimsoll-{name}"));
+        let (output, ended) = (sender.clone(), sender.clone());
+        thread("bash").spawn(move || forward(reader, &output)).map_err(failed)?;
+        if let Some(pid) = running.pid() {
+            thread("bash-wait").spawn(move || report_end(pid, &ended)).map_err(failed)?;
+        }
+        let cancel = call.cancel.clone();
+        let waker = call.runtime.spawn(async move {
+            cancel.cancelled().await;
+            // A full channel has a reader that looks at the token itself.
+            let _ = sender.try_send(Sign::Cancelled);
+        });
+        running.waker = Some(waker.abort_handle());
+        Ok((running, signs))
     }
+}
 
+/// A command with everything it has started, which ends with it.
+struct Running {
+    child: Child,
+    ending: Ending,
+    /// Waits for the run to be cancelled.
+    waker: Option<AbortHandle>,
+    is_over: bool,
+}
+
+impl Running {
     fn pid(&self) -> Option<Pid> {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Whether the command has ended. It is not waited for yet: as long as it is not, its number belongs to no other
-    /// process, and its group can be ended safely.
-    fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let found = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
-        !matches!(found, Some(Ok(None)))
-    }
-
-    /// End the whole group, and say how the command itself has ended.
+    /// End everything, and say how the command itself has ended.
     fn kill(&mut self) -> Option<ExitStatus> {
         if self.is_over {
             return None;
         }
         self.is_over = true;
+        if let Some(waker) = self.waker.take() {
+            waker.abort();
+        }
+        // The command was not waited for yet, so its number belongs to no other process, nor does that of its group.
         if let Some(group) = self.pid() {
             // A group that is gone already is what is wanted.
             let _ = kill_process_group(group, Signal::KILL);
         }
+        self.ending.end();
         self.child.wait().ok()
     }
 }
@@ -224,11 +281,19 @@ impl Drop for Running {
     }
 }
 
-fn forward(mut reader: PipeReader, output: &SyncSender<Vec<u8>>) {
+/// Tell that a command has ended, without waiting for it: its number must stay its own until its group has ended.
+fn report_end(pid: Pid, signs: &SyncSender<Sign>) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+    let _ = signs.send(Sign::Ended);
+}
+
+fn forward(mut reader: PipeReader, signs: &SyncSender<Sign>) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count @ 1..) = reader.read(&mut buffer) {
-        if output.send(buffer[..count].to_vec()).is_err() {
+        if signs.send(Sign::Output(buffer[..count].to_vec())).is_err() {
             return;
         }
     }
+    let _ = signs.send(Sign::Closed);
 }

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::event::EventSink;
 use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
+use crate::sandbox::Confinement;
 
 pub use bash::Bash;
 pub use edit::Edit;
@@ -53,6 +54,11 @@ pub trait Tool: Send + Sync {
 
     /// What a call would do, in detail, for a person who is asked: the change of a file, the text that is sent.
     fn preview(&self, _input: &Value, _subject: &Subject, _directory: &Path) -> Option<String> {
+        None
+    }
+
+    /// What the calls of it are held to by the system, where it confines them.
+    fn confinement(&self) -> Option<&Confinement> {
         None
     }
 

@@ -112,7 +112,8 @@ impl Scene {
     fn check(&self, context: &str) {
         for (name, known) in [("a.txt", ["one", "two"]), ("new/b.txt", ["three", "four"])] {
             let found = self.content(name);
-            let is_whole = found.as_ref().is_none_or(|found| known.iter().any(|word| *found == content(word)));
+            let is_whole =
+                found.as_ref().is_none_or(|found| known.iter().any(|word| *found == content(word)));
             assert!(is_whole, "{context}: `{name}` is not whole");
             assert!(found.is_some() || name != "a.txt", "{context}: `{name}` is gone");
         }

@@ -15,6 +15,8 @@ mod loops;
 mod mcp;
 mod metrics;
 mod reverts;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod soak;
 mod support;
 mod switching;

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll::{Millis, SessionId};
-use plimsoll_agent::{Conversation, Event, RevertAction, RevertError, RevertReport, RevertTarget, plan_revert};
+use plimsoll_agent::{
+    Conversation, Event, RevertAction, RevertError, RevertReport, RevertTarget, plan_revert,
+};
 use plimsoll_store::{Archive, KEPT, NewSession, PurgeTarget, Retention};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use proptest::prelude::*;
@@ -48,8 +50,12 @@ async fn the_last_turn_is_put_back_and_the_model_is_told() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
     let talk = &mut dock.begin().await;
     calls(&dock, talk, vec![read("a.txt"), edit("a.txt", "one", "two")]).await;
-    calls(&dock, talk, vec![edit("a.txt", "two", "three"), write("new/deep/b.txt", "b"), edit("a.txt", "three", "four")])
-        .await;
+    calls(
+        &dock,
+        talk,
+        vec![edit("a.txt", "two", "three"), write("new/deep/b.txt", "b"), edit("a.txt", "three", "four")],
+    )
+    .await;
     assert_eq!(dock.content("a.txt").unwrap(), "four\n");
     let plan = talk.plan_revert(None).await.unwrap();
     assert_eq!((plan.turn, told(&plan)), (2, vec!["Restored a.txt".into(), "Removed b.txt".into()]));
@@ -222,9 +228,11 @@ async fn kept_content_goes_with_a_purge_and_with_its_session(#[case] is_purge: b
     let path = dock.project().join("a.txt");
     let session = talk.session().clone();
     let seen = blake3::hash(b"the password is hunter2\n");
-    let part = dock.log(&session).iter().flat_map(|message| message.parts.clone()).find(|part| {
-        part.as_tool().is_some_and(|tool| tool.tool == "bash")
-    });
+    let part = dock
+        .log(&session)
+        .iter()
+        .flat_map(|message| message.parts.clone())
+        .find(|part| part.as_tool().is_some_and(|tool| tool.tool == "bash"));
     let part = part.unwrap().id;
     let change = plimsoll_session::FileChange {
         path: path.display().to_string(),
@@ -234,9 +242,8 @@ async fn kept_content_goes_with_a_purge_and_with_its_session(#[case] is_purge: b
         folders: Vec::new(),
     };
     let handle = change.handle(&part);
-    let kept = talk.driver().run(move |driver| {
-        driver.keep_file(&part, &change, Some(b"the password is hunter2\n"))
-    });
+    let kept =
+        talk.driver().run(move |driver| driver.keep_file(&part, &change, Some(b"the password is hunter2\n")));
     kept.await.unwrap();
     std::fs::write(&path, "clean\n").unwrap();
     let spills = dock.folder.path().join("spill");
@@ -246,10 +253,17 @@ async fn kept_content_goes_with_a_purge_and_with_its_session(#[case] is_purge: b
     if is_purge {
         let target = PurgeTarget::Match("hunter2".into());
         let planned = dock.archive.plan_purge(&session, &target).unwrap();
-        assert!(planned.items.iter().any(|item| item.what.starts_with("kept file before bash")), "{planned:?}");
+        assert!(
+            planned.items.iter().any(|item| item.what.starts_with("kept file before bash")),
+            "{planned:?}"
+        );
         dock.archive.purge(&lease.claim(), &target, Millis(1)).unwrap();
         let plan = plan_revert(&dock.archive, &session, RevertTarget::Turn(1)).unwrap();
-        assert!(told(&plan).contains(&"Left a.txt: what it held is not kept any more".into()), "{:?}", told(&plan));
+        assert!(
+            told(&plan).contains(&"Left a.txt: what it held is not kept any more".into()),
+            "{:?}",
+            told(&plan)
+        );
         let recalled = dock.archive.kept(&session, &handle).unwrap().unwrap();
         assert!(recalled.expired.is_some());
     } else {
@@ -297,7 +311,11 @@ async fn a_fork_puts_back_what_its_parent_did() {
     assert_eq!(talk.revert(Some(2)).await.unwrap().turn, 2);
     assert_eq!(dock.content("a.txt").unwrap(), "one\n");
     let plan = plan_revert(&dock.archive, &parent, RevertTarget::Turn(1)).unwrap();
-    assert_eq!(told(&plan), ["Removed a.txt"], "the parent's own log says how the file came to be what it is");
+    assert_eq!(
+        told(&plan),
+        ["Removed a.txt"],
+        "the parent's own log says how the file came to be what it is"
+    );
 }
 
 /// What happens in a turn, or between two.
@@ -358,8 +376,10 @@ async fn check(deeds: Vec<Deed>) {
         match deed {
             Deed::Turn(made) => {
                 snapshots.push(directory(&project));
-                let made: Vec<(String, String)> =
-                    made.into_iter().map(|(file, content)| (name_of(file), format!("content {content}\n"))).collect();
+                let made: Vec<(String, String)> = made
+                    .into_iter()
+                    .map(|(file, content)| (name_of(file), format!("content {content}\n")))
+                    .collect();
                 let mut requests = Vec::new();
                 for (name, content) in &made {
                     requests.push(read(name));

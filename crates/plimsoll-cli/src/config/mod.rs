@@ -17,7 +17,7 @@ use crate::output::note;
 use crate::surroundings::Surroundings;
 
 pub(crate) use plimsoll_config::nearest;
-pub(crate) use run::{ForRun, load_run};
+pub(crate) use run::{ForRun, NETWORK, load_run};
 pub(crate) use show::run;
 pub(crate) use trust::{trust, untrust};
 

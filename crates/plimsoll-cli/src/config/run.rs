@@ -7,6 +7,9 @@ use crate::args::AgentArgs;
 use crate::error::CliError;
 use crate::surroundings::Surroundings;
 
+/// What `--allow` names the network of commands by; every other name is a tool.
+pub(crate) const NETWORK: &str = "network";
+
 /// What a run stands on.
 pub(crate) struct ForRun {
     /// Policy and store.
@@ -27,6 +30,8 @@ pub(crate) fn load_run(args: &AgentArgs, around: &Surroundings) -> Result<ForRun
         max_steps: args.max_steps,
         max_cost: args.max_cost,
         max_tokens: args.max_tokens,
+        sandbox: args.sandbox,
+        network: args.allow.iter().any(|rule| rule == NETWORK),
     };
     let config = plimsoll_config::Config::load(&flags, around)?;
     tell_left_out(&config, around, |_| true);

@@ -34,6 +34,9 @@ pub(crate) fn run(
             tell_left_out(&config, around, |_| true);
             show(&config, around, output)?;
             tell_notices(&config, around);
+            if let Ok(run) = &config.run {
+                tell_gaps(run);
+            }
             if let Err(error) = &config.run {
                 return Err(CliError::from(&**error));
             }
@@ -41,6 +44,14 @@ pub(crate) fn run(
         }
     };
     check(file, args, around, output)
+}
+
+/// Say what commands are not held to here, by configuration or because this system cannot.
+fn tell_gaps(run: &RunConfig) {
+    let sandbox = plimsoll_agent::Sandbox::new(run.sandbox.clone());
+    if !sandbox.confinement().is_whole() {
+        note(&format!("note: {}", sandbox.confinement()));
+    }
 }
 
 /// Whether what is set holds together; the exit code is the answer.

@@ -191,6 +191,8 @@ fn describe(event: &Event) -> Option<String> {
             let why = first_words(error.as_deref().unwrap_or_default(), SHOWN);
             Some(format!("  {tool} failed: {why}"))
         }
+        // Where everything is held there is nothing to say.
+        Event::Confined { confinement, .. } if !confinement.is_whole() => Some(format!("· {confinement}")),
         Event::Denied { tool, allow, setting, .. } => {
             Some(format!("  {tool} was denied; `{allow}` allows it, or `{setting}` in plimsoll.toml"))
         }

@@ -1,4 +1,5 @@
-//! What a run of an agent stands on: models and their providers, agents, permissions, MCP servers, instructions, caps.
+//! What a run of an agent stands on: models and their providers, agents, permissions, MCP servers, instructions, caps, what
+//! commands are held to.
 //!
 //! Every file, OpenCode's too, is brought into one shape ([`tree::Tree`]), the layers are merged, references are
 //! replaced, and only then the values get their types. So a layer may say a part of a provider, and an error still
@@ -13,6 +14,7 @@ mod permission;
 mod provider;
 pub(crate) mod reference;
 mod resolve;
+mod sandbox;
 mod settle;
 mod spec;
 mod tree;
@@ -38,10 +40,11 @@ pub use permission::{Action, PermissionRule, Permissions, ToolSwitch, matches};
 pub(crate) use provider::environment_layer;
 pub use provider::{ModelConfig, ProviderConfig};
 pub use resolve::{ResolvedModel, SetupError};
+pub use sandbox::{SandboxConfig, SandboxMode, WebfetchConfig};
 pub(crate) use tree::Tree;
 
 /// The sections of a file that are about a run.
-pub(crate) const SECTIONS: [&str; 10] = [
+pub(crate) const SECTIONS: [&str; 12] = [
     "model",
     "small_model",
     "max_steps",
@@ -52,6 +55,8 @@ pub(crate) const SECTIONS: [&str; 10] = [
     "providers",
     "agents",
     "mcp",
+    "sandbox",
+    "webfetch",
 ];
 
 /// What all layers together say about a run.
@@ -75,6 +80,10 @@ pub struct RunConfig {
     pub instructions: Vec<InstructionSource>,
     /// What a run must not exceed.
     pub caps: RunCaps,
+    /// What commands are held to.
+    pub sandbox: SandboxConfig,
+    /// What may be fetched.
+    pub webfetch: WebfetchConfig,
     fields: Vec<RunField>,
     origins: BTreeMap<String, Origin>,
 }

@@ -12,7 +12,8 @@ use super::layer::{RunLayer, rule_key};
 use super::mcp::{McpConnection, McpServer};
 use super::permission::{PermissionRule, Permissions};
 use super::provider::{self, ProviderConfig};
-use super::spec::{AgentSpec, McpSpec, RunSpec};
+use super::sandbox::{SandboxConfig, WebfetchConfig};
+use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec};
 use super::{RunCaps, RunConfig, RunField, mask, reference};
 use crate::error::ConfigError;
 use crate::layers::folder;
@@ -115,6 +116,8 @@ impl RunLayer {
             agents,
             permissions: self.permissions_of(None, around),
             mcp,
+            sandbox: self.sandbox(&spec.sandbox, around)?,
+            webfetch: WebfetchConfig { hosts: spec.webfetch.hosts, proxy: spec.webfetch.proxy },
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
             fields,
             standing: InstructionSource::standing(around),
@@ -187,6 +190,27 @@ impl RunLayer {
             fork: spec.fork,
             disabled: spec.disable.unwrap_or(false),
             problem,
+        })
+    }
+
+    fn sandbox(&self, spec: &SandboxSpec, around: &Surroundings) -> Result<SandboxConfig, ConfigError> {
+        let place = match self.origins.get("sandbox.write") {
+            Some(Origin::File { path, .. }) => folder(path),
+            _ => &around.directory,
+        };
+        let mut write = Vec::new();
+        for path in &spec.write {
+            let Some(meant) = reference::referenced_path(path, place, around) else {
+                let problem = format!("`sandbox.write`: there is no home for `{path}`");
+                return Err(self.wrong("sandbox.write", &problem));
+            };
+            write.push(meant);
+        }
+        Ok(SandboxConfig {
+            mode: spec.mode.unwrap_or_default(),
+            write,
+            network: spec.network.unwrap_or(false),
+            unix_sockets: spec.unix_sockets.unwrap_or(false),
         })
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::agent::{AgentFork, AgentMode};
 use super::permission::Action;
+use super::sandbox::SandboxMode;
 
 /// Everything about a run.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -40,6 +41,35 @@ pub(crate) struct RunSpec {
     pub(crate) agents: BTreeMap<String, AgentSpec>,
     /// MCP servers by name.
     pub(crate) mcp: BTreeMap<String, McpSpec>,
+    /// What commands are held to.
+    pub(crate) sandbox: SandboxSpec,
+    /// What may be fetched.
+    pub(crate) webfetch: WebfetchSpec,
+}
+
+/// What commands are held to.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SandboxSpec {
+    /// `auto`: as far as the system can; `require`: not at all where it cannot; `off`.
+    pub(crate) mode: Option<SandboxMode>,
+    /// Files and directories that may be written to besides the project and a temporary directory: from where this file
+    /// is, or from the home with `~/`.
+    pub(crate) write: Vec<String>,
+    /// Whether commands may use the network.
+    pub(crate) network: Option<bool>,
+    /// Whether commands may use sockets of other programs on this machine, such as docker or an ssh agent.
+    pub(crate) unix_sockets: Option<bool>,
+}
+
+/// What may be fetched.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct WebfetchSpec {
+    /// Hosts on this machine or in a private network that may be fetched from, as `localhost:3000` or without a port.
+    pub(crate) hosts: Vec<String>,
+    /// The address of a proxy.
+    pub(crate) proxy: Option<String>,
 }
 
 /// Permissions as they are written.

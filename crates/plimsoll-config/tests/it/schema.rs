@@ -23,8 +23,18 @@ fn the_schema_describes_every_setting() {
     let schema = Config::schema();
     let properties = schema["properties"].as_object().unwrap();
     let own = ["policy", "context", "store", "durability", "spills", "prune", "TokenManagement"];
-    let run =
-        ["model", "small_model", "providers", "agents", "permissions", "mcp", "instructions", "max_cost"];
+    let run = [
+        "model",
+        "small_model",
+        "providers",
+        "agents",
+        "permissions",
+        "mcp",
+        "instructions",
+        "max_cost",
+        "sandbox",
+        "webfetch",
+    ];
     for name in own.into_iter().chain(run) {
         assert!(properties.contains_key(name), "{name}");
     }

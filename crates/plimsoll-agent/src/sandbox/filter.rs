@@ -1,0 +1,121 @@
+//! The system calls that a confined command is refused, where Landlock has no say.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
+};
+
+/// Calls that are refused whatever their arguments. Most need rights that only root has: agents run as root in containers.
+const REFUSED: &[i64] = &[
+    // Requests through its rings, sockets among them, are seen by no filter. Programs fall back to other calls.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Files by number instead of by path, past every rule about paths.
+    libc::SYS_open_by_handle_at,
+    // Namespaces of other processes, and what is mounted.
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    // Keys that programs of the same user left with the kernel.
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // The kernel and the machine itself.
+    libc::SYS_bpf,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    libc::SYS_kexec_file_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+];
+
+/// Put words into the input of the user's terminal: they would be run by the user's own shell once the agent has ended.
+const TIOCSTI: u64 = 0x5412;
+/// The same through the clipboard of a Linux console.
+const TIOCLINUX: u64 = 0x541c;
+
+/// From here on numbers on x86-64 are those of its x32 interface: the same calls under other numbers, which would pass.
+const X32: u32 = 0x4000_0000;
+
+/// The filter for commands with or without network and sockets of this machine.
+pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().map(|number| (*number, Vec::new())).collect();
+    let is = |argument, value| condition(argument, SeccompCmpOp::Eq, value);
+    rules.insert(
+        libc::SYS_ioctl,
+        vec![SeccompRule::new(vec![is(1, TIOCSTI)?])?, SeccompRule::new(vec![is(1, TIOCLINUX)?])?],
+    );
+    // A limit of processor time on another process is as good as a signal to it.
+    let other = condition(0, SeccompCmpOp::Ne, 0)?;
+    let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other, sets])?]);
+    let mut families = Vec::new();
+    if network {
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    if unix_sockets {
+        families.push(libc::AF_UNIX);
+    }
+    let not = |family: &i32| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()));
+    let others = families.iter().map(not).collect::<Result<Vec<_>, _>>()?;
+    let socket = if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] };
+    rules.insert(libc::SYS_socket, socket);
+    if !unix_sockets {
+        // Pairs are how programs talk to their own children. One of datagrams could be turned to any other socket, though,
+        // and for this family the kernel takes `SOCK_RAW` for datagrams.
+        let kind = |kind: i32| {
+            let kind = u64::from(kind.unsigned_abs());
+            SeccompRule::new(vec![condition(1, SeccompCmpOp::MaskedEq(0xf), kind)?])
+        };
+        rules.insert(libc::SYS_socketpair, vec![kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?]);
+    }
+    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
+    let mut program = refuse_x32();
+    program.extend(BpfProgram::try_from(filter)?);
+    Ok(program)
+}
+
+/// The kernel looks at the low half of these arguments only, so a filter must, too.
+fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}
+
+/// `if (number >= X32) return ENOSYS`, before everything else. On other machines there are no such numbers.
+fn refuse_x32() -> BpfProgram {
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    let no_such_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    vec![
+        sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: X32 },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: no_such_call },
+    ]
+}

@@ -1,0 +1,272 @@
+//! Commands that the kernel holds to their project.
+//!
+//! A fresh thread puts itself under Landlock rules and a seccomp filter and then starts the command, which inherits both; the
+//! rest of the process stays free. So there is no code between fork and exec, no helper program and no `unsafe`. What is held
+//! is a list of [`Guard`]s, and what this system cannot hold is told, never assumed.
+//!
+//! Reading is not confined: a command sees every file that its user sees, and has no network to send it through.
+//!
+//! Other systems than Linux confine nothing here; see `unconfined.rs`.
+
+#[cfg(target_os = "linux")]
+mod filter;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+mod reaper;
+mod stragglers;
+#[cfg(not(target_os = "linux"))]
+mod unconfined;
+
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(not(target_os = "linux"))]
+use unconfined as system;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+
+use plimsoll_config::{SandboxConfig, SandboxMode};
+use serde::Serialize;
+use tempfile::TempDir;
+
+use stragglers::Marker;
+
+/// Something that a command is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Guard {
+    /// No file outside the project and the temporary directory is made, opened for writing, renamed, linked or removed.
+    Writes,
+    /// No file outside is cut short by its name.
+    Truncation,
+    /// No TCP, no UDP, no other network.
+    Network,
+    /// No socket of another program on this machine.
+    UnixSockets,
+    /// No signal to a process that the command has not started.
+    Signals,
+    /// No look into the memory or the environment of such a process.
+    Memory,
+    /// Every process it has started ends with the call, one that left its process group too.
+    Processes,
+}
+
+impl Guard {
+    /// All of them.
+    pub const ALL: [Guard; 7] = [
+        Guard::Writes,
+        Guard::Truncation,
+        Guard::Network,
+        Guard::UnixSockets,
+        Guard::Signals,
+        Guard::Memory,
+        Guard::Processes,
+    ];
+
+    /// What is not held where this one is missing, in words for a person.
+    fn gap(self) -> &'static str {
+        match self {
+            Guard::Writes => "writes outside the project",
+            Guard::Truncation => "cutting files outside the project short",
+            Guard::Network => "the network",
+            Guard::UnixSockets => "sockets of other programs",
+            Guard::Signals => "signals to other processes",
+            Guard::Memory => "the environment of other processes",
+            Guard::Processes => "processes that leave their group and outlive the call",
+        }
+    }
+}
+
+/// What commands are held to on this system, under this configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confinement {
+    /// What is held.
+    pub enforced: Vec<Guard>,
+    /// What should be and is not, because the system cannot.
+    pub missing: Vec<Guard>,
+    /// What the configuration leaves open.
+    pub opened: Vec<Guard>,
+}
+
+impl Confinement {
+    fn of(config: &SandboxConfig, holds: impl Fn(Guard) -> bool) -> Confinement {
+        let is_opened = |guard: &Guard| match (config.mode, guard) {
+            (SandboxMode::Off, Guard::Processes) => false,
+            (SandboxMode::Off, _) => true,
+            (_, Guard::Network) => config.network,
+            (_, Guard::UnixSockets) => config.unix_sockets,
+            _ => false,
+        };
+        let (opened, wanted): (Vec<Guard>, Vec<Guard>) = Guard::ALL.into_iter().partition(is_opened);
+        let (enforced, missing) = wanted.into_iter().partition(|guard| holds(*guard));
+        Confinement { enforced, missing, opened }
+    }
+
+    /// Whether something is held.
+    pub fn holds(&self, guard: Guard) -> bool {
+        self.enforced.contains(&guard)
+    }
+
+    /// Whether everything is held.
+    pub fn is_whole(&self) -> bool {
+        self.missing.is_empty() && self.opened.is_empty()
+    }
+
+    /// Whether the system holds what `require` asks for: writes, the network, and the memory of others, as far as the
+    /// configuration does not open them. Scopes for signals came to Linux in 6.12, and to refuse older systems for them would
+    /// leave people with no choice but `off`.
+    pub fn suffices(&self) -> bool {
+        let is_needed = |guard: &Guard| !matches!(guard, Guard::Signals | Guard::Processes);
+        !self.missing.iter().any(is_needed)
+    }
+}
+
+/// One line for a person: what is not held.
+impl fmt::Display for Confinement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |guards: &[Guard]| guards.iter().map(|guard| guard.gap()).collect::<Vec<_>>().join(", ");
+        if self.opened.contains(&Guard::Writes) {
+            return formatter.write_str("commands are not confined");
+        }
+        if self.enforced.is_empty() {
+            return formatter.write_str("commands are not confined: this system cannot");
+        }
+        formatter.write_str("commands are confined")?;
+        if !self.opened.is_empty() {
+            write!(formatter, "; open by configuration: {}", words(&self.opened))?;
+        }
+        if !self.missing.is_empty() {
+            write!(formatter, "; this system cannot hold: {}", words(&self.missing))?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts commands confined.
+pub struct Sandbox {
+    config: SandboxConfig,
+    confinement: Confinement,
+    /// Made for the first command, and removed with the sandbox: commands of one conversation find each other's files there.
+    temporary: OnceLock<Option<TempDir>>,
+}
+
+impl Sandbox {
+    /// A sandbox as it is configured. What the system can hold is tried here, once in a process.
+    pub fn new(config: SandboxConfig) -> Sandbox {
+        let support = system::Support::of_this_system();
+        let confinement = Confinement::of(&config, |guard| support.holds(guard));
+        Sandbox { config, confinement, temporary: OnceLock::new() }
+    }
+
+    /// What commands are held to.
+    pub fn confinement(&self) -> &Confinement {
+        &self.confinement
+    }
+
+    /// Why no command may run at all.
+    pub fn refusal(&self) -> Option<String> {
+        let is_refused = self.config.mode == SandboxMode::Require && !self.confinement.suffices();
+        is_refused.then(|| {
+            let gaps: Vec<&str> = self.confinement.missing.iter().map(|guard| guard.gap()).collect();
+            format!(
+                "commands must be confined (`sandbox.mode` is `require`), and this system cannot hold: {}",
+                gaps.join(", ")
+            )
+        })
+    }
+
+    /// What a model is told about it.
+    pub(crate) fn words_for_model(&self) -> String {
+        let mut words = String::new();
+        if self.confinement.holds(Guard::Writes) {
+            words.push_str(
+                " Commands are confined: writing works in the project's directory and in $TMPDIR and fails elsewhere \
+                 with \"Permission denied\"",
+            );
+            if !self.config.write.is_empty() {
+                let more: Vec<String> =
+                    self.config.write.iter().map(|path| path.display().to_string()).collect();
+                words.push_str(&format!(", but for {}", more.join(", ")));
+            }
+            words.push('.');
+        }
+        match (self.confinement.holds(Guard::Network), self.confinement.holds(Guard::UnixSockets)) {
+            (true, true) => words.push_str(" There is no network, not even to this machine."),
+            (true, false) => words.push_str(" There is no network."),
+            (false, _) => {}
+        }
+        if !words.is_empty() {
+            words.push_str(" Do not work around this; tell the user what you would need.");
+        }
+        words
+    }
+
+    /// Start a command in its directory, in a process group of its own.
+    pub(crate) fn spawn(&self, command: &mut Command, directory: &Path) -> io::Result<ConfinedChild> {
+        if let Some(refusal) = self.refusal() {
+            return Err(io::Error::other(refusal));
+        }
+        let marker = Marker::new();
+        marker.put_on(command);
+        if self.config.mode == SandboxMode::Off || self.confinement.enforced.is_empty() {
+            let child = command.spawn()?;
+            return Ok(ConfinedChild { child, ending: Ending { reaper: None, marker } });
+        }
+        let mut write = vec![directory.to_owned()];
+        if let Some(folder) = self.temporary()? {
+            command.env("TMPDIR", folder);
+            write.push(folder.to_owned());
+        }
+        write.extend(self.config.write.iter().cloned());
+        let SandboxConfig { network, unix_sockets, .. } = self.config;
+        let (child, reaper) = system::spawn(command, &Rules { write, network, unix_sockets })?;
+        Ok(ConfinedChild { child, ending: Ending { reaper, marker } })
+    }
+
+    fn temporary(&self) -> io::Result<Option<&Path>> {
+        let made = self.temporary.get_or_init(|| {
+            // What commands leave there is not for other users of this machine.
+            use std::os::unix::fs::PermissionsExt;
+            let private = std::fs::Permissions::from_mode(0o700);
+            tempfile::Builder::new().prefix("plimsoll-").permissions(private).tempdir().ok()
+        });
+        match made {
+            Some(folder) => Ok(Some(folder.path())),
+            None => Err(io::Error::other("no temporary directory can be made")),
+        }
+    }
+}
+
+/// What one command is held to.
+struct Rules {
+    write: Vec<PathBuf>,
+    network: bool,
+    unix_sockets: bool,
+}
+
+/// A command that was started, and how everything that it starts is ended.
+pub(crate) struct ConfinedChild {
+    pub(crate) child: Child,
+    pub(crate) ending: Ending,
+}
+
+/// Ends everything that a command has started.
+pub(crate) struct Ending {
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    reaper: Option<system::Reaper>,
+    marker: Marker,
+}
+
+impl Ending {
+    /// End whatever is left of the command outside its process group.
+    pub(crate) fn end(&mut self) {
+        let is_done = self.reaper.take().is_some_and(system::Reaper::end);
+        if !is_done {
+            self.marker.end_all();
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Other processes: signals to them, looks into them, and those that try to outlive their call.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_agent::tools::Bash;
+use plimsoll_agent::{Agent, Guard};
+use plimsoll_config::{SandboxConfig, SandboxMode};
+use plimsoll_providers::Wire;
+use plimsoll_testkit::server::{ModelServer, Reply};
+use rstest::rstest;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{Bystander, Yard, can, has_python};
+use crate::support::{die, model, open_archive};
+
+/// Where the agent that is killed works, and where its model is; set only for it.
+const FOLDER: &str = "PLIMSOLL_REAPED_FOLDER";
+const URL: &str = "PLIMSOLL_REAPED_URL";
+
+/// Processes that run `sleep` with this time, which is each test's own.
+fn sleepers(time: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| *line == format!("sleep\0{time}\0").into_bytes()).count()
+}
+
+/// A killed process needs a moment to be gone.
+fn await_none(time: &str) -> bool {
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        if sleepers(time) == 0 {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[tokio::test]
+async fn other_processes_cannot_be_signalled() {
+    if !can(&[Guard::Signals]) {
+        return;
+    }
+    let mut yard = Yard::new().await;
+    let mut bystander = Bystander::new();
+    let pid = bystander.pid();
+    for command in [
+        format!("kill -9 {pid}"),
+        format!("kill -0 {pid}"),
+        format!("bash -c 'kill -9 {pid}'"),
+        format!("setsid -w bash -c 'kill -9 {pid}'"),
+        format!("env -i bash -c 'kill -9 {pid}'"),
+        format!("unshare -r bash -c 'kill -9 {pid}'"),
+        // That of this process, which is the agent.
+        "kill -9 $PPID".into(),
+        format!("prlimit --pid {pid} --cpu=0:0"),
+    ] {
+        let told = yard.bash(&command).await;
+        assert!(told.contains("[exit code"), "{command}: {told}");
+    }
+    let told = yard.bash("kill -9 -1; echo on my own").await;
+    assert!(told.contains("on my own"), "{told}");
+    let told = yard.bash("kill -9 0").await;
+    assert!(told.contains("ended by signal 9"), "{told}");
+    assert!(bystander.is_alive());
+}
+
+#[tokio::test]
+async fn other_processes_cannot_be_looked_into() {
+    if !can(&[Guard::Memory]) {
+        return;
+    }
+    let mut yard = Yard::new().await;
+    let bystander = Bystander::new();
+    let pid = bystander.pid();
+    // It is started before its environment is in place.
+    let is_seen = || {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        environment.windows(7).any(|seen| seen == b"hunter2")
+    };
+    while !is_seen() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for (look, file) in [
+        ("cat", "environ"),
+        ("cat", "mem"),
+        ("cat", "maps"),
+        ("readlink", "fd/0"),
+        ("ls", "cwd/"),
+        ("ls", "root/"),
+        ("readlink", "exe"),
+        ("cat", "auxv"),
+    ] {
+        let told = yard.bash(&format!("{look} /proc/{pid}/{file}")).await;
+        assert!(told.contains("[exit code") && !told.contains("hunter2"), "{file}: {told}");
+    }
+    assert!(yard.bash("cat /proc/$PPID/environ").await.contains("[exit code 1]"), "the agent's own");
+    let told = yard.bash("cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep SECRET").await;
+    assert!(!told.contains("hunter2"), "{told}");
+    if has_python() {
+        // Attach (16) to the bystander, to the agent and to a child; then take a descriptor of the bystander's (438).
+        let program = format!(
+            "import ctypes, os, time\nlibc = ctypes.CDLL(None, use_errno=True)\nchild = os.fork()\n\
+             if child == 0:\n    time.sleep(60)\n\
+             print(*[libc.ptrace(16, pid, 0, 0) for pid in ({pid}, os.getppid(), child)])\n\
+             print(libc.syscall(438, libc.syscall(434, {pid}, 0), 0, 0))\n"
+        );
+        let told = yard.python(&program).await;
+        assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["-1", "-1", "0", "-1"], "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_gains_no_rights_by_being_run() {
+    if !can(&[Guard::Writes]) {
+        return;
+    }
+    let mut yard = Yard::new().await;
+    let told =
+        yard.bash("grep -h NoNewPrivs /proc/self/status; bash -c 'grep Seccomp: /proc/self/status'").await;
+    assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["NoNewPrivs:", "1", "Seccomp:", "2"]);
+}
+
+#[rstest]
+#[case::background("sleep T &")]
+#[case::nohup("nohup sleep T &")]
+#[case::session("setsid sleep T &")]
+#[case::session_in_a_subshell("(setsid sleep T &)")]
+#[case::daemon("setsid -f setsid -f sleep T")]
+#[case::without_environment("env -i setsid -f sleep T")]
+#[case::job_of_its_own("set -m; sleep T & disown")]
+#[case::closed_output("setsid -f sleep T <&- >&- 2>&-")]
+#[case::namespace("(unshare -pf setsid sleep T || setsid sleep T) & sleep 0.2")]
+#[case::stopped("setsid -f sleep T; sleep 0.1; pkill -STOP -f 'sleep T'; true")]
+#[case::deaf("setsid -f bash -c 'trap \"\" TERM HUP INT; exec sleep T'; sleep 0.1")]
+#[tokio::test]
+async fn nothing_outlives_its_call(#[case] command: &str) {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    if !can(&[Guard::Processes]) {
+        return;
+    }
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    let time = format!("31{}.{number}", std::process::id());
+    let mut yard = Yard::new().await;
+    let seen = format!(
+        "{}\nfor i in 1 2 3 4 5 6 7 8 9; do pgrep -fx 'sleep {time}' && break; sleep 0.1; done; true",
+        command.replace('T', &time)
+    );
+    let told = yard.bash(&seen).await;
+    assert!(told.lines().any(|line| line.trim().parse::<u32>().is_ok()), "it did run: {told}");
+    assert!(await_none(&time), "{command}");
+}
+
+#[tokio::test]
+async fn where_it_is_off_what_kept_its_environment_ends_with_the_call() {
+    let mut yard = Yard::with(SandboxConfig { mode: SandboxMode::Off, ..SandboxConfig::default() }).await;
+    let time = format!("32{}", std::process::id());
+    yard.bash(&format!("setsid -f setsid -f sleep {time}; nohup sleep {time} & sleep 0.3")).await;
+    assert!(cfg!(not(target_os = "linux")) || await_none(&time));
+}
+
+#[tokio::test]
+async fn the_end_of_one_call_leaves_other_calls_alone() {
+    let (mut one, mut other) = (Yard::new().await, Yard::new().await);
+    let long = tokio::spawn(async move { one.bash("setsid -f sleep 3600; sleep 1.5; echo alive").await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for _ in 0..3 {
+        assert_eq!(other.bash("echo short").await.trim(), "short");
+    }
+    assert_eq!(long.await.unwrap().trim(), "alive");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_at_once_with_all_it_started() {
+    let yard = Yard::new().await;
+    let time = format!("33{}", std::process::id());
+    let command = format!("setsid -f sleep {time}; sleep {time}");
+    yard.dock.server.push_all([Reply::new().call("a", "bash", json!({ "command": command }))]);
+    let (mut talk, cancel) = (yard.talk, CancellationToken::new());
+    let token = cancel.clone();
+    let run = tokio::spawn(async move { talk.run("Go", &token).await.unwrap() });
+    let until = Instant::now() + Duration::from_secs(10);
+    while sleepers(&time) < 2 && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    cancel.cancel();
+    run.await.unwrap();
+    assert!(!can(&[Guard::Processes]) || await_none(&time));
+}
+
+/// The agent that is killed: does nothing unless it was started as one.
+#[tokio::test]
+async fn the_reaped_agent() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let folder = std::path::Path::new(&folder);
+    let mut agent =
+        Agent::new(open_archive(folder), model(Wire::Anthropic, &std::env::var(URL).unwrap()), folder);
+    agent.profile.permissions.rules.push(plimsoll_agent::parse_allow("bash", None).unwrap());
+    agent.profile.tools = agent.profile.tools.clone().with(Bash::new());
+    let mut talk = agent.begin("").await.unwrap();
+    let marker = folder.join("started");
+    std::thread::spawn(move || {
+        while !marker.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        die();
+    });
+    talk.run("Go", &CancellationToken::new()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_killed_agent_had_started_ends_with_it() {
+    if !can(&[Guard::Processes]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = ModelServer::start().unwrap();
+    let time = format!("34{}", std::process::id());
+    let command = format!("setsid -f sleep {time}; sleep {time} & touch started; sleep {time}");
+    server.push_all([Reply::new().call("a", "bash", json!({ "command": command }))]);
+    let mut agent = Command::new(std::env::current_exe().unwrap());
+    agent.args(["--exact", "sandbox::processes::the_reaped_agent"]).stdin(Stdio::null());
+    agent.env(FOLDER, folder.path()).env(URL, server.url()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = agent.status().unwrap();
+    assert!(!status.success(), "it was killed");
+    assert!(folder.path().join("started").exists());
+    assert!(await_none(&time), "what it had started has ended");
+}

@@ -1,0 +1,55 @@
+//! What commands and addresses of an agent are held to.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether commands are confined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxMode {
+    /// As far as the system can, and it is said where it cannot.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+    /// No command runs where writes and network cannot be held.
+    Require,
+}
+
+impl FromStr for SandboxMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SandboxMode, String> {
+        match text {
+            "auto" => Ok(SandboxMode::Auto),
+            "off" => Ok(SandboxMode::Off),
+            "require" => Ok(SandboxMode::Require),
+            _ => Err("expected `auto`, `off` or `require`".into()),
+        }
+    }
+}
+
+/// What a confined command may do beyond writing in its project and its temporary directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SandboxConfig {
+    /// Whether commands are confined.
+    pub mode: SandboxMode,
+    /// Further files and directories that may be written to.
+    pub write: Vec<PathBuf>,
+    /// Whether they may use the network.
+    pub network: bool,
+    /// Whether they may use the sockets of other programs on this machine: those of docker, an ssh agent, a message bus.
+    pub unix_sockets: bool,
+}
+
+/// What `webfetch` may reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebfetchConfig {
+    /// Hosts, with a port or for all ports, that may lie on this machine or in a private network.
+    pub hosts: Vec<String>,
+    /// The proxy that pages are fetched through. It resolves names itself, so where they lead is its matter.
+    pub proxy: Option<String>,
+}
