@@ -18,6 +18,7 @@ use crate::ledger::FileLedger;
 use crate::model::Model;
 use crate::run::Conversation;
 use crate::setup::surroundings;
+use crate::tasks::TaskBoard;
 use crate::tools::ToolSet;
 
 /// An agent that can run sessions. Cloning it shares its model's connections.
@@ -51,6 +52,8 @@ pub struct Agent {
     pub asker: Option<Arc<dyn Asker>>,
     /// Receives every event.
     pub events: EventSink,
+    /// Runs its background tasks; without one it has none.
+    pub tasks: Option<Arc<TaskBoard>>,
 }
 
 /// Who speaks, and what it may do.
@@ -64,6 +67,11 @@ pub struct Profile {
     pub tools: ToolSet,
     /// What of that it may do.
     pub permissions: Permissions,
+    /// The permissions of those that launched it, for a background task: it may do nothing that one of them may not.
+    pub bounds: Vec<Permissions>,
+    /// Whether a run waits for the session's background tasks when the model has said its last word, and lets it answer
+    /// what came of them. A host that stays takes their notes later instead.
+    pub awaits_tasks: bool,
     /// When a run ends at the latest.
     pub limits: RunLimits,
 }
@@ -115,6 +123,8 @@ impl Agent {
             system: vec![format!("{BASE_PROMPT}\n\n{}", surroundings(&directory))],
             tools: ToolSet::builtin(&policy),
             permissions: Permissions::default(),
+            bounds: Vec::new(),
+            awaits_tasks: false,
             limits: RunLimits::default(),
         };
         Agent {
@@ -132,7 +142,17 @@ impl Agent {
             clock: Clock::default(),
             asker: None,
             events: Arc::new(|_| {}),
+            tasks: None,
         }
+    }
+
+    /// The same agent with background tasks, and with the tools for them that its configuration lets it have.
+    pub fn with_tasks(mut self, board: &Arc<TaskBoard>) -> Agent {
+        let name = &self.profile.name;
+        let own = board.tools().into_iter().filter(|tool| board.offers(name, &tool.spec().name));
+        self.profile.tools = own.fold(std::mem::take(&mut self.profile.tools), ToolSet::with_shared);
+        self.tasks = Some(Arc::clone(board));
+        self
     }
 
     /// Open a session of the archive, to run it.
@@ -143,6 +163,10 @@ impl Agent {
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
+        if let Some(board) = &self.tasks {
+            // Tasks whose process has gone are found when their parent is opened, and it is told.
+            board.reconcile(Some(session)).await?;
+        }
         let files = driver.run(|driver| Ok(FileLedger::of_log(driver.log()))).await?;
         Ok(Conversation::new(self.clone(), session.clone(), driver, files))
     }
@@ -167,7 +191,7 @@ impl Agent {
         self.open(&made.map_err(SessionError::from)?.id).await
     }
 
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let limits = self.model.limits;
         let known = self.policy.limits(&self.model.name.model, limits);
         let mut summariser = match &self.compaction.model {

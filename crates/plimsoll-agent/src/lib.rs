@@ -9,6 +9,7 @@
 //! | set an agent up | [`Agent::configured`], or [`Agent`], [`Model`] and [`Profile`] by hand |
 //! | run a session | [`Agent::open`], [`Conversation::run`] |
 //! | let it do more than read | [`parse_allow`], [`Tool`] |
+//! | let it work in the background | [`TaskBoard`], [`Agent::with_tasks`], [`tasks`] |
 //! | follow what happens | [`Event`] as it happens, [`Follower`] for what is stored |
 //! | count what happened | [`RunReport`], [`metrics`] |
 
@@ -29,6 +30,7 @@ mod place;
 mod run;
 mod setup;
 mod step;
+pub mod tasks;
 mod title;
 pub mod tools;
 
@@ -43,5 +45,6 @@ pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};
 pub use run::{Conversation, RunEnd, RunReport, Stop};
 pub use setup::{AgentSetupError, RunOverrides, agent_names};
+pub use tasks::{TaskBoard, TaskLimits};
 pub use title::title_from_words;
 pub use tools::{Tool, ToolCall, ToolError, ToolSet};

@@ -15,4 +15,5 @@ mod metrics;
 mod soak;
 mod support;
 mod switching;
+mod tasks;
 mod tools;
