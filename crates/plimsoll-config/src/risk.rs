@@ -279,6 +279,14 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "mcp.*.headers.*"),
     (RunRisk::NeedsTrust, "mcp.*.enabled"),
     (RunRisk::NeedsTrust, "mcp.*.timeout"),
+    // Each task is a session of its own that is paid for.
+    (RunRisk::NeedsTrust, "tasks.at_once"),
+    (RunRisk::NeedsTrust, "tasks.depth"),
+    (RunRisk::NeedsTrust, "tasks.steps"),
+    (RunRisk::NeedsTrust, "tasks.time"),
+    (RunRisk::NeedsTrust, "tasks.tokens"),
+    (RunRisk::NeedsTrust, "tasks.cost"),
+    (RunRisk::NeedsTrust, "tasks.fork"),
 ];
 
 /// What a setting of a run could do in the hands of a hostile checkout.

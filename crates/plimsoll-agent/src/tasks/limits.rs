@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_config::AgentFork;
+use plimsoll_config::{AgentFork, TaskConfig};
 
 use crate::agent::RunLimits;
 
@@ -35,6 +35,21 @@ impl Default for TaskLimits {
             tokens: None,
             cost: None,
             fork: AgentFork::Digest,
+        }
+    }
+}
+
+impl From<&TaskConfig> for TaskLimits {
+    fn from(config: &TaskConfig) -> TaskLimits {
+        let default = TaskLimits::default();
+        TaskLimits {
+            at_once: config.at_once.map_or(default.at_once, |at_once| at_once as usize),
+            depth: config.depth.unwrap_or(default.depth),
+            steps: config.steps.map(u64::from),
+            time: config.time.or(default.time),
+            tokens: config.tokens,
+            cost: config.cost,
+            fork: config.fork.unwrap_or(default.fork),
         }
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod reference;
 mod resolve;
 mod settle;
 mod spec;
+mod tasks;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -38,10 +39,11 @@ pub use permission::{Action, PermissionRule, Permissions, ToolSwitch, matches};
 pub(crate) use provider::environment_layer;
 pub use provider::{ModelConfig, ProviderConfig};
 pub use resolve::{ResolvedModel, SetupError};
+pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
 
 /// The sections of a file that are about a run.
-pub(crate) const SECTIONS: [&str; 10] = [
+pub(crate) const SECTIONS: [&str; 11] = [
     "model",
     "small_model",
     "max_steps",
@@ -52,6 +54,7 @@ pub(crate) const SECTIONS: [&str; 10] = [
     "providers",
     "agents",
     "mcp",
+    "tasks",
 ];
 
 /// What all layers together say about a run.
@@ -75,6 +78,8 @@ pub struct RunConfig {
     pub instructions: Vec<InstructionSource>,
     /// What a run must not exceed.
     pub caps: RunCaps,
+    /// Background tasks.
+    pub tasks: TaskConfig,
     fields: Vec<RunField>,
     origins: BTreeMap<String, Origin>,
 }
