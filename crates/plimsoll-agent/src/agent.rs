@@ -19,6 +19,7 @@ use crate::ledger::FileLedger;
 use crate::model::Model;
 use crate::run::Conversation;
 use crate::setup::surroundings;
+use crate::tasks::TaskBoard;
 use crate::tools::ToolSet;
 
 /// An agent that can run sessions. Cloning it shares its model's connections.
@@ -54,6 +55,8 @@ pub struct Agent {
     pub asker: Option<Arc<dyn Asker>>,
     /// Receives every event.
     pub events: EventSink,
+    /// Runs its background tasks; without one it has none.
+    pub tasks: Option<Arc<TaskBoard>>,
 }
 
 /// Who speaks, and what it may do.
@@ -69,6 +72,11 @@ pub struct Profile {
     pub switches: Vec<ToolSwitch>,
     /// What of that it may do.
     pub permissions: Permissions,
+    /// The permissions of those that launched it, for a background task: it may do nothing that one of them may not.
+    pub bounds: Vec<Permissions>,
+    /// Whether a run waits for the session's background tasks when the model has said its last word, and lets it answer
+    /// what came of them. A host that stays takes their notes later instead.
+    pub awaits_tasks: bool,
     /// When a run ends at the latest.
     pub limits: RunLimits,
 }
@@ -128,6 +136,8 @@ impl Agent {
             tools: ToolSet::builtin(&policy),
             switches: Vec::new(),
             permissions: Permissions::default(),
+            bounds: Vec::new(),
+            awaits_tasks: false,
             limits: RunLimits::default(),
         };
         Agent {
@@ -146,7 +156,17 @@ impl Agent {
             clock: Clock::default(),
             asker: None,
             events: Arc::new(|_| {}),
+            tasks: None,
         }
+    }
+
+    /// The same agent with background tasks, and with the tools for them that its configuration lets it have.
+    pub fn with_tasks(mut self, board: &Arc<TaskBoard>) -> Agent {
+        let name = &self.profile.name;
+        let own = board.tools().into_iter().filter(|tool| board.offers(name, &tool.spec().name));
+        self.profile.tools = own.fold(std::mem::take(&mut self.profile.tools), ToolSet::with_shared);
+        self.tasks = Some(Arc::clone(board));
+        self
     }
 
     /// Open a session of the archive, to run it.
@@ -157,6 +177,10 @@ impl Agent {
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
+        if let Some(board) = &self.tasks {
+            // Tasks whose process has gone are found when their parent is opened, and it is told.
+            board.reconcile(Some(session)).await?;
+        }
         let files = driver.run(|driver| Ok(FileLedger::of_log(driver.log()))).await?;
         Ok(Conversation::new(self.clone(), session.clone(), driver, files))
     }
@@ -181,7 +205,7 @@ impl Agent {
         self.open(&made.map_err(SessionError::from)?.id).await
     }
 
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let limits = self.model.limits;
         let known = self.policy.limits(&self.model.name.model, limits);
         let mut summariser = match &self.compaction.model {

@@ -18,7 +18,7 @@ use crate::error::AgentError;
 use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, repeat_warning};
 use crate::metrics;
-use crate::permissions::{Access, AllowHint, Subject, decide, is_denied, reason_to_ask, rule_for};
+use crate::permissions::{Access, AllowHint, Bounds, Subject, is_denied, reason_to_ask, rule_for};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
@@ -145,7 +145,9 @@ impl Conversation {
     ) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
         let (tool, subject) = self.find(call, number)?;
         let (access, directory) = (tool.access(), &self.agent.directory);
-        let action = decide(&self.agent.profile.permissions, &call.tool, access, &subject, directory);
+        let profile = &self.agent.profile;
+        let within = Bounds { own: &profile.permissions, above: &profile.bounds, granted: &self.granted };
+        let action = within.decide(&call.tool, access, &subject, directory);
         let words = match (action, self.agent.asker.clone()) {
             (Action::Allow, _) => return Ok((tool, subject)),
             (Action::Deny, _) | (Action::Ask, None) => None,
@@ -173,6 +175,7 @@ impl Conversation {
                 match answer {
                     PermissionAnswer::Once | PermissionAnswer::Always => {
                         if always {
+                            self.granted.rules.push(question.always.clone());
                             self.agent.profile.permissions.rules.push(question.always);
                         }
                         let (part, tool_name) = (call.part.clone(), call.tool.clone());
@@ -252,17 +255,20 @@ impl Conversation {
             input: call.input.clone(),
         });
         let (driver, directory, cancel) = (self.driver.clone(), self.agent.directory.clone(), cancel.clone());
-        let (runtime, permissions) = (Handle::current(), self.agent.profile.permissions.clone());
+        let (runtime, agent, session) = (Handle::current(), self.agent.clone(), self.session.clone());
         let (files, events) = (Arc::clone(&self.files), Arc::clone(&self.agent.events));
         Ok(tokio::task::spawn_blocking(move || {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0, tail: Vec::new() };
             let may_read = |path: &Path| {
                 let subject = Subject::Path { named: path.to_owned(), real: path.to_owned() };
-                let denies = |tool: &str| is_denied(&permissions, tool, &subject, &directory);
+                let rules = || agent.profile.bounds.iter().chain([&agent.profile.permissions]);
+                let denies = |tool: &str| rules().any(|rules| is_denied(rules, tool, &subject, &directory));
                 !denies(&call.tool) && (call.tool != "grep" || !denies("read"))
             };
             let made = ToolCall {
                 may_read: &may_read,
+                agent: &agent,
+                session: &session,
                 part: &call.part,
                 input: &call.input,
                 subject: &subject,

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::{MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Tokens, Usage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::revert::RevertReport;
 use crate::run::RunEnd;
 use crate::sandbox::Confinement;
+use crate::tasks::{TaskProgress, TaskStatus};
 
 /// Receives every event of a run. It must not block: the run waits for it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -216,6 +217,49 @@ pub enum Event {
         /// The title.
         title: String,
     },
+    /// A background task was launched, or taken up again.
+    TaskLaunched {
+        /// The task, which is its session.
+        task: SessionId,
+        /// The session it works for.
+        parent: SessionId,
+        /// Its agent.
+        agent: String,
+        /// What it is about.
+        description: String,
+        /// Whether it was given its parent's context.
+        forked: bool,
+        /// Which run of it this is, from 1.
+        run: u32,
+    },
+    /// A background task has come further.
+    TaskProgress {
+        /// The task.
+        task: SessionId,
+        /// The session it works for.
+        parent: SessionId,
+        /// How far.
+        progress: Box<TaskProgress>,
+    },
+    /// A background task has ended.
+    TaskEnded {
+        /// The task.
+        task: SessionId,
+        /// The session it works for.
+        parent: SessionId,
+        /// What it is about.
+        description: String,
+        /// How it ended.
+        status: TaskStatus,
+        /// Which run of it, from 1.
+        run: u32,
+        /// How long that run took.
+        duration_ms: u64,
+        /// What went wrong.
+        error: Option<String>,
+        /// All tasks of the session in a few lines, for a person.
+        toast: String,
+    },
     /// The run is over.
     Ended {
         /// How.
@@ -304,8 +348,8 @@ pub enum CallStatus {
 }
 
 /// Tokens of one response or of many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct UsageFigures {
     /// Input that had nothing to do with the cache.
     pub input: u64,
@@ -322,7 +366,12 @@ pub struct UsageFigures {
 impl UsageFigures {
     /// Add the figures of one response.
     pub fn add(&mut self, usage: &Usage) {
-        let UsageFigures { input, output, reasoning, cache_read, cache_write } = UsageFigures::from(usage);
+        self.add_figures(&UsageFigures::from(usage));
+    }
+
+    /// Add other figures.
+    pub fn add_figures(&mut self, other: &UsageFigures) {
+        let UsageFigures { input, output, reasoning, cache_read, cache_write } = *other;
         self.input = self.input.saturating_add(input);
         self.output = self.output.saturating_add(output);
         self.reasoning = self.reasoning.saturating_add(reasoning);

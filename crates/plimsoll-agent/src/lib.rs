@@ -10,6 +10,7 @@
 //! | run a session | [`Agent::open`], [`Conversation::run`] |
 //! | let it do more than read | [`parse_allow`], [`Tool`] |
 //! | put files back | [`Conversation::revert`], [`revert`], [`plan_revert`] |
+//! | let it work in the background | [`TaskBoard`], [`Agent::with_tasks`], [`tasks`] |
 //! | follow what happens | [`Event`] as it happens, [`Follower`] for what is stored |
 //! | count what happened | [`RunReport`], [`metrics`] |
 
@@ -35,6 +36,7 @@ mod run;
 mod sandbox;
 mod setup;
 mod step;
+pub mod tasks;
 mod title;
 pub mod tools;
 
@@ -54,5 +56,6 @@ pub use revert::{
 pub use run::{Conversation, RunEnd, RunReport, Stop};
 pub use sandbox::{Confinement, Guard, Sandbox};
 pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
+pub use tasks::{TaskBoard, TaskLimits};
 pub use title::title_from_words;
 pub use tools::{Tool, ToolCall, ToolError, ToolSet};

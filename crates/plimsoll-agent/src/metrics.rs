@@ -9,6 +9,7 @@
 //! | [`TOKENS_IN`], [`TOKENS_OUT`], [`TOKENS_CACHED`], [`TOKENS_WRITTEN`], [`COST`] | what they were charged for |
 //! | [`LATENCY`] | seconds from a request to the end of its answer |
 //! | [`TOOL_CALLS`] | calls of tools, by tool and status |
+//! | [`FORKS`], [`FORKS_CUT`], [`FORK_TOKENS`] | tasks that were given their parent's context, by the way it was given; those of which the budget cut something; what it took of their windows |
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use metrics::{counter, gauge, histogram};
 use plimsoll::{Plan, Receipt, Usage};
 
 use crate::event::{CallStatus, ReceiptFigures};
+use crate::tasks::{ForkReceipt, ForkWay};
 
 /// Outputs that were cut.
 pub const TRUNCATIONS: &str = "plimsoll_truncations_total";
@@ -55,6 +57,13 @@ pub const COST: &str = "plimsoll_cost_dollars";
 pub const LATENCY: &str = "plimsoll_answer_seconds";
 /// Calls of tools.
 pub const TOOL_CALLS: &str = "plimsoll_tool_calls_total";
+
+/// Tasks that were given their parent's context.
+pub const FORKS: &str = "plimsoll_forks_total";
+/// Those of which the budget cut something.
+pub const FORKS_CUT: &str = "plimsoll_forks_cut_total";
+/// What their context took of their windows.
+pub const FORK_TOKENS: &str = "plimsoll_fork_tokens";
 
 /// A reduction was made. It is logged with its figures, and without content.
 pub(crate) fn reduced(receipt: &Receipt) {
@@ -124,4 +133,20 @@ pub(crate) fn called(tool: Option<&str>, status: CallStatus) {
         CallStatus::Cancelled => "cancelled",
     };
     counter!(TOOL_CALLS, "tool" => tool.unwrap_or("unknown").to_owned(), "status" => status).increment(1);
+}
+
+/// A task was given its parent's context.
+pub(crate) fn forked(receipt: &ForkReceipt) {
+    let way = match receipt.way {
+        ForkWay::Nothing => "nothing",
+        ForkWay::Digest => "digest",
+        ForkWay::History => "history",
+    };
+    counter!(FORKS, "way" => way).increment(1);
+    if receipt.was_cut() {
+        counter!(FORKS_CUT, "way" => way).increment(1);
+    }
+    if let Some(tokens) = receipt.tokens {
+        histogram!(FORK_TOKENS, "way" => way).record(tokens as f64);
+    }
 }

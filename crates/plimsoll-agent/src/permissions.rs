@@ -115,6 +115,30 @@ pub(crate) fn decide(
     found
 }
 
+/// The rules of an agent within those of the agents that launched it.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    /// Its own.
+    pub(crate) own: &'a Permissions,
+    /// Those of all that stand above it.
+    pub(crate) above: &'a [Permissions],
+    /// What a person has allowed for good in this session. It answers what a bound would ask, and lifts no denial.
+    pub(crate) granted: &'a Permissions,
+}
+
+impl Bounds<'_> {
+    /// Whether a call may be made: the strictest of all decides.
+    pub(crate) fn decide(&self, tool: &str, access: Access, subject: &Subject, project: &Path) -> Action {
+        let call = Call { tool, subject, project };
+        let is_granted = call.rule(self.granted).is_some();
+        let above = self.above.iter().map(|bound| match decide(bound, tool, access, subject, project) {
+            Action::Ask if is_granted => Action::Allow,
+            action => action,
+        });
+        above.fold(decide(self.own, tool, access, subject, project), stricter)
+    }
+}
+
 /// The one of two that lets less happen.
 pub(crate) fn stricter(one: Action, other: Action) -> Action {
     let weight = |action| match action {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use plimsoll::{Fixed, Message, MessageId, Receipt, SessionId, Usage};
+use plimsoll_config::Permissions;
 use plimsoll_providers::ToolSpec;
 use plimsoll_session::{Driver, DriverHandle, SessionError};
 use serde::Serialize;
@@ -38,6 +39,8 @@ pub struct Conversation {
     pub(crate) files: Arc<FileLedger>,
     /// Whether it was told what commands are held to.
     pub(crate) told_confinement: AtomicBool,
+    /// What a person has allowed for good in a session that others bound.
+    pub(crate) granted: Permissions,
 }
 
 /// How a run ended.
@@ -154,6 +157,7 @@ impl Conversation {
             learned: false,
             servers,
             files: Arc::new(files),
+            granted: Permissions::default(),
             told_confinement: AtomicBool::new(false),
         }
     }
@@ -242,7 +246,9 @@ impl Conversation {
         Ok(self.driver.run(|driver| driver.settle("Interrupted: the run was given up.")).await?)
     }
 
-    async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+    /// Let the model answer what is in the log, without a new prompt: after [`take_notes`](Conversation::take_notes) has
+    /// taken something in.
+    pub async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         let mut progress = Progress {
             steps: 0,
             usage: UsageFigures::default(),
@@ -304,7 +310,11 @@ impl Conversation {
                 StepEnd::Over(end) => return Ok(end),
                 // A provider that paused a long turn of its own tools wants the same conversation again.
                 StepEnd::Answered { finish } if finish == "pause_turn" => {}
-                StepEnd::Answered { finish } => return Ok(RunEnd::Finished { reason: finish }),
+                StepEnd::Answered { finish } => {
+                    if !self.await_tasks(cancel).await? {
+                        return Ok(RunEnd::Finished { reason: finish });
+                    }
+                }
                 StepEnd::Called => {
                     if let Some(end) = self.run_calls(progress, cancel).await? {
                         return Ok(end);
@@ -316,14 +326,8 @@ impl Conversation {
 
     /// Counts the system prompt and the tools with the session's counter.
     pub(crate) fn fixed(&self) -> impl Fn(&Driver) -> Fixed + Send + 'static {
-        let (system, specs) = (self.agent.profile.system.join("\n\n"), Arc::clone(&self.specs));
-        move |driver| {
-            let declared: Vec<String> = specs
-                .iter()
-                .map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema))
-                .collect();
-            Fixed::count(&system, declared.iter().map(String::as_str), &*driver.counter())
-        }
+        let (system, specs) = (self.agent.profile.system.clone(), Arc::clone(&self.specs));
+        move |driver| count_fixed(&system, &specs, driver)
     }
 
     /// Tell, log and count what was reduced.
@@ -379,4 +383,11 @@ impl Conversation {
         });
         Ok(text.await?)
     }
+}
+
+/// Count a system prompt and tools with a session's counter.
+pub(crate) fn count_fixed(system: &[String], specs: &[ToolSpec], driver: &Driver) -> Fixed {
+    let declared: Vec<String> =
+        specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect();
+    Fixed::count(&system.join("\n\n"), declared.iter().map(String::as_str), &*driver.counter())
 }

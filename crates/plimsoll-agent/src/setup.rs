@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::tools::{Bash, ToolSet};
 
 /// Agents that the runtime itself asks, and that are not run.
-const INTERNAL: [&str; 2] = ["compaction", "title"];
+pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
 /// So much of all instruction files goes into the system prompt, in bytes; more would leave no room for work.
 const MOST_INSTRUCTIONS: usize = 200_000;
 

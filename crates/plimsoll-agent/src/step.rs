@@ -108,6 +108,7 @@ impl Conversation {
         cancel: &CancellationToken,
     ) -> Result<Option<Content>, AgentError> {
         self.await_early(progress, cancel).await?;
+        self.take_in_notes().await?;
         let is_broken_off = self.driver.run(|driver| Ok(driver.is_broken_off())).await?;
         if is_broken_off {
             // A request must not end with half an answer: many models refuse to go on from one.

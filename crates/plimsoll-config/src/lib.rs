@@ -70,7 +70,7 @@ pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
     Action, AgentConfig, AgentFork, AgentMode, InstructionSource, McpConnection, McpServer, ModelConfig,
     PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig,
-    SandboxMode, SetupError, ToolSwitch, WebfetchConfig, matches,
+    SandboxMode, SetupError, TaskConfig, ToolSwitch, WebfetchConfig, matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;

@@ -287,6 +287,14 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     // Servers of the user's own network, which trust whoever can reach them; and a place that is told every address.
     (RunRisk::NeedsTrust, "webfetch.hosts"),
     (RunRisk::NeedsTrust, "webfetch.proxy"),
+    // Each task is a session of its own that is paid for.
+    (RunRisk::NeedsTrust, "tasks.at_once"),
+    (RunRisk::NeedsTrust, "tasks.depth"),
+    (RunRisk::NeedsTrust, "tasks.steps"),
+    (RunRisk::NeedsTrust, "tasks.time"),
+    (RunRisk::NeedsTrust, "tasks.tokens"),
+    (RunRisk::NeedsTrust, "tasks.cost"),
+    (RunRisk::NeedsTrust, "tasks.fork"),
 ];
 
 /// What a setting of a run could do in the hands of a hostile checkout.

@@ -11,7 +11,7 @@ use plimsoll::{
     CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
     Reduction, SessionId, Tokens, Window,
 };
-use plimsoll_store::{Archive, Claim, Lease, Revision, SessionPatch, Snapshot, Store, StoreError};
+use plimsoll_store::{Archive, Claim, Lease, Note, Revision, SessionPatch, Snapshot, Store, StoreError};
 use plimsoll_tokens::Measure;
 
 use crate::answer::Writing;
@@ -243,6 +243,12 @@ impl Driver {
         self.store(|store, claim| store.append(claim, vec![message.clone()], now))?;
         self.log.append(message)?;
         Ok(id)
+    }
+
+    /// Take notes out of the session's inbox, once what they say is stored; gives those that were still there.
+    pub fn take_notes(&mut self, ids: &[String]) -> Result<Vec<Note>, SessionError> {
+        let now = self.now();
+        self.store(|store, claim| store.take_notes(claim, ids, now))
     }
 
     /// Get the next request ready: weigh it, climb the ladder where the policy wants it, and give its content.

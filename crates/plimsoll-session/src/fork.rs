@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use plimsoll::fork::Digest;
 use plimsoll::fork::child::{Child, fork_for};
-use plimsoll::fork::history::{self, Identity, Inheritance, InheritedHistory, NoHistory, Parent, Point};
+use plimsoll::fork::history::{
+    self, Identity, Inheritance, InheritedHistory, NoHistory, Parent, Point, task_text,
+};
 use plimsoll::log::TextPart;
 use plimsoll::{Message, MessageId, Part, PartBody};
 use plimsoll_store::{NewSession, Session};
@@ -51,7 +53,7 @@ impl Driver {
         let policy = &self.settings.policy;
         let nobody = Identity { model: String::new(), system: String::new(), tools: String::new() };
         let parent = Parent { messages: &self.log, policy, point, identity: &nobody };
-        Ok(fork_for(parent.until_point(), policy, child, &*self.meter.counter())?)
+        Ok(fork_for(parent.before_point(), policy, child, &*self.meter.counter())?)
     }
 
     /// Make a child session that knows what this one knew at a point, with its task as the last message. This session
@@ -83,7 +85,9 @@ impl Driver {
             }
             Inheritance::Digest { digest, why } => {
                 let context = digest.message().map(|text| self.synthetic(text));
-                let task = Message::user(self.ids.message(now), self.ids.part(now), child.task).at(now);
+                // Without a context there is nothing that the task would have to be set apart from.
+                let task = if context.is_some() { task_text(child.task) } else { child.task.to_owned() };
+                let task = Message::user(self.ids.message(now), self.ids.part(now), task).at(now);
                 let messages = context.into_iter().chain([task]).collect();
                 let session = self.archive.store().create(NewSession { messages, ..new }, now)?;
                 Ok(Forked {

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use plimsoll::log::ToolTime;
 use plimsoll::{PartId, Receipt, Text, ToolStatus};
 use plimsoll_store::{StoreError, Taken};
+use serde_json::{Map, Value};
 
 use crate::driver::Driver;
 use crate::error::SessionError;
@@ -83,6 +84,17 @@ impl Driver {
             state.status = ToolStatus::Error;
             state.error = Some(error);
             state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
+        })
+    }
+
+    /// Record something about a running call beside its output, which the model is not shown: a host that looks at the
+    /// log later needs no text to know what the call was told.
+    pub fn annotate_call(&mut self, call: &PartId, key: &str, value: Value) -> Result<(), SessionError> {
+        self.advance_call(call, |state| {
+            let metadata = state.extra.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(fields) = metadata {
+                fields.insert(key.to_owned(), value);
+            }
         })
     }
 

@@ -13,13 +13,14 @@ mod list;
 mod read;
 mod recall;
 mod replacing;
+mod tasks;
 mod write;
 
 use std::io::{self, Write as Output};
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll::PartId;
+use plimsoll::{PartId, SessionId};
 use plimsoll_providers::ToolSpec;
 use plimsoll_session::DriverHandle;
 use serde_json::Value;
@@ -27,6 +28,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::Agent;
 use crate::event::EventSink;
 use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
@@ -39,6 +41,7 @@ pub use grep::Grep;
 pub use list::List;
 pub use read::Read;
 pub use recall::Recall;
+pub(crate) use tasks::{RefusedTool, task_tools};
 pub use write::Write;
 
 /// Something that a model can call.
@@ -73,6 +76,10 @@ pub trait Tool: Send + Sync {
 
 /// A call that is being made.
 pub struct ToolCall<'a> {
+    /// The agent whose model has made the call.
+    pub agent: &'a Agent,
+    /// Its session.
+    pub session: &'a SessionId,
     /// The call's part.
     pub part: &'a PartId,
     /// What the model gave.
@@ -160,9 +167,14 @@ impl ToolSet {
     }
 
     /// These and one more. One of the same name is replaced.
-    pub fn with(mut self, tool: impl Tool + 'static) -> ToolSet {
+    pub fn with(self, tool: impl Tool + 'static) -> ToolSet {
+        self.with_shared(Arc::new(tool))
+    }
+
+    /// Like [`with`](ToolSet::with), for a tool that is shared.
+    pub fn with_shared(mut self, tool: Arc<dyn Tool>) -> ToolSet {
         self.0.retain(|known| known.spec().name != tool.spec().name);
-        self.0.push(Arc::new(tool));
+        self.0.push(tool);
         self
     }
 
@@ -171,6 +183,11 @@ impl ToolSet {
         self.0.retain(|known| tools.iter().all(|tool| known.spec().name != tool.spec().name));
         self.0.extend(tools);
         self
+    }
+
+    /// Each of them, or another in its place.
+    pub(crate) fn map(self, change: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> ToolSet {
+        ToolSet(self.0.into_iter().map(change).collect())
     }
 
     /// Only those that `keep` wants.

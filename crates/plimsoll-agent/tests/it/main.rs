@@ -20,4 +20,5 @@ mod sandbox;
 mod soak;
 mod support;
 mod switching;
+mod tasks;
 mod tools;

@@ -17,6 +17,7 @@ mod resolve;
 mod sandbox;
 mod settle;
 mod spec;
+mod tasks;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -41,10 +42,11 @@ pub(crate) use provider::environment_layer;
 pub use provider::{ModelConfig, ProviderConfig};
 pub use resolve::{ResolvedModel, SetupError};
 pub use sandbox::{SandboxConfig, SandboxMode, WebfetchConfig};
+pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
 
 /// The sections of a file that are about a run.
-pub(crate) const SECTIONS: [&str; 12] = [
+pub(crate) const SECTIONS: [&str; 13] = [
     "model",
     "small_model",
     "max_steps",
@@ -57,6 +59,7 @@ pub(crate) const SECTIONS: [&str; 12] = [
     "mcp",
     "sandbox",
     "webfetch",
+    "tasks",
 ];
 
 /// What all layers together say about a run.
@@ -84,6 +87,8 @@ pub struct RunConfig {
     pub sandbox: SandboxConfig,
     /// What may be fetched.
     pub webfetch: WebfetchConfig,
+    /// Background tasks.
+    pub tasks: TaskConfig,
     fields: Vec<RunField>,
     origins: BTreeMap<String, Origin>,
 }

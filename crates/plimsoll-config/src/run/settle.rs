@@ -13,7 +13,8 @@ use super::mcp::{McpConnection, McpServer};
 use super::permission::{PermissionRule, Permissions};
 use super::provider::{self, ProviderConfig};
 use super::sandbox::{SandboxConfig, WebfetchConfig};
-use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec};
+use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec, TaskSpec};
+use super::tasks::TaskConfig;
 use super::{RunCaps, RunConfig, RunField, mask, reference};
 use crate::error::ConfigError;
 use crate::layers::folder;
@@ -118,6 +119,7 @@ impl RunLayer {
             mcp,
             sandbox: self.sandbox(&spec.sandbox, around)?,
             webfetch: WebfetchConfig { hosts: spec.webfetch.hosts, proxy: spec.webfetch.proxy },
+            tasks: self.task_config(&spec.tasks)?,
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
             fields,
             standing: InstructionSource::standing(around),
@@ -212,6 +214,22 @@ impl RunLayer {
             network: spec.network.unwrap_or(false),
             unix_sockets: spec.unix_sockets.unwrap_or(false),
         })
+    }
+
+    fn task_config(&self, spec: &TaskSpec) -> Result<TaskConfig, ConfigError> {
+        let TaskSpec { at_once, depth, steps, ref time, tokens, cost, fork } = *spec;
+        let is_zero = [
+            (at_once == Some(0), "tasks.at_once"),
+            (steps == Some(0), "tasks.steps"),
+            (tokens == Some(0), "tasks.tokens"),
+            (cost.is_some_and(|cost| cost <= 0.0 || !cost.is_finite()), "tasks.cost"),
+        ];
+        if let Some((_, key)) = is_zero.into_iter().find(|(is_zero, _)| *is_zero) {
+            return Err(self.wrong(key, &format!("`{key}`: expected a number above 0")));
+        }
+        let time = time.as_ref().map(provider::duration).transpose();
+        let time = time.map_err(|problem| self.wrong("tasks.time", &format!("`tasks.time`: {problem}")))?;
+        Ok(TaskConfig { at_once, depth, steps, time, tokens, cost, fork })
     }
 
     fn mcp_server(

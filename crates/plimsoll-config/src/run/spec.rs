@@ -45,6 +45,8 @@ pub(crate) struct RunSpec {
     pub(crate) sandbox: SandboxSpec,
     /// What may be fetched.
     pub(crate) webfetch: WebfetchSpec,
+    /// Background tasks.
+    pub(crate) tasks: TaskSpec,
 }
 
 /// What commands are held to.
@@ -214,6 +216,30 @@ pub(crate) struct AgentSpec {
     pub(crate) fork: Option<AgentFork>,
     /// Whether it is not there at all.
     pub(crate) disable: Option<bool>,
+}
+
+/// Background tasks: how many there may be, and how much each may take.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TaskSpec {
+    /// How many work at once; the others wait.
+    #[schemars(range(min = 1))]
+    pub(crate) at_once: Option<u32>,
+    /// How deep tasks may launch tasks: 1 lets only a session that is no task launch some, 0 none.
+    pub(crate) depth: Option<u32>,
+    /// Most calls of the model in one run.
+    #[schemars(range(min = 1))]
+    pub(crate) steps: Option<u32>,
+    /// The longest time of one run: `90s`, `10m`, or `false` for none.
+    pub(crate) time: Option<TimeSpec>,
+    /// Most tokens of one run, input and output together.
+    #[schemars(range(min = 1))]
+    pub(crate) tokens: Option<u64>,
+    /// Most that one run may cost, in dollars.
+    #[schemars(range(min = 0.0))]
+    pub(crate) cost: Option<f64>,
+    /// What a forked task is told of the conversation it comes from, where its agent says nothing.
+    pub(crate) fork: Option<AgentFork>,
 }
 
 /// An MCP server: a command on this machine, or an address.

@@ -38,6 +38,12 @@ max_cost = 2.5
 max_tokens = 1000000
 instructions = ["docs/*.md", "~/rules.md"]
 
+[tasks]
+at_once = 2
+time = "10m"
+cost = 0.5
+fork = "history"
+
 [providers.local]
 api = "openai-chat"
 base_url = "http://localhost:11434/v1/"
@@ -96,6 +102,9 @@ enabled = false
     let run = run(&home, &[]);
     assert_eq!(run.model.as_ref().unwrap().to_string(), "local/qwen");
     assert_eq!(run.small_model.as_ref().unwrap().to_string(), "anthropic/claude-haiku-4-5");
+    let tasks = run.tasks;
+    assert_eq!((tasks.at_once, tasks.depth, tasks.cost), (Some(2), None, Some(0.5)));
+    assert_eq!((tasks.time, tasks.fork), (Some(Duration::from_secs(600)), Some(AgentFork::History)));
     assert_eq!((run.caps.steps, run.caps.cost, run.caps.tokens), (Some(30), Some(2.5), Some(1_000_000)));
     assert_eq!(run.origin("max_cost").to_string(), format!("{}:5", home.path.join(USER).display()));
 
@@ -343,6 +352,7 @@ fn p10_mistakes_are_told_with_their_place() {
     insta::assert_snapshot!(told("[permissions.bash]\n\"rm *\" = \"never\"\n"), @r#"[HOME]/.config/plimsoll/config.toml:2: `permissions.bash.rm *`: expected "allow", "ask" or "deny", found "never""#);
     insta::assert_snapshot!(told("[providers.p]\ntimeout = \"soon\"\n"), @r#"[HOME]/.config/plimsoll/config.toml:2: `providers.p.timeout`: expected a time as "500ms", "90s", "10m" or "2h", found "soon""#);
     insta::assert_snapshot!(told("[mcp.m]\ntimeout = \"1s\"\n"), @"[HOME]/.config/plimsoll/config.toml:2: `mcp.m` has neither `command` nor `url`");
+    insta::assert_snapshot!(told("[tasks]\nat_once = 0\n"), @"[HOME]/.config/plimsoll/config.toml:2: `tasks.at_once`: expected a number above 0");
     insta::assert_snapshot!(told("max_steps = 0\n"), @"[HOME]/.config/plimsoll/config.toml:1: `max_steps`: expected a number above 0");
     insta::assert_snapshot!(told("[providers.p.models.m.price]\ninput = -1\n"), @"[HOME]/.config/plimsoll/config.toml:2: `providers.p.models.m.price.input`: a price is not below 0");
     insta::assert_snapshot!(told("[agents.a]\nmode = \"main\"\n"), @"[HOME]/.config/plimsoll/config.toml:2: `agents.a.mode`: expected one of `primary`, `subagent`, `all`");

@@ -5,7 +5,7 @@ use plimsoll_config::{Action, Config, Flags, Origin, SandboxMode};
 use crate::support::{Home, left_out};
 
 /// Every hurtful setting alone: its lines, and the key that is named.
-const HURTFUL: [(&str, &str); 33] = [
+const HURTFUL: [(&str, &str); 35] = [
     ("model = \"openai/gpt-5\"", "model"),
     ("small_model = \"openai/gpt-5\"", "small_model"),
     ("max_steps = 1000000", "max_steps"),
@@ -32,6 +32,8 @@ const HURTFUL: [(&str, &str); 33] = [
     ("[agents.build.options]\nstore = true", "agents.build.options.store"),
     ("[mcp.x]\ncommand = [\"sh\", \"-c\", \"id\"]", "mcp.x.command"),
     ("[mcp.mine]\nenabled = true", "mcp.mine.enabled"),
+    ("[tasks]\nat_once = 1000", "tasks.at_once"),
+    ("[tasks]\ncost = 1000", "tasks.cost"),
     ("[mcp.x]\nurl = \"https://evil.example\"", "mcp.x.url"),
     ("[sandbox]\nmode = \"off\"", "sandbox.mode"),
     ("[sandbox]\nwrite = [\"/\"]", "sandbox.write"),

@@ -114,7 +114,7 @@ impl Tasks for MemoryStore {
         if task.was_moved_by(&step) {
             return Ok(task);
         }
-        if task.status != step.from {
+        if !task.can_move_by(&step) {
             return Err(StoreError::TaskMoved { task: id.to_owned(), status: task.status });
         }
         state.touch(&task.parent, now, ChangeKind::Task)?;

@@ -102,7 +102,7 @@ pub(crate) fn step(
     if there.was_moved_by(step) {
         return Ok(there);
     }
-    if there.status != step.from {
+    if !there.can_move_by(step) {
         return Err(StoreError::TaskMoved { task: id.to_owned(), status: there.status });
     }
     let data = step.data.as_ref().map(serde_json::to_string).transpose()?;

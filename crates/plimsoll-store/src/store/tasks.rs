@@ -21,8 +21,8 @@ pub trait Tasks {
     fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError>;
 
     /// Move a task from one status to another and perhaps give it other data. Refused as
-    /// [`TaskMoved`](StoreError::TaskMoved) if it is not in the status that is named; the same move again changes
-    /// nothing.
+    /// [`TaskMoved`](StoreError::TaskMoved) if it is not in the status that is named, or has other data than the move
+    /// was made over; the same move again changes nothing.
     fn move_task(&self, id: &str, step: TaskMove, now: Millis) -> Result<TaskRecord, StoreError>;
 }
 
@@ -68,6 +68,8 @@ pub struct TaskMove {
     pub from: String,
     /// The status it will be in.
     pub to: String,
+    /// The data it must have. Parent, runner and people all change a task, and none may write over what it has not seen.
+    pub over: Option<Value>,
     /// The session it runs in from now on; none leaves it.
     pub session: Option<SessionId>,
     /// Other data; none leaves it.
@@ -95,10 +97,16 @@ impl TaskRecord {
             == (&self.id, &self.parent, &self.session, &self.status, &self.data)
     }
 
+    /// Whether this step can be made from here.
+    pub(crate) fn can_move_by(&self, step: &TaskMove) -> bool {
+        self.status == step.from && step.over.as_ref().is_none_or(|over| self.data == *over)
+    }
+
     /// Whether this step was done already.
     pub(crate) fn was_moved_by(&self, step: &TaskMove) -> bool {
+        let is_visible = step.from != step.to || (step.over.is_some() && step.over != step.data);
         self.status == step.to
-            && step.from != step.to
+            && is_visible
             && step.session.as_ref().is_none_or(|session| self.session.as_ref() == Some(session))
             && step.data.as_ref().is_none_or(|data| self.data == *data)
     }

@@ -85,6 +85,19 @@ fn tasks_move_from_where_they_are(#[values(false, true)] real: bool) {
         };
         store.move_task("tsk_1", end, NOW).unwrap();
         assert_eq!(store.task("tsk_1").unwrap().data, json!({ "result": "ok" }));
+        let write = |over: serde_json::Value, data: serde_json::Value| TaskMove {
+            from: "done".into(),
+            to: "done".into(),
+            over: Some(over),
+            data: Some(data),
+            ..TaskMove::default()
+        };
+        let (seen, mine) = (json!({ "result": "ok" }), json!({ "result": "ok", "note": 1 }));
+        store.move_task("tsk_1", write(seen.clone(), mine.clone()), NOW).unwrap();
+        store.move_task("tsk_1", write(seen.clone(), mine.clone()), NOW).unwrap();
+        let unseen = store.move_task("tsk_1", write(seen, json!({ "result": "lost" })), NOW);
+        assert!(matches!(unseen, Err(StoreError::TaskMoved { .. })), "what was not seen is not written over");
+        assert_eq!(store.task("tsk_1").unwrap().data, mine);
         let listed = |filter: TaskFilter| -> Vec<String> {
             store.tasks(&filter).unwrap().into_iter().map(|task| task.id).collect()
         };

@@ -148,7 +148,7 @@ pub fn inherit(
     match history {
         Ok(history) => Ok(Inheritance::History(history)),
         Err(why) => {
-            let digest = fork_for(parent.until_point(), parent.policy, child, counter)?;
+            let digest = fork_for(parent.before_point(), parent.policy, child, counter)?;
             Ok(Inheritance::Digest { digest, why })
         }
     }
@@ -181,6 +181,15 @@ impl<'a> Parent<'a> {
     pub fn until_point(&self) -> &'a [Message] {
         match self.launch_place() {
             Some(place) => &self.messages[..=place],
+            None => self.messages,
+        }
+    }
+
+    /// The messages before the launching one, for a digest: the history as it was when the call was made. What the
+    /// model said beside the call is a plan of the parent's, which a child would take for its own.
+    pub fn before_point(&self) -> &'a [Message] {
+        match self.launch_place() {
+            Some(place) => &self.messages[..place],
             None => self.messages,
         }
     }
@@ -353,9 +362,14 @@ fn answer(part: &mut Part, result: &str) {
     part.body = PartBody::Tool(ToolPart { call_id, tool, state });
 }
 
+/// A child's task as it stands behind what the child inherits, set apart from it.
+pub fn task_text(task: &str) -> String {
+    format!("{TASK_INTRODUCTION}\n\n<task>\n{task}\n</task>")
+}
+
 /// The child's task, set apart from what it inherits.
 fn task(task: &str, ids: &mut Ids, now: Millis) -> Message {
-    let text = format!("{TASK_INTRODUCTION}\n\n<task>\n{task}\n</task>");
+    let text = task_text(task);
     let time = Time { created: Some(now), ..Time::default() };
     let info = Info { id: ids.message(now), role: Some(Role::User), time: Some(time), ..Info::default() };
     Message { info, parts: vec![Part::text(ids.part(now), text)], ..Message::default() }

@@ -1,0 +1,295 @@
+//! Making a task's session and its agent, with its parent's context or without.
+
+use std::sync::Arc;
+
+use plimsoll::fork::child::Child;
+use plimsoll::fork::history::{Identity, Point};
+use plimsoll::{Message, SessionId};
+use plimsoll_config::{AgentFork, Permissions};
+use plimsoll_session::{Forked, Given, Identities, SessionError};
+use plimsoll_store::{NewSession, StoreError};
+
+use super::TOOL_PREFIX;
+use super::board::{Caller, Launch, TaskBoard};
+use super::error::TaskError;
+use super::roster::RosterAgent;
+use super::task::{ForkReceipt, ForkWay, Task};
+use crate::agent::Agent;
+use crate::builtin::DEFAULT_AGENT;
+use crate::run::count_fixed;
+use crate::tools::{RefusedTool, ToolSet};
+
+/// A task's session and its agent.
+pub(super) struct Born {
+    pub(super) session: SessionId,
+    pub(super) agent: Agent,
+    pub(super) fork: Option<ForkReceipt>,
+    pub(super) cache_key: Option<String>,
+}
+
+impl TaskBoard {
+    /// Make the session of a task.
+    pub(super) async fn make_child(
+        self: &Arc<Self>,
+        caller: &Caller,
+        launch: &Launch,
+    ) -> Result<Born, TaskError> {
+        let rostered = self.rostered(&launch.agent, launch.model.as_deref()).await?;
+        let way = rostered.fork.unwrap_or(self.limits.fork);
+        let agent = self.task_agent(&caller.agent, bounds_below(&caller.agent), rostered);
+        let title = match launch.fork {
+            true => format!("Background (forked): {}", launch.description),
+            false => format!("Background: {}", launch.description),
+        };
+        let new = NewSession {
+            parent: Some(caller.session.clone()),
+            title,
+            agent: Some(launch.agent.clone()),
+            model: Some(agent.model.name.model.clone()),
+            directory: Some(agent.directory.display().to_string()),
+            ..NewSession::default()
+        };
+        if !launch.fork {
+            let session = self.create(new, &launch.prompt).await?;
+            return Ok(Born { session, agent, fork: None, cache_key: None });
+        }
+        let twin = match way {
+            AgentFork::Digest => None,
+            AgentFork::History => Some(twin_of(caller, &agent)),
+        };
+        let (twin, mut why) = match twin {
+            Some(Ok(twin)) => (Some(twin), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        match self
+            .fork_session(caller, twin.as_ref().unwrap_or(&agent), new.clone(), launch, twin.is_some())
+            .await
+        {
+            Ok((forked, tokens)) => {
+                let session = forked.session.id;
+                let receipt = ForkReceipt { tokens: Some(tokens), ..ForkReceipt::default() };
+                match (forked.given, twin) {
+                    (Given::History(history), Some(twin)) => {
+                        let cache_key = twin.model.options.cache_key.clone();
+                        let shared = Some(history.shared);
+                        let fork = ForkReceipt { way: ForkWay::History, shared, ..receipt };
+                        Ok(Born { session, agent: twin, fork: Some(fork), cache_key })
+                    }
+                    (Given::History(history), None) => {
+                        let fork =
+                            ForkReceipt { way: ForkWay::History, shared: Some(history.shared), ..receipt };
+                        Ok(Born { session, agent, fork: Some(fork), cache_key: None })
+                    }
+                    (Given::Digest { digest, why: no_history }, _) => {
+                        why = why.or_else(|| no_history.map(|why| why.to_string()));
+                        let way = match digest.context.is_empty() {
+                            true => ForkWay::Nothing,
+                            false => ForkWay::Digest,
+                        };
+                        let fork = ForkReceipt { way, why, stats: Some(digest.stats), ..receipt };
+                        Ok(Born { session, agent, fork: Some(fork), cache_key: None })
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the parent of a forked task could not be read");
+                let warning =
+                    format!("The parent's context could not be read, and the task runs without it: {error}");
+                let session = self.create(new, &launch.prompt).await?;
+                let fork = ForkReceipt { warning: Some(warning), ..ForkReceipt::default() };
+                Ok(Born { session, agent, fork: Some(fork), cache_key: None })
+            }
+        }
+    }
+
+    /// A session with nothing but the prompt.
+    async fn create(self: &Arc<Self>, new: NewSession, prompt: &str) -> Result<SessionId, TaskError> {
+        let prompt = prompt.to_owned();
+        let created = self.blocking(move |board| {
+            let (now, mut ids) = (board.now(), plimsoll_store::random_ids());
+            let messages = vec![Message::user(ids.message(now), ids.part(now), prompt).at(now)];
+            let new = NewSession { id: ids.session(now), messages, ..new };
+            Ok(board.archive.store().create(new, now)?.id)
+        });
+        created.await.map_err(|error| TaskError::NoSession(error.to_string()))
+    }
+
+    /// A session that knows what its parent knew, and what that takes of its window in tokens.
+    async fn fork_session(
+        self: &Arc<Self>,
+        caller: &Caller,
+        child: &Agent,
+        new: NewSession,
+        launch: &Launch,
+        is_twin: bool,
+    ) -> Result<(Forked, u64), SessionError> {
+        let (child, parent, part) = (child.clone(), caller.agent.clone(), caller.part.clone());
+        let (prompt, now) = (launch.prompt.clone(), self.now());
+        caller
+            .driver
+            .run(move |driver| {
+                let point = part.as_ref().map_or(Point::Newest, Point::Call);
+                let limits = child.policy.limits(&child.model.name.model, child.model.limits);
+                let fixed = count_fixed(&child.profile.system, &child.profile.tools.specs(), driver);
+                let reader = Child { limits, fixed, task: &prompt };
+                let (parents, childs) = (identity_of(&parent), identity_of(&child));
+                let same = Identities { parent: &parents, child: &childs };
+                let new = NewSession { id: plimsoll_store::random_ids().session(now), ..new };
+                let forked = driver.fork(point, new, &reader, is_twin.then_some(same))?;
+                let tokens = match &forked.given {
+                    Given::History(history) => history.tokens.0,
+                    Given::Digest { digest, .. } => {
+                        digest.message().map_or(0, |text| driver.counter().count(&text).0)
+                    }
+                };
+                Ok((forked, tokens))
+            })
+            .await
+    }
+
+    async fn rostered(self: &Arc<Self>, name: &str, model: Option<&str>) -> Result<RosterAgent, TaskError> {
+        let (name, model) = (name.to_owned(), model.map(str::to_owned));
+        // Setting an agent up reads files.
+        self.blocking(move |board| board.roster.agent(&name, model.as_deref()).map_err(TaskError::Agent))
+            .await
+    }
+
+    /// An agent as a task of this parent runs it.
+    fn task_agent(
+        self: &Arc<Self>,
+        parent: &Agent,
+        bounds: Vec<Permissions>,
+        rostered: RosterAgent,
+    ) -> Agent {
+        let RosterAgent { mut agent, is_own_model, .. } = rostered;
+        if !is_own_model {
+            agent.model = parent.model.clone();
+        }
+        agent.archive = Arc::clone(&self.archive);
+        agent.policy = Arc::clone(&parent.policy);
+        agent.counting = parent.counting.clone();
+        agent.clock = parent.clock.clone();
+        agent.directory.clone_from(&parent.directory);
+        agent.asker.clone_from(&parent.asker);
+        agent.title_model = None;
+        agent.holder.clone_from(&self.holder);
+        agent.take_over = false;
+        agent.lease = self.lease;
+        let name = agent.profile.name.clone();
+        let tools = std::mem::take(&mut agent.profile.tools).filter(|tool| !tool.starts_with(TOOL_PREFIX));
+        let own =
+            self.tools().into_iter().filter(|tool| self.roster.has_task_tool(&name, &tool.spec().name, true));
+        let own: Vec<_> = own.collect();
+        agent.tasks = (!own.is_empty()).then(|| Arc::clone(self));
+        agent.profile.tools = own.into_iter().fold(tools, ToolSet::with_shared);
+        agent.profile.bounds = bounds;
+        agent.profile.awaits_tasks = true;
+        agent.profile.limits = self.limits.narrow(agent.profile.limits);
+        agent
+    }
+
+    /// The agent of a task that is taken up again.
+    pub(super) async fn agent_again(
+        self: &Arc<Self>,
+        caller: Option<&Caller>,
+        task: &Task,
+    ) -> Result<Agent, TaskError> {
+        let caller = caller.filter(|caller| caller.session == task.parent);
+        let (parent, bounds) = match caller {
+            Some(caller) => (caller.agent.clone(), bounds_below(&caller.agent)),
+            None => self.ancestors_of(task).await?,
+        };
+        let is_parents = parent.model.name.to_string() == task.data.model;
+        let model = (!is_parents).then_some(task.data.model.as_str());
+        let rostered = self.rostered(&task.data.agent, model).await?;
+        let rostered = RosterAgent { is_own_model: !is_parents, ..rostered };
+        let mut agent = self.task_agent(&parent, bounds, rostered);
+        if task.data.fork.as_ref().is_some_and(|fork| fork.way == ForkWay::History) {
+            // Offered as they were to the parent, because the cache begins with them.
+            let offered = self
+                .tools()
+                .into_iter()
+                .filter(|tool| self.roster.has_task_tool(&task.data.agent, &tool.spec().name, false));
+            let tools = std::mem::take(&mut agent.profile.tools);
+            agent.profile.tools =
+                offered.fold(tools, |tools, tool| tools.with_shared(RefusedTool::of(&tool)));
+        }
+        agent.model.options.cache_key = task.data.cache_key.clone().or(agent.model.options.cache_key);
+        Ok(agent)
+    }
+
+    /// The agent of a task's parent as the roster has it, and the permissions of all that stand above the task.
+    async fn ancestors_of(self: &Arc<Self>, task: &Task) -> Result<(Agent, Vec<Permissions>), TaskError> {
+        let parent = task.parent.clone();
+        self.blocking(move |board| {
+            let (mut at, mut nearest, mut bounds) = (parent, None, Vec::new());
+            loop {
+                let store = board.archive.store();
+                let name = match store.session(&at) {
+                    Ok(session) => session.agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned()),
+                    Err(StoreError::Missing { .. }) => DEFAULT_AGENT.to_owned(),
+                    Err(error) => return Err(error.into()),
+                };
+                // The agent of an imported session may not be one of ours.
+                let made = board.roster.agent(&name, None);
+                let made = made.or_else(|_| board.roster.agent(DEFAULT_AGENT, None));
+                let agent = made.map_err(TaskError::Agent)?.agent;
+                bounds.push(agent.profile.permissions.clone());
+                nearest.get_or_insert(agent);
+                match board.load(&at) {
+                    Ok(task) => at = task.parent,
+                    Err(TaskError::NotFound(_)) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            let parent = nearest.ok_or_else(|| TaskError::Internal("the task has no parent".into()))?;
+            Ok((parent, bounds))
+        })
+        .await
+    }
+}
+
+/// What bounds the permissions of an agent's tasks: its own, and what bounds those.
+fn bounds_below(agent: &Agent) -> Vec<Permissions> {
+    let profile = &agent.profile;
+    profile.bounds.iter().chain([&profile.permissions]).cloned().collect()
+}
+
+/// The parent itself as its task runs it: the same to a provider, byte for byte. Its tools for background tasks are offered
+/// and refused.
+fn twin_of(caller: &Caller, agent: &Agent) -> Result<Agent, String> {
+    let parent = &caller.agent;
+    if parent.profile.name != agent.profile.name {
+        let (own, parents) = (&agent.profile.name, &parent.profile.name);
+        return Err(format!("the task runs as agent `{own}`, its parent as `{parents}`"));
+    }
+    if parent.model.name != agent.model.name {
+        let (own, parents) = (&agent.model.name, &parent.model.name);
+        return Err(format!("the task runs on `{own}`, its parent on `{parents}`"));
+    }
+    let mut twin = agent.clone();
+    twin.model = parent.model.clone();
+    twin.profile.system.clone_from(&parent.profile.system);
+    twin.profile.tools =
+        parent.profile.tools.clone().map(|tool| match tool.spec().name.starts_with(TOOL_PREFIX) {
+            true => RefusedTool::of(&tool),
+            false => tool,
+        });
+    twin.tasks = None;
+    let key = parent.model.options.cache_key.clone();
+    twin.model.options.cache_key = key.or_else(|| Some(caller.session.to_string()));
+    Ok(twin)
+}
+
+/// Who an agent is to a provider's cache.
+fn identity_of(agent: &Agent) -> Identity {
+    let specs = agent.profile.tools.specs();
+    let tools: Vec<String> =
+        specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect();
+    Identity {
+        model: agent.model.name.to_string(),
+        system: agent.profile.system.join("\n\n"),
+        tools: tools.join("\n\n"),
+    }
+}

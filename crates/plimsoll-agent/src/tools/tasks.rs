@@ -1,0 +1,422 @@
+//! `background_*`: tasks that work beside the session, for the model.
+//!
+//! What goes wrong is told as the result of a call, in words that let the model do better: a call that is refused has done
+//! what it was asked to look at.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_providers::ToolSpec;
+use plimsoll_store::PageRequest;
+use serde_json::{Value, json};
+
+use super::{Tool, ToolCall, ToolError, number, optional_text};
+use crate::permissions::{Access, Subject};
+use crate::tasks::{
+    self, Caller, Launch, ResumeOutcome, TOLD_KEY, Task, TaskBoard, TaskError, TaskView, TranscriptFilter,
+};
+
+/// How long a call waits for a task where it does not say, and at most.
+const DEFAULT_WAIT: u64 = 120;
+const LONGEST_WAIT: u64 = 600;
+/// So many messages of a session are given at most.
+const MOST_MESSAGES: u64 = 100;
+
+/// The tools for background tasks, in the order in which they are declared.
+///
+/// `agents` are those that the model is told of, with what each is for.
+pub(crate) fn task_tools(agents: &[(String, String)]) -> Vec<Arc<dyn Tool>> {
+    [Kind::Launch, Kind::Output, Kind::List, Kind::Cancel, Kind::Clear, Kind::Steer]
+        .into_iter()
+        .map(|kind| Arc::new(TaskTool { kind, spec: kind.spec(agents) }) as Arc<dyn Tool>)
+        .collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Launch,
+    Output,
+    List,
+    Cancel,
+    Clear,
+    Steer,
+}
+
+struct TaskTool {
+    kind: Kind,
+    spec: ToolSpec,
+}
+
+impl Kind {
+    fn spec(self, agents: &[(String, String)]) -> ToolSpec {
+        let text = |about: &str| json!({ "type": "string", "description": about });
+        let flag = |about: &str| json!({ "type": "boolean", "description": about });
+        let count = |about: &str| json!({ "type": "integer", "minimum": 1, "description": about });
+        let known: String = agents.iter().map(|(name, about)| format!("\n- {name}: {about}")).collect();
+        let known = if known.is_empty() { known } else { format!(" There are:{known}") };
+        let id = || text("The task's ID, or as much of its beginning as tells it from others.");
+        let (name, description, properties, required): (_, _, Value, &[&str]) = match self {
+            Kind::Launch => (
+                "background_task",
+                "Launch a task that works in the background in a session of its own, and return at once. You are told \
+                 when it ends; background_output gives its result. With `fork` the task knows what you know now; without, \
+                 it knows nothing but the prompt. With `resume` an existing task goes on with a further prompt.",
+                json!({
+                    "description": text("What the task is about, in three to five words."),
+                    "prompt": text("What the task is to do, or what a resumed task is asked next."),
+                    "agent": text(&format!("The agent that does it.{known}")),
+                    "fork": flag("Give the task the context of this session. Default: false."),
+                    "resume": text("The ID of a task to take up again in place of a new one."),
+                    "model": text("The model, as `provider/model`. Default: the agent's own, or this session's."),
+                }),
+                &["description", "prompt", "agent"],
+            ),
+            Kind::Output => (
+                "background_output",
+                "The result of a background task, or where it stands. With `block` wait until it ends.",
+                json!({
+                    "task_id": id(),
+                    "block": flag("Wait until the task ends. Default: false."),
+                    "timeout": count("How long to wait at most, in seconds. Default: 120, at most 600."),
+                    "full_session": flag("Give the messages of the task's session in place of its result."),
+                    "since_message_id": text("Only messages after this one. Needs full_session."),
+                    "message_limit": count("Only so many of the newest messages, at most 100. Needs full_session."),
+                    "include_thinking": flag("Thoughts too. Needs full_session."),
+                    "include_tool_results": flag("What tools answered, too. Needs full_session."),
+                }),
+                &["task_id"],
+            ),
+            Kind::List => (
+                "background_list",
+                "The background tasks of this session.",
+                json!({
+                    "status": text(
+                        "Only tasks in this status: queued, running, completed, error, cancelled, interrupted or resumed."
+                    ),
+                }),
+                &[],
+            ),
+            Kind::Cancel => (
+                "background_cancel",
+                "Cancel a background task that runs or waits, with all that it has launched itself.",
+                json!({ "task_id": id() }),
+                &["task_id"],
+            ),
+            Kind::Clear => (
+                "background_clear",
+                "Cancel all active background tasks of this session and clear the list. Cleared tasks can be resumed.",
+                json!({}),
+                &[],
+            ),
+            Kind::Steer => (
+                "background_steer",
+                "Say something to a background task while it runs. It reads it before its next step.",
+                json!({ "task_id": id(), "message": text("What to say.") }),
+                &["task_id", "message"],
+            ),
+        };
+        let schema = json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        });
+        ToolSpec { name: name.into(), description: description.into(), schema }
+    }
+}
+
+impl Tool for TaskTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        // What a task does is held against its own permissions, which its parent's bound.
+        Access::Session
+    }
+
+    fn subject(&self, _: &Value, _: &Path) -> Result<Subject, ToolError> {
+        Ok(Subject::None)
+    }
+
+    fn is_parallel(&self) -> bool {
+        matches!(self.kind, Kind::Output | Kind::List)
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let Some(board) = call.agent.tasks.clone() else {
+            return Err(ToolError::Failed("Background tasks are not available here.".into()));
+        };
+        let work = Work { call, board };
+        let text = call.runtime.block_on(async {
+            match self.kind {
+                Kind::Launch => work.launch().await,
+                Kind::Output => work.output().await,
+                Kind::List => work.list().await,
+                Kind::Cancel => work.cancel().await,
+                Kind::Clear => work.clear().await,
+                Kind::Steer => work.steer().await,
+            }
+        })?;
+        Ok(out.write_all(text.as_bytes())?)
+    }
+}
+
+struct Work<'a> {
+    call: &'a ToolCall<'a>,
+    board: Arc<TaskBoard>,
+}
+
+impl Work<'_> {
+    fn caller(&self) -> Caller {
+        Caller {
+            agent: self.call.agent.clone(),
+            session: self.call.session.clone(),
+            driver: self.call.driver.clone(),
+            part: Some(self.call.part.clone()),
+        }
+    }
+
+    async fn siblings(&self) -> Result<Vec<Task>, TaskError> {
+        self.board.tasks(Some(self.call.session)).await
+    }
+
+    async fn find(&self, given: &str) -> Result<Task, TaskError> {
+        self.board.find(Some(self.call.session), given).await
+    }
+
+    /// A text about a task as it is shown among its siblings.
+    async fn tell(&self, task: &Task, text: impl Fn(&TaskView<'_>) -> String) -> Result<String, TaskError> {
+        let siblings = self.siblings().await?;
+        Ok(text(&TaskView { task, siblings: &siblings, now: self.board.now() }))
+    }
+
+    /// Record that this call tells the model how these runs have ended, so that it is not told again.
+    async fn note_told(&self, tasks: &[Task]) -> Result<(), ToolError> {
+        let ended = tasks.iter().filter(|task| !task.status.is_active());
+        let runs: Vec<Value> = ended.map(|task| json!({ "id": task.id, "run": task.run() })).collect();
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let part = self.call.part.clone();
+        let noted = self.call.driver.run(move |driver| driver.annotate_call(&part, TOLD_KEY, runs.into()));
+        noted.await.map_err(|error| ToolError::Failed(error.to_string()))
+    }
+
+    async fn launch(&self) -> Result<String, ToolError> {
+        let input = self.call.input;
+        let fork = flag(input, "fork")?;
+        let resume = optional_text(input, "resume")?;
+        if fork && resume.is_some() {
+            return Ok(tasks::FORK_AND_RESUME.to_owned());
+        }
+        let field = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
+        if let Some(id) = resume {
+            return Ok(self.resume(id, field("prompt"), field("agent"), field("description")).await);
+        }
+        let agent = field("agent").trim();
+        if agent.is_empty() {
+            return Ok(tasks::AGENT_REQUIRED.to_owned());
+        }
+        let launch = Launch {
+            description: field("description").to_owned(),
+            prompt: field("prompt").to_owned(),
+            agent: agent.to_owned(),
+            model: optional_text(input, "model")?.map(|model| model.trim().to_owned()),
+            fork,
+        };
+        let launched = async {
+            let task = self.board.launch(&self.caller(), launch).await?;
+            self.tell(&task, |view| view.launched()).await
+        };
+        Ok(launched.await.unwrap_or_else(|error| format!("Failed to launch background task: {error}")))
+    }
+
+    async fn resume(&self, id: &str, prompt: &str, agent: &str, description: &str) -> String {
+        let prompt = prompt.trim();
+        if prompt.is_empty() {
+            return tasks::PROMPT_REQUIRED.to_owned();
+        }
+        let is_ignored = !agent.trim().is_empty() || !description.trim().is_empty();
+        let resumed = async {
+            let task = self.find(id).await?;
+            match self.board.resume(Some(&self.caller()), &task.id, prompt).await? {
+                ResumeOutcome::Begun(task) => self.tell(&task, |view| view.resumed()).await,
+                ResumeOutcome::Queued(task) => self.tell(&task, |view| view.resume_queued()).await,
+            }
+        };
+        let text = resumed.await.unwrap_or_else(|error| match error {
+            TaskError::NotFound(id) => {
+                format!("Task not found: {id}. Use background_list to see available tasks.")
+            }
+            error => error.to_string(),
+        });
+        match is_ignored {
+            true => format!("{}\n\n{text}", tasks::IGNORED_IN_RESUME),
+            false => text,
+        }
+    }
+
+    async fn output(&self) -> Result<String, ToolError> {
+        let input = self.call.input;
+        let wait = number(input, "timeout")?.unwrap_or(DEFAULT_WAIT).min(LONGEST_WAIT);
+        let filter = TranscriptFilter {
+            since: optional_text(input, "since_message_id")?.map(str::to_owned),
+            most: number(input, "message_limit")?
+                .map(|most| usize::try_from(most.min(MOST_MESSAGES)).unwrap_or(usize::MAX)),
+            thinking: flag(input, "include_thinking")?,
+            results: flag(input, "include_tool_results")?,
+        };
+        let (block, full) = (flag(input, "block")?, flag(input, "full_session")?);
+        let mut task = match self.find(id_of(input)?).await {
+            Ok(task) => task,
+            Err(error) => return Ok(told(error, "Error getting output: ")),
+        };
+        if block && task.status.is_active() {
+            let (longest, cancel) = (Duration::from_secs(wait), self.call.cancel);
+            let ended = self.board.wait(&task.id, longest, cancel);
+            task = match self.board.without_slot(self.call.session, ended).await {
+                Ok(task) => task,
+                Err(error) => return Ok(told(error, "Error getting output: ")),
+            };
+            if self.call.cancel.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+        }
+        let text = match full {
+            true => self.transcript(&task, &filter).await,
+            false => self.tell(&task, |view| view.output()).await,
+        };
+        match text {
+            Ok(text) => {
+                self.note_told(&[task]).await?;
+                Ok(text)
+            }
+            Err(error) => Ok(told(error, "Error getting output: ")),
+        }
+    }
+
+    async fn transcript(&self, task: &Task, filter: &TranscriptFilter) -> Result<String, TaskError> {
+        let (archive, id) = (Arc::clone(self.board.archive()), task.id.clone());
+        // More than are shown, because messages without anything to show are left out.
+        let request = PageRequest { from: None, oldest_first: false, most: 4 * MOST_MESSAGES };
+        let read = tokio::task::spawn_blocking(move || archive.store().page(&id, &request)).await;
+        let page = read.map_err(|error| TaskError::Internal(error.to_string()))?;
+        let mut messages = match page {
+            Ok(page) => page.messages,
+            Err(plimsoll_store::StoreError::Missing { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        messages.sort_by(|one, other| one.info.id.cmp(&other.info.id));
+        Ok(tasks::transcript_text(&messages, filter))
+    }
+
+    async fn list(&self) -> Result<String, ToolError> {
+        let status = optional_text(self.call.input, "status")?;
+        Ok(match self.siblings().await {
+            Ok(tasks) => tasks::list_text(&tasks, status, self.board.now()),
+            Err(error) => format!("Error listing tasks: {error}"),
+        })
+    }
+
+    async fn cancel(&self) -> Result<String, ToolError> {
+        let cancelled = async {
+            let task = self.find(id_of(self.call.input)?).await?;
+            self.board.cancel(&task.id).await
+        };
+        match cancelled.await {
+            Ok(task) => {
+                self.note_told(std::slice::from_ref(&task)).await?;
+                let text = self.tell(&task, |view| view.cancelled()).await;
+                Ok(text.unwrap_or_else(|error| told(error, "Error cancelling task: ")))
+            }
+            Err(error) => Ok(told(error, "Error cancelling task: ")),
+        }
+    }
+
+    async fn clear(&self) -> Result<String, ToolError> {
+        match self.board.clear(self.call.session).await {
+            Ok((_, cleared)) if cleared.is_empty() => Ok(tasks::NOTHING_TO_CLEAR.to_owned()),
+            Ok((aborted, cleared)) => {
+                self.note_told(&cleared).await?;
+                Ok(tasks::cleared_text(aborted.len(), cleared.len()))
+            }
+            Err(error) => Ok(format!("Error clearing tasks: {error}")),
+        }
+    }
+
+    async fn steer(&self) -> Result<String, ToolError> {
+        let message = super::text(self.call.input, "message")?;
+        let steered = async {
+            let task = self.find(id_of(self.call.input)?).await?;
+            let task = self.board.steer(&task.id, message).await?;
+            self.tell(&task, |view| view.steered()).await
+        };
+        Ok(steered.await.unwrap_or_else(|error| told(error, "Error steering task: ")))
+    }
+}
+
+/// An error as it is told; that there is no such task is told as it is.
+fn told(error: TaskError, before: &str) -> String {
+    match error {
+        TaskError::NotFound(_) | TaskError::Ambiguous { .. } => error.to_string(),
+        error => format!("{before}{error}"),
+    }
+}
+
+fn id_of(input: &Value) -> Result<&str, TaskError> {
+    super::text(input, "task_id").map_err(|error| TaskError::NotFound(error.to_string()))
+}
+
+impl From<TaskError> for ToolError {
+    fn from(error: TaskError) -> ToolError {
+        ToolError::Failed(error.to_string())
+    }
+}
+
+/// A flag that may be left out. Models write flags in quotes now and then.
+fn flag(input: &Value, field: &str) -> Result<bool, ToolError> {
+    match input.get(field) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(Value::String(text)) if text.trim().is_empty() || text == "false" => Ok(false),
+        Some(Value::String(text)) if text == "true" => Ok(true),
+        Some(found) => Err(ToolError::Input(format!("`{field}` must be true or false, not {found}"))),
+    }
+}
+
+/// A tool that is declared as another is, and refuses every call: the provider's cache begins with the declarations.
+pub(crate) struct RefusedTool {
+    spec: ToolSpec,
+}
+
+impl RefusedTool {
+    /// The tool in that form.
+    pub(crate) fn of(tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+        Arc::new(RefusedTool { spec: tool.spec().clone() })
+    }
+}
+
+impl Tool for RefusedTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Session
+    }
+
+    fn subject(&self, _: &Value, _: &Path) -> Result<Subject, ToolError> {
+        Ok(Subject::None)
+    }
+
+    fn run(&self, _: &ToolCall<'_>, _: &mut dyn Write) -> Result<(), ToolError> {
+        Err(ToolError::Failed(
+            "Refused: this session is a background task itself and can neither launch nor see others. Do the task \
+             yourself."
+                .into(),
+        ))
+    }
+}

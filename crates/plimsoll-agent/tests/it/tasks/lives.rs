@@ -1,0 +1,293 @@
+//! Lives of tasks: launched, told, waited for, cancelled, resumed, steered.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_agent::RunEnd;
+use plimsoll_agent::tasks::{ResumeOutcome, TaskError, TaskLimits, TaskStatus};
+use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
+use serde_json::json;
+
+use super::support::{TaskDock, is_child, launch, task_call, told};
+use crate::support::{Dock, run};
+
+#[tokio::test]
+async fn r59_r60_r66_a_task_works_beside_its_parent_and_its_parent_is_told_once() {
+    let dock = TaskDock::new(
+        ModelServer::answering(|request: &Captured| {
+            if is_child(request, "Count the ships") {
+                return Reply::new().text("Nine ships.");
+            }
+            match request.call_ids().len() {
+                0 => task_call("call_1", "Count the ships", false),
+                _ if request.contains("Task Progress: 1/1") => Reply::new().text("Nine, then."),
+                _ => Reply::new().text("I am waiting."),
+            }
+        })
+        .unwrap(),
+    );
+    let mut talk = dock.begin().await;
+    let report = run(&mut talk, "How many ships, and a secret word: barnacle").await;
+    assert_eq!(report.text, "Nine, then.");
+    assert!(matches!(report.end, RunEnd::Finished { .. }));
+    let tasks = dock.board.tasks(Some(talk.session())).await.unwrap();
+    assert_eq!(tasks.len(), 1);
+    assert_eq!((tasks[0].status, tasks[0].is_forked()), (TaskStatus::Completed, false));
+    assert_eq!(tasks[0].data.result.as_deref(), Some("Nine ships."));
+    let session = dock.dock.archive.store().session(&tasks[0].id).unwrap();
+    assert_eq!(session.parent.as_ref(), Some(talk.session()), "r62");
+    assert_eq!(session.title, "Background: About Count the ships");
+    let childs: Vec<Captured> = dock
+        .dock
+        .server
+        .requests()
+        .into_iter()
+        .filter(|request| is_child(request, "Count the ships"))
+        .collect();
+    assert_eq!(childs.len(), 1);
+    assert!(!childs[0].contains("barnacle"), "without fork nothing of the parent reaches the child");
+    assert_eq!(childs[0].messages.len(), 1);
+    assert!(childs[0].tools.iter().all(|tool| !tool.starts_with("background_")), "{:?}", childs[0].tools);
+    assert_eq!(told(&dock, talk.session()).len(), 1);
+}
+
+#[tokio::test]
+async fn r79_the_tool_returns_at_once_and_r80_progress_is_visible() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let dock = TaskDock::new(
+        ModelServer::answering(move |request: &Captured| match request.call_ids().len() {
+            0 => Reply::new().call("call_1", "list", json!({})),
+            _ => Reply::new().text("Done.").gate(0, &held),
+        })
+        .unwrap(),
+    );
+    let talk = dock.begin().await;
+    let begun = Instant::now();
+    let task = dock.launch(&talk, "Look around").await;
+    assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+    assert!(task.status.is_active());
+    gate.reached().await;
+    let running = dock.board.task(&task.id).await.unwrap();
+    assert_eq!(running.status, TaskStatus::Running);
+    assert_eq!(running.data.progress.tools.get("list"), Some(&1));
+    gate.release();
+    let ended = dock.ended(&task.id).await;
+    assert_eq!(ended.data.progress.steps, 2);
+    assert!(ended.data.progress.usage.total() > 0);
+}
+
+#[tokio::test]
+async fn a_few_work_at_once_and_the_others_wait_in_order() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server =
+        ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &held)).unwrap();
+    let limits = TaskLimits { at_once: 2, ..TaskLimits::default() };
+    let dock = TaskDock::with(Dock::new(server), limits, None);
+    let talk = dock.begin().await;
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        ids.push(dock.launch(&talk, &format!("Task {n}")).await.id);
+    }
+    gate.reached().await;
+    dock.reaches(&ids[1], TaskStatus::Running).await;
+    let statuses = async || {
+        let tasks = dock.board.tasks(None).await.unwrap();
+        tasks.into_iter().map(|task| task.status).collect::<Vec<_>>()
+    };
+    use TaskStatus::{Queued, Running};
+    assert_eq!(statuses().await, [Running, Running, Queued, Queued, Queued]);
+    assert_eq!(dock.dock.server.received(), 2);
+    gate.release();
+    let mut starts = Vec::new();
+    for id in &ids {
+        let task = dock.ended(id).await;
+        assert_eq!(task.status, TaskStatus::Completed);
+        starts.push(task.data.runs[0].started.unwrap());
+    }
+    assert!(starts.is_sorted(), "{starts:?}");
+}
+
+#[tokio::test]
+async fn cancelling_ends_the_command_that_runs_and_is_told() {
+    let server = ModelServer::answering(|_: &Captured| {
+        let command = "echo $$ > pid; sleep 60";
+        Reply::new().call("call_1", "bash", json!({ "command": command }))
+    })
+    .unwrap();
+    let dock = TaskDock::with(Dock::new(server).allow("all"), TaskLimits::default(), None);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Sleep").await;
+    let file = dock.project().join("pid");
+    while std::fs::read_to_string(&file).map(|text| text.trim().is_empty()).unwrap_or(true) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+    let cancelled = dock.board.cancel(&task.id).await.unwrap();
+    assert_eq!(cancelled.status, TaskStatus::Cancelled);
+    dock.ended(&task.id).await;
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    for _ in 0..500 {
+        if rustix::process::test_kill_process(pid).is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(rustix::process::test_kill_process(pid).is_err(), "the command still runs");
+    let again = dock.board.cancel(&task.id).await.unwrap_err();
+    assert!(matches!(again, TaskError::NotRunning { status: TaskStatus::Cancelled }));
+    let mut talk = talk;
+    assert!(talk.take_notes().await.unwrap());
+    assert!(told(&dock, talk.session())[0].starts_with("⊘ **Agent \"About Sleep\" cancelled after"));
+}
+
+#[tokio::test]
+async fn r78_a_task_is_resumed_from_every_end_in_its_own_session() {
+    let server = ModelServer::answering(|request: &Captured| {
+        Reply::new().text(format!("I heard: {}", request.last_user_text()))
+    })
+    .unwrap();
+    let dock = TaskDock::new(server);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "One").await;
+    dock.ended(&task.id).await;
+    let sessions = || dock.dock.archive.store().sessions(&Default::default()).unwrap().len();
+    let before = sessions();
+    let caller = dock.caller(&talk);
+    let resumed = dock.board.resume(Some(&caller), &task.id, "Two").await.unwrap();
+    let ResumeOutcome::Begun(resumed) = resumed else { panic!("{resumed:?}") };
+    assert_eq!(resumed.status, TaskStatus::Resumed);
+    assert!(resumed.status.is_active(), "r70");
+    let ended = dock.ended(&task.id).await;
+    assert_eq!((ended.status, ended.resumes()), (TaskStatus::Completed, 1));
+    assert_eq!(ended.data.result.as_deref(), Some("I heard: Two"));
+    assert_eq!(sessions(), before);
+    let last = dock.dock.server.last().unwrap();
+    assert!(last.contains("One") && last.contains("I heard: One") && last.contains("Two"));
+    assert!(last.tools.iter().all(|tool| !tool.starts_with("background_")), "also after a resume");
+}
+
+#[tokio::test]
+async fn one_resume_waits_in_line_and_does_begin_and_a_second_is_refused() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request: &Captured| {
+        Reply::new().text(format!("I heard: {}", request.last_user_text())).gate(0, &held)
+    })
+    .unwrap();
+    let dock = TaskDock::new(server);
+    let mut talk = dock.begin().await;
+    let task = dock.launch(&talk, "One").await;
+    gate.reached().await;
+    let caller = dock.caller(&talk);
+    let queued = dock.board.resume(Some(&caller), &task.id, "Two").await.unwrap();
+    assert!(matches!(queued, ResumeOutcome::Queued(_)));
+    let refused = dock.board.resume(Some(&caller), &task.id, "Three").await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "Task already has a pending resume queued. Wait for current execution to complete."
+    );
+    let stored = dock.dock.archive.store().task(task.id.as_str()).unwrap();
+    assert_eq!(stored.data["pending"], "Two", "it survives the process");
+    gate.release();
+    while dock.board.task(&task.id).await.unwrap().run() < 2 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let ended = dock.ended(&task.id).await;
+    assert_eq!((ended.status, ended.run()), (TaskStatus::Completed, 2));
+    assert_eq!(ended.data.result.as_deref(), Some("I heard: Two"));
+    assert!(talk.take_notes().await.unwrap());
+    let told = told(&dock, talk.session());
+    assert_eq!(told.len(), 1, "both ends in one message: {told:?}");
+    assert!(told[0].contains("finished in") && told[0].contains("Resume #1 completed in"), "{told:?}");
+}
+
+#[tokio::test]
+async fn words_reach_a_running_task_before_its_next_request() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request: &Captured| match request.call_ids().len() {
+        0 => Reply::new().call("call_1", "list", json!({})).gate(0, &held),
+        _ => Reply::new().text("Done."),
+    })
+    .unwrap();
+    let dock = TaskDock::new(server);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    gate.reached().await;
+    dock.board.steer(&task.id, "Mind the rocks").await.unwrap();
+    gate.release();
+    let ended = dock.ended(&task.id).await;
+    assert_eq!(ended.status, TaskStatus::Completed);
+    assert_eq!(dock.dock.server.last().unwrap().last_user_text(), "Mind the rocks");
+    let late = dock.board.steer(&task.id, "Too late").await.unwrap_err();
+    assert!(late.to_string().starts_with("Cannot steer task"), "{late}");
+}
+
+#[tokio::test]
+async fn a_parent_that_waits_for_the_output_is_not_told_again() {
+    let dock = TaskDock::new(
+        ModelServer::answering(|request: &Captured| {
+            if is_child(request, "Count") {
+                return Reply::new().text("Nine ships.");
+            }
+            match request.call_ids().len() {
+                0 => task_call("call_1", "Count", false),
+                1 => {
+                    let said = request.result("call_1").unwrap();
+                    let id = said.split('`').nth(1).unwrap();
+                    let input = json!({ "task_id": id, "block": true });
+                    Reply::new().call("call_2", "background_output", input)
+                }
+                _ => Reply::new().text("Nine, then."),
+            }
+        })
+        .unwrap(),
+    );
+    let mut talk = dock.begin().await;
+    let report = run(&mut talk, "How many ships?").await;
+    assert_eq!(report.text, "Nine, then.");
+    let last = dock.dock.server.last().unwrap();
+    assert!(last.result("call_2").unwrap().ends_with("Nine ships."));
+    assert_eq!(told(&dock, talk.session()), Vec::<String>::new());
+    assert!(!talk.take_notes().await.unwrap());
+    assert!(dock.dock.archive.store().notes(talk.session(), 0).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_task_that_is_too_deep_or_has_no_agent_is_refused() {
+    let limits = TaskLimits { depth: 0, ..TaskLimits::default() };
+    let dock = TaskDock::with(Dock::new(ModelServer::start().unwrap()), limits, None);
+    let talk = dock.begin().await;
+    let refused = dock.board.launch(&dock.caller(&talk), launch("Work")).await.unwrap_err();
+    assert!(refused.to_string().contains("nested 0 deep"), "{refused}");
+    assert_eq!(dock.board.tasks(None).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn limits_of_steps_and_time_end_a_task_with_words_for_it() {
+    let server = ModelServer::answering(|request: &Captured| {
+        let n = request.call_ids().len();
+        Reply::new().text("Still at it.").call(format!("call_{n}"), "list", json!({ "path": "." }))
+    })
+    .unwrap();
+    let limits = TaskLimits { steps: Some(2), ..TaskLimits::default() };
+    let dock = TaskDock::with(Dock::new(server), limits, None);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    let ended = dock.ended(&task.id).await;
+    assert_eq!(ended.status, TaskStatus::Error);
+    assert_eq!(ended.data.error.as_deref(), Some("The limit of 2 steps was reached."));
+    assert_eq!(ended.data.result.as_deref(), Some("Still at it."), "what it said is kept");
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server =
+        ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &held)).unwrap();
+    let limits = TaskLimits { time: Some(Duration::from_millis(100)), ..TaskLimits::default() };
+    let dock = TaskDock::with(Dock::new(server), limits, None);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    let ended = dock.ended(&task.id).await;
+    assert_eq!(ended.status, TaskStatus::Error);
+    assert_eq!(ended.data.error.as_deref(), Some("The time limit of 0s was reached."));
+}

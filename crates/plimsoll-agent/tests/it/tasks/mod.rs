@@ -1,0 +1,6 @@
+//! Background tasks, against the scripted model.
+
+mod forks;
+mod lives;
+mod support;
+mod texts;

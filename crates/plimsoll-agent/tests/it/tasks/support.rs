@@ -1,0 +1,133 @@
+//! A dock with a board.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll::SessionId;
+use plimsoll_agent::tasks::{Caller, Launch, Roster, RosterAgent, Task, TaskBoard, TaskLimits, TaskStatus};
+use plimsoll_agent::{Agent, Conversation};
+use plimsoll_config::AgentFork;
+use plimsoll_testkit::server::{Captured, ModelServer, Reply};
+use serde_json::{Value, json};
+
+use crate::support::Dock;
+
+/// Agents that are all alike but for their names: `build`, `helper`, and `boss`, whose tasks may launch tasks.
+pub(crate) struct Crew {
+    template: Agent,
+    pub(crate) fork: Option<AgentFork>,
+}
+
+impl Roster for Crew {
+    fn agent(&self, name: &str, _: Option<&str>) -> Result<RosterAgent, String> {
+        if !["build", "helper", "boss"].contains(&name) {
+            return Err(format!("Agent \"{name}\" not found. Make sure the agent is registered."));
+        }
+        let mut agent = self.template.clone();
+        agent.profile.name = name.to_owned();
+        Ok(RosterAgent { agent, is_own_model: false, fork: self.fork })
+    }
+
+    fn has_task_tool(&self, agent: &str, _: &str, is_task: bool) -> bool {
+        !is_task || agent == "boss"
+    }
+}
+
+pub(crate) struct TaskDock {
+    pub(crate) dock: Dock,
+    pub(crate) board: Arc<TaskBoard>,
+    pub(crate) agent: Agent,
+}
+
+impl TaskDock {
+    pub(crate) fn new(server: ModelServer) -> TaskDock {
+        TaskDock::with(Dock::new(server), TaskLimits::default(), None)
+    }
+
+    pub(crate) fn with(dock: Dock, limits: TaskLimits, fork: Option<AgentFork>) -> TaskDock {
+        let crew = Crew { template: dock.agent.clone(), fork };
+        let board = TaskBoard::new(Arc::clone(&dock.archive), Arc::new(crew), limits, "the test");
+        let mut agent = dock.agent.clone().with_tasks(&board);
+        agent.profile.awaits_tasks = true;
+        TaskDock { dock, board, agent }
+    }
+
+    pub(crate) async fn begin(&self) -> Conversation {
+        self.agent.begin("").await.unwrap()
+    }
+
+    pub(crate) fn caller(&self, talk: &Conversation) -> Caller {
+        Caller {
+            agent: self.agent.clone(),
+            session: talk.session().clone(),
+            driver: talk.driver().clone(),
+            part: None,
+        }
+    }
+
+    pub(crate) async fn launch(&self, talk: &Conversation, prompt: &str) -> Task {
+        self.board.launch(&self.caller(talk), launch(prompt)).await.unwrap()
+    }
+
+    /// Wait until a task has ended.
+    pub(crate) async fn ended(&self, id: &SessionId) -> Task {
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let task = self.board.wait(id, Duration::from_secs(30), &cancel).await.unwrap();
+        assert!(!task.status.is_active(), "the task has not ended: {task:?}");
+        // Its end is recorded before it is put away.
+        while self.board.active_here() > 0 && self.board.task(id).await.unwrap().run() == task.run() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        task
+    }
+
+    /// Wait until a task is in this status.
+    pub(crate) async fn reaches(&self, id: &SessionId, status: TaskStatus) -> Task {
+        for _ in 0..5_000 {
+            let task = self.board.task(id).await.unwrap();
+            if task.status == status {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("the task never was {status}: {:?}", self.board.task(id).await)
+    }
+
+    pub(crate) fn project(&self) -> std::path::PathBuf {
+        Path::new(&self.dock.folder.path().join("project")).to_owned()
+    }
+}
+
+pub(crate) fn launch(prompt: &str) -> Launch {
+    Launch {
+        description: format!("About {prompt}"),
+        prompt: prompt.to_owned(),
+        agent: "helper".into(),
+        model: None,
+        fork: false,
+    }
+}
+
+/// A call of `background_task`.
+pub(crate) fn task_call(id: &str, prompt: &str, fork: bool) -> Reply {
+    Reply::new().call(id, "background_task", task_input(prompt, fork))
+}
+
+pub(crate) fn task_input(prompt: &str, fork: bool) -> Value {
+    json!({ "description": format!("About {prompt}"), "prompt": prompt, "agent": "helper", "fork": fork })
+}
+
+/// Whether a request is that of the child with this prompt: children are told apart by their first words.
+pub(crate) fn is_child(request: &Captured, prompt: &str) -> bool {
+    let users = request.messages.iter().filter(|message| message.role == "user");
+    let texts: Vec<String> = users.map(|message| message.text()).collect();
+    texts.iter().any(|text| text == prompt || text.contains(&format!("<task>\n{prompt}\n</task>")))
+}
+
+/// The words of a message in a session's log that the model did not write, newest last.
+pub(crate) fn told(dock: &TaskDock, session: &SessionId) -> Vec<String> {
+    let log = dock.dock.log(session);
+    let notices = log.iter().filter(|message| message.is_user() && message.text().contains("Task Progress:"));
+    notices.map(|message| message.text()).collect()
+}

@@ -1,0 +1,240 @@
+//! What models and people are told, word for word.
+
+use std::time::Duration;
+
+use plimsoll::{Message, Millis, Part, SessionId, ToolState};
+use plimsoll_agent::tasks::{
+    EndedRun, ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskStatus,
+    TaskView, TranscriptFilter, cleared_text, duration_text, ended_text, find_task, fork_text, list_text,
+    short_id, toast_text, transcript_text,
+};
+use serde_json::json;
+
+const BEGIN: Millis = Millis(1_000_000);
+const NOW: Millis = Millis(1_065_000);
+
+fn task(id: &str, description: &str) -> Task {
+    let data = TaskData {
+        description: description.into(),
+        prompt: "Find out how deep the harbour is.".into(),
+        agent: "explore".into(),
+        model: "anthropic/scripted".into(),
+        ..TaskData::default()
+    };
+    let queued = Task::new(SessionId::new(id), "ses_parent".into(), data, "the test", BEGIN);
+    queued.apply(TaskChange::Start { run: 1 }, BEGIN).unwrap()
+}
+
+fn end(task: &Task, status: TaskStatus, error: Option<&str>, result: Option<&str>) -> Task {
+    let change = TaskChange::End {
+        run: task.run(),
+        status,
+        error: error.map(str::to_owned),
+        result: result.map(str::to_owned),
+        progress: None,
+    };
+    task.apply(change, NOW).unwrap()
+}
+
+fn worked(mut task: Task) -> Task {
+    task.data.progress = TaskProgress {
+        tool_calls: 5,
+        tools: [("grep".to_owned(), 1), ("read".to_owned(), 4)].into(),
+        last_tools: vec!["grep".into(), "read".into(), "read".into()],
+        phase: TaskPhase::Tool,
+        steps: 3,
+        ..TaskProgress::default()
+    };
+    task
+}
+
+fn forked(mut task: Task) -> Task {
+    task.data.fork = Some(ForkReceipt { way: ForkWay::Digest, ..ForkReceipt::default() });
+    task
+}
+
+fn resumed(task: &Task) -> Task {
+    let resume = TaskChange::Resume { prompt: "And the channel?".into(), by: "the test".into() };
+    let resumed = task.apply(resume, NOW).unwrap();
+    resumed.apply(TaskChange::Start { run: resumed.run() }, NOW).unwrap()
+}
+
+fn view<'a>(task: &'a Task, siblings: &'a [Task]) -> TaskView<'a> {
+    TaskView { task, siblings, now: NOW }
+}
+
+#[test]
+fn the_texts_of_a_launch() {
+    let launched = task("ses_41e08091abcdef", "Sound the harbour");
+    insta::assert_snapshot!(view(&launched, &[]).launched());
+    let mut warned = forked(launched);
+    warned.data.fork.as_mut().unwrap().warning = Some("The parent's context could not be read.".into());
+    insta::assert_snapshot!(view(&warned, &[]).launched());
+}
+
+#[test]
+fn the_texts_of_a_resume() {
+    let done =
+        end(&task("ses_41e08091abcdef", "Sound the harbour"), TaskStatus::Completed, None, Some("Nine."));
+    let first = resumed(&done);
+    insta::assert_snapshot!(view(&first, &[]).resumed());
+    let second = resumed(&end(&first, TaskStatus::Completed, None, None));
+    insta::assert_snapshot!(view(&second, &[]).resumed());
+    insta::assert_snapshot!(view(&second, &[]).resume_queued());
+}
+
+#[test]
+fn the_texts_of_a_cancel_a_clear_and_a_steer() {
+    let gone = end(&task("ses_41e08091abcdef", "Sound the harbour"), TaskStatus::Cancelled, None, None);
+    insta::assert_snapshot!(view(&gone, &[]).cancelled());
+    insta::assert_snapshot!(view(&gone, &[]).steered());
+    insta::assert_snapshot!(cleared_text(2, 5));
+}
+
+#[test]
+fn the_output_of_a_completed_task() {
+    let done = end(
+        &task("ses_41e08091abcdef", "Sound | the\nharbour"),
+        TaskStatus::Completed,
+        None,
+        Some("Nine metres.\n\nAt low tide."),
+    );
+    insta::assert_snapshot!(view(&done, &[]).output());
+    let silent = worked(end(&task("ses_41e08091abcdef", "Sound it"), TaskStatus::Completed, None, None));
+    assert!(view(&silent, &[]).output().ends_with("\n\n---\n\n(No text output)"));
+    let nothing = end(&task("ses_41e08091abcdef", "Sound it"), TaskStatus::Completed, None, None);
+    assert!(view(&nothing, &[]).output().ends_with("\n\n---\n\n(No assistant response found)"));
+}
+
+#[test]
+fn the_output_of_any_other_task_is_its_status() {
+    let mut running = worked(task("ses_41e08091abcdef", "Sound the harbour"));
+    insta::assert_snapshot!("running", view(&running, &[]).output());
+    running.data.prompt = "deep ".repeat(120);
+    assert!(view(&running, &[]).output().ends_with("deep ...\n```"), "cut at 500");
+    let failed = end(&running, TaskStatus::Error, Some("The limit of 2 steps was reached."), None);
+    let mut failed = failed;
+    failed.data.prompt = "Use ``` fences".into();
+    insta::assert_snapshot!("error", view(&failed, &[]).output());
+    let gone = end(&task("ses_41e08091abcdef", "Sound it"), TaskStatus::Cancelled, None, None);
+    insta::assert_snapshot!("cancelled", view(&gone, &[]).output());
+    let lost = end(&forked(task("ses_41e08091abcdef", "Sound it")), TaskStatus::Interrupted, None, None);
+    insta::assert_snapshot!("interrupted", view(&lost, &[]).output());
+    insta::assert_snapshot!("resumed", view(&resumed(&lost), &[]).output());
+}
+
+#[test]
+fn r68_r69_the_list() {
+    assert_eq!(list_text(&[], None, NOW), "No background tasks found.");
+    assert_eq!(list_text(&[], Some("Running"), NOW), "No background tasks found with status \"Running\".");
+    let plain = task("ses_11111111aaaa", "A description that is longer than thirty chars");
+    let fork = worked(forked(task("ses_22222222aaaa", "Sound the harbour")));
+    let both =
+        resumed(&end(&forked(task("ses_22222222bbbb", "Ask again")), TaskStatus::Completed, None, None));
+    let again = resumed(&end(&task("ses_33333333aaaa", "Only resumed"), TaskStatus::Completed, None, None));
+    let done = end(&worked(task("ses_44444444aaaa", "Done")), TaskStatus::Completed, None, Some("Nine."));
+    let failed = end(&task("ses_55555555aaaa", "Failed"), TaskStatus::Error, Some("x"), None);
+    let gone = end(&task("ses_66666666aaaa", "Gone"), TaskStatus::Cancelled, None, None);
+    let lost = end(&task("ses_77777777aaaa", "Lost"), TaskStatus::Interrupted, None, None);
+    let hidden = end(&task("ses_88888888aaaa", "Hidden"), TaskStatus::Completed, None, None);
+    let hidden = hidden.apply(TaskChange::Clear, NOW).unwrap();
+    let all = [plain, fork, both, again, done, failed, gone, lost, hidden];
+    let text = list_text(&all, None, NOW);
+    assert!(text.contains("`22222222a (forked)`") && text.contains("`22222222b (forked) (resumed)`"));
+    assert!(text.contains("`33333333 (resumed)`") && text.contains("`11111111`"));
+    insta::assert_snapshot!(text);
+    let running = list_text(&all, Some(" RUNNING "), NOW);
+    assert!(running.contains("**Total: 2**"), "{running}");
+}
+
+#[test]
+fn what_a_parent_is_told() {
+    let one = end(&task("ses_11111111aaaa", "Sound"), TaskStatus::Completed, None, Some("Nine."));
+    let two = task("ses_22222222aaaa", "Ask");
+    let bad = end(&task("ses_33333333aaaa", "Weigh"), TaskStatus::Error, Some("It broke."), None);
+    let lost = end(&task("ses_44444444aaaa", "Moor"), TaskStatus::Interrupted, None, None);
+    let told = |ended: &[&Task], all: &[Task]| {
+        let runs: Vec<EndedRun<'_>> = ended.iter().map(|task| EndedRun { task, run: task.run() }).collect();
+        let (shown, hidden) = ended_text(&runs, all, NOW);
+        format!("{shown}\n----\n{hidden}")
+    };
+    insta::assert_snapshot!("others_run", told(&[&one], &[one.clone(), two.clone()]));
+    insta::assert_snapshot!("last", told(&[&one], std::slice::from_ref(&one)));
+    let all = [one.clone(), bad.clone(), lost.clone()];
+    insta::assert_snapshot!("together", told(&[&one, &bad, &lost], &all));
+    let again = end(&resumed(&one), TaskStatus::Completed, None, Some("Ten."));
+    insta::assert_snapshot!("after_a_resume", told(&[&again], std::slice::from_ref(&again)));
+}
+
+#[test]
+fn the_messages_of_a_task() {
+    let log = [
+        Message::user("msg_1".into(), "prt_1".into(), "How deep?"),
+        Message::assistant(
+            "msg_2".into(),
+            vec![
+                Part::text("prt_2".into(), "Let me see."),
+                Part::tool(
+                    "prt_3".into(),
+                    "call_1",
+                    "read",
+                    ToolState::completed(json!({ "path": "a" }), "nine"),
+                ),
+            ],
+        ),
+        Message::assistant("msg_3".into(), vec![Part::text("prt_4".into(), "Nine.")]),
+    ];
+    let all = TranscriptFilter { results: true, thinking: true, ..TranscriptFilter::default() };
+    insta::assert_snapshot!(transcript_text(&log, &all));
+    let since = |id: &str| TranscriptFilter { since: Some(id.into()), ..TranscriptFilter::default() };
+    assert_eq!(transcript_text(&log, &since("msg_2")), "[msg_3] assistant: Nine.");
+    assert!(
+        transcript_text(&log, &since("msg_9")).starts_with("[msg_1] user: How deep?"),
+        "unknown: everything"
+    );
+    let last = TranscriptFilter { most: Some(1), ..TranscriptFilter::default() };
+    assert_eq!(transcript_text(&log, &last), "[msg_3] assistant: Nine.");
+    assert_eq!(transcript_text(&[], &last), "No messages available for this task.");
+}
+
+#[test]
+fn the_toast() {
+    let one = end(&task("ses_11111111aaaa", "Sound"), TaskStatus::Completed, None, Some("Nine."));
+    let two = worked(task("ses_22222222aaaa", "Ask"));
+    let (title, lines) = toast_text(&[one.clone(), two], NOW);
+    insta::assert_snapshot!(format!("{title}\n{lines}"));
+    let (title, _) = toast_text(&[one], NOW);
+    assert_eq!(title, "✓ Tasks complete");
+}
+
+#[test]
+fn lengths_of_time() {
+    let text = |seconds| duration_text(Duration::from_secs(seconds));
+    assert_eq!([text(0), text(59), text(60), text(3_605)], ["0s", "59s", "1m 0s", "1h 0m 5s"]);
+}
+
+#[test]
+fn ids_are_shown_as_short_as_they_can_be_and_taken_in_any_length() {
+    let ids = ["ses_41e08091aaaa", "ses_41e08091abbb", "ses_99"].map(SessionId::new);
+    let short = |at: usize| short_id(&ids[at], &ids);
+    assert_eq!([short(0), short(1), short(2)], ["41e08091aa", "41e08091ab", "99"]);
+    let tasks: Vec<Task> = ids.iter().map(|id| task(id.as_str(), "Sound")).collect();
+    for given in ["41e08091aa", "ses_41e08091aaaa", " 41e08091aaaa ", "ses_41e08091aa"] {
+        assert_eq!(find_task(&tasks, given).unwrap().id, ids[0], "{given}");
+    }
+    assert_eq!(find_task(&tasks, "9").unwrap().id, ids[2]);
+    insta::assert_snapshot!(find_task(&tasks, "41e").unwrap_err().to_string(), @"Task ID `41e` is ambiguous. It could be: `41e08091aa` (Sound), `41e08091ab` (Sound)");
+    assert_eq!(find_task(&tasks, "xyz").unwrap_err().to_string(), "Task not found: xyz");
+    assert_eq!(find_task(&tasks, "ses_").unwrap_err().to_string(), "Task not found: ses_");
+}
+
+#[test]
+fn a_receipt_says_what_a_fork_was_given() {
+    let receipt = ForkReceipt {
+        way: ForkWay::History,
+        shared: Some(12),
+        tokens: Some(3_400),
+        ..ForkReceipt::default()
+    };
+    assert_eq!(fork_text(&receipt), "history, 12 messages shared, about 3400 tokens");
+}
