@@ -23,6 +23,10 @@ use crate::misfits::Misfits;
 /// How many bytes of records may wait behind a message that is not complete.
 pub(crate) const MOST_HELD: usize = 16 << 20;
 
+/// How many records an answer that nothing asked for waits for its call. Writers that sort by time write a result
+/// before the record of its call, but only by a few.
+const MOST_EARLY: usize = 200;
+
 /// A log being put together.
 pub(crate) struct Assembly<'s> {
     sink: &'s mut dyn FnMut(Message),
@@ -42,6 +46,8 @@ pub(crate) struct Assembly<'s> {
     again: HashMap64<u64>,
     /// Calls that wait, by their id, oldest first.
     calls: HashMap<String, VecDeque<(usize, usize)>>,
+    /// Answers that came before their calls, by the call's id: the message and the part that keep them.
+    early: HashMap<String, (usize, PartId)>,
     /// The newest message of a user.
     turn: usize,
     /// Responses that may go on, by their id.
@@ -101,6 +107,7 @@ impl<'s> Assembly<'s> {
             ids: HashSet64::default(),
             again: HashMap64::default(),
             calls: HashMap::new(),
+            early: HashMap::new(),
             turn: 0,
             responses: HashMap64::default(),
             session: None,
@@ -290,7 +297,28 @@ impl<'s> Assembly<'s> {
             self.answered(earlier);
         }
         let tool = if tool.is_empty() { "unknown".into() } else { tool.to_owned() };
+        let early = self.early.remove(&call_id);
+        let call = call_id.clone();
         self.part(place, PartBody::Tool(ToolPart { call_id, tool, state: ToolState::pending(input) }));
+        if let Some(answer) = early.and_then(|(kept, part)| self.take_early(kept, &part)) {
+            // It was asked for just now, so it waits.
+            let _ = self.answer(&call, answer);
+        }
+    }
+
+    /// Take an answer that came before its call out of the message that kept it.
+    fn take_early(&mut self, place: usize, part: &PartId) -> Option<Answer> {
+        let message = &mut self.held.get_mut(place.checked_sub(self.gone)?)?.message;
+        let at = message.info.time.as_ref().and_then(|time| time.created);
+        let index = message.parts.iter().position(|kept| kept.id == *part)?;
+        // Calls in the same message are known by their index, so the last part only may go. Answers are kept in
+        // messages of their own, where they are the last.
+        if index + 1 != message.parts.len() {
+            return None;
+        }
+        let PartBody::ToolResult(result) = message.parts.pop()?.body else { return None };
+        let is_error = result.is_error == Some(true);
+        Some(Answer { text: result.text.to_string(), is_error, at, ..Answer::default() })
     }
 
     fn answered(&mut self, place: usize) {
@@ -345,7 +373,13 @@ impl<'s> Assembly<'s> {
             let place = host(self);
             let mut result = ToolResultPart::new(call, answer.text);
             result.is_error = answer.is_error.then_some(true);
-            self.part(place, PartBody::ToolResult(result));
+            let part = self.part(place, PartBody::ToolResult(result)).id.clone();
+            if !call.is_empty() && self.early.len() < MOST_EARLY {
+                self.early.insert(call.to_owned(), (place, part));
+                let (now, index) = (self.now, place - self.gone);
+                let held = &mut self.held[index];
+                held.until = held.until.max(now + MOST_EARLY);
+            }
         }
     }
 

@@ -129,6 +129,13 @@ pub(crate) fn anthropic_usage(usage: &Json, misfits: &mut Misfits, at: &At) -> U
     let mut tokens = Usage::new(number("input_tokens"), number("output_tokens"));
     tokens.cache_read = number("cache_read_input_tokens");
     tokens.cache_write = number("cache_creation_input_tokens");
+    if let Some(written) = misfits.object(usage, at, "cache_creation") {
+        let at = &At::Key(at, "cache_creation");
+        let mut number = |key: &str| Tokens(misfits.number(written, at, key).unwrap_or(0));
+        let (minutes, hour) = (number("ephemeral_5m_input_tokens"), number("ephemeral_1h_input_tokens"));
+        tokens.cache_write = tokens.cache_write.max(minutes + hour);
+        tokens.cache_write_hour = hour;
+    }
     tokens
 }
 

@@ -94,6 +94,10 @@ impl Format {
 
     fn of_document(value: &Json) -> Option<Format> {
         let has = |key: &str| value.get(key).is_some();
+        // A message on a line of its own.
+        if is_chat_message(value) {
+            return Format::of_list(std::slice::from_ref(value));
+        }
         let list = |key: &str| value.get(key).and_then(Json::as_list);
         if list("trajectory").is_some() || list("history").is_some() {
             return Some(Format::SweAgent);
@@ -118,6 +122,9 @@ impl Format {
         let is_log = first.is_some_and(|first| first.get("info").is_some() || first.get("parts").is_some());
         if is_log || (first.is_none() && has("info")) {
             return Some(Format::OpencodeExport);
+        }
+        if !messages.is_empty() && messages.iter().all(is_gemini) {
+            return None;
         }
         // The cheaper question first.
         let is_openai = messages.iter().any(speaks_openai);
@@ -154,6 +161,33 @@ impl Format {
             _ => None,
         }
     }
+}
+
+/// Whether this is a message of a chat and nothing else: records of other tools name a role, too.
+fn is_chat_message(value: &Json) -> bool {
+    const ROLES: [&str; 6] = ["user", "assistant", "system", "developer", "tool", "function"];
+    let has = |key: &str| value.get(key).is_some();
+    value.text("role").is_some_and(|role| ROLES.contains(&role) || role.contains("-subagent"))
+        && (has("content") || has("tool_calls"))
+        && !["type", "kind", "messages"].iter().any(|key| has(key))
+}
+
+/// Whether this is a message as Gemini's command line writes it: who speaks is the type of it.
+fn is_gemini(message: &Json) -> bool {
+    matches!(message.text("type"), Some("user" | "gemini" | "info" | "warning" | "error"))
+        && message.get("role").is_none()
+}
+
+/// Whether this begins like a chat of Gemini's command line.
+pub(crate) fn looks_like_gemini(beginning: &[u8]) -> bool {
+    let lines = beginning.split(|byte| *byte == b'\n').take(20);
+    std::iter::once(beginning).chain(lines).any(|text| {
+        let value = first_value(text).and_then(|text| Json::parse(&text).map(Json::into_owned).ok());
+        value.is_some_and(|value| {
+            let messages = value.get("messages").and_then(Json::as_list).unwrap_or_default();
+            value.get("projectHash").is_some() || messages.first().is_some_and(is_gemini)
+        })
+    })
 }
 
 fn speaks_openai(message: &Json) -> bool {
@@ -238,10 +272,10 @@ pub fn detect(beginning: &[u8]) -> Option<Format> {
     }
     // A document may span lines, so the first value is tried before the lines are; and lines are tried one by
     // one, because the first of them may be broken or of an unknown kind.
-    let lines = beginning.split(|byte| *byte == b'\n').take(200);
-    std::iter::once(beginning)
-        .chain(lines)
-        .find_map(|text| Format::of(&Json::parse(&first_value(text)?).ok()?))
+    let format = |text| Format::of(&Json::parse(&first_value(text)?).ok()?);
+    // The lines of a document of another tool may look like records.
+    let lines = || (!looks_like_gemini(beginning)).then(|| beginning.split(|byte| *byte == b'\n').take(200));
+    format(beginning).or_else(|| lines()?.find_map(format))
 }
 
 /// Whether this is a list without items and nothing else. It says nothing about its format, and as a session without

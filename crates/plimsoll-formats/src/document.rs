@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::detect::Format;
 use crate::error::FormatError;
-use crate::json::{Json, Take, problem};
+use crate::json::{Json, Take, problem, told};
 use crate::parse::{Key, Wanted, mended, parse};
+use crate::transcript::Transcript;
 
 /// A document over this many bytes is refused: unlike lines it has to be held as a whole.
 pub const MAX_DOCUMENT: u64 = 1 << 30;
@@ -20,6 +21,9 @@ pub const MAX_DOCUMENT: u64 = 1 << 30;
 pub(crate) struct Document {
     format: Format,
     text: String,
+    /// What is wrong with lines, where the messages stood on a line each.
+    broken: Vec<(u64, String)>,
+    torn: bool,
 }
 
 impl Document {
@@ -38,8 +42,47 @@ impl Document {
             FormatError::Json { format, source }
         })?;
         let text = mended(&text).unwrap_or(text);
-        let document = Document { format, text };
-        if document.text().trim_ascii().is_empty() { Err(FormatError::Empty) } else { Ok(document) }
+        let document = Document { format, text, broken: Vec::new(), torn: false };
+        if document.text().trim_ascii().is_empty() { Err(FormatError::Empty) } else { Ok(document.joined()) }
+    }
+
+    /// The document as one list, if it is lines with a message each. Such files are made by hand and by scripts that
+    /// copy messages out of other files; one broken line does not cost the others.
+    fn joined(self) -> Document {
+        let first = self.text().trim_ascii_start().lines().next().map(Json::parse);
+        let is_message = |record: &Json| {
+            record.is_object()
+                && !["messages", "trajectory", "history", "info"].iter().any(|key| record.get(key).is_some())
+        };
+        if !matches!(first, Some(Ok(record)) if is_message(&record)) {
+            return self;
+        }
+        let mut list = String::with_capacity(self.text.len() + 2);
+        let ends = self.text.ends_with('\n');
+        let count = self.text().lines().count();
+        let (mut broken, mut torn) = (Vec::new(), false);
+        for (number, line) in self.text().lines().enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            match serde_json::from_str::<IgnoredAny>(line) {
+                Ok(_) => {
+                    list.push(if list.is_empty() { '[' } else { ',' });
+                    list.push_str(line);
+                }
+                Err(_) if number + 1 == count && !ends => torn = true,
+                Err(error) => broken.push((number as u64 + 1, told(&error))),
+            }
+        }
+        list.push(']');
+        Document { text: list, broken, torn, ..self }
+    }
+
+    /// Say what was wrong with lines.
+    pub(crate) fn note_lines(&self, transcript: &mut Transcript) {
+        self.broken.iter().for_each(|(line, problem)| transcript.broken_line(*line, problem.clone()));
+        transcript.torn = self.torn;
     }
 
     fn text(&self) -> &str {

@@ -56,6 +56,15 @@ impl<'a> Json<'a> {
         fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
+    /// Give a field another value, or add it.
+    pub(crate) fn set(&mut self, key: &'static str, value: Json<'a>) {
+        let Json::Object(fields) = self else { return };
+        match fields.iter_mut().rev().find(|(name, _)| name == key) {
+            Some((_, known)) => *known = value,
+            None => fields.push((Cow::Borrowed(key), value)),
+        }
+    }
+
     /// Take the value of a field out.
     pub(crate) fn take(&mut self, key: &str) -> Json<'a> {
         let Json::Object(fields) = self else { return Json::Null };
@@ -125,7 +134,7 @@ impl<'a> Json<'a> {
     }
 
     /// The same, borrowing nothing.
-    fn into_owned(self) -> Json<'static> {
+    pub(crate) fn into_owned(self) -> Json<'static> {
         let owned = |text: Cow<str>| Cow::Owned(text.into_owned());
         match self {
             Json::Null => Json::Null,

@@ -209,6 +209,7 @@ impl Database {
             };
             message.parts = found;
             transcript.info.note(&message);
+            transcript.recorded.add_message(&message);
             sink(Chain::Main, message);
         }
         Ok(())
@@ -318,6 +319,7 @@ fn session(row: &Row) -> SessionRow {
             version: text(row, 3),
             started: number(row, 4).map(Millis),
             updated: number(row, 5).map(Millis),
+            context: None,
         },
         parent: text(row, 6),
         messages: number(row, 13).unwrap_or(0),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use plimsoll::log::Notes;
-use plimsoll::{Message, Millis};
+use plimsoll::{Message, Millis, Tokens};
 
 use crate::detect::Format;
+use crate::recorded::Recorded;
 
 /// A session as some tool wrote it down.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,12 @@ pub struct Transcript {
     pub messages: Vec<Message>,
     /// Sessions of sub-agents that stand in the same file.
     pub side_chains: Vec<Transcript>,
+    /// Sessions that stand in the same file and have nothing to do with this one, which is the newest. They are not
+    /// read; `unused` counts their records.
+    pub other_sessions: Vec<SessionInfo>,
+    /// What providers counted for each response in the file, also for those on branches that were left behind, in
+    /// turns that were taken back, and of sub-agents: all of them were paid for.
+    pub recorded: Recorded,
     /// What was not understood, by kind: unknown records, broken lines, faults in the tree.
     pub skipped: BTreeMap<String, u64>,
     /// Records that are known and hold nothing a model was shown: snapshots, progress, branches left behind.
@@ -47,6 +54,8 @@ pub struct SessionInfo {
     pub started: Option<Millis>,
     /// When it was last written to.
     pub updated: Option<Millis>,
+    /// The model's context window, where the file records one.
+    pub context: Option<Tokens>,
 }
 
 /// Which conversation of a file a visited message belongs to.
@@ -74,6 +83,8 @@ impl Transcript {
             info: SessionInfo::default(),
             messages: Vec::new(),
             side_chains: Vec::new(),
+            other_sessions: Vec::new(),
+            recorded: Recorded::default(),
             skipped: BTreeMap::new(),
             unused: BTreeMap::new(),
             notes: Notes::default(),

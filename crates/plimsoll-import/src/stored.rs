@@ -1,7 +1,7 @@
 //! Stored sessions as transcripts.
 
 use plimsoll::{Message, SessionId};
-use plimsoll_formats::{Format, SessionInfo, Transcript};
+use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
 use plimsoll_store::{PageRequest, Session, Store, StoreError};
 
 /// How many messages are read at a time.
@@ -49,6 +49,7 @@ pub fn about(session: &Session) -> Transcript {
         version: session.version.clone(),
         started: Some(session.created),
         updated: Some(session.updated),
+        context: None,
     };
     Transcript {
         // The log has OpenCode's shape.
@@ -56,6 +57,8 @@ pub fn about(session: &Session) -> Transcript {
         info,
         messages: Vec::new(),
         side_chains: Vec::new(),
+        other_sessions: Vec::new(),
+        recorded: Recorded::default(),
         skipped: Default::default(),
         notes: Default::default(),
         unused: Default::default(),

@@ -22,7 +22,7 @@ use crate::json::{Json, Take};
 use crate::lines::{Fault, Lines};
 use crate::misfits::Misfits;
 use crate::time::millis;
-use crate::transcript::{Chain, Transcript};
+use crate::transcript::{Chain, SessionInfo, Transcript};
 
 /// Beginnings of user messages that Codex itself wrote.
 const SYNTHETIC: [&str; 7] = [
@@ -127,6 +127,8 @@ const EVENTS: [&str; 90] = [
     "web_search_begin",
     "web_search_end",
 ];
+/// The field under which events state the model's context window.
+const CONTEXT: &str = "model_context_window";
 /// The event that takes turns back.
 const ROLLED_BACK: &str = "thread_rolled_back";
 /// Kinds of items, with a field each is known by where it does not say.
@@ -148,7 +150,9 @@ pub(super) fn read(
     transcript: &mut Transcript,
     sink: Sink,
 ) -> io::Result<()> {
-    let mut taken_back = taken_back(lines)?.into_iter().peekable();
+    let Outline { taken_back, session_start, other_sessions } = outline(lines)?;
+    let mut taken_back = taken_back.into_iter().peekable();
+    transcript.other_sessions = other_sessions;
     let mut sink = |message| sink(Chain::Main, message);
     let log = Assembly::new(&mut sink, MOST_HELD);
     let (hasher, said) = (Hasher::default(), HashSet64::default());
@@ -156,11 +160,20 @@ pub(super) fn read(
     let mut position = 0;
     lines.each(transcript, |text, place, transcript| {
         position += 1;
+        if place.line < session_start {
+            transcript.pass("record of another session");
+            return Ok(());
+        }
         while taken_back.next_if(|range| range.end <= place.line).is_some() {}
         if taken_back.peek().is_some_and(|range| range.contains(&place.line)) {
             transcript.info.seen(millis(Json::parse_some(text, wanted)?.get("timestamp")));
             transcript.pass("rolled back");
             (reading.open, reading.last) = (None, None);
+            if text.contains("token_count") {
+                // What was taken back was paid for.
+                reading.record(Json::parse_some(text, wanted)?, &At::In(&place), transcript)?;
+                (reading.open, reading.last) = (None, None);
+            }
             return Ok(());
         }
         reading.log.record(position, text.len(), 0, reading.open.or(reading.last));
@@ -172,26 +185,51 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The lines of turns that were taken back. The lines of one are those from where the user spoke.
-fn taken_back(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Range<u64>>> {
+/// What has to be known of a file before its records are read.
+struct Outline {
+    /// The lines of turns that were taken back. The lines of one are those from where the user spoke.
+    taken_back: Vec<Range<u64>>,
+    /// The line with which the last session begins, where several were put into one file.
+    session_start: u64,
+    other_sessions: Vec<SessionInfo>,
+}
+
+fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Outline> {
     let mut turns: Vec<u64> = Vec::new();
-    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut outline = Outline { taken_back: Vec::new(), session_start: 0, other_sessions: Vec::new() };
+    // The sessions since the newest began: a forked one repeats its parent's record before anything is said.
+    let mut ids: Vec<SessionInfo> = Vec::new();
+    let mut has_items = false;
     // What is wrong with a line is noted by the second reading.
     lines.each(&mut Transcript::new(Format::Codex), |text, place, _| {
-        if !text.contains(ROLLED_BACK) && !text.contains("\"user\"") {
+        has_items |= text.contains("\"response_item\"");
+        if ![ROLLED_BACK, "\"user\"", "\"session_meta\""].iter().any(|key| text.contains(key)) {
             return Ok(());
         }
         let record = Json::parse_some(text, turn)?;
         let Some(payload) = record.get("payload") else { return Ok(()) };
         match (record.text("type"), payload.text("type")) {
             (Some("response_item"), Some("message")) if is_turn(payload) => turns.push(place.line),
+            (Some("session_meta"), _) => {
+                let (id, directory) = (payload.string("id"), payload.string("cwd"));
+                let is_known = id.is_none() || ids.iter().any(|known| known.id == id);
+                if !is_known && has_items && !ids.is_empty() {
+                    outline.other_sessions.extend(ids.drain(..).take(1));
+                    outline.session_start = place.line;
+                    (turns.clear(), outline.taken_back.clear());
+                }
+                if !is_known {
+                    ids.push(SessionInfo { id, directory, ..SessionInfo::default() });
+                }
+                has_items = false;
+            }
             (Some("event_msg"), Some(ROLLED_BACK)) => {
                 let count = usize::try_from(payload.number("num_turns").unwrap_or(0)).unwrap_or(usize::MAX);
                 let left = turns.len().saturating_sub(count);
                 if let Some(&start) = turns.get(left) {
                     turns.truncate(left);
-                    ranges.retain(|range| range.start < start);
-                    ranges.push(start..place.line);
+                    outline.taken_back.retain(|range| range.start < start);
+                    outline.taken_back.push(start..place.line);
                 }
             }
             _ => {}
@@ -199,14 +237,14 @@ fn taken_back(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Range<u6
         Ok(())
     })?;
     lines.rewind()?;
-    Ok(ranges)
+    Ok(outline)
 }
 
 /// The fields that tell turns and what takes them back.
 fn turn(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     let wanted = match depth {
         0 => matches!(key, "type" | "payload"),
-        1 => matches!(key, "type" | "role" | "content" | "num_turns"),
+        1 => matches!(key, "type" | "role" | "content" | "num_turns" | "id" | "cwd"),
         _ => matches!(key, "type" | "text"),
     };
     if wanted { Take::Whole } else { Take::Skip }
@@ -450,6 +488,7 @@ impl Reading<'_> {
     fn event(&mut self, payload: &str, at: &At, transcript: &mut Transcript) -> serde_json::Result<()> {
         let only_type = |_: &[(Cow<str>, Json)], _, key: &str| match key {
             "type" | "num_turns" | "info" | "total_token_usage" | "last_token_usage" => Take::Whole,
+            CONTEXT => Take::Whole,
             key if key.ends_with("_tokens") => Take::Whole,
             _ => Take::Skip,
         };
@@ -464,6 +503,7 @@ impl Reading<'_> {
         let shapes = [("num_turns", ROLLED_BACK), ("info", "token_count")];
         let kind = self.log.misfits.kind(&payload, at, "type", &shapes).unwrap_or_default();
         if kind != "token_count" {
+            note_context(&payload, &mut transcript.info);
             let known =
                 EVENTS.contains(&kind) || kind == ROLLED_BACK && payload.number("num_turns").is_some();
             let kind = format!("event_msg/{kind}");
@@ -478,6 +518,7 @@ impl Reading<'_> {
         self.log.misfits.object(&payload, at, "info");
         let mut info = payload.take("info");
         let at = &At::Key(at, "info");
+        note_context(&info, &mut transcript.info);
         self.log.misfits.object(&info, at, "last_token_usage");
         let total = info.take("total_token_usage").into_value();
         let usage = info.take("last_token_usage");
@@ -487,8 +528,9 @@ impl Reading<'_> {
         }
         self.counted = Some(total);
         self.open = None;
+        let usage = usage_of(&usage, &mut self.log.misfits, &At::Key(at, "last_token_usage"));
+        transcript.recorded.add(self.model.as_deref(), &usage, None);
         if let Some(place) = self.last.filter(|place| self.log.holds(*place)) {
-            let usage = usage_of(&usage, &mut self.log.misfits, &At::Key(at, "last_token_usage"));
             self.log.info(place).tokens = Some(usage);
         }
     }
@@ -521,6 +563,12 @@ impl Reading<'_> {
         }
         (self.open, self.last) = (None, None);
         self.log.compaction(Compaction { at: time, text, ..Compaction::default() });
+    }
+}
+
+fn note_context(event: &Json, info: &mut SessionInfo) {
+    if let Some(window) = event.number(CONTEXT).filter(|window| *window > 0) {
+        info.context = Some(Tokens(window));
     }
 }
 

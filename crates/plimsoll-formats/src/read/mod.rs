@@ -13,11 +13,12 @@ use std::io::{BufRead, Cursor, Read, Seek, SeekFrom};
 use plimsoll::Message;
 use serde::de::IgnoredAny;
 
-use crate::detect::{Format, detect};
+use crate::detect::{Format, detect, looks_like_gemini};
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::told;
 use crate::lines::Lines;
+use crate::recorded::Recorded;
 use crate::transcript::{Chain, Transcript};
 
 /// How much of a transcript is looked at to tell its format.
@@ -154,10 +155,31 @@ fn lines(format: Format, input: impl BufRead + Seek, sink: Sink) -> Result<Trans
     let mut transcript = Transcript::new(format);
     match format {
         Format::ClaudeCode => claude_code::read(&mut lines, &mut transcript, sink)?,
-        Format::Pi => pi::read(&mut lines, &mut transcript, sink)?,
+        Format::Pi => {
+            record_usage(&mut transcript, sink, |transcript, sink| pi::read(&mut lines, transcript, sink))?
+        }
         _ => codex::read(&mut lines, &mut transcript, sink)?,
     }
     good(lines.good, transcript)
+}
+
+/// Let `read` hand on messages, and note the usage that each of them carries. The readers of Claude Code and Codex
+/// note it themselves: there usage stands in records that become no message, too.
+pub(crate) fn record_usage<E>(
+    transcript: &mut Transcript,
+    sink: Sink,
+    read: impl FnOnce(&mut Transcript, Sink) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut recorded = Recorded::default();
+    read(transcript, &mut |chain, message| {
+        recorded.add_message(&message);
+        sink(chain, message);
+    })?;
+    // A reader that found counts of its own has noted more than stands in messages.
+    if transcript.recorded.responses().is_empty() {
+        transcript.recorded = recorded;
+    }
+    Ok(())
 }
 
 /// An error if not one line could be read.
@@ -184,20 +206,19 @@ fn document(
     let document = Document::hold(format, input, size)?;
     if matches!(format, Format::OpencodeExport | Format::OpencodeMessages) {
         let mut transcript = Transcript::new(format);
-        opencode::read(&document, &mut transcript, sink)?;
+        record_usage(&mut transcript, sink, |transcript, sink| opencode::read(&document, transcript, sink))?;
         return Ok(transcript);
     }
     let outline = document.outline()?;
     let shown = Format::of(&outline).filter(|format| look && !format.is_lines()).unwrap_or(format);
     let mut transcript = Transcript::new(shown);
-    match shown {
-        Format::OpencodeExport | Format::OpencodeMessages => {
-            opencode::read(&document, &mut transcript, sink)?;
-        }
-        Format::SweAgent => swe_agent::read(&document, &outline, &mut transcript, sink)?,
-        Format::AnthropicMessages => anthropic::read(&document, &outline, &mut transcript, sink)?,
-        _ => openai::read(&document, &outline, &mut transcript, sink)?,
-    }
+    document.note_lines(&mut transcript);
+    record_usage(&mut transcript, sink, |transcript, sink| match shown {
+        Format::OpencodeExport | Format::OpencodeMessages => opencode::read(&document, transcript, sink),
+        Format::SweAgent => swe_agent::read(&document, &outline, transcript, sink),
+        Format::AnthropicMessages => anthropic::read(&document, &outline, transcript, sink),
+        _ => openai::read(&document, &outline, transcript, sink),
+    })?;
     Ok(transcript)
 }
 
@@ -208,6 +229,7 @@ fn looks_like(beginning: &[u8]) -> String {
         }
         [0x1f, 0x8b, ..] => ", it is compressed with gzip (unpack it first)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => ", it is compressed with zstd (unpack it first)",
+        _ if looks_like_gemini(beginning) => ", it looks like a chat of Gemini CLI, which cannot be read yet",
         _ if matches!(beginning.trim_ascii_start().first(), Some(b'{' | b'[')) => {
             return like_json(beginning);
         }

@@ -15,7 +15,7 @@ use crate::json::{Json, Take, told};
 use crate::lines::{Lines, Place};
 use crate::misfits::Misfits;
 use crate::time::millis;
-use crate::transcript::{Chain, Transcript};
+use crate::transcript::{Chain, SessionInfo, Transcript};
 use crate::tree::{Names, Parent};
 
 /// What entries are known by where they do not say.
@@ -44,17 +44,29 @@ pub(super) fn read(
     let Some(leaf) = index.offsets.len().checked_sub(1) else { return Ok(()) };
     let (tree, repeated, kept) = std::mem::take(&mut index.names).resolve(&index.kept);
     repeated.iter().for_each(|_| transcript.skip("repeated entry"));
-    let tails = Tails::new(&index, &kept);
+    let entries = index.entries();
+    let tails = Tails::new(&index, &kept, &entries);
     let all: Vec<u32> = (0..index.offsets.len() as u32).collect();
     let mut path = vec![false; all.len()];
     tree.path(leaf as u32, &all, &mut path, transcript);
+
+    // Where several sessions were put into one file, the last is read.
+    let session =
+        index.session_starts.last().copied().filter(|_| index.session_starts.len() > 1).unwrap_or(0);
+    for &header in index.session_starts.iter().filter(|header| **header < session) {
+        let header = Json::parse(lines.again(index.offsets[header as usize])?).unwrap_or_default();
+        let (id, directory) = (header.string("id"), header.string("cwd"));
+        transcript.other_sessions.push(SessionInfo { id, directory, ..SessionInfo::default() });
+    }
 
     let mut sink = |message| sink(Chain::Main, message);
     let log = Assembly::new(&mut sink, MOST_HELD);
     let mut reading = Reading { log, tails };
     for (place, &offset) in index.offsets.iter().enumerate() {
-        if !path[place] && index.headers.binary_search(&(place as u32)).is_err() {
-            transcript.pass("entry of another branch");
+        let is_other = (place as u32) < session;
+        if is_other || !path[place] && index.headers.binary_search(&(place as u32)).is_err() {
+            let what = if is_other { "entry of another session" } else { "entry of another branch" };
+            transcript.pass(what);
             continue;
         }
         let text = lines.again(offset)?;
@@ -68,7 +80,7 @@ pub(super) fn read(
             Err(error) => transcript.broken_line(line, told(&error)),
         }
         if reading.log.len() > before {
-            reading.tails.began(place as u32, &reading.log.message(before).info.id);
+            reading.tails.began(entries[place], &reading.log.message(before).info.id);
         }
     }
     reading.log.finish();
@@ -90,6 +102,9 @@ struct Index {
     offsets: Vec<u64>,
     lines: Vec<u32>,
     headers: Vec<u32>,
+    /// Where sessions begin: the headers whose id is another than the last.
+    session_starts: Vec<u32>,
+    session_ids: Vec<u64>,
     /// The entries that compactions kept from, by name and by place.
     kept: Vec<u64>,
     kept_places: Vec<u32>,
@@ -100,7 +115,13 @@ impl Index {
         transcript.info.seen(millis(entry.get("timestamp")));
         let is_header = entry.text("type") == Some("session");
         if is_header {
-            self.headers.push(self.offsets.len() as u32);
+            let place = self.offsets.len() as u32;
+            self.headers.push(place);
+            let id = entry.text("id").map_or(0, |id| self.hasher.hash(id));
+            if self.session_ids.last() != Some(&id) {
+                self.session_ids.push(id);
+                self.session_starts.push(place);
+            }
         }
         let (at, mut misfits) = (At::In(&place), Misfits::default());
         let id = if is_header { None } else { misfits.name(entry, &at, "id") };
@@ -121,18 +142,30 @@ impl Index {
     }
 }
 
+impl Index {
+    /// The number each entry had when it was written, which is what older compactions name entries by: a line each, the
+    /// header being 0. Lines that cannot be read count, and so does a header that is missing.
+    fn entries(&self) -> Vec<u32> {
+        // Without a header in the file, and no line in its place, entry 1 stands on line 1.
+        let has_header = self.headers.first() == Some(&0) || self.lines.first().is_some_and(|line| *line > 1);
+        let first = u32::from(has_header);
+        self.lines.iter().map(|line| line.saturating_sub(first)).collect()
+    }
+}
+
 /// The messages with which the tails of compactions begin.
 struct Tails<'a> {
     hasher: &'a Hasher,
     names: HashMap64<u32>,
-    /// The places that entries kept from, ascending, and the first message begun there or later.
+    /// The numbers of entries that were kept from, ascending, and the first message begun there or later.
     kept: Vec<u32>,
     begun: Vec<MessageId>,
 }
 
 impl Tails<'_> {
-    fn new<'a>(index: &'a Index, places: &[Option<u32>]) -> Tails<'a> {
-        let named = index.kept.iter().zip(places).filter_map(|(name, place)| Some((*name, (*place)?)));
+    fn new<'a>(index: &'a Index, places: &[Option<u32>], entries: &[u32]) -> Tails<'a> {
+        let named = index.kept.iter().zip(places);
+        let named = named.filter_map(|(name, place)| Some((*name, *entries.get((*place)? as usize)?)));
         let names: HashMap64<u32> = named.collect();
         let mut kept: Vec<u32> = names.values().chain(&index.kept_places).copied().collect();
         kept.sort_unstable();

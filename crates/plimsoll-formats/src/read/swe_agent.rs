@@ -67,7 +67,7 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
     match message.text("role") {
         Some("assistant") if acts => acted(log, &mut message, at),
         Some("user") if log.waiting().is_some() => observed(log, message.take("content")),
-        _ => openai::message(log, message, at, transcript),
+        _ => openai::message(log, message, at, transcript, &mut openai::Joins::default()),
     }
 }
 

@@ -11,6 +11,10 @@ use plimsoll_formats::{Format, read, write};
 
 use crate::support::check;
 
+/// The folders whose formats have a reader.
+const READABLE: [&str; 7] =
+    ["claude-code", "codex", "openai-messages", "opencode", "pi", "plain-jsonl", "swe-agent"];
+
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -34,8 +38,15 @@ fn everything_reads_and_can_be_written() {
     assert!(!found.is_empty(), "no transcripts in {folder}");
     for path in found {
         let start = Instant::now();
-        let transcript = read(BufReader::new(File::open(&path).unwrap()))
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let folder = path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
+        let transcript = match read(BufReader::new(File::open(&path).unwrap())) {
+            Ok(transcript) => transcript,
+            Err(error) if READABLE.contains(&folder.as_str()) => panic!("{}: {error}", path.display()),
+            Err(error) => {
+                println!("{}: not read: {error}", path.display());
+                continue;
+            }
+        };
         let took = start.elapsed();
         if !matches!(transcript.format, Format::OpencodeExport | Format::OpencodeMessages) {
             check(&transcript);
@@ -70,7 +81,13 @@ fn everything_reads_and_can_be_written() {
             let calls = |messages: &[plimsoll::Message]| {
                 messages.iter().flat_map(|m| &m.parts).filter(|part| part.as_tool().is_some()).count()
             };
-            assert_eq!(calls(&again.messages), calls(&log), "{} as {format}", path.display());
+            // A request leaves out an answer that failed before it did anything.
+            let is_sent = |message: &&plimsoll::Message| {
+                let aborted = |error: &serde_json::Value| error["name"] == "MessageAbortedError";
+                format == Format::OpencodeExport || message.info.error.as_ref().is_none_or(aborted)
+            };
+            let sent: Vec<_> = log.iter().filter(is_sent).cloned().collect();
+            assert_eq!(calls(&again.messages), calls(&sent), "{} as {format}", path.display());
         }
     }
 }

@@ -13,4 +13,5 @@ mod pi;
 mod shapes;
 mod summary;
 mod support;
+mod wild;
 mod writers;

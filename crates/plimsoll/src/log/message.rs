@@ -94,6 +94,8 @@ pub struct Usage {
     pub cache_read: Tokens,
     /// Input written to the prompt cache.
     pub cache_write: Tokens,
+    /// What of `cache_write` was written for an hour, at a higher price, instead of the usual few minutes.
+    pub cache_write_hour: Tokens,
     keys: UsageKeys,
     extra: Map<String, Value>,
 }
@@ -507,6 +509,7 @@ impl Usage {
             let field = match key.as_str() {
                 "read" => &mut self.cache_read,
                 "write" => &mut self.cache_write,
+                "writeHour" => &mut self.cache_write_hour,
                 _ => {
                     extra.insert(key, value);
                     continue;
@@ -532,7 +535,10 @@ impl Usage {
             map.insert("reasoning".into(), self.reasoning.0.into());
         }
         if self.keys.cache || self.cache_read + self.cache_write > Tokens::ZERO {
-            let cache = json!({ "read": self.cache_read.0, "write": self.cache_write.0 });
+            let mut cache = json!({ "read": self.cache_read.0, "write": self.cache_write.0 });
+            if self.cache_write_hour > Tokens::ZERO {
+                cache["writeHour"] = self.cache_write_hour.0.into();
+            }
             map.insert("cache".into(), cache);
         }
         keep(&mut map, &self.extra, &[]);

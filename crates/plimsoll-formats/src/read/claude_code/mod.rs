@@ -1,0 +1,374 @@
+//! Claude Code's JSONL: a tree of records, of which the path to the newest leaf is the session.
+//!
+//! The path alone is not enough. Calls made in parallel hang their results on different branches, so records off
+//! the path belong to the session too if they carry a block of a response on it, or the result of a call on it.
+//!
+//! The file is read twice: first for how its records hang together, which takes a few numbers for each, then for
+//! what stands in those that make up the session.
+
+mod index;
+mod kinds;
+mod path;
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, Seek};
+
+use plimsoll::log::{At, CompactionPart};
+use plimsoll::{Message, MessageId, Millis, Role};
+use serde_json::{Value, json};
+
+use self::index::{Index, kept, merge, outline};
+use self::kinds::{Kind, shown};
+use self::path::Path;
+use super::Sink;
+use crate::assembly::{Assembly, Compaction, MOST_HELD};
+use crate::blocks::{SHAPES, anthropic_usage, blocks, file, finish, flatten, small, spoken, tool_result};
+use crate::hash::HashMap64;
+use crate::json::{Json, Take, told};
+use crate::lines::Lines;
+use crate::misfits::Misfits;
+use crate::transcript::{Chain, Transcript};
+use crate::tree::Tree;
+
+/// What the host says in the model's name has a model of this name.
+const SYNTHETIC: &str = "<synthetic>";
+
+pub(super) fn read(
+    lines: &mut Lines<impl BufRead + Seek>,
+    transcript: &mut Transcript,
+    sink: Sink,
+) -> io::Result<()> {
+    let mut index = Index::default();
+    lines.each(transcript, |text, place, transcript| {
+        index.record(&Json::parse_some(text, outline)?, place, transcript);
+        Ok(())
+    })?;
+    let (tree, repeated, _) = std::mem::take(&mut index.names).resolve(&[]);
+    // A resumed session repeats records; the later copy stands.
+    for place in repeated {
+        transcript.pass("repeated record");
+        index.kinds[place as usize] = Kind::Link;
+    }
+    Visit { lines, index: &index, tree: &tree, keys: Vec::new(), marks: vec![false; tree.len()] }
+        .all(transcript, sink)
+}
+
+/// The fields that are read of a record of the session.
+fn whole(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
+    match key {
+        "toolUseResult" if depth == 0 => Take::Raw,
+        "type" | "uuid" | "timestamp" | "agentId" | "isMeta" | "isApiErrorMessage" | "message"
+        | "attachment" | "compactMetadata" => Take::Whole,
+        _ if depth == 0 => Take::Skip,
+        _ => Take::Whole,
+    }
+}
+
+/// The second reading.
+struct Visit<'a, R> {
+    lines: &'a mut Lines<R>,
+    index: &'a Index,
+    tree: &'a Tree,
+    /// Room for each record, used again for each chain.
+    keys: Vec<u32>,
+    marks: Vec<bool>,
+}
+
+impl<R: BufRead + Seek> Visit<'_, R> {
+    /// Tell the session from its sub-agents. A sub-agent's own file consists of nothing but side chain.
+    fn all(mut self, transcript: &mut Transcript, sink: Sink) -> io::Result<()> {
+        let side = &self.index.side;
+        let only_side = side.iter().all(|side| *side);
+        let is_side = |place: u32| !only_side && side[place as usize];
+        let places = 0..side.len() as u32;
+        let main: Vec<u32> = places.clone().filter(|place| !is_side(*place)).collect();
+        let mut chains: Vec<(u32, u32)> = Vec::new();
+        if main.len() < side.len() {
+            let roots = self.tree.roots(is_side);
+            chains.extend(places.filter(|place| is_side(*place)).map(|place| (roots[place as usize], place)));
+            chains.sort_unstable();
+        }
+        self.chain(&main, transcript, &mut |message| sink(Chain::Main, message))?;
+        for chain in chains.chunk_by(|a, b| a.0 == b.0) {
+            let mut child = self.child(chain[0].0, transcript)?;
+            let number = transcript.side_chains.len();
+            let places: Vec<u32> = chain.iter().map(|(_, place)| *place).collect();
+            self.chain(&places, &mut child, &mut |message| sink(Chain::Side(number), message))?;
+            transcript.side_chains.push(child);
+        }
+        Ok(())
+    }
+
+    /// The transcript of the sub-agent whose first record this is.
+    fn child(&mut self, root: u32, parent: &Transcript) -> io::Result<Transcript> {
+        let mut child = Transcript::new(parent.format);
+        let place = self.index.place(root);
+        let record = Json::parse_some(self.lines.again(place.offset)?, whole).unwrap_or_default();
+        let mut misfits = Misfits::default();
+        let agent = misfits.string(&record, &At::In(&place), "agentId");
+        misfits.tell(&mut child.notes, None);
+        child.info.id = agent.or_else(|| record.string("uuid"));
+        child.info.directory = parent.info.directory.clone();
+        child.info.version = parent.info.version.clone();
+        Ok(child)
+    }
+
+    fn chain(
+        &mut self,
+        all: &[u32],
+        transcript: &mut Transcript,
+        sink: &mut dyn FnMut(Message),
+    ) -> io::Result<()> {
+        let chosen = self.choose(all, transcript);
+        self.note_sessions(all, &chosen, transcript);
+        let until = self.until(&chosen);
+        let mut log = Assembly::new(sink, MOST_HELD);
+        log.session(transcript.info.id.as_deref());
+        let mut reading = Reading { log, index: self.index, heads: HashMap64::default(), boundary: None };
+        for (position, place) in chosen.into_iter().enumerate() {
+            let (kind, place) = (self.index.kind(place), self.index.place(place));
+            let text = self.lines.again(place.offset)?;
+            reading.log.record(position, text.len(), until[position] as usize, None);
+            match Json::parse_some(text, whole) {
+                Ok(record) => {
+                    reading.record(record, kind, &At::In(&place), transcript);
+                    reading.log.settle(&mut transcript.notes);
+                }
+                Err(error) => transcript.broken_line(place.line, told(&error)),
+            }
+        }
+        if reading.boundary.is_some() {
+            transcript.skip("compact_boundary without summary");
+        }
+        reading.log.finish();
+        Ok(())
+    }
+
+    /// Which of `all` make up the conversation, oldest first.
+    fn choose(&mut self, all: &[u32], transcript: &mut Transcript) -> Vec<u32> {
+        let Visit { index, tree, marks, .. } = self;
+        let mut chosen = Path { index, tree, all, marks }.choose(transcript);
+        tree.order(&mut chosen, &mut self.keys);
+        chosen
+    }
+
+    /// Say of the transcript what its session is, and count the records that are not of it.
+    fn note_sessions(&self, all: &[u32], chosen: &[u32], transcript: &mut Transcript) {
+        let index = self.index;
+        let mut is_ours = vec![chosen.is_empty(); index.session_count() as usize];
+        chosen.iter().for_each(|place| is_ours[index.session_of(*place) as usize] = true);
+        let mut speaks = vec![false; is_ours.len()];
+        let mut rest = chosen.to_vec();
+        rest.sort_unstable();
+        let mut rest = rest.into_iter().peekable();
+        for &place in all {
+            if rest.next_if_eq(&place).is_some() || index.kind(place) == Kind::Link {
+                continue;
+            }
+            let session = index.session_of(place) as usize;
+            speaks[session] = true;
+            let what =
+                if is_ours[session] { "record of another branch" } else { "record of another session" };
+            transcript.pass(what);
+        }
+        // A sub-agent has a name of its own, and its parent's session.
+        let is_child = transcript.info.id.is_some();
+        if !is_child {
+            transcript.recorded.retain(|place| is_ours[index.session_of_response(place) as usize]);
+        }
+        for number in (0..index.session_count()).filter(|_| !is_child) {
+            let info = index.session_info(number);
+            if is_ours[number as usize] || !speaks[number as usize] && info.id.is_none() {
+                merge(&mut transcript.info, info);
+            } else if speaks[number as usize] {
+                transcript.other_sessions.push(info.clone());
+            }
+        }
+    }
+
+    /// For each of the chosen, the position of the last one that is a piece of the same response.
+    fn until(&self, chosen: &[u32]) -> Vec<u32> {
+        let mut last: HashMap64<u32> = HashMap64::default();
+        let mut until: Vec<u32> = (0..chosen.len() as u32).collect();
+        for (position, place) in chosen.iter().enumerate().rev() {
+            if let Some(response) = self.index.response(*place) {
+                until[position] = *last.entry(response).or_insert(position as u32);
+            }
+        }
+        until
+    }
+}
+
+struct Reading<'a> {
+    log: Assembly<'a>,
+    index: &'a Index,
+    /// The messages that compactions kept from, by the record they began with.
+    heads: HashMap64<MessageId>,
+    /// A compaction whose summary is still to come.
+    boundary: Option<(String, CompactionPart)>,
+}
+
+/// What all records have.
+struct Head {
+    uuid: String,
+    at: Option<Millis>,
+}
+
+impl Reading<'_> {
+    fn record(&mut self, mut record: Json, kind: Kind, at: &At, transcript: &mut Transcript) {
+        let before = self.log.len();
+        let misfits = &mut self.log.misfits;
+        let head = Head { uuid: record.take_text("uuid"), at: misfits.time(&record, at, "timestamp") };
+        transcript.info.seen(head.at);
+        let inside = At::Key(at, "message");
+        let mut message = record.take("message");
+        match kind {
+            Kind::Link => {}
+            Kind::User => {
+                let structured = small(record.get("toolUseResult").unwrap_or(&Json::Null));
+                let meta = misfits.is(&record, at, "isMeta");
+                self.user(&head, message, structured, meta, &inside, transcript);
+            }
+            Kind::Attachment => {
+                let (text, files) = shown(record.take("attachment"));
+                let place = self.log.begin(Role::User, Some(head.uuid.clone()), head.at);
+                self.log.said(place, text, true);
+                files.into_iter().for_each(|file| self.log.file(place, file));
+            }
+            Kind::Assistant => {
+                let error = misfits.is(&record, at, "isApiErrorMessage");
+                self.assistant(&head, message, error, &inside, transcript);
+            }
+            Kind::Boundary => self.boundary(&head, &record, at),
+            Kind::Summary => {
+                let (marker, part) = self.boundary.take().unzip();
+                let (text, _) = flatten(Json::List(self.content(&mut message, &inside)));
+                self.log.compaction(Compaction {
+                    marker: marker.or_else(|| Some(format!("{}.marker", head.uuid))),
+                    summary: Some(head.uuid.clone()),
+                    at: head.at,
+                    text,
+                    part: part.unwrap_or_default(),
+                });
+            }
+        }
+        let uuid = self.index.hasher.hash(&head.uuid);
+        if self.log.len() > before && self.index.heads.contains(&uuid) {
+            let id = self.log.message(before).info.id.clone();
+            self.heads.insert(uuid, id);
+        }
+    }
+
+    fn boundary(&mut self, head: &Head, record: &Json, at: &At) {
+        let misfits = &mut self.log.misfits;
+        let metadata = misfits.object(record, at, "compactMetadata").unwrap_or(&Json::Null);
+        let inside = At::Key(at, "compactMetadata");
+        let tail = kept(record).map(|uuid| self.index.hasher.hash(uuid));
+        let part = CompactionPart {
+            auto: misfits.text(metadata, &inside, "trigger").map(|trigger| trigger == "auto"),
+            tokens: misfits.number(metadata, &inside, "preTokens"),
+            tail_start: tail.and_then(|uuid| self.heads.get(&uuid).cloned()),
+            ..CompactionPart::default()
+        };
+        if let Some(segment) = misfits.object(metadata, &inside, "preservedSegment") {
+            misfits.text(segment, &At::Key(&inside, "preservedSegment"), "headUuid");
+        }
+        self.boundary = Some((head.uuid.clone(), part));
+    }
+
+    /// The blocks of a message. One that is no object is taken for its content.
+    fn content<'a>(&mut self, message: &mut Json<'a>, at: &At) -> Vec<Json<'a>> {
+        match message {
+            Json::Object(_) => {
+                blocks(message.take("content"), &mut self.log.misfits, &At::Key(at, "content"))
+            }
+            Json::Null => Vec::new(),
+            other => {
+                let text = self.log.misfits.as_text(std::mem::take(other), at, "an object");
+                blocks(Json::Text(text.into()), &mut self.log.misfits, at)
+            }
+        }
+    }
+
+    fn user(
+        &mut self,
+        head: &Head,
+        mut message: Json,
+        mut structured: Value,
+        meta: bool,
+        at: &At,
+        transcript: &mut Transcript,
+    ) {
+        let content = self.content(&mut message, at);
+        let inside = At::Key(at, "content");
+        let mut place = None;
+        let log = &mut self.log;
+        let mut here = |log: &mut Assembly| {
+            *place.get_or_insert_with(|| log.begin(Role::User, Some(head.uuid.clone()), head.at))
+        };
+        for (index, mut block) in content.into_iter().enumerate() {
+            let at = &At::Index(&inside, index);
+            match log.misfits.kind(&block, at, "type", &SHAPES) {
+                Some("tool_result") => {
+                    let (call, answer) = tool_result(block, head.at, structured.take(), &mut log.misfits, at);
+                    log.answer_or_keep(&call, answer, &mut here);
+                }
+                Some("text") => {
+                    let place = here(log);
+                    let text = log.misfits.take_words(&mut block, at, "text");
+                    log.said(place, text, meta);
+                }
+                kind => match file(&block) {
+                    Some(file) => {
+                        let place = here(log);
+                        log.file(place, file);
+                    }
+                    None => transcript.skip(format!("user block {}", kind.unwrap_or("without type"))),
+                },
+            }
+        }
+    }
+
+    fn assistant(
+        &mut self,
+        head: &Head,
+        mut message: Json,
+        error: bool,
+        at: &At,
+        transcript: &mut Transcript,
+    ) {
+        let content = self.content(&mut message, at);
+        let log = &mut self.log;
+        let response = log.misfits.text(&message, at, "id");
+        let known = response.and_then(|id| log.response(id));
+        let place = known.unwrap_or_else(|| log.begin(Role::Assistant, Some(head.uuid.clone()), head.at));
+        if let Some(response) = response {
+            log.set_response(response, place);
+        }
+        log.completed(place, head.at);
+        let model = log.misfits.text(&message, at, "model");
+        if let Some(model) = model.filter(|model| *model != SYNTHETIC) {
+            log.info(place).model_id = Some(model.to_owned());
+            transcript.info.model = Some(model.to_owned());
+        }
+        if let Some(reason) = log.misfits.text(&message, at, "stop_reason") {
+            log.info(place).finish = Some(finish(reason).to_owned());
+        }
+        if !error && let Some(usage) = log.misfits.object(&message, at, "usage") {
+            let usage = anthropic_usage(usage, &mut log.misfits, &At::Key(at, "usage"));
+            log.info(place).tokens = Some(usage);
+        }
+        let inside = At::Key(at, "content");
+        for (index, block) in content.into_iter().enumerate() {
+            if let Err(kind) = spoken(log, place, block, &At::Index(&inside, index)) {
+                transcript.skip(format!("assistant block {kind}"));
+            }
+        }
+        if error {
+            let said = log.message(place).text();
+            let info = log.info(place);
+            info.finish = Some("error".into());
+            info.error = Some(json!({ "name": "APIError", "data": { "message": said } }));
+        }
+    }
+}

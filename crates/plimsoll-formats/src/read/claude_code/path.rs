@@ -1,0 +1,138 @@
+//! Which records make up a conversation.
+//!
+//! The path from the newest leaf to the root is not all of it. Records hang on branches beside the path that were never
+//! left: the results of calls made in parallel, and, where something else was written between a call and its result
+//! (progress, a hook), the result together with everything that was said after it.
+
+use super::index::Index;
+use super::kinds::Kind;
+use crate::hash::HashSet64;
+use crate::transcript::Transcript;
+use crate::tree::Tree;
+
+/// How often branches beside the path are looked for again. Each time something was found, something may hang on that.
+const MOST_ROUNDS: usize = 50;
+
+/// The records of a conversation, marked by place.
+pub(super) struct Path<'a> {
+    pub(super) index: &'a Index,
+    pub(super) tree: &'a Tree,
+    /// All records that may belong to it, ascending.
+    pub(super) all: &'a [u32],
+    /// Room for a mark for each record of the file; no mark is set before and after.
+    pub(super) marks: &'a mut [bool],
+}
+
+impl Path<'_> {
+    /// Mark what makes up the conversation; returns the marked places, ascending.
+    pub(super) fn choose(&mut self, faults: &mut Transcript) -> Vec<u32> {
+        let Some(leaf) = self.leaf() else { return Vec::new() };
+        self.tree.path(leaf, self.all, self.marks, faults);
+        // One round is enough for parallel calls, a second finds nothing more.
+        for _ in 0..MOST_ROUNDS {
+            self.mark_pieces();
+            let results = self.mark_results();
+            if results.is_empty() || !self.mark_branches(&results) {
+                break;
+            }
+        }
+        self.all.iter().copied().filter(|place| std::mem::take(&mut self.marks[*place as usize])).collect()
+    }
+
+    /// The newest record that is said, or the attachments that hang on it.
+    fn leaf(&mut self) -> Option<u32> {
+        let Path { index, tree, all, marks } = self;
+        let speaks = |place: &&u32| index.kind(**place) != Kind::Link;
+        let said = |place: &&u32| speaks(place) && index.kind(**place) != Kind::Attachment;
+        let newest = *all.iter().rev().find(said).or_else(|| all.iter().rev().find(speaks))?;
+        // An attachment makes no branch the newest, but may be the last record of that one.
+        let mut leaf = newest;
+        let behind = &all[all.partition_point(|place| *place <= newest)..];
+        marks[newest as usize] = true;
+        for &place in behind {
+            marks[place as usize] = tree.parent(place).is_some_and(|parent| marks[parent as usize]);
+            if marks[place as usize] && index.kind(place) == Kind::Attachment {
+                leaf = place;
+            }
+        }
+        behind.iter().chain([&newest]).for_each(|place| marks[*place as usize] = false);
+        Some(leaf)
+    }
+
+    fn marked(&self) -> impl Iterator<Item = u32> {
+        self.all.iter().copied().filter(|place| self.marks[*place as usize])
+    }
+
+    fn is_user(&self, place: u32) -> bool {
+        self.index.kind(place) == Kind::User
+    }
+
+    /// Mark the other records of responses that have a marked one.
+    fn mark_pieces(&mut self) {
+        let responses: HashSet64 = self.marked().filter_map(|place| self.index.response(place)).collect();
+        for &place in self.all {
+            let is_piece = self.index.response(place).is_some_and(|id| responses.contains(&id));
+            self.marks[place as usize] |= is_piece;
+        }
+    }
+
+    /// Mark a result for each marked call that has none; returns those results.
+    fn mark_results(&mut self) -> Vec<u32> {
+        let mut open = HashSet64::default();
+        for place in self.marked().filter(|place| !self.is_user(*place)) {
+            open.extend(self.index.calls(place));
+        }
+        for place in self.marked().filter(|place| self.is_user(*place)) {
+            for call in self.index.calls(place) {
+                open.remove(call);
+            }
+        }
+        let mut results = Vec::new();
+        for &place in self.all {
+            let is_new = self.is_user(place) && !self.marks[place as usize];
+            if is_new && self.index.calls(place).iter().any(|call| open.remove(call)) {
+                self.marks[place as usize] = true;
+                results.push(place);
+            }
+        }
+        results
+    }
+
+    /// Mark what was said after results that hang beside the path: from each of them to the newest record behind it.
+    /// Returns whether there was any.
+    ///
+    /// A branch that was left on purpose begins with a prompt of the user, because one goes back to a prompt. What
+    /// begins with the result of a call on the path is therefore no such branch.
+    fn mark_branches(&mut self, results: &[u32]) -> bool {
+        let mut behind: Vec<u32> = vec![u32::MAX; self.tree.len()];
+        let mut newest: Vec<Option<u32>> = vec![None; results.len()];
+        for (number, place) in results.iter().enumerate() {
+            behind[*place as usize] = number as u32;
+        }
+        for &place in self.all {
+            let Some(parent) = self.tree.parent(place).filter(|_| !self.marks[place as usize]) else {
+                continue;
+            };
+            let number = behind[parent as usize];
+            if let Some(newest) = newest.get_mut(number as usize) {
+                behind[place as usize] = number;
+                let kind = self.index.kind(place);
+                if kind != Kind::Link && kind != Kind::Attachment {
+                    *newest = Some(place);
+                }
+            }
+        }
+        let mut found = false;
+        for (result, newest) in results.iter().zip(newest) {
+            let mut next = newest;
+            while let Some(place) = next.filter(|place| place != result) {
+                if std::mem::replace(&mut self.marks[place as usize], true) {
+                    break;
+                }
+                found = true;
+                next = self.tree.parent(place);
+            }
+        }
+        found
+    }
+}
