@@ -5,6 +5,7 @@
 //! names the line that it is about.
 
 mod agent;
+mod hook;
 mod instructions;
 mod layer;
 pub(crate) mod mask;
@@ -13,7 +14,7 @@ mod permission;
 mod provider;
 pub(crate) mod reference;
 mod resolve;
-mod settle;
+pub(crate) mod settle;
 mod spec;
 mod tree;
 
@@ -31,6 +32,7 @@ use crate::surroundings::Surroundings;
 use spec::RunSpec;
 
 pub use agent::{AgentConfig, AgentFork, AgentMode};
+pub use hook::{HookCommand, HookEvent};
 pub use instructions::InstructionSource;
 pub(crate) use layer::{RunLayer, rule_key};
 pub use mcp::{McpConnection, McpServer};
@@ -41,7 +43,7 @@ pub use resolve::{ResolvedModel, SetupError};
 pub(crate) use tree::Tree;
 
 /// The sections of a file that are about a run.
-pub(crate) const SECTIONS: [&str; 10] = [
+pub(crate) const SECTIONS: [&str; 11] = [
     "model",
     "small_model",
     "max_steps",
@@ -52,6 +54,7 @@ pub(crate) const SECTIONS: [&str; 10] = [
     "providers",
     "agents",
     "mcp",
+    "hooks",
 ];
 
 /// What all layers together say about a run.
@@ -71,6 +74,8 @@ pub struct RunConfig {
     pub mcp: BTreeMap<String, McpServer>,
     /// `AGENTS.md` of the user and of the project, the farthest first. Their text goes into the system prompt.
     pub standing: Vec<InstructionSource>,
+    /// Commands that are run at certain moments, in order.
+    pub hooks: Vec<HookCommand>,
     /// Further files whose text goes into the system prompt.
     pub instructions: Vec<InstructionSource>,
     /// What a run must not exceed.

