@@ -32,6 +32,8 @@ const LIFE: &str = "PLIMSOLL_CHAOS_LIFE";
 const KILLS: &str = "PLIMSOLL_CHAOS_KILLS";
 /// How many tasks there are.
 const TASKS: &str = "PLIMSOLL_CHAOS_TASKS";
+/// Where the random numbers start.
+const SEED: &str = "PLIMSOLL_CHAOS_SEED";
 const SESSION: &str = "ses_chaos";
 
 fn number(name: &str, default: u64) -> u64 {
@@ -73,7 +75,8 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
 async fn the_chaotic_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let (life, kills) = (number(LIFE, 0), number(KILLS, 0));
-    let mut dice = Dice(life.wrapping_mul(77).wrapping_add(13));
+    let mut dice = Dice(life.wrapping_mul(77).wrapping_add(13).wrapping_add(number(SEED, 1) << 20));
+    dice.below(2);
     let (agent, board) = dock(Path::new(&folder), &std::env::var(URL).unwrap());
     if life < kills {
         let after = Duration::from_millis(100 + dice.below(900));
@@ -136,7 +139,8 @@ async fn live(
 fn faulty() -> ModelServer {
     let count = AtomicU64::new(0);
     let answer = move |request: &Captured| {
-        let mut dice = Dice(count.fetch_add(1, Ordering::SeqCst).wrapping_mul(31));
+        let mut dice =
+            Dice(count.fetch_add(1, Ordering::SeqCst).wrapping_add(number(SEED, 1) << 20).wrapping_mul(31));
         dice.below(2);
         let pause = Duration::from_millis(dice.below(8));
         match dice.below(12) {

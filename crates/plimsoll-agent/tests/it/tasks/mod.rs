@@ -4,6 +4,7 @@ mod chaos;
 mod forks;
 mod lives;
 mod machine;
+mod permits;
 mod restarts;
 mod support;
 mod texts;

@@ -112,6 +112,7 @@ pub(crate) fn launch(prompt: &str) -> Launch {
         agent: "helper".into(),
         model: None,
         fork: false,
+        way: None,
     }
 }
 
