@@ -44,6 +44,10 @@ kills:
 soak turns="2000" seed="1":
     PLIMSOLL_SOAK_TURNS={{turns}} PLIMSOLL_SOAK_SEED={{seed}} cargo test --release -p plimsoll-agent --test it soak:: -- --nocapture
 
+# Background tasks over a few slots with random faults, cancels, resumes and kills; the ordinary tests make 24.
+tasks-chaos tasks="200" kills="20" seed="1":
+    PLIMSOLL_CHAOS_SEED={{seed}} PLIMSOLL_CHAOS_TASKS={{tasks}} PLIMSOLL_CHAOS_KILLS={{kills}} cargo test --release -p plimsoll-agent --test it tasks::chaos -- --nocapture
+
 # Benchmarks, each beside its yardstick.
 bench *args:
     cargo bench --workspace -- {{args}}

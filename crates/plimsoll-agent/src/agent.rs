@@ -179,7 +179,7 @@ impl Agent {
         });
         if let Some(board) = &self.tasks {
             // Tasks whose process has gone are found when their parent is opened, and it is told.
-            board.reconcile(Some(session)).await?;
+            board.look_after(session).await?;
         }
         let files = driver.run(|driver| Ok(FileLedger::of_log(driver.log()))).await?;
         Ok(Conversation::new(self.clone(), session.clone(), driver, files))

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use plimsoll::{Millis, PartId, SessionId};
+use plimsoll_config::AgentFork;
 use plimsoll_session::{DriverHandle, SessionError};
 use plimsoll_store::{
     Archive, ChangeKind, Clock, Lease, NewNote, Sequence, StoreError, TaskFilter, TaskRecord,
@@ -111,6 +112,8 @@ pub struct Launch {
     pub model: Option<String>,
     /// Whether it is given its parent's context.
     pub fork: bool,
+    /// In which way, over what is configured: for a person, never for a model.
+    pub way: Option<AgentFork>,
 }
 
 /// What came of a resume.

@@ -35,7 +35,7 @@ impl TaskBoard {
         launch: &Launch,
     ) -> Result<Born, TaskError> {
         let rostered = self.rostered(&launch.agent, launch.model.as_deref()).await?;
-        let way = rostered.fork.unwrap_or(self.limits.fork);
+        let way = launch.way.or(rostered.fork).unwrap_or(self.limits.fork);
         let agent = self.task_agent(&caller.agent, bounds_below(&caller.agent), rostered);
         let title = match launch.fork {
             true => format!("Background (forked): {}", launch.description),

@@ -86,8 +86,14 @@ impl Conversation {
             let tasks = board.tasks(Some(&session)).await.map_err(SessionError::from)?;
             if !tasks.iter().any(|task| task.status.is_active()) {
                 // A task is recorded as ended before its note is sent.
-                board.reconcile(Some(&session)).await.map_err(SessionError::from)?;
-                return self.take_in_notes().await;
+                board.look_after(&session).await.map_err(SessionError::from)?;
+                if self.take_in_notes().await? {
+                    return Ok(true);
+                }
+                let tasks = board.tasks(Some(&session)).await.map_err(SessionError::from)?;
+                if !tasks.iter().any(|task| task.status.is_active()) {
+                    return Ok(false);
+                }
             }
             is_waiting = true;
             tokio::select! {
@@ -96,7 +102,7 @@ impl Conversation {
                 () = cancel.cancelled() => return Ok(true),
                 changed = changes.changed() => if changed.is_err() { return Ok(false) },
                 () = tokio::time::sleep(LOOK_AFTER) => {
-                    board.reconcile(Some(&session)).await.map_err(SessionError::from)?;
+                    board.look_after(&session).await.map_err(SessionError::from)?;
                 }
             }
         }

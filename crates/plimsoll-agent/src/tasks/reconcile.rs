@@ -10,14 +10,23 @@ use super::status::TaskStatus;
 use super::task::{Task, TaskChange};
 
 impl TaskBoard {
-    /// Look after the tasks of a session, or all: those whose process has gone are marked as interrupted, ends that were
-    /// not told yet are, and a resume that waits behind a run that has ended is taken up. Gives the tasks that were marked.
+    /// Look after the tasks of a session, or all: those whose process has gone are marked as interrupted, and ends that
+    /// were not told yet are. Gives the tasks that were marked.
     ///
     /// A task that another living process runs is recognised by the lease of its session and left alone.
     pub async fn reconcile(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let parent = parent.cloned();
-        let (marked, pending) = self.blocking(move |board| board.reconcile_now(parent.as_ref())).await?;
-        for task in pending {
+        self.blocking(move |board| board.reconcile_now(parent.as_ref())).await
+    }
+
+    /// Like [`reconcile`](TaskBoard::reconcile), and take up resumes that wait behind a run that has ended: its process may
+    /// have gone before it could. Only for hosts that stay long enough for the tasks.
+    pub async fn look_after(self: &Arc<Self>, parent: &SessionId) -> Result<Vec<Task>, TaskError> {
+        let marked = self.reconcile(Some(parent)).await?;
+        for task in self.tasks(Some(parent)).await? {
+            if task.status.is_active() || task.data.pending.is_none() || self.is_local(&task.id) {
+                continue;
+            }
             match self.agent_again(None, &task).await {
                 Ok(agent) => {
                     let told = Arc::clone(&agent.events);
@@ -29,36 +38,33 @@ impl TaskBoard {
         Ok(marked)
     }
 
-    fn reconcile_now(&self, parent: Option<&SessionId>) -> Result<(Vec<Task>, Vec<Task>), TaskError> {
-        let (mut marked, mut pending) = (Vec::new(), Vec::new());
+    fn is_local(&self, id: &SessionId) -> bool {
+        self.local().contains_key(id)
+    }
+
+    fn reconcile_now(&self, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
+        let mut marked = Vec::new();
         for task in self.load_all(parent)? {
-            if self.local().contains_key(&task.id) {
+            if !task.status.is_active() {
+                // Also one that ended here just now: its end is recorded before it is told.
+                self.tell(&task);
+            } else if self.is_local(&task.id) {
                 continue;
-            }
-            let task = match task.status.is_active() {
-                true => match self.mark_if_gone(&task)? {
-                    Some(task) => {
-                        marked.push(task.clone());
-                        // Whatever it had launched ran in the same process.
-                        marked.extend(self.reconcile_now(Some(&task.id))?.0);
-                        task
-                    }
-                    None => continue,
-                },
-                false => task,
-            };
-            self.tell(&task);
-            if task.data.pending.is_some() && task.status != TaskStatus::Interrupted {
-                pending.push(task);
+            } else if let Some(task) = self.mark_if_gone(&task)? {
+                self.tell(&task);
+                // Whatever it had launched ran in the same process.
+                let below = self.reconcile_now(Some(&task.id))?;
+                marked.push(task);
+                marked.extend(below);
             }
         }
-        Ok((marked, pending))
+        Ok(marked)
     }
 
     /// Mark an active task as interrupted if no process runs it.
     fn mark_if_gone(&self, task: &Task) -> Result<Option<Task>, TaskError> {
         let _claiming = self.claiming();
-        if self.local().contains_key(&task.id) {
+        if self.is_local(&task.id) {
             return Ok(None);
         }
         let lease = match self.lease_free(&task.id) {

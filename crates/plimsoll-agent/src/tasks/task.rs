@@ -282,6 +282,9 @@ impl Task {
                     return Ok(next);
                 }
                 self.require_run(run)?;
+                if !self.status.may_become(status) {
+                    return Err(TaskError::Moved { status: self.status });
+                }
                 next.end(status, error, now);
                 let data = &mut next.data;
                 data.result = result.or(data.result.take());

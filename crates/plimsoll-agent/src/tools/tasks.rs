@@ -226,6 +226,7 @@ impl Work<'_> {
             agent: agent.to_owned(),
             model: optional_text(input, "model")?.map(|model| model.trim().to_owned()),
             fork,
+            way: None,
         };
         let launched = async {
             let task = self.board.launch(&self.caller(), launch).await?;

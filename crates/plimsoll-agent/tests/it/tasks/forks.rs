@@ -142,7 +142,7 @@ async fn r74_a_parent_that_cannot_be_read_is_reported_and_the_task_runs_without(
     let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
     let mut dock = Dock::new(server);
     // No digest fits a window that the system prompt fills.
-    dock.agent.model.limits = Some(plimsoll::Limits::new(5_000, 4_000));
+    dock.agent.model.limits = Some(plimsoll::Limits::new(1_000, 500));
     let dock = TaskDock::with(dock, TaskLimits::default(), None);
     let talk = dock.begin().await;
     let driver = talk.driver().clone();
@@ -192,7 +192,13 @@ async fn a_history_fork_begins_with_the_parents_last_request_byte_for_byte(
         assert_eq!(last.body.get(name), child.body.get(name), "{name}");
     }
     assert!(child.cache.read > 0, "{:?}", child.cache);
-    assert_eq!(child.cache.missed_at, None, "nothing before the fork point differs");
+    // The parent may have gone on first, with a result of its own for the launching call.
+    let missed =
+        child.cache.missed_at.as_deref().map(|at| at.split(['[', ']']).nth(1).unwrap().parse().unwrap());
+    assert!(
+        missed.is_none_or(|at: usize| at > sent.len()),
+        "nothing before the fork point differs: {missed:?}"
+    );
     assert!(child.tools.contains(&"background_task".to_owned()));
     assert!(child.last_user_text().ends_with("<task>\nWeigh the anchor\n</task>"));
     assert!(child.result("call_2").unwrap().starts_with("[Forked: you are the session"));

@@ -1,6 +1,10 @@
 //! Background tasks, against the scripted model.
 
+mod chaos;
 mod forks;
 mod lives;
+mod machine;
+mod permits;
+mod restarts;
 mod support;
 mod texts;

@@ -19,6 +19,12 @@ pub(crate) struct Crew {
     pub(crate) fork: Option<AgentFork>,
 }
 
+impl Crew {
+    pub(crate) fn of(agent: &Agent) -> Crew {
+        Crew { template: agent.clone(), fork: None }
+    }
+}
+
 impl Roster for Crew {
     fn agent(&self, name: &str, _: Option<&str>) -> Result<RosterAgent, String> {
         if !["build", "helper", "boss"].contains(&name) {
@@ -106,6 +112,7 @@ pub(crate) fn launch(prompt: &str) -> Launch {
         agent: "helper".into(),
         model: None,
         fork: false,
+        way: None,
     }
 }
 

@@ -1,0 +1,90 @@
+//! The state machine of a task, under any changes in any order.
+
+use plimsoll::{Millis, SessionId};
+use plimsoll_agent::tasks::{Task, TaskChange, TaskData, TaskError, TaskProgress, TaskStatus};
+use proptest::prelude::*;
+
+fn any_change() -> impl Strategy<Value = TaskChange> {
+    let run = 0u32..6;
+    let status = prop::sample::select(TaskStatus::ALL.to_vec());
+    prop_oneof![
+        1 => run.clone().prop_map(|run| TaskChange::Start { run }),
+        1 => (run.clone(), 0u64..9).prop_map(|(run, steps)| TaskChange::Progress {
+            run,
+            progress: TaskProgress { steps, ..TaskProgress::default() }
+        }),
+        3 => (run, status, any::<bool>(), any::<bool>()).prop_map(|(run, status, fails, says)| TaskChange::End {
+            run,
+            status,
+            error: fails.then(|| "It broke.".to_owned()),
+            result: says.then(|| "Nine.".to_owned()),
+            progress: None,
+        }),
+        1 => Just(TaskChange::Cancel { why: None }),
+        2 => "[a-z]{3}".prop_map(|prompt| TaskChange::Resume { prompt, by: "one".into() }),
+        2 => "[a-z]{3}".prop_map(|prompt| TaskChange::QueueResume { prompt }),
+        1 => Just(TaskChange::FirePending { by: "two".into() }),
+        1 => Just(TaskChange::Clear),
+    ]
+}
+
+fn new() -> Task {
+    Task::new(SessionId::new("ses_1"), "ses_0".into(), TaskData::default(), "zero", Millis(1))
+}
+
+proptest! {
+    #[test]
+    fn properties_no_order_of_changes_breaks_a_task(changes in prop::collection::vec(any_change(), 1..60)) {
+        let mut task = new();
+        for (at, change) in changes.into_iter().enumerate() {
+            let now = Millis(2 + at as u64);
+            let before = task.clone();
+            match task.apply(change.clone(), now) {
+                Ok(next) => task = next,
+                Err(error) => {
+                    let known = matches!(
+                        error,
+                        TaskError::Moved { .. } | TaskError::NotRunning { .. } | TaskError::ResumePending
+                    );
+                    prop_assert!(known, "{error}");
+                    continue;
+                }
+            }
+            let moved = before.status == task.status || before.status.may_become(task.status);
+            prop_assert!(moved, "{:?} made {} of {}", change, task.status, before.status);
+            // A run is active as long as it has not ended, and only the newest is.
+            let runs = &task.data.runs;
+            prop_assert_eq!(runs.last().unwrap().end.is_none(), task.status.is_active());
+            prop_assert!(runs[..runs.len() - 1].iter().all(|run| run.end.is_some()));
+            // What has ended stays as it ended.
+            for (was, is) in before.data.runs.iter().zip(runs) {
+                if was.end.is_some() {
+                    prop_assert_eq!(was, is);
+                }
+            }
+            // A run more is a resume, and a resume is a run more.
+            let begins = matches!(change, TaskChange::Resume { .. } | TaskChange::FirePending { .. });
+            prop_assert_eq!(runs.len(), before.data.runs.len() + usize::from(begins));
+            if begins {
+                prop_assert!(!before.status.is_active() && task.status == TaskStatus::Resumed);
+            }
+            if let TaskChange::End { run, .. } = change {
+                prop_assert_eq!(run, before.run(), "only the newest run can end");
+            }
+            if let (Some(was), None) = (&before.data.pending, &task.data.pending) {
+                let fired = runs.last().unwrap().prompt.as_ref() == Some(was);
+                prop_assert!(fired || task.status == TaskStatus::Cancelled, "a resume was lost by {:?}", change);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_status_is_reached_and_left_as_the_table_says() {
+    for from in TaskStatus::ALL {
+        let next: Vec<TaskStatus> = TaskStatus::ALL.into_iter().filter(|to| from.may_become(*to)).collect();
+        assert!(!next.is_empty(), "{from} is a dead end");
+        assert_eq!(from.is_active(), !next.contains(&TaskStatus::Resumed), "{from}");
+        assert_eq!(from.name().parse(), Ok(from));
+    }
+}

@@ -1,0 +1,154 @@
+//! What tasks may do, who is asked, and what is counted of forks.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use plimsoll_agent::tasks::{Launch, TaskLimits, TaskStatus};
+use plimsoll_agent::{Asker, PermissionAnswer, PermissionQuestion, metrics as names};
+use plimsoll_testkit::server::{Captured, ModelServer, Reply};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::support::{TaskDock, is_child, launch};
+use crate::support::Dock;
+
+/// Says the same to every question, and remembers them.
+struct Person {
+    answer: PermissionAnswer,
+    asked: Mutex<Vec<PermissionQuestion>>,
+}
+
+impl Asker for Person {
+    fn ask<'a>(
+        &'a self,
+        question: &'a PermissionQuestion,
+        _: &'a CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>> {
+        self.asked.lock().unwrap().push(question.clone());
+        let answer = self.answer.clone();
+        Box::pin(async move { answer })
+    }
+}
+
+/// Every task runs two commands that no rule decides about.
+fn commanding() -> ModelServer {
+    ModelServer::answering(|request: &Captured| match request.call_ids().len() {
+        made @ 0..2 => {
+            let command = format!("echo {}", ["one", "two"][made]);
+            Reply::new().call(format!("call_{made}"), "bash", json!({ "command": command }))
+        }
+        _ => Reply::new().text("Done."),
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn what_a_task_asks_is_asked_of_the_roots_person_in_the_tasks_name() {
+    let person = Arc::new(Person { answer: PermissionAnswer::Always, asked: Mutex::default() });
+    let mut dock = TaskDock::new(commanding());
+    dock.agent.asker = Some(person.clone());
+    let talk = dock.begin().await;
+    let one = dock.launch(&talk, "Work").await;
+    assert_eq!(dock.ended(&one.id).await.status, TaskStatus::Completed);
+    {
+        let asked = person.asked.lock().unwrap();
+        assert_eq!(asked.len(), 1, "what is allowed for good is not asked again");
+        assert_eq!((&asked[0].session, asked[0].agent.as_str()), (&one.id, "helper"));
+        assert_eq!(asked[0].what, "echo one");
+    }
+    let two = dock.launch(&talk, "Work again").await;
+    dock.ended(&two.id).await;
+    let asked = person.asked.lock().unwrap();
+    assert_eq!(asked.len(), 2, "it was allowed for the other task only");
+    assert_eq!(asked[1].session, two.id);
+}
+
+#[tokio::test]
+async fn where_there_is_no_person_what_a_task_asks_is_denied() {
+    let dock = TaskDock::new(commanding());
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    assert_eq!(dock.ended(&task.id).await.status, TaskStatus::Completed);
+    let last = dock.dock.server.last().unwrap();
+    assert!(
+        last.result("call_0").unwrap().starts_with("Denied:")
+            && last.result("call_1").unwrap().starts_with("Denied:")
+    );
+}
+
+#[tokio::test]
+async fn what_stands_above_a_task_bounds_it_however_deep() {
+    // The root may not run commands; the agents between may.
+    let server = ModelServer::answering(|request: &Captured| {
+        let call = |prompt: &str, agent: &str| {
+            let input = json!({ "description": "d", "prompt": prompt, "agent": agent });
+            Reply::new().call("call_1", "background_task", input)
+        };
+        match request.call_ids().len() {
+            0 if is_child(request, "Middle") => call("Inner", "helper"),
+            0 => Reply::new().call("call_1", "bash", json!({ "command": "touch made" })),
+            _ => Reply::new().text("So be it."),
+        }
+    })
+    .unwrap();
+    let mut dock = TaskDock::with(Dock::new(server).allow("all"), TaskLimits::default(), None);
+    let mut deny = plimsoll_agent::parse_allow("bash", None).unwrap();
+    deny.action = plimsoll_config::Action::Deny;
+    dock.agent.profile.permissions.rules.push(deny);
+    let talk = dock.begin().await;
+    let new = Launch { agent: "boss".into(), ..launch("Middle") };
+    let middle = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
+    dock.ended(&middle.id).await;
+    let inner = dock.board.tasks(Some(&middle.id)).await.unwrap();
+    assert_eq!(inner.len(), 1);
+    let requests = dock.dock.server.requests();
+    let refused =
+        requests.iter().find(|request| is_child(request, "Inner") && request.result("call_1").is_some());
+    assert!(refused.unwrap().result("call_1").unwrap().starts_with("Denied:"));
+    assert!(!dock.project().join("made").exists());
+}
+
+#[test]
+fn forks_are_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
+            let dock = TaskDock::with(
+                Dock::new(server).with_policy(|spec| {
+                    spec.fork.char_budget = plimsoll::Chars(3_000);
+                    spec.fork.no_removal = plimsoll::Chars(3_000);
+                }),
+                TaskLimits::default(),
+                None,
+            );
+            let talk = dock.begin().await;
+            for (round, words) in ["short", &"long ".repeat(2_000)].into_iter().enumerate() {
+                let words = words.to_owned();
+                talk.driver().run(move |driver| driver.prompt(words)).await.unwrap();
+                let new = Launch { fork: true, ..launch(&format!("Work {round}")) };
+                let task = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
+                assert_eq!(task.data.fork.as_ref().unwrap().was_cut(), round == 1);
+                dock.ended(&task.id).await;
+            }
+        });
+    });
+    let mut counted: BTreeMap<String, f64> = BTreeMap::new();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        let value = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(value) => value.into_inner(),
+            DebugValue::Histogram(values) => values.len() as f64,
+        };
+        *counted.entry(key.key().name().to_owned()).or_default() += value;
+    }
+    let count = |name: &str| counted.get(name).copied().unwrap_or_default();
+    assert_eq!(count(names::FORKS), 2.0);
+    assert_eq!(count(names::FORKS_CUT), 1.0);
+    assert_eq!(count(names::FORK_TOKENS), 2.0);
+}

@@ -1,0 +1,280 @@
+//! Processes that die or meet: tasks are found, told once, and run by one at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll::Message;
+use plimsoll_agent::tasks::{ResumeOutcome, TaskBoard, TaskLimits, TaskStatus};
+use plimsoll_store::TaskMove;
+use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
+use serde_json::{Value, json};
+
+use super::support::{TaskDock, is_child, launch, task_call, told};
+use crate::support::{Dock, run};
+
+fn held(gate: &Gate) -> ModelServer {
+    let gate = gate.clone();
+    ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &gate)).unwrap()
+}
+
+/// Another process on the same archive, as far as the board can tell.
+fn other_process(dock: &TaskDock) -> TaskDock {
+    let Dock { archive, agent, events, .. } = &dock.dock;
+    let second = Dock {
+        server: ModelServer::start().unwrap(),
+        folder: tempfile::tempdir().unwrap(),
+        archive: Arc::clone(archive),
+        events: Arc::clone(events),
+        agent: agent.clone(),
+    };
+    TaskDock::with(second, TaskLimits::default(), None)
+}
+
+#[tokio::test]
+async fn tasks_of_another_living_process_are_left_alone_and_can_be_cancelled_from_here() {
+    let gate = Gate::new();
+    let dock = TaskDock::new(held(&gate));
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    gate.reached().await;
+    let other = other_process(&dock);
+    assert!(other.board.reconcile(None).await.unwrap().is_empty());
+    assert_eq!(other.board.task(&task.id).await.unwrap().status, TaskStatus::Running);
+    let queued = other.board.resume(None, &task.id, "Go on").await.unwrap();
+    assert!(matches!(queued, ResumeOutcome::Queued(_)), "it runs, so the resume waits: {queued:?}");
+    other.board.cancel(&task.id).await.unwrap();
+    for _ in 0..1_000 {
+        if dock.board.active_here() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(dock.board.active_here(), 0, "the run has stopped in the process that ran it");
+    let ended = dock.board.task(&task.id).await.unwrap();
+    assert_eq!((ended.status, ended.data.pending), (TaskStatus::Cancelled, None));
+    gate.release();
+}
+
+#[tokio::test]
+async fn a_process_that_ends_leaves_tasks_that_are_told_and_can_be_resumed() {
+    let gate = Gate::new();
+    let dock = TaskDock::new(held(&gate));
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    gate.reached().await;
+    dock.board.close(Duration::from_secs(20)).await;
+    assert_eq!(dock.board.active_here(), 0);
+    let ended = dock.board.task(&task.id).await.unwrap();
+    assert_eq!(ended.status, TaskStatus::Interrupted);
+    let session = talk.session().clone();
+    talk.close().await.unwrap();
+    let other = other_process(&dock);
+    let mut talk = other.agent.open(&session).await.unwrap();
+    assert!(talk.take_notes().await.unwrap());
+    assert!(told(&dock, &session)[0].starts_with("⏸ **Agent \"About Work\" interrupted after"));
+    gate.release();
+    let resumed = other.board.resume(Some(&other.caller(&talk)), &task.id, "Go on").await.unwrap();
+    assert!(matches!(resumed, ResumeOutcome::Begun(_)));
+    let ended = other.ended(&task.id).await;
+    assert_eq!(ended.status, TaskStatus::Completed, "{:?}", ended.data.error);
+}
+
+/// What a process leaves that is killed after it has recorded the end of a task and before it has told it.
+#[tokio::test]
+async fn an_end_that_was_not_told_is_told_when_the_parent_is_opened_and_once() {
+    let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
+    let talk = dock.begin().await;
+    let gone = launch("Work");
+    let task = dock.board.launch(&dock.caller(&talk), gone).await.unwrap();
+    dock.ended(&task.id).await;
+    // The same record under another id has no note.
+    let store = dock.dock.archive.store();
+    let record = store.task(task.id.as_str()).unwrap();
+    let session = talk.session().clone();
+    let untold = plimsoll_store::NewSession {
+        parent: Some(session.clone()),
+        ..plimsoll_store::NewSession::new("ses_untold".into())
+    };
+    store.create(untold, plimsoll::Millis(1)).unwrap();
+    let new = plimsoll_store::NewTask {
+        id: "ses_untold".into(),
+        parent: session.clone(),
+        session: Some("ses_untold".into()),
+        status: "completed".into(),
+        data: record.data,
+    };
+    store.put_task(new, plimsoll::Millis(1)).unwrap();
+    talk.close().await.unwrap();
+    for round in 0..3 {
+        let mut talk = dock.agent.open(&session).await.unwrap();
+        assert_eq!(talk.take_notes().await.unwrap(), round == 0);
+        talk.close().await.unwrap();
+    }
+    let told = told(&dock, &session);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        told[0].matches("finished in").count(),
+        2,
+        "the one that was told before it was opened, and this"
+    );
+}
+
+/// What a process leaves that is killed after it has stored the message and before it has taken the note.
+#[tokio::test]
+async fn a_note_that_the_log_tells_already_is_only_taken() {
+    let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
+    let mut talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    dock.ended(&task.id).await;
+    let store = dock.dock.archive.store();
+    let notes = store.notes(talk.session(), 0).unwrap();
+    assert_eq!(notes.len(), 1);
+    let mut message = Message::user("msg_zzz".into(), "prt_zzz".into(), "Task Progress: 1/1");
+    message.parts[0].extra.insert("metadata".into(), json!({ "notes": [notes[0].id] }));
+    talk.driver().run(move |driver| driver.append(message)).await.unwrap();
+    assert!(!talk.take_notes().await.unwrap());
+    assert!(store.notes(talk.session(), 0).unwrap().is_empty());
+    assert_eq!(told(&dock, talk.session()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_task_whose_process_was_killed_is_found_by_its_lease() {
+    let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
+    let mut talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    dock.ended(&task.id).await;
+    // Active, and no lease: its process is gone.
+    let store = dock.dock.archive.store();
+    let record = store.task(task.id.as_str()).unwrap();
+    let mut data = record.data.clone();
+    data["runs"][0]["end"] = Value::Null;
+    data["runs"][0]["ended"] = Value::Null;
+    data["pending"] = "Go on".into();
+    let step =
+        TaskMove { from: "completed".into(), to: "running".into(), data: Some(data), ..TaskMove::default() };
+    store.move_task(task.id.as_str(), step, plimsoll::Millis(1)).unwrap();
+    let marked = dock.board.reconcile(Some(talk.session())).await.unwrap();
+    assert_eq!(marked.len(), 1);
+    assert_eq!(marked[0].status, TaskStatus::Interrupted);
+    assert!(dock.board.reconcile(Some(talk.session())).await.unwrap().is_empty());
+    assert_eq!(talk.take_notes().await.ok(), Some(true), "it was told of the first end, under the same run");
+    // The resume that waited behind it is not lost with the process.
+    assert_eq!(marked[0].data.pending.as_deref(), Some("Go on"));
+    dock.board.look_after(talk.session()).await.unwrap();
+    assert_eq!(dock.board.task(&task.id).await.unwrap().status, TaskStatus::Resumed);
+    assert_eq!(dock.ended(&task.id).await.status, TaskStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_task_can_be_opened_by_a_person_without_disturbing_its_parent() {
+    let dock = TaskDock::new(
+        ModelServer::answering(|request: &Captured| {
+            Reply::new().text(format!("I heard: {}", request.last_user_text()))
+        })
+        .unwrap(),
+    );
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    dock.ended(&task.id).await;
+    let before = dock.dock.log(talk.session()).len();
+    let mut child = dock.dock.agent.open(&task.id).await.unwrap();
+    let report = run(&mut child, "And you, how are you?").await;
+    assert_eq!(report.text, "I heard: And you, how are you?");
+    assert_eq!(dock.dock.log(talk.session()).len(), before);
+    let held = dock.board.resume(Some(&dock.caller(&talk)), &task.id, "Go on").await.unwrap_err();
+    assert!(held.to_string().contains("is being run by"), "one at a time: {held}");
+    child.close().await.unwrap();
+    dock.board.resume(Some(&dock.caller(&talk)), &task.id, "Go on").await.unwrap();
+    dock.ended(&task.id).await;
+}
+
+#[tokio::test]
+async fn a_result_survives_the_deletion_of_its_session() {
+    let dock =
+        TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Nine ships.")).unwrap());
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Count").await;
+    dock.ended(&task.id).await;
+    let store = dock.dock.archive.store();
+    let lease = store.lease(&task.id, "the test", Duration::from_secs(5)).unwrap();
+    store.remove(&lease.claim(), plimsoll::Millis(2)).unwrap();
+    let found = dock.board.find(Some(talk.session()), task.id.as_str()).await.unwrap();
+    assert_eq!(found.data.result.as_deref(), Some("Nine ships."));
+    let gone = dock.board.resume(Some(&dock.caller(&talk)), &task.id, "Go on").await.unwrap_err();
+    assert_eq!(gone.to_string(), "Session expired or was deleted. Start a new background_task to continue.");
+    assert_eq!(dock.board.task(&task.id).await.unwrap().status, TaskStatus::Completed);
+}
+
+/// Cancelling reaches the children's children, and a task that waits for its own does not need a slot for that.
+#[tokio::test]
+async fn tasks_of_tasks_share_the_slots_and_are_cancelled_with_them() {
+    let gate = Gate::new();
+    let inner = gate.clone();
+    let server = ModelServer::answering(move |request: &Captured| {
+        if is_child(request, "Inner") {
+            return Reply::new().text("Inner done.").gate(0, &inner);
+        }
+        match request.call_ids().len() {
+            0 => task_call("call_1", "Inner", false),
+            _ if request.contains("Task Progress: 1/1") => Reply::new().text("Outer done."),
+            _ => Reply::new().text("Waiting."),
+        }
+    })
+    .unwrap();
+    let limits = TaskLimits { at_once: 1, ..TaskLimits::default() };
+    let dock = TaskDock::with(Dock::new(server), limits, None);
+    let talk = dock.begin().await;
+    let outer = |prompt: &str| {
+        let new = plimsoll_agent::tasks::Launch { agent: "boss".into(), ..launch(prompt) };
+        let (board, caller) = (Arc::clone(&dock.board), dock.caller(&talk));
+        async move { board.launch(&caller, new).await.unwrap() }
+    };
+    let one = outer("Outer").await;
+    gate.reached().await;
+    let inner = dock.board.tasks(Some(&one.id)).await.unwrap().remove(0);
+    assert_eq!((inner.status, inner.data.depth), (TaskStatus::Running, 2));
+    gate.release();
+    let ended = dock.ended(&one.id).await;
+    assert_eq!(ended.data.result.as_deref(), Some("Outer done."));
+
+    let gate = Gate::new();
+    let server = held(&gate);
+    drop(server);
+    let two = outer("Outer again").await;
+    dock.reaches(&two.id, TaskStatus::Running).await;
+    dock.board.cancel(&two.id).await.unwrap();
+    dock.ended(&two.id).await;
+    for child in dock.board.tasks(Some(&two.id)).await.unwrap() {
+        assert!(!child.status.is_active(), "{child:?}");
+    }
+}
+
+#[tokio::test]
+async fn clearing_cancels_what_runs_and_lists_nothing_and_all_can_be_resumed() {
+    let gate = Gate::new();
+    let dock = TaskDock::new(held(&gate));
+    let talk = dock.begin().await;
+    let one = dock.launch(&talk, "One").await;
+    gate.reached().await;
+    let (aborted, cleared) = dock.board.clear(talk.session()).await.unwrap();
+    assert_eq!((aborted.len(), cleared.len()), (1, 1));
+    gate.release();
+    dock.ended(&one.id).await;
+    let tasks = dock.board.tasks(Some(talk.session())).await.unwrap();
+    assert_eq!(
+        plimsoll_agent::tasks::list_text(&tasks, None, dock.board.now()),
+        "No background tasks found."
+    );
+    dock.board.resume(Some(&dock.caller(&talk)), &one.id, "Go on").await.unwrap();
+    let ended = dock.ended(&one.id).await;
+    assert_eq!((ended.status, ended.data.cleared), (TaskStatus::Completed, false));
+}
+
+#[tokio::test]
+async fn a_board_of_no_tasks_waits_for_none() {
+    let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Hello.")).unwrap());
+    let mut talk = dock.begin().await;
+    assert_eq!(run(&mut talk, "Hello").await.text, "Hello.");
+    let board: &Arc<TaskBoard> = &dock.board;
+    assert_eq!(board.active_here(), 0);
+}
