@@ -46,10 +46,12 @@ mod bpe;
 mod calibrate;
 mod counter;
 mod fit;
+mod measured;
 mod models;
 
 pub use bpe::Bpe;
 pub use calibrate::{Calibration, Estimate, Measure, Observed};
 pub use counter::Calibrated;
-pub use models::{CacheRule, KnownFacts, ModelFacts, ModelOverride, ModelPrice, ModelTable};
+pub use measured::{FIRST_RESPONSES, Measured, WindowMeter};
+pub use models::{CacheRule, KnownFacts, LongPromptPrice, ModelFacts, ModelOverride, ModelPrice, ModelTable};
 pub use plimsoll::{CharCounter, Rounding};

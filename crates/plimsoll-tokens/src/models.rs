@@ -36,6 +36,21 @@ pub struct ModelPrice {
     /// Input written to the cache for an hour, where that is offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_hour: Option<f64>,
+    /// What changes for long prompts, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_prompt: Option<LongPromptPrice>,
+}
+
+/// What a request costs whose prompt is longer than a number of tokens: all of it, not only what is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct LongPromptPrice {
+    /// Prompts of more tokens than this are long.
+    pub above: u64,
+    /// The factor for all input, cached or not.
+    pub input: f64,
+    /// The factor for output.
+    pub output: f64,
 }
 
 /// How a provider caches prompts.
@@ -104,20 +119,34 @@ const fn anthropic_read(input: f64, read: f64, min_tokens: u64) -> (ModelPrice, 
         cache_read: input * read,
         cache_write: input * 1.25,
         cache_write_hour: Some(input * 2.0),
+        long_prompt: None,
     };
     (price, CacheRule { breakpoints: true, min_tokens })
 }
 
 /// Where the cache is written without a surcharge, at the price of input.
 const fn automatic(input: f64, cache_read: f64, output: f64) -> (ModelPrice, CacheRule) {
-    let price = ModelPrice { input, output, cache_read, cache_write: input, cache_write_hour: None };
+    let price = ModelPrice {
+        input,
+        output,
+        cache_read,
+        cache_write: input,
+        cache_write_hour: None,
+        long_prompt: None,
+    };
     (price, CacheRule { breakpoints: false, min_tokens: 1_024 })
+}
+
+/// The same where prompts above a length cost more: twice the input and half as much again for the output.
+const fn long_above(above: u64, (price, cache): (ModelPrice, CacheRule)) -> (ModelPrice, CacheRule) {
+    let long_prompt = Some(LongPromptPrice { above, input: 2.0, output: 1.5 });
+    (ModelPrice { long_prompt, ..price }, cache)
 }
 
 /// Name, context, limit on the input alone (0: none), output, prices and cache.
 type Row = (&'static str, u64, u64, u64, (ModelPrice, CacheRule));
 
-const ROWS: [Row; 44] = [
+const ROWS: [Row; 48] = [
     ("claude-3-haiku", 200_000, 0, 4_096, anthropic(0.25, 2_048)),
     ("claude-3-opus", 200_000, 0, 4_096, anthropic(15.0, 1_024)),
     ("claude-3-5-haiku", 200_000, 0, 8_192, anthropic(0.8, 2_048)),
@@ -137,9 +166,9 @@ const ROWS: [Row; 44] = [
     ("claude-opus-4-8", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
     ("claude-opus-5", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
     ("claude-opus-5-5", 1_000_000, 0, 128_000, anthropic_read(4.0, 0.05, 4_096)),
-    ("claude-sonnet-4", 200_000, 0, 64_000, anthropic(3.0, 1_024)),
-    ("claude-sonnet-4-0", 200_000, 0, 64_000, anthropic(3.0, 1_024)),
-    ("claude-sonnet-4-5", 200_000, 0, 64_000, anthropic(3.0, 1_024)),
+    ("claude-sonnet-4", 200_000, 0, 64_000, long_above(200_000, anthropic(3.0, 1_024))),
+    ("claude-sonnet-4-0", 200_000, 0, 64_000, long_above(200_000, anthropic(3.0, 1_024))),
+    ("claude-sonnet-4-5", 200_000, 0, 64_000, long_above(200_000, anthropic(3.0, 1_024))),
     ("claude-sonnet-4-6", 1_000_000, 0, 128_000, anthropic(3.0, 4_096)),
     ("claude-sonnet-5", 1_000_000, 0, 128_000, anthropic(2.0, 4_096)),
     ("claude-sonnet-5-5", 1_000_000, 0, 128_000, anthropic_read(2.0, 0.05, 4_096)),
@@ -157,8 +186,13 @@ const ROWS: [Row; 44] = [
     ("gpt-5-1", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
     ("gpt-5-1-codex", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
     ("gpt-5-2", 400_000, 272_000, 128_000, automatic(1.75, 0.175, 14.0)),
-    ("gpt-5-4", 1_050_000, 922_000, 128_000, automatic(2.5, 0.25, 15.0)),
-    ("gpt-5-5", 1_050_000, 922_000, 128_000, automatic(5.0, 0.5, 30.0)),
+    ("gpt-5-3-codex", 400_000, 272_000, 128_000, automatic(1.75, 0.175, 14.0)),
+    ("gpt-5-4", 1_050_000, 922_000, 128_000, long_above(272_000, automatic(2.5, 0.25, 15.0))),
+    ("gpt-5-5", 1_050_000, 922_000, 128_000, long_above(272_000, automatic(5.0, 0.5, 30.0))),
+    // The price since 21 August 2026, stated for three months.
+    ("gpt-5-6-sol", 1_000_000, 0, 128_000, long_above(272_000, automatic(4.0, 0.4, 20.0))),
+    ("gpt-5-6-terra", 1_000_000, 0, 128_000, long_above(272_000, automatic(2.0, 0.2, 12.0))),
+    ("gpt-5-6-luna", 1_000_000, 0, 128_000, long_above(272_000, automatic(0.2, 0.02, 1.2))),
     ("o1", 200_000, 0, 100_000, automatic(15.0, 7.5, 60.0)),
     ("o3", 200_000, 0, 100_000, automatic(2.0, 0.5, 8.0)),
     ("o3-mini", 200_000, 0, 100_000, automatic(1.1, 0.55, 4.4)),
@@ -227,13 +261,20 @@ fn is_version(rest: &str) -> bool {
 }
 
 impl ModelPrice {
-    /// What a request and its answer cost, in dollars, with the cache written for the usual time.
+    /// What a request and its answer cost, in dollars. What was written to the cache for an hour costs more where the
+    /// usage tells it apart; a long prompt costs more where its length has a price.
     pub fn cost(&self, usage: &Usage) -> f64 {
         let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
-        let all = million(usage.input.0, self.input)
+        let hour = usage.cache_write_hour.min(usage.cache_write);
+        let minutes = usage.cache_write - hour;
+        let input = million(usage.input.0, self.input)
             + million(usage.cache_read.0, self.cache_read)
-            + million(usage.cache_write.0, self.cache_write)
-            + million(usage.output.0.saturating_add(usage.reasoning.0), self.output);
+            + million(minutes.0, self.cache_write)
+            + million(hour.0, self.cache_write_hour.unwrap_or(self.cache_write));
+        let output = million(usage.output.0.saturating_add(usage.reasoning.0), self.output);
+        let prompt = usage.input + usage.cache_read + usage.cache_write;
+        let long = self.long_prompt.filter(|long| prompt.0 > long.above);
+        let all = long.map_or(input + output, |long| input * long.input + output * long.output);
         // Infinity cannot be written down, and says no more than the largest number there is.
         all.min(f64::MAX)
     }

@@ -109,6 +109,7 @@ impl ModelConfig {
                 cache_read: cache_read.or(known.price.map(|price| price.cache_read)).unwrap_or(input),
                 cache_write: cache_write.or(known.price.map(|price| price.cache_write)).unwrap_or(input),
                 cache_write_hour: known.price.and_then(|price| price.cache_write_hour),
+                long_prompt: known.price.and_then(|price| price.long_prompt),
             });
         }
         KnownFacts { limits, price, cache: known.cache }

@@ -2,4 +2,5 @@
 
 mod bpe;
 mod calibration;
+mod measured;
 mod models;

@@ -1,7 +1,7 @@
 //! The table of models.
 
 use plimsoll::{Limits, Tokens, Usage};
-use plimsoll_tokens::{CacheRule, KnownFacts, ModelOverride, ModelPrice, ModelTable};
+use plimsoll_tokens::{CacheRule, KnownFacts, LongPromptPrice, ModelOverride, ModelPrice, ModelTable};
 use rstest::rstest;
 
 #[test]
@@ -82,11 +82,22 @@ fn a_cost_counts_each_token_once() {
         cache_read: 0.3,
         cache_write: 3.75,
         cache_write_hour: Some(6.0),
+        long_prompt: Some(LongPromptPrice { above: 200_000, input: 2.0, output: 1.5 }),
     };
     let mut usage = Usage::new(Tokens(1_000), Tokens(100));
     (usage.cache_read, usage.cache_write) = (Tokens(100_000), Tokens(2_000));
     usage.reasoning = Tokens(900);
     assert!((price.cost(&usage) - (0.003 + 0.03 + 0.0075 + 0.015)).abs() < 1e-12);
+    usage.cache_write_hour = Tokens(1_500);
+    assert!(
+        (price.cost(&usage) - (0.003 + 0.03 + 0.001_875 + 0.009 + 0.015)).abs() < 1e-12,
+        "an hour costs more"
+    );
+    usage.cache_read = Tokens(300_000);
+    assert!(
+        (price.cost(&usage) - (2.0 * (0.003 + 0.09 + 0.010_875) + 1.5 * 0.015)).abs() < 1e-12,
+        "a long prompt too"
+    );
     let most = Usage::new(Tokens(u64::MAX), Tokens(u64::MAX));
     assert!(ModelPrice { input: f64::MAX, ..price }.cost(&most).is_finite());
 }

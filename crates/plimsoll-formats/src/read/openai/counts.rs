@@ -56,8 +56,12 @@ impl Counts {
             };
             counts[number].response = response;
         }
-        for Count { usage, .. } in counts.iter_mut().filter(|_| !is_beside) {
-            usage.input = usage.input - usage.cache_read;
+        if is_beside {
+            add_writes(&mut counts);
+        } else {
+            counts
+                .iter_mut()
+                .for_each(|count| count.usage.input = count.usage.input - count.usage.cache_read);
         }
         Counts { counts }
     }
@@ -82,6 +86,24 @@ impl Counts {
                 }
             }
         }
+    }
+}
+
+/// Where the cache is counted beside the input, such exports have no field for what was written to it, which is most of
+/// what is new in each request. It can be told from the next response: that reads what was there before and what was
+/// written then. Of the last response nothing can be told.
+fn add_writes(counts: &mut [Count]) {
+    let mut next: Option<(usize, Tokens)> = None;
+    let mut write = Tokens::ZERO;
+    for count in counts.iter_mut().rev() {
+        let read = count.usage.cache_read;
+        match next {
+            Some((response, _)) if response == count.response => {}
+            Some((_, later)) => write = later - read,
+            None => {}
+        }
+        next = Some((count.response, read));
+        count.usage.cache_write = write;
     }
 }
 

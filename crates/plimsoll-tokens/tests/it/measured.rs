@@ -1,0 +1,119 @@
+//! Sessions made so that it is known what was sent: windows rebuilt from them must come to what was recorded.
+
+use plimsoll::log::CompactionPart;
+use plimsoll::{Counter, Message, MessageId, Part, PartBody, PartId, Tokens, Usage};
+use plimsoll_tokens::{Bpe, FIRST_RESPONSES, WindowMeter};
+use serde_json::json;
+
+const HIDDEN: u64 = 18_000;
+const FACTOR: f64 = 1.3;
+
+/// What the made-up provider counts for a text.
+fn counted(text: &str) -> u64 {
+    (Bpe::O200k.count(text).0 as f64 * FACTOR) as u64 + 10
+}
+
+/// Text of about so many tokens, different each time.
+fn words(number: usize, tokens: usize) -> String {
+    (0..tokens).map(|word| format!("w{} ", (number * 7919 + word * 31) % 9973)).collect()
+}
+
+fn user(number: usize, text: &str) -> Message {
+    Message::user(MessageId::new(format!("u{number}")), PartId::new(format!("u{number}.1")), text)
+}
+
+fn answer(number: usize, text: &str, usage: Usage) -> Message {
+    let part = Part::text(PartId::new(format!("a{number}.1")), text);
+    let mut message = Message::assistant(MessageId::new(format!("a{number}")), vec![part]);
+    message.info.model_id = Some("claude-sonnet-4-6".into());
+    message.info.tokens = Some(usage);
+    message
+}
+
+/// A session of so many turns; `thought` tokens of hidden reasoning a turn are sent again if `comes_back`.
+fn session(turns: usize, thought: u64, comes_back: bool) -> Vec<Message> {
+    let (mut messages, mut sent) = (Vec::new(), HIDDEN);
+    for number in 1..=turns {
+        let (question, reply) = (words(number, 300 + number % 5 * 100), words(number + 500, 60));
+        sent += counted(&question);
+        let output = counted(&reply) + thought;
+        messages.push(user(number, &question));
+        messages.push(answer(number, &reply, Usage::new(Tokens(sent), Tokens(output))));
+        sent += if comes_back { output } else { counted(&reply) };
+    }
+    messages
+}
+
+fn near(value: f64, wanted: f64, share: f64) -> bool {
+    (value - wanted).abs() <= share * wanted
+}
+
+#[test]
+fn factor_hidden_part_and_window_come_out_of_the_usage() {
+    for (thought, comes_back) in [(0, true), (400, true), (400, false)] {
+        let messages = session(40, thought, comes_back);
+        let measured = WindowMeter::of(&messages).read().unwrap();
+        assert!(
+            near(measured.factor(), FACTOR, 0.12),
+            "{thought} {comes_back}: factor {}",
+            measured.factor()
+        );
+        assert!(near(measured.hidden().0 as f64, HIDDEN as f64, 0.05), "{thought}: {}", measured.hidden());
+        for (recorded, rebuilt) in measured.requests().skip(FIRST_RESPONSES) {
+            assert!(
+                near(rebuilt.0 as f64, recorded.0 as f64, 0.05),
+                "{thought} {comes_back}: {rebuilt} for {recorded}"
+            );
+        }
+        let last = messages.last().unwrap().info.tokens.as_ref().unwrap();
+        let now = measured.window();
+        assert!(now.tokens >= last.input && now.tokens <= last.input + last.output + Tokens(50), "{now:?}");
+        assert!(measured.gap().unwrap().abs() < 0.05);
+    }
+}
+
+#[test]
+fn messages_that_are_not_there_show_as_a_gap() {
+    let mut messages = session(40, 0, true);
+    messages.drain(20..60);
+    let gap = WindowMeter::of(&messages).read().unwrap().gap().unwrap();
+    assert!(gap > 0.2, "{gap}");
+}
+
+#[test]
+fn a_summary_stands_for_what_came_before_its_tail() {
+    let mut messages = session(20, 0, true);
+    let tail = messages[36].info.id.clone();
+    let kept: u64 = messages[36..].iter().map(|message| counted(&message.text())).sum();
+    let marker = CompactionPart { tail_start: Some(tail), ..CompactionPart::default() };
+    let mut mark = user(90, "");
+    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(marker))];
+    let parent = mark.info.id.clone();
+    messages.push(mark);
+    let mut summary = Message::assistant("s".into(), vec![Part::text("s.1".into(), words(7, 200))]);
+    (summary.info.summary, summary.info.parent_id) = (true, Some(parent));
+    let sent = HIDDEN + counted(&summary.text()) + kept;
+    messages.push(summary);
+    let next = words(3, 400);
+    messages.push(user(91, &next));
+    messages.push(answer(91, "done", Usage::new(Tokens(sent + counted(&next)), Tokens(5))));
+    let measured = WindowMeter::of(&messages).read().unwrap();
+    let (recorded, rebuilt) = measured.requests().last().unwrap();
+    assert!(near(rebuilt.0 as f64, recorded.0 as f64, 0.05), "{rebuilt} for {recorded}");
+}
+
+#[test]
+fn an_answer_that_failed_is_not_sent_again() {
+    let mut messages = session(20, 0, true);
+    let mut failed = answer(99, &words(1, 5_000), Usage::new(Tokens(0), Tokens(0)));
+    failed.info.error = Some(json!({ "name": "APIError" }));
+    messages.insert(10, failed);
+    let measured = WindowMeter::of(&messages).read().unwrap();
+    assert!(measured.gap().unwrap().abs() < 0.05, "{:?}", measured.gap());
+}
+
+#[test]
+fn without_recorded_usage_nothing_is_measured() {
+    let messages = [user(1, "hello"), answer(1, "hi", Usage::new(Tokens(0), Tokens(0)))];
+    assert!(WindowMeter::of(&messages).read().is_none());
+}
