@@ -181,7 +181,10 @@ impl<'a> Chat<'a> {
                         break;
                     }
                 }
-                Input::Interrupt { had_text: true } => has_hinted = false,
+                Input::Interrupt { had_text: true } => {
+                    has_hinted = false;
+                    self.interrupts.forget_press();
+                }
                 Input::Interrupt { had_text: false } => {
                     if self.interrupts.pressed_twice() || has_hinted {
                         break;

@@ -92,6 +92,11 @@ impl Interrupts {
         last.is_some_and(|last| now.duration_since(last) < TWICE)
     }
 
+    /// Ctrl-C has cleared a line, which is a wish of its own.
+    pub(super) fn forget_press(&self) {
+        self.state().last = None;
+    }
+
     fn interrupt(&self, ends: bool) {
         let mut state = self.state();
         state.last = Some(Instant::now());

@@ -111,6 +111,7 @@ fn a_question_is_answered_by_a_person_and_not_by_keys_typed_before() {
     tmux.line("y").line("a");
     gate.release();
     tmux.wait("allow? [y/a/N]");
+    // Long enough for an answer to be taken, if one were.
     std::thread::sleep(Duration::from_millis(300));
     assert!(!server.requests().iter().any(|request| request.result("call_1").is_some()));
     assert_screen("question", &tmux.screen());
@@ -229,7 +230,6 @@ fn ctrl_c_stops_a_stream_and_a_tool_and_twice_quits() {
     // A tool and what it has started.
     let command = "sleep 300 & echo $! > child; echo $$ > parent; sleep 300";
     server.push(Reply::new().call("call_1", "bash", json!({ "command": command })));
-    std::thread::sleep(Duration::from_secs(2));
     tmux.line("Sleep");
     tmux.wait("Ctrl-C stops it");
     let pid = |name: &str| {
@@ -256,11 +256,10 @@ fn ctrl_c_stops_a_stream_and_a_tool_and_twice_quits() {
     }
     assert_screen("stopped", &tmux.screen());
     // At a prompt with text it clears the line, at an empty one it hints, then quits.
-    std::thread::sleep(Duration::from_millis(2_100));
     tmux.text("half a tho");
     tmux.wait("half a tho");
     tmux.key("C-c");
-    std::thread::sleep(Duration::from_millis(300));
+    tmux.prompt_after("half a tho");
     tmux.key("C-c");
     tmux.prompt_after("Ctrl-C again quits");
     tmux.key("C-c");
@@ -385,9 +384,11 @@ fn a_terminal_is_given_nothing_to_obey_by_models_and_tools() {
     tmux.wait_until("the question", |seen| seen.contains("\nallow? [y/a/N]"));
     tmux.line("n");
     tmux.prompt_after("The end.");
-    for command in ["/window", "/sessions", "/recall words"] {
+    for (command, end) in
+        [("/window", "HANDLE"), ("/sessions", "goes on with one"), ("/recall words", "[recall")]
+    {
         tmux.line(command);
-        std::thread::sleep(Duration::from_millis(300));
+        tmux.prompt_after(end);
     }
     tmux.key("C-d");
     tmux.exit_code();
