@@ -37,6 +37,8 @@ struct State {
     waiting: Option<Waiting>,
     /// Takes whole lines while a line is being read.
     printer: Option<SyncSender<String>>,
+    /// Words that came while a line was being read, until their line is whole.
+    above: String,
     /// Whether the last line is empty or the first.
     is_spaced: bool,
 }
@@ -66,6 +68,7 @@ impl Screen {
             writing: Writing::Nothing,
             waiting: None,
             printer: None,
+            above: String::new(),
             is_spaced: true,
         };
         let screen = Arc::new(Screen { is_terminal, coloured, state: Mutex::new(state) });
@@ -86,6 +89,9 @@ impl Screen {
     /// More of the answer.
     pub(super) fn words(&self, delta: &str) {
         let mut state = self.state();
+        if state.printer.is_some() {
+            return state.words_above(delta, self);
+        }
         state.stop_waiting();
         if !matches!(state.writing, Writing::Answer) {
             state.end_text(self);
@@ -101,6 +107,9 @@ impl Screen {
     /// More of what the model thinks.
     pub(super) fn thoughts(&self, delta: &str) {
         let mut state = self.state();
+        if state.printer.is_some() {
+            return;
+        }
         state.stop_waiting();
         if !matches!(state.writing, Writing::Thought { .. }) {
             state.end_text(self);
@@ -175,6 +184,10 @@ impl Screen {
     /// The line has been read.
     pub(super) fn end_reading(&self) {
         let mut state = self.state();
+        if !state.above.is_empty() {
+            let rest = std::mem::take(&mut state.above);
+            state.print_above(&rest, self);
+        }
         state.printer = None;
         state.is_spaced = false;
     }
@@ -229,6 +242,15 @@ impl State {
         // A printer that is full is not waited for: the reader may need this very thread to go on.
         if let Some(printer) = &self.printer {
             let _ = printer.try_send(text);
+        }
+    }
+
+    /// What an agent in the background says is printed line by line above the one that is being typed.
+    fn words_above(&mut self, delta: &str, screen: &Screen) {
+        self.above.push_str(&clean(delta));
+        while let Some(end) = self.above.find('\n') {
+            let line: String = self.above.drain(..=end).collect();
+            self.print_above(line.trim_end(), screen);
         }
     }
 
