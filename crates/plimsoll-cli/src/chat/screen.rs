@@ -300,3 +300,29 @@ fn write_to(to: &mut impl Write, text: &str, coloured: bool) {
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::Screen;
+
+    #[test]
+    fn what_comes_from_elsewhere_goes_above_the_line_that_is_typed() {
+        let screen = Screen::new();
+        let (printer, printed) = sync_channel(2);
+        screen.begin_reading(printer);
+        screen.words("half a li");
+        screen.lines("a task has ended");
+        assert_eq!(printed.try_recv().unwrap(), "a task has ended");
+        screen.words("ne\u{1b}[2J of another agent\nand");
+        assert_eq!(printed.try_recv().unwrap(), "half a line[2J of another agent");
+        screen.wait("something");
+        screen.end_reading();
+        assert_eq!(printed.try_recv().unwrap(), "and");
+        // A printer that is full is not waited for.
+        let (printer, _printed) = sync_channel(1);
+        screen.begin_reading(printer);
+        (0..5).for_each(|_| screen.lines("one more"));
+    }
+}
