@@ -14,6 +14,7 @@ mod kills;
 mod loops;
 mod mcp;
 mod metrics;
+mod person;
 mod reverts;
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -2,7 +2,7 @@
 
 use plimsoll::recall::RecallQuery;
 use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
-use plimsoll_agent::{AgentError, Conversation, RunOverrides};
+use plimsoll_agent::{AgentError, Conversation, RevertTarget, RunOverrides};
 use plimsoll_session::SessionError;
 
 use super::command::{Typed, parse};
@@ -69,7 +69,7 @@ impl Chat<'_> {
                 self.turn(None);
                 Ok(())
             }
-            ("revert", _) => Err(CliError::no("files cannot be put back yet")),
+            ("revert", turn) => self.revert(turn),
             ("todo", _) => Err(CliError::no("there is no list of things to do")),
             ("fork", prompt) => self.fork(prompt),
             ("new", _) => self.start_new(),
@@ -211,6 +211,29 @@ impl Chat<'_> {
             "pinned, it stays in view word for word: {} of {} tokens of pins; undo with `/undo {}`",
             plan.total, plan.budget, receipt.id
         ));
+        Ok(())
+    }
+
+    fn revert(&mut self, wanted: &str) -> Done {
+        self.require()?;
+        let target = match wanted {
+            "" => RevertTarget::LastTurn,
+            "undo" => RevertTarget::LastRevert,
+            number => RevertTarget::Turn(number.parse().map_err(|_| {
+                CliError::usage(format!("`{}` is no turn", one_line(number, 40)))
+                    .hint("`/revert` takes the last turn that changed files, `/revert 3` all from the third prompt on, `/revert undo` takes a revert back")
+            })?),
+        };
+        let Some(conversation) = self.conversation.as_mut() else { return Ok(()) };
+        let done = self.runtime.block_on(async {
+            match target {
+                RevertTarget::LastTurn => conversation.revert(None).await,
+                RevertTarget::Turn(turn) => conversation.revert(Some(turn)).await,
+                RevertTarget::LastRevert => conversation.undo_revert().await,
+            }
+        });
+        let report = done.map_err(|error| CliError::no(visible(&error.to_string())))?;
+        self.screen.block(&lists::reverted(&report, &self.around.directory));
         Ok(())
     }
 

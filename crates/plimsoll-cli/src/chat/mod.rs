@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex};
 use plimsoll::SessionId;
 use plimsoll_agent::{Agent, AgentError, Asker, Conversation, DEFAULT_AGENT, RunOverrides, RunReport};
 use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 
 use crate::agent::{self, Setup};
 use crate::args::ChatArgs;
@@ -88,9 +89,9 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
     let (opened, session) = setup.open()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let screen = Screen::new();
-    let interrupts = Interrupts::watch(runtime.handle());
     let teller = Arc::new(Teller::new(&screen, args.agent.thinking));
     let is_interactive = screen.is_terminal && io::stdin().is_terminal();
+    let interrupts = Interrupts::watch(runtime.handle(), is_interactive);
     let asker = is_interactive.then(|| {
         let (screen, teller, interrupts) =
             (Arc::clone(&screen), Arc::clone(&teller), Arc::clone(&interrupts));
@@ -181,7 +182,10 @@ impl<'a> Chat<'a> {
                         break;
                     }
                 }
-                Input::Interrupt { had_text: true } => has_hinted = false,
+                Input::Interrupt { had_text: true } => {
+                    has_hinted = false;
+                    self.interrupts.forget_press();
+                }
                 Input::Interrupt { had_text: false } => {
                     if self.interrupts.pressed_twice() || has_hinted {
                         break;
@@ -246,44 +250,55 @@ impl<'a> Chat<'a> {
 
     /// Say something to the model, or go on where it was stopped, and tell what comes of it.
     fn turn(&mut self, prompt: Option<&str>) {
-        if let Err(error) = self.make_conversation() {
-            return self.fail(&error);
-        }
-        let Some(conversation) = self.conversation.as_mut() else { return };
         let cancel = self.interrupts.begin_turn();
-        self.screen.wait("thinking");
-        let done = self.runtime.block_on(async {
-            match prompt {
-                Some(prompt) => conversation.run(prompt, &cancel).await,
-                None => conversation.resume(&cancel).await,
-            }
-        });
+        self.screen.wait("starting");
+        let done = self.take_turn(prompt, &cancel);
         self.interrupts.end_turn();
         self.screen.end_text();
         match done {
-            Ok(report) => self.after_turn(&report),
+            Ok(Some(report)) => self.after_turn(&report),
+            Ok(None) => self.teller.notice("stopped before anything was said"),
             Err(error) => {
                 self.has_failed = true;
-                self.fail(&agent::failed(&error, "/continue"));
+                self.fail(&error);
             }
         }
         self.show_meter();
+    }
+
+    fn take_turn(
+        &mut self,
+        prompt: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<RunReport>, CliError> {
+        if self.conversation.is_none() {
+            let agent = self.agent()?;
+            // Beginning starts MCP servers, which may take their time.
+            let begun = self.runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => None,
+                    begun = agent.begin("") => Some(begun),
+                }
+            });
+            let Some(begun) = begun else { return Ok(None) };
+            let held = begun.and_then(|conversation| self.hold(conversation));
+            held.map_err(|error| agent::failed(&error, "/continue"))?;
+        }
+        let Some(conversation) = self.conversation.as_mut() else { return Ok(None) };
+        let done = self.runtime.block_on(async {
+            match prompt {
+                Some(prompt) => conversation.run(prompt, cancel).await,
+                None => conversation.resume(cancel).await,
+            }
+        });
+        done.map(Some).map_err(|error| agent::failed(&error, "/continue"))
     }
 
     fn after_turn(&mut self, report: &RunReport) {
         if let Some(why) = words::ended(&report.end) {
             self.teller.notice(&why);
         }
-    }
-
-    fn make_conversation(&mut self) -> Result<(), CliError> {
-        if self.conversation.is_some() {
-            return Ok(());
-        }
-        let agent = self.agent()?;
-        let begun = self.runtime.block_on(agent.begin(""));
-        let held = begun.and_then(|conversation| self.hold(conversation));
-        held.map_err(|error| agent::failed(&error, "/continue"))
     }
 
     /// Tell how full the window is.

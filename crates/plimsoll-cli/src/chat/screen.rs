@@ -37,6 +37,8 @@ struct State {
     waiting: Option<Waiting>,
     /// Takes whole lines while a line is being read.
     printer: Option<SyncSender<String>>,
+    /// Words that came while a line was being read, until their line is whole.
+    above: String,
     /// Whether the last line is empty or the first.
     is_spaced: bool,
 }
@@ -66,6 +68,7 @@ impl Screen {
             writing: Writing::Nothing,
             waiting: None,
             printer: None,
+            above: String::new(),
             is_spaced: true,
         };
         let screen = Arc::new(Screen { is_terminal, coloured, state: Mutex::new(state) });
@@ -86,6 +89,9 @@ impl Screen {
     /// More of the answer.
     pub(super) fn words(&self, delta: &str) {
         let mut state = self.state();
+        if state.printer.is_some() {
+            return state.words_above(delta, self);
+        }
         state.stop_waiting();
         if !matches!(state.writing, Writing::Answer) {
             state.end_text(self);
@@ -101,6 +107,9 @@ impl Screen {
     /// More of what the model thinks.
     pub(super) fn thoughts(&self, delta: &str) {
         let mut state = self.state();
+        if state.printer.is_some() {
+            return;
+        }
         state.stop_waiting();
         if !matches!(state.writing, Writing::Thought { .. }) {
             state.end_text(self);
@@ -175,6 +184,10 @@ impl Screen {
     /// The line has been read.
     pub(super) fn end_reading(&self) {
         let mut state = self.state();
+        if !state.above.is_empty() {
+            let rest = std::mem::take(&mut state.above);
+            state.print_above(&rest, self);
+        }
         state.printer = None;
         state.is_spaced = false;
     }
@@ -232,6 +245,15 @@ impl State {
         }
     }
 
+    /// What an agent in the background says is printed line by line above the one that is being typed.
+    fn words_above(&mut self, delta: &str, screen: &Screen) {
+        self.above.push_str(&clean(delta));
+        while let Some(end) = self.above.find('\n') {
+            let line: String = self.above.drain(..=end).collect();
+            self.print_above(line.trim_end(), screen);
+        }
+    }
+
     fn stop_waiting(&mut self) {
         if self.waiting.take().is_some_and(|waiting| waiting.is_shown) {
             write_to(&mut io::stdout().lock(), "\r\u{1b}[K", true);
@@ -277,4 +299,30 @@ fn write_to(to: &mut impl Write, text: &str, coloured: bool) {
 
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::Screen;
+
+    #[test]
+    fn what_comes_from_elsewhere_goes_above_the_line_that_is_typed() {
+        let screen = Screen::new();
+        let (printer, printed) = sync_channel(2);
+        screen.begin_reading(printer);
+        screen.words("half a li");
+        screen.lines("a task has ended");
+        assert_eq!(printed.try_recv().unwrap(), "a task has ended");
+        screen.words("ne\u{1b}[2J of another agent\nand");
+        assert_eq!(printed.try_recv().unwrap(), "half a line[2J of another agent");
+        screen.wait("something");
+        screen.end_reading();
+        assert_eq!(printed.try_recv().unwrap(), "and");
+        // A printer that is full is not waited for.
+        let (printer, _printed) = sync_channel(1);
+        screen.begin_reading(printer);
+        (0..5).for_each(|_| screen.lines("one more"));
+    }
 }

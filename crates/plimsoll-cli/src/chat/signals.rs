@@ -24,6 +24,8 @@ pub(super) struct Interrupts {
     /// Ends a line that is being read.
     pub(super) break_reading: Arc<AtomicBool>,
     quits: AtomicBool,
+    /// Whether a line that is being read can be broken off; one that comes from a pipe cannot.
+    can_break: bool,
 }
 
 #[derive(Default)]
@@ -34,11 +36,12 @@ struct State {
 
 impl Interrupts {
     /// Take the signals of this process from now on.
-    pub(super) fn watch(runtime: &Handle) -> Arc<Interrupts> {
+    pub(super) fn watch(runtime: &Handle, can_break: bool) -> Arc<Interrupts> {
         let interrupts = Arc::new(Interrupts {
             state: Mutex::default(),
             break_reading: Arc::default(),
             quits: AtomicBool::new(false),
+            can_break,
         });
         let _inside = runtime.enter();
         let kinds =
@@ -92,9 +95,15 @@ impl Interrupts {
         last.is_some_and(|last| now.duration_since(last) < TWICE)
     }
 
+    /// Ctrl-C has cleared a line, which is a wish of its own.
+    pub(super) fn forget_press(&self) {
+        self.state().last = None;
+    }
+
     fn interrupt(&self, ends: bool) {
         let mut state = self.state();
         state.last = Some(Instant::now());
+        let is_reading = state.turn.is_none();
         let was_cancelled = state.turn.as_ref().is_none_or(CancellationToken::is_cancelled);
         if let Some(turn) = &state.turn {
             turn.cancel();
@@ -103,7 +112,7 @@ impl Interrupts {
         if !ends && !was_cancelled {
             return;
         }
-        if self.quits.swap(true, Ordering::AcqRel) {
+        if self.quits.swap(true, Ordering::AcqRel) || (is_reading && !self.can_break) {
             quit_now();
         }
         self.break_reading.store(true, Ordering::Release);

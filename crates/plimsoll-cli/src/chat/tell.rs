@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 use plimsoll::PartId;
-use plimsoll_agent::{CallStatus, Event};
+use plimsoll_agent::{CallStatus, Event, McpChange};
 use serde_json::Value;
 
 use super::screen::Screen;
@@ -101,6 +101,24 @@ impl Teller {
             }
             Event::Repeating { tool, times } => {
                 self.notice(&format!("{} gave the same result {times} times", one_line(tool, 40)));
+            }
+            // Where everything is held there is nothing to say.
+            Event::Confined { confinement, .. } if !confinement.is_whole() => {
+                self.notice(&one_line(&confinement.to_string(), 600));
+            }
+            Event::TaskLaunched { agent, description, .. } => {
+                let (agent, what) = (one_line(agent, 40), one_line(description, 200));
+                self.notice(&format!("task begun ({agent}): {what}"));
+            }
+            Event::TaskEnded { description, status, error, .. } => {
+                let why =
+                    error.as_ref().map(|error| format!(": {}", one_line(error, 200))).unwrap_or_default();
+                self.notice(&format!("task {status}: {}{why}", one_line(description, 200)));
+            }
+            Event::McpServer { change: McpChange::Started { .. }, .. } => {}
+            Event::McpServer { server, change } => {
+                let (server, change) = (one_line(server, 60), one_line(&change.to_string(), 300));
+                self.notice(&format!("MCP server {server} {change}"));
             }
             _ => {}
         }

@@ -111,8 +111,8 @@ pub(super) const COMMANDS: [CommandHelp; 19] = [
     CommandHelp { name: "continue", input: "", does: "go on with a turn that was stopped" },
     CommandHelp {
         name: "revert",
-        input: "[TURN]",
-        does: "put files back as they were before the last turn, or TURN",
+        input: "[TURN|undo]",
+        does: "put files back as before the last turn that changed some, or TURN",
     },
     CommandHelp { name: "todo", input: "", does: "show the agent's list of things to do" },
     CommandHelp {

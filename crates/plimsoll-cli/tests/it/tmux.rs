@@ -80,6 +80,15 @@ impl Tmux {
     /// Make the terminal another size.
     pub(crate) fn resize(&self, columns: u16, lines: u16) -> &Tmux {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]);
+        let terminal =
+            String::from_utf8(self.tmux(&["display-message", "-p", "#{pane_tty}"]).stdout).unwrap();
+        let terminal = std::fs::File::open(terminal.trim()).unwrap();
+        let begun = Instant::now();
+        // tmux tells the terminal a while later.
+        while rustix::termios::tcgetwinsize(&terminal).unwrap().ws_col != columns {
+            assert!(begun.elapsed() < PATIENCE, "it was not resized");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         self
     }
 
