@@ -197,6 +197,13 @@ const UNDO: &str = "\
 Examples:
   plimsoll undo rcp_1e0f40599001            the beginning of an id is enough";
 
+const REVERT: &str = "\
+Examples:
+  plimsoll revert --plan                    what the last turn changed, and what would be put back
+  plimsoll revert                           put it back; once more goes further back
+  plimsoll revert ses_5c --turn 3           files as they were before the third prompt
+  plimsoll revert --undo                    take the newest revert back";
+
 const PIN: &str = "\
 Examples:
   plimsoll pin ses_1e0f \"never touch the migrations\"
@@ -356,6 +363,13 @@ pub(crate) enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Put files back as they were before a turn of a stored session.
+    ///
+    /// What `write` and `edit` changed goes back to what it was, where it is still as the agent left it; what you or a
+    /// command changed since is left alone, exit code 1. Calls whose doings are not known, such as commands, are listed.
+    /// What is replaced is kept.
+    #[command(after_help = REVERT)]
+    Revert(RevertArgs),
     /// Bring back what is out of the window of a stored session, or search it.
     #[command(after_help = RECALL)]
     Recall(RecallArgs),
@@ -832,6 +846,29 @@ pub(crate) struct ReceiptsArgs {
     /// none is given.
     #[arg(value_name = "SESSION|RECEIPT")]
     pub(crate) id: Option<String>,
+}
+
+/// For `revert`.
+#[derive(Args)]
+pub(crate) struct RevertArgs {
+    /// A stored session, by its id or the beginning of it; the newest of this directory if none is given.
+    pub(crate) session: Option<String>,
+
+    /// Back to before this turn, counted by your prompts from 1; the last that changed files if left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..).map(|turn| turn as usize))]
+    pub(crate) turn: Option<usize>,
+
+    /// Take the newest revert back.
+    #[arg(long, conflicts_with = "turn")]
+    pub(crate) undo: bool,
+
+    /// Tell what would be done, and do nothing.
+    #[arg(long)]
+    pub(crate) plan: bool,
+
+    /// Do it although another process runs the session; that one is named, and can write no more.
+    #[arg(long, conflicts_with = "plan")]
+    pub(crate) force: bool,
 }
 
 /// For `pin`.

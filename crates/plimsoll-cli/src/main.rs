@@ -21,6 +21,7 @@ mod recall;
 mod receipts;
 mod reduce;
 mod replay;
+mod revert;
 mod run;
 mod sessions;
 mod store;
@@ -80,6 +81,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Fork(args) => commands::fork(args, around, output),
         Command::Convert(args) => convert::run(args, around, output),
         Command::Receipts(args) => receipts::list(args, around, output),
+        Command::Revert(args) => revert::run(args, around, output),
         Command::Undo { receipt, force } => receipts::undo(receipt, *force, around, output),
         Command::Recall(args) => recall::run(args, around, output),
         Command::Pin(args) => pins::pin(args, around, output),

@@ -4,7 +4,7 @@ use insta::{assert_snapshot, with_settings};
 
 use crate::support::{Home, ok, refused};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "chat",
     "sessions",
     "inspect",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 21] = [
     "convert",
     "receipts",
     "undo",
+    "revert",
     "recall",
     "pin",
     "pins",
@@ -73,7 +74,7 @@ fn there_is_a_page_for_every_command() {
     let main = ok(&["man"], "");
     assert!(main.contains(".TH plimsoll 1") && main.contains("PLIMSOLL_POLICY"), "{main}");
     let home = Home::new();
-    assert!(home.run(&["man", "pages"]).ends_with("wrote 32 pages to `pages`\n"));
+    assert!(home.run(&["man", "pages"]).ends_with("wrote 33 pages to `pages`\n"));
     for command in COMMANDS {
         let page = std::fs::read_to_string(home.project.join(format!("pages/plimsoll-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH plimsoll-{command} 1")), "{page}");

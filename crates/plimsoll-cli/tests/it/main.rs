@@ -10,6 +10,7 @@ mod engine;
 mod extremes;
 mod help;
 mod replay;
+mod revert;
 #[cfg(unix)]
 mod run;
 mod sessions;

@@ -1,0 +1,95 @@
+//! `plimsoll revert`: files as they were before a turn of a stored session.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use plimsoll_agent::{RevertAction, RevertError, RevertReport, RevertTarget, plan_revert, revert};
+use serde_json::json;
+
+use crate::args::{PolicyArgs, RevertArgs};
+use crate::config::Config;
+use crate::error::CliError;
+use crate::output::{Output, printable};
+use crate::store::Opened;
+use crate::surroundings::Surroundings;
+
+/// So many chars of a call are shown.
+const CALL: usize = 200;
+
+/// Put files back, or tell what that would do.
+pub(crate) fn run(
+    args: &RevertArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let config = Config::load(&PolicyArgs::default(), around)?;
+    let opened = Opened::existing(&config, around)?;
+    let session = opened.chosen(args.session.as_deref(), around)?;
+    let target = match (args.turn, args.undo) {
+        (Some(turn), _) => RevertTarget::Turn(turn),
+        (None, true) => RevertTarget::LastRevert,
+        (None, false) => RevertTarget::LastTurn,
+    };
+    let report = if args.plan {
+        plan_revert(&opened.archive, &session.id, target)
+    } else {
+        let mut driver = opened.driver(&session, &config, args.force)?;
+        let report = revert(&mut driver, target, &(Arc::new(|_: &_| {}) as _));
+        driver.close()?;
+        report
+    };
+    let report = report.map_err(told)?;
+    if output.json {
+        let mut value = json!(report);
+        value["plan"] = args.plan.into();
+        output.json(&value)?;
+    } else {
+        output.text(&printable(&rendered(&report, args.plan)))?;
+    }
+    let is_whole = report.files.iter().all(|file| file.problem.is_none());
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn told(error: RevertError) -> CliError {
+    match error {
+        RevertError::Nothing | RevertError::NoRevert => CliError::no(error.to_string()),
+        RevertError::NoTurn { .. } => CliError::usage(error.to_string())
+            .hint("turns are counted by your prompts: `plimsoll sessions show SESSION` has them"),
+        RevertError::Session(error) => error.into(),
+    }
+}
+
+fn rendered(report: &RevertReport, is_plan: bool) -> String {
+    let what = match (report.undoes_revert, is_plan) {
+        (false, false) => "files are as they were before",
+        (false, true) => "files would be as they were before",
+        (true, false) => "taken back: the revert to before",
+        (true, true) => "would take back: the revert to before",
+    };
+    let mut text = format!("{what} turn {} of {}: {}\n", report.turn, report.session, report.prompt);
+    for file in &report.files {
+        let action = match file.action {
+            RevertAction::Restored => "restored",
+            RevertAction::Removed => "removed ",
+            RevertAction::Left => "left    ",
+        };
+        text.push_str(&format!("  {action}  {}", file.path.display()));
+        match (&file.problem, file.action) {
+            (Some(problem), RevertAction::Left) => text.push_str(&format!(": {problem}")),
+            // It goes back to what something else wrote, and no further.
+            (Some(problem), _) => text.push_str(&format!(", not as far as the turn: {problem}")),
+            (None, RevertAction::Left) => text.push_str(": it is so already"),
+            (None, _) => {}
+        }
+        text.push('\n');
+    }
+    if !report.uncovered.is_empty() {
+        text.push_str("what these calls did is not covered:\n");
+        for call in &report.uncovered {
+            let input: String = call.input.chars().take(CALL).collect();
+            let rest = if input.len() < call.input.len() { " …" } else { "" };
+            text.push_str(&format!("  turn {}  {}  {input}{rest}\n", call.turn, call.tool));
+        }
+    }
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,72 @@
+//! `plimsoll revert`: files as they were before a turn.
+
+use std::process::Stdio;
+
+use plimsoll_testkit::server::{ModelServer, Reply};
+use serde_json::{Value, json};
+
+use crate::support::Home;
+
+const MODEL: &str = "anthropic/claude-sonnet-4-6";
+
+/// A session of one turn that changed a file, made one and ran a command.
+fn changed() -> Home {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/depth.txt", "nine metres\n");
+    let edit = json!({ "path": "depth.txt", "old": "nine", "new": "ten" });
+    server.push_all([
+        Reply::new().call("call_1", "read", json!({ "path": "depth.txt" })),
+        Reply::new().call("call_2", "edit", edit),
+        Reply::new().call("call_3", "write", json!({ "path": "notes/new.txt", "content": "new\n" })),
+        Reply::new().call("call_4", "bash", json!({ "command": "echo hello" })),
+        Reply::new().text("Done."),
+    ]);
+    let variables = [("ANTHROPIC_API_KEY", "sk-ant-test-0123456789"), ("ANTHROPIC_BASE_URL", &server.url())];
+    let args = ["run", "--model", MODEL, "--allow", "all", "Make", "it", "deeper"];
+    let ran = home.command(&args, &variables).stdin(Stdio::null()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(content(&home, "depth.txt").as_deref(), Some("ten metres\n"));
+    home
+}
+
+fn content(home: &Home, name: &str) -> Option<String> {
+    std::fs::read_to_string(home.project.join(name)).ok()
+}
+
+/// What is said, without what differs each time.
+fn told(home: &Home, args: &[&str]) -> String {
+    let said =
+        home.run(args).replace(&home.project.canonicalize().unwrap().display().to_string(), "[PROJECT]");
+    let said = said.replace(&home.project.display().to_string(), "[PROJECT]");
+    let words: Vec<String> = said
+        .split(' ')
+        .map(|word| if word.starts_with("ses_") { "[SESSION]:".to_owned() } else { word.to_owned() })
+        .collect();
+    words.join(" ")
+}
+
+#[test]
+fn files_are_put_back_and_what_is_not_covered_is_listed() {
+    let home = changed();
+    let planned = told(&home, &["revert", "--plan"]);
+    insta::assert_snapshot!(planned);
+    assert_eq!(content(&home, "depth.txt").as_deref(), Some("ten metres\n"), "a plan does nothing");
+    assert_eq!(told(&home, &["revert"]), planned.replace("would be", "are"));
+    assert_eq!(content(&home, "depth.txt").as_deref(), Some("nine metres\n"));
+    assert!(!home.project.join("notes").exists());
+    insta::assert_snapshot!(told(&home, &["revert"]));
+    insta::assert_snapshot!(told(&home, &["revert", "--turn", "7"]));
+    insta::assert_snapshot!(told(&home, &["revert", "--undo"]));
+    assert_eq!(content(&home, "notes/new.txt").as_deref(), Some("new\n"));
+    // What a person wrote since stays, and a script is told.
+    home.write("project/depth.txt", "by hand\n");
+    let args = ["revert", "--turn", "1", "--json"];
+    let ran = home.command(&args, &[]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(report["files"][0]["action"], "left");
+    assert_eq!(report["files"][1]["action"], "removed");
+    assert_eq!(report["uncovered"][0]["input"], "echo hello");
+    assert_eq!((report["turn"].as_u64(), report["plan"].as_bool()), (Some(1), Some(false)));
+    assert_eq!(content(&home, "depth.txt").as_deref(), Some("by hand\n"));
+}
