@@ -22,3 +22,4 @@ mod support;
 mod switching;
 mod tasks;
 mod tools;
+mod webfetch;
