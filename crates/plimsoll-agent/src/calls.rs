@@ -265,7 +265,12 @@ impl Conversation {
                 let denies = |tool: &str| rules().any(|rules| is_denied(rules, tool, &subject, &directory));
                 !denies(&call.tool) && (call.tool != "grep" || !denies("read"))
             };
+            let judge_address = |address: &str| {
+                let subject = Subject::Address(address.to_owned());
+                decide(&permissions, &call.tool, tool.access(), &subject, &directory)
+            };
             let made = ToolCall {
+                judge_address: &judge_address,
                 may_read: &may_read,
                 agent: &agent,
                 session: &session,

@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
 use crate::model::Model;
-use crate::tools::{Bash, ToolSet};
+use crate::tools::{Bash, ToolSet, Webfetch};
 
 /// Agents that the runtime itself asks, and that are not run.
 pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
@@ -93,8 +93,9 @@ impl Agent {
         let keys = run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
         let bash = Bash::confined(run.sandbox.clone()).hiding(keys);
         let refusal = bash.refusal();
-        profile.tools =
-            ToolSet::builtin(&agent.policy).with(bash).filter(|tool| own.has_tool(tool).unwrap_or(true));
+        let webfetch = Webfetch::configured(run.webfetch.clone());
+        let tools = ToolSet::builtin(&agent.policy).with(bash).with(webfetch);
+        profile.tools = tools.filter(|tool| own.has_tool(tool).unwrap_or(true));
         profile.switches.clone_from(&own.tools);
         if let Some(refusal) = refusal.filter(|_| profile.tools.get("bash").is_some()) {
             return Err(AgentSetupError::NotConfined(refusal));

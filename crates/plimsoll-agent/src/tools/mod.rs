@@ -14,6 +14,7 @@ mod read;
 mod recall;
 mod replacing;
 mod tasks;
+mod webfetch;
 mod write;
 
 use std::io::{self, Write as Output};
@@ -21,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll::{PartId, SessionId};
+use plimsoll_config::Action;
 use plimsoll_providers::ToolSpec;
 use plimsoll_session::DriverHandle;
 use serde_json::Value;
@@ -42,6 +44,7 @@ pub use list::List;
 pub use read::Read;
 pub use recall::Recall;
 pub(crate) use tasks::{RefusedTool, task_tools};
+pub use webfetch::Webfetch;
 pub use write::Write;
 
 /// Something that a model can call.
@@ -101,6 +104,8 @@ pub struct ToolCall<'a> {
     pub cancel: &'a CancellationToken,
     /// Whether a file that is met on the way may be read: a tool that walks a directory asks for each.
     pub may_read: &'a (dyn Fn(&Path) -> bool + Sync),
+    /// What the rules say of another address that is met on the way: a tool that is redirected asks for each.
+    pub judge_address: &'a (dyn Fn(&str) -> Action + Sync),
 }
 
 impl ToolCall<'_> {
@@ -153,7 +158,8 @@ impl ToolSet {
         ToolSet::default()
     }
 
-    /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash` and `recall`.
+    /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash`, `webfetch` and
+    /// `recall`.
     pub fn builtin(policy: &plimsoll::Policy) -> ToolSet {
         ToolSet::new()
             .with(Read::new())
@@ -163,6 +169,7 @@ impl ToolSet {
             .with(Write::new())
             .with(Edit::new())
             .with(Bash::new())
+            .with(Webfetch::new())
             .with(Recall::new(&policy.recall))
     }
 

@@ -23,3 +23,4 @@ mod support;
 mod switching;
 mod tasks;
 mod tools;
+mod webfetch;
