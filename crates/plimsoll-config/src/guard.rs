@@ -9,6 +9,7 @@ use crate::layers::Layer;
 use crate::names;
 use crate::project::GuardedSetting;
 use crate::risk::{self, Risk};
+use crate::run::settle::hook_value;
 use crate::run::{RunLayer, mask, rule_key};
 
 /// Everything that a policy file sets.
@@ -44,6 +45,10 @@ fn guard_run(layer: &mut RunLayer, directory: &Path, guard: &mut impl FnMut(Stri
         }
         is_harmless
     });
+    // All hooks are commands that are run; the table says so too.
+    for hook in layer.hooks.drain(..) {
+        guard("hooks".to_owned(), mask::reviewed(&["hooks".to_owned()], &hook_value(&hook)));
+    }
     layer.instructions.retain_mut(|source| {
         // A link inside the project may still lead out of it, so what is found is held to the project as well.
         source.within = Some(directory.to_owned());

@@ -68,9 +68,9 @@ pub use opencode::Notice;
 pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
-    Action, AgentConfig, AgentFork, AgentMode, InstructionSource, McpConnection, McpServer, ModelConfig,
-    PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig,
-    SandboxMode, SetupError, TaskConfig, ToolSwitch, WebfetchConfig, matches,
+    Action, AgentConfig, AgentFork, AgentMode, HookCommand, HookEvent, InstructionSource, McpConnection,
+    McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig,
+    RunField, SandboxConfig, SandboxMode, SetupError, TaskConfig, ToolSwitch, WebfetchConfig, matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;

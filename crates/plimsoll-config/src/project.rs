@@ -7,7 +7,7 @@
 //! The files of one directory are trusted together. Of those above it, each directory is a project of its own.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll::Preset;
@@ -117,6 +117,8 @@ pub struct Review {
 
 /// More files than any configuration refers to.
 const MOST_REFERENCES: usize = 100;
+/// So much of a file that is referred to is held against what was trusted, in bytes.
+const MOST_REFERENCED: u64 = 16 << 20;
 
 impl Project {
     /// The file of the nearest project, upwards from a directory.
@@ -335,12 +337,15 @@ impl Project {
         TrustedFile { path: self.directory.join(below), hash: file.hash.clone() }
     }
 
-    /// The files inside the project that its settings refer to as `{file:PATH}`. They come with the checkout like the
-    /// settings; those outside are the user's own, as a key is, and may change.
+    /// The files inside the project that its settings refer to as `{file:PATH}`, or name in a command. They come with the
+    /// checkout like the settings; those outside are the user's own, as a key is, and may change.
     fn references(&self, around: &Surroundings) -> Vec<TrustedFile> {
         let mut paths = BTreeSet::new();
         for file in self.files() {
-            for (_, value) in file.run.leaves() {
+            for (path, value) in file.run.leaves() {
+                // A command is trusted for what it does, which is in the script that it names.
+                let words = command_words(&path, &value).into_iter().map(|word| self.directory.join(word));
+                paths.extend(words.filter(|path| path.is_file()).filter_map(|path| path.canonicalize().ok()));
                 let written = reference::files(&value);
                 let folder = layers::folder(&file.path);
                 let meant =
@@ -349,13 +354,32 @@ impl Project {
             }
         }
         let inside = paths.into_iter().filter(|path| path.starts_with(&self.directory)).take(MOST_REFERENCES);
-        let read = inside.filter_map(|path| Some((reference::read_text(&path).ok()?, path)));
-        read.map(|(text, path)| TrustedFile {
-            path,
-            hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
-        })
-        .collect()
+        let read = inside.filter_map(|path| Some((read_bytes(&path).ok()?, path)));
+        read.map(|(bytes, path)| TrustedFile { path, hash: blake3::hash(&bytes).to_hex().to_string() })
+            .collect()
     }
+}
+
+/// The words of the commands that a setting would run.
+fn command_words<'v>(path: &[String], value: &'v Value) -> Vec<&'v str> {
+    let words = |command: &'v Value| command.as_array().into_iter().flatten().filter_map(Value::as_str);
+    match path {
+        [section, _, field] if section == "mcp" && field == "command" => words(value).collect(),
+        [section] if section == "hooks" => {
+            let hooks = value.as_array().into_iter().flatten();
+            hooks.filter_map(|hook| hook.get("command")).flat_map(words).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The bytes of a regular file, as far as a script or a text of a setting can be long.
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if std::fs::metadata(path)?.is_file() {
+        std::fs::File::open(path)?.take(MOST_REFERENCED).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// The `plimsoll.toml` of a directory.

@@ -14,8 +14,6 @@
 //!
 //! Every key stands in [`TABLE`], or in [`RUN`] if it is about a run of an agent; tests hold both against the schemas. A
 //! key that is missing needs trust, and so does a reference `{env:NAME}` or `{file:PATH}` in any value.
-//!
-//! To come: hooks, which need trust.
 
 use serde_json::Value;
 
@@ -295,6 +293,8 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "tasks.tokens"),
     (RunRisk::NeedsTrust, "tasks.cost"),
     (RunRisk::NeedsTrust, "tasks.fork"),
+    // Commands that are run.
+    (RunRisk::NeedsTrust, "hooks"),
 ];
 
 /// What a setting of a run could do in the hands of a hostile checkout.

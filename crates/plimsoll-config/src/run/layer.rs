@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::hook::HookCommand;
 use super::instructions::InstructionSource;
 use super::permission::{Action, PermissionRule, ToolSwitch};
+use super::provider;
+use super::spec::HookSpec;
 use super::tree::Tree;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
@@ -14,7 +17,7 @@ use crate::origin::Origin;
 
 /// What one layer says about a run.
 ///
-/// Rules, switches and instructions are kept apart from the other settings: those of all layers count together, in
+/// Rules, switches, instructions and hooks are kept apart from the other settings: those of all layers count together, in
 /// order, where of another setting the heaviest layer decides.
 #[derive(Debug, Default)]
 pub(crate) struct RunLayer {
@@ -24,6 +27,7 @@ pub(crate) struct RunLayer {
     /// Switches with the agent they are for.
     pub(crate) switches: Vec<(String, ToolSwitch)>,
     pub(crate) instructions: Vec<InstructionSource>,
+    pub(crate) hooks: Vec<HookCommand>,
     pub(crate) origins: BTreeMap<String, Origin>,
     /// Whether these are the variables of the official SDKs.
     pub(crate) is_environment: bool,
@@ -57,6 +61,7 @@ impl RunLayer {
             self.take_rules(None, "permissions", &permissions, file)?;
         }
         self.take_instructions(values.0.shift_remove("instructions"), file)?;
+        self.take_hooks(values.0.shift_remove("hooks"), file)?;
         if let Some(Value::Object(agents)) = values.0.get_mut("agents") {
             for (name, agent) in agents.iter_mut() {
                 let Value::Object(agent) = agent else { continue };
@@ -132,6 +137,27 @@ impl RunLayer {
             let on = value.as_bool().ok_or_else(|| wrong(&key, value, "true or false"))?;
             let switch = ToolSwitch { tool: tool.clone(), on, origin: file.place(&key) };
             self.switches.push((agent.to_owned(), switch));
+        }
+        Ok(())
+    }
+
+    fn take_hooks(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
+        let Some(value) = value else { return Ok(()) };
+        let origin = file.place("hooks");
+        let wrong = |problem: String| ConfigError::Value { origin: origin.clone(), problem };
+        let specs: Vec<HookSpec> = serde_path_to_error::deserialize(value).map_err(|error| {
+            let at = error.path().to_string();
+            let at = if at == "." { String::new() } else { at };
+            wrong(format!("`hooks{at}`: {}", super::settle::plain(&error.inner().to_string())))
+        })?;
+        for HookSpec { event, command, timeout, tools } in specs {
+            if command.first().is_none_or(|program| program.trim().is_empty()) {
+                return Err(wrong("`hooks`: a hook without a `command`".to_owned()));
+            }
+            let timeout = timeout.as_ref().map(provider::duration).transpose();
+            let timeout = timeout.map_err(|problem| wrong(format!("`hooks.timeout`: {problem}")))?;
+            let origin = origin.clone();
+            self.hooks.push(HookCommand { event, command, timeout, tools, origin, problem: None });
         }
         Ok(())
     }

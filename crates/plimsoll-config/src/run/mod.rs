@@ -6,6 +6,7 @@
 //! names the line that it is about.
 
 mod agent;
+mod hook;
 mod instructions;
 mod layer;
 pub(crate) mod mask;
@@ -15,7 +16,7 @@ mod provider;
 pub(crate) mod reference;
 mod resolve;
 mod sandbox;
-mod settle;
+pub(crate) mod settle;
 mod spec;
 mod tasks;
 mod tree;
@@ -34,6 +35,7 @@ use crate::surroundings::Surroundings;
 use spec::RunSpec;
 
 pub use agent::{AgentConfig, AgentFork, AgentMode};
+pub use hook::{HookCommand, HookEvent};
 pub use instructions::InstructionSource;
 pub(crate) use layer::{RunLayer, rule_key};
 pub use mcp::{McpConnection, McpServer};
@@ -46,7 +48,7 @@ pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
 
 /// The sections of a file that are about a run.
-pub(crate) const SECTIONS: [&str; 13] = [
+pub(crate) const SECTIONS: [&str; 14] = [
     "model",
     "small_model",
     "max_steps",
@@ -60,6 +62,7 @@ pub(crate) const SECTIONS: [&str; 13] = [
     "sandbox",
     "webfetch",
     "tasks",
+    "hooks",
 ];
 
 /// What all layers together say about a run.
@@ -79,6 +82,8 @@ pub struct RunConfig {
     pub mcp: BTreeMap<String, McpServer>,
     /// `AGENTS.md` of the user and of the project, the farthest first. Their text goes into the system prompt.
     pub standing: Vec<InstructionSource>,
+    /// Commands that are run at certain moments, in order.
+    pub hooks: Vec<HookCommand>,
     /// Further files whose text goes into the system prompt.
     pub instructions: Vec<InstructionSource>,
     /// What a run must not exceed.

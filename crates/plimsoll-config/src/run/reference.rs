@@ -69,7 +69,8 @@ pub(crate) fn files(value: &Value) -> Vec<&str> {
             files.collect()
         }
         Value::Array(items) => items.iter().flat_map(files).collect(),
-        _ => Vec::new(),
+        Value::Object(fields) => fields.values().flat_map(files).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }
 

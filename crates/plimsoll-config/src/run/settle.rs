@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use plimsoll_providers::ModelRef;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::agent::AgentConfig;
+use super::hook::HookCommand;
 use super::instructions::InstructionSource;
 use super::layer::{RunLayer, rule_key};
 use super::mcp::{McpConnection, McpServer};
@@ -31,6 +32,7 @@ impl RunLayer {
         self.rules.extend(heavier.rules);
         self.switches.extend(heavier.switches);
         self.instructions.extend(heavier.instructions);
+        self.hooks.extend(heavier.hooks);
         self.origins.extend(heavier.origins);
     }
 
@@ -121,6 +123,7 @@ impl RunLayer {
             webfetch: WebfetchConfig { hosts: spec.webfetch.hosts, proxy: spec.webfetch.proxy },
             tasks: self.task_config(&spec.tasks)?,
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
+            hooks: resolve_hooks(self.hooks, around),
             fields,
             standing: InstructionSource::standing(around),
             instructions: self.instructions,
@@ -306,7 +309,12 @@ impl RunLayer {
             let value = plimsoll::redact::redact(&source.pattern).text.into();
             RunField { key: "instructions".to_owned(), value, origin: source.origin.clone() }
         });
-        fields.extend(rules.chain(switches).chain(instructions));
+        let hooks = self.hooks.iter().map(|hook| {
+            let key = ["hooks".to_owned()];
+            let value = mask::masked(&key, &hook_value(hook));
+            RunField { key: "hooks".to_owned(), value, origin: hook.origin.clone() }
+        });
+        fields.extend(rules.chain(switches).chain(instructions).chain(hooks));
         fields
     }
 
@@ -322,6 +330,35 @@ impl RunLayer {
         };
         ConfigError::Value { origin, problem: problem.to_owned() }
     }
+}
+
+/// A hook as it is shown.
+pub(crate) fn hook_value(hook: &HookCommand) -> Value {
+    let mut fields = Map::new();
+    fields.insert("event".to_owned(), hook.event.name().into());
+    fields.insert("command".to_owned(), hook.command.clone().into());
+    fields.extend(hook.tools.clone().map(|tools| ("tools".to_owned(), tools.into())));
+    fields
+        .extend(hook.timeout.map(|limit| ("timeout".to_owned(), format!("{}ms", limit.as_millis()).into())));
+    Value::Object(fields)
+}
+
+/// Replace the references in the commands of hooks. A hook with one that leads nowhere is not run.
+fn resolve_hooks(hooks: Vec<HookCommand>, around: &Surroundings) -> Vec<HookCommand> {
+    let resolve = |mut hook: HookCommand| {
+        let place = match &hook.origin {
+            Origin::File { path, .. } => folder(path).to_owned(),
+            _ => around.directory.clone(),
+        };
+        for word in &mut hook.command {
+            match reference::resolve(word, &place, around) {
+                Ok(resolved) => *word = resolved,
+                Err(problem) => hook.problem = Some(format!("{}: `hooks`: {problem}", hook.origin)),
+            }
+        }
+        hook
+    };
+    hooks.into_iter().map(resolve).collect()
 }
 
 /// Replace the references of a value; says whether there was one.
@@ -353,7 +390,7 @@ fn is_at_or_below(key: &str, other: &str) -> bool {
 }
 
 /// The words of serde for people.
-fn plain(problem: &str) -> String {
+pub(super) fn plain(problem: &str) -> String {
     let mut problem = problem.to_owned();
     for (theirs, ours) in [
         ("a string", "a text"),

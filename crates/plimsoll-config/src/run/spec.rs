@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::agent::{AgentFork, AgentMode};
+use super::hook::HookEvent;
 use super::permission::Action;
 use super::sandbox::SandboxMode;
 
@@ -47,6 +48,9 @@ pub(crate) struct RunSpec {
     pub(crate) webfetch: WebfetchSpec,
     /// Background tasks.
     pub(crate) tasks: TaskSpec,
+    /// Commands that are run at certain moments. Those of all files count, in order.
+    #[allow(dead_code, reason = "described by the schema; read with its place")]
+    pub(crate) hooks: Vec<HookSpec>,
 }
 
 /// What commands are held to.
@@ -260,4 +264,20 @@ pub(crate) struct McpSpec {
     pub(crate) enabled: Option<bool>,
     /// The longest time of one request to it.
     pub(crate) timeout: Option<TimeSpec>,
+}
+
+/// A command that is run at a moment, with JSON on its standard input and output.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HookSpec {
+    /// When.
+    pub(crate) event: HookEvent,
+    /// The command with its arguments, run in the project's directory.
+    pub(crate) command: Vec<String>,
+    /// The longest time it may take; `30s` where it is not set.
+    #[serde(default)]
+    pub(crate) timeout: Option<TimeSpec>,
+    /// For hooks of tools: the tools, by name or pattern; all where it is not set.
+    #[serde(default)]
+    pub(crate) tools: Option<String>,
 }

@@ -454,3 +454,44 @@ fn p10_a_model_of_which_only_the_answer_is_known_has_the_usual_window() {
     assert_eq!((mini.context.0, mini.input.unwrap().0, mini.output.0), (400_000, 272_000, 5));
     assert_eq!(limits("unheard-of"), None);
 }
+
+#[test]
+fn hooks_of_all_files_count_in_order_and_mistakes_have_a_place() {
+    let hook = |event: &str, name: &str| {
+        format!("[[hooks]]\nevent = \"{event}\"\ncommand = [\"{name}\", \"{{env:ARG}}\"]\n")
+    };
+    let mine = format!(
+        "{}tools = \"bash\"\ntimeout = \"5s\"\n{}",
+        hook("tool.before", "a"),
+        hook("tool.after", "b")
+    );
+    let home = Home::new()
+        .with(".config/plimsoll/config.toml", &mine)
+        .with("project/plimsoll.toml", &hook("session.compacting", "c"));
+    home.trust(&home.project);
+    let load = |variables: &[(&str, &str)]| {
+        Config::load(&Flags::default(), &home.around(&home.project, variables)).unwrap().run.unwrap()
+    };
+    let run = load(&[("ARG", "x")]);
+    let found: Vec<_> = run.hooks.iter().map(|hook| (hook.event.name(), hook.command.join(" "))).collect();
+    let expected = [("tool.before", "a x"), ("tool.after", "b x"), ("session.compacting", "c x")];
+    assert_eq!(found, expected.map(|(event, command)| (event, command.to_owned())));
+    assert_eq!(run.hooks[0].timeout, Some(std::time::Duration::from_secs(5)));
+    assert!(run.hooks[0].is_for("bash") && !run.hooks[0].is_for("read") && run.hooks[1].is_for("read"));
+    assert!(
+        load(&[]).hooks.iter().all(|hook| hook.problem.as_deref().is_some_and(|why| why.contains("`ARG`")))
+    );
+    for (text, told) in [
+        ("[[hooks]]\nevent = \"tool.befor\"\ncommand = [\"a\"]", "tool.befor"),
+        ("[[hooks]]\nevent = \"tool.before\"", "command"),
+        ("[[hooks]]\nevent = \"tool.before\"\ncommand = []", "without a `command`"),
+        ("[[hooks]]\nevent = \"tool.before\"\ncommand = \"a b\"", "list"),
+        ("[[hooks]]\nevent = \"tool.before\"\ncommand = [\"a\"]\ntime = 5", "time"),
+        ("hooks = 5", "list"),
+    ] {
+        let home = Home::new().with(".config/plimsoll/config.toml", text);
+        let config = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap();
+        let error = config.run.unwrap_err().to_string();
+        assert!(error.contains(told) && error.contains("config.toml"), "{text}: {error}");
+    }
+}
