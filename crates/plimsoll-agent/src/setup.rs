@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use plimsoll::{Policy, Tokens};
 use plimsoll_config::{AgentConfig, PermissionRule, ResolvedModel, RunConfig, SetupError};
-use plimsoll_providers::ProviderError;
+use plimsoll_providers::{ProviderError, Secret};
 use plimsoll_store::Archive;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
+use crate::hooks::{CommandHook, Hooks};
 use crate::model::Model;
 use crate::tools::{Bash, ToolSet};
 
@@ -90,7 +91,11 @@ impl Agent {
         agent.policy = Arc::new(policy);
         let profile = &mut agent.profile;
         profile.name = name.to_owned();
-        let keys = run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
+        let keys: Vec<Secret> =
+            run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
+        let hooks =
+            run.hooks.iter().map(|hook| CommandHook::new(hook.clone(), &agent.directory, keys.clone()));
+        agent.hooks = hooks.map(|hook| Arc::new(hook) as Arc<dyn Hooks>).collect();
         let bash = Bash::confined(run.sandbox.clone()).hiding(keys);
         let refusal = bash.refusal();
         profile.tools =

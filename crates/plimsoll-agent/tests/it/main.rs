@@ -8,6 +8,7 @@ mod asking;
 mod compaction;
 mod files;
 mod globs;
+mod hooks;
 mod journal;
 mod kept_kills;
 mod kills;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 use plimsoll::PartId;
-use plimsoll_agent::{CallStatus, Event};
+use plimsoll_agent::{CallStatus, Event, McpChange};
 use serde_json::Value;
 
 use super::screen::Screen;
@@ -101,6 +101,13 @@ impl Teller {
             }
             Event::Repeating { tool, times } => {
                 self.notice(&format!("{} gave the same result {times} times", one_line(tool, 40)));
+            }
+            Event::McpServer { change: McpChange::Started { .. }, .. } => {}
+            Event::McpServer { server, change } => {
+                self.notice(&one_line(&format!("MCP server `{server}` {change}"), 300));
+            }
+            Event::Hooked { hook, event, outcome } => {
+                self.notice(&one_line(&format!("the hook `{hook}` ({event}) {outcome}"), 300));
             }
             _ => {}
         }
