@@ -38,8 +38,13 @@ impl RunOverrides {
         self.resolve(run).map(drop)
     }
 
+    /// The agent that is meant: the one that a person names, or the configuration.
+    fn agent_name<'a>(&'a self, run: &'a RunConfig) -> &'a str {
+        self.agent.as_deref().or(run.default_agent.as_deref()).unwrap_or(DEFAULT_AGENT)
+    }
+
     fn resolve(&self, run: &RunConfig) -> Result<(AgentConfig, Model), AgentSetupError> {
-        let name = self.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let name = self.agent_name(run);
         let own = agent_of(run, name)?;
         let model = match (&self.model, run.resolve_agent_model(name)) {
             (None, Some(model)) => model?,
@@ -85,7 +90,7 @@ impl Agent {
         directory: &Path,
         home: Option<&Path>,
     ) -> Result<Agent, AgentSetupError> {
-        let name = overrides.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let name = overrides.agent_name(run);
         let (own, model) = overrides.resolve(run)?;
         let mut agent = Agent::new(archive, model, directory);
         agent.policy = Arc::new(policy);

@@ -15,6 +15,7 @@ mod kills;
 mod loops;
 mod mcp;
 mod metrics;
+mod opencode;
 mod reverts;
 #[cfg(target_os = "linux")]
 mod sandbox;
