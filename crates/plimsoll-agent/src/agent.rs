@@ -15,6 +15,7 @@ use crate::ask::Asker;
 use crate::builtin::{BASE_PROMPT, DEFAULT_AGENT};
 use crate::error::AgentError;
 use crate::event::{Event, EventSink};
+use crate::hooks::Hooks;
 use crate::ledger::FileLedger;
 use crate::model::Model;
 use crate::run::Conversation;
@@ -53,6 +54,8 @@ pub struct Agent {
     pub clock: Clock,
     /// Asks a person about calls that no rule decides; without one they are denied.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Have a say in calls and compactions, one after the other.
+    pub hooks: Vec<Arc<dyn Hooks>>,
     /// Receives every event.
     pub events: EventSink,
     /// Runs its background tasks; without one it has none.
@@ -155,6 +158,7 @@ impl Agent {
             lease: Duration::from_secs(60),
             clock: Clock::default(),
             asker: None,
+            hooks: Vec::new(),
             events: Arc::new(|_| {}),
             tasks: None,
         }
@@ -224,10 +228,7 @@ impl Agent {
             limits,
             provider: Some(self.model.name.provider.clone()),
             summariser: Some(summariser),
-            hook: HookText {
-                context: self.compaction.context.clone(),
-                prompt: self.compaction.prompt.clone(),
-            },
+            hook: self.own_summary_text(),
             counting: self.counting.clone(),
             holder: self.holder.clone(),
             take_over: self.take_over,
@@ -235,6 +236,11 @@ impl Agent {
             clock: self.clock.clone(),
             ..Settings::new(self.model.name.model.clone())
         }
+    }
+
+    /// What the agent itself has to say about a summary.
+    pub(crate) fn own_summary_text(&self) -> HookText {
+        HookText { context: self.compaction.context.clone(), prompt: self.compaction.prompt.clone() }
     }
 
     pub(crate) fn tell(&self, event: &Event) {

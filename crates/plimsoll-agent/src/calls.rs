@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use plimsoll::{PartId, Receipt};
-use plimsoll_config::Action;
+use plimsoll_config::{Action, HookEvent};
 use plimsoll_session::OutputSink;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -17,6 +17,7 @@ use crate::ask::{PermissionAnswer, PermissionQuestion};
 use crate::error::AgentError;
 use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, repeat_warning};
+use crate::hooks::{HookedCall, HookedInput, HookedOutput};
 use crate::metrics;
 use crate::permissions::{Access, AllowHint, Bounds, Subject, is_denied, reason_to_ask, rule_for};
 use crate::run::{Conversation, Progress, RunEnd};
@@ -27,11 +28,24 @@ const MOST_AT_ONCE: usize = 8;
 /// So many calls of one answer are made; more is a model gone astray.
 const MOST_CALLS: usize = 128;
 
+/// So much of an input is shown that a hook has changed, in characters.
+const SHOWN_INPUT: usize = 500;
+
 /// A call that waits to be made.
 struct PendingCall {
     part: PartId,
     tool: String,
+    /// What the model gave, or what a hook made of it.
     input: Value,
+    is_changed: bool,
+}
+
+impl PendingCall {
+    /// What the model is told if the call is not the one that it made.
+    fn note(&self) -> Option<String> {
+        let input: String = self.input.to_string().chars().take(SHOWN_INPUT).collect();
+        self.is_changed.then(|| format!("\n\n[A hook changed the input of this call to: {input}]"))
+    }
 }
 
 /// A call whose tool has ended.
@@ -79,14 +93,14 @@ impl Conversation {
                 }
             }
             let mut working = Vec::new();
-            for (number, call) in batch {
+            for (number, mut call) in batch {
                 if cancel.is_cancelled() || end.is_some() || failure.is_some() {
                     let error = "Not run: the run was ended before.".into();
                     let refusal = CallRefusal { status: CallStatus::Cancelled, error, was_run: false };
                     self.refuse(call, refusal, progress).await?;
                     continue;
                 }
-                match self.judge(&call, number, cancel).await {
+                match self.judge(&mut call, number, cancel).await {
                     Ok((tool, subject)) => match self.start(call, tool, subject, &tools_cancel).await {
                         Ok(work) => working.push(work),
                         Err(error) => failure = failure.or(Some(error)),
@@ -100,7 +114,7 @@ impl Conversation {
             for work in working {
                 // What others have done is recorded although one could not be.
                 let finished = match work.await {
-                    Ok(finished) => self.finish(finished, progress).await,
+                    Ok(finished) => self.finish(finished, progress, cancel).await,
                     Err(error) => Err(AgentError::Internal(error.to_string())),
                 };
                 match finished {
@@ -125,7 +139,8 @@ impl Conversation {
                 .filter_map(|part| {
                     let tool = part.as_tool()?;
                     let input = tool.state.input.as_ref().map_or(Value::Null, |input| input.value().clone());
-                    Some(PendingCall { part: part.id.clone(), tool: tool.tool.clone(), input })
+                    let (part, tool) = (part.id.clone(), tool.tool.clone());
+                    Some(PendingCall { part, tool, input, is_changed: false })
                 })
                 .collect())
         });
@@ -139,11 +154,29 @@ impl Conversation {
     /// Whether a call can and may be made: by the rules, or by what a person says.
     async fn judge(
         &mut self,
-        call: &PendingCall,
+        call: &mut PendingCall,
         number: usize,
         cancel: &CancellationToken,
     ) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
-        let (tool, subject) = self.find(call, number)?;
+        let (mut tool, mut subject) = self.find(call, number)?;
+        if self.agent.has_hooks(HookEvent::ToolBefore, Some(&call.tool)) {
+            match self.hook_input(&self.hooked(call), cancel).await {
+                HookedInput::Same => {}
+                // What a hook makes of an input is judged as if the model had given it.
+                HookedInput::Changed(input) => {
+                    (call.input, call.is_changed) = (input, true);
+                    (tool, subject) = self.find(call, number)?;
+                }
+                HookedInput::Refused(words) => {
+                    let error = format!("Refused by a hook: {words}");
+                    return Err(CallRefusal { status: CallStatus::Denied, error, was_run: false });
+                }
+                HookedInput::Cancelled => {
+                    let error = ToolError::Cancelled.to_string();
+                    return Err(CallRefusal { status: CallStatus::Cancelled, error, was_run: false });
+                }
+            }
+        }
         let (access, directory) = (tool.access(), &self.agent.directory);
         let profile = &self.agent.profile;
         let within = Bounds { own: &profile.permissions, above: &profile.bounds, granted: &self.granted };
@@ -203,6 +236,16 @@ impl Conversation {
         Err(CallRefusal { status: CallStatus::Denied, error, was_run: false })
     }
 
+    fn hooked(&self, call: &PendingCall) -> HookedCall {
+        HookedCall {
+            session: self.session.clone(),
+            agent: self.agent.profile.name.clone(),
+            part: call.part.clone(),
+            tool: call.tool.clone(),
+            input: call.input.clone(),
+        }
+    }
+
     /// The tool of a call, and what the call is about.
     fn find(&self, call: &PendingCall, number: usize) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
         let failed = |error: String| CallRefusal { status: CallStatus::Failed, error, was_run: false };
@@ -257,6 +300,7 @@ impl Conversation {
         let (driver, directory, cancel) = (self.driver.clone(), self.agent.directory.clone(), cancel.clone());
         let (runtime, agent, session) = (Handle::current(), self.agent.clone(), self.session.clone());
         let (files, events) = (Arc::clone(&self.files), Arc::clone(&self.agent.events));
+        let granted = self.granted.clone();
         Ok(tokio::task::spawn_blocking(move || {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0, tail: Vec::new() };
             let may_read = |path: &Path| {
@@ -267,7 +311,9 @@ impl Conversation {
             };
             let judge_address = |address: &str| {
                 let subject = Subject::Address(address.to_owned());
-                decide(&permissions, &call.tool, tool.access(), &subject, &directory)
+                let profile = &agent.profile;
+                let within = Bounds { own: &profile.permissions, above: &profile.bounds, granted: &granted };
+                within.decide(&call.tool, tool.access(), &subject, &directory)
             };
             let made = ToolCall {
                 judge_address: &judge_address,
@@ -296,6 +342,7 @@ impl Conversation {
         &self,
         finished: FinishedCall,
         progress: &mut Progress,
+        cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>, AgentError> {
         let FinishedCall { call, mut sink, result, hash, bytes, ending } = finished;
         if let Err(error) = result {
@@ -305,8 +352,14 @@ impl Conversation {
                 ToolError::Cancelled => CallStatus::Cancelled,
                 _ => CallStatus::Failed,
             };
-            let refusal = CallRefusal { status, error: error.to_string(), was_run: true };
-            return self.refuse(call, refusal, progress).await;
+            let mut error = error.to_string();
+            if status == CallStatus::Failed && self.agent.has_hooks(HookEvent::ToolAfter, Some(&call.tool)) {
+                error += &self.hook_output(&self.hooked(&call), status, &error, cancel).await.addition;
+            }
+            if let Some(note) = call.note() {
+                error.push_str(&note);
+            }
+            return self.refuse(call, CallRefusal { status, error, was_run: true }, progress).await;
         }
         let verdict = progress.guard.observe(progress.steps, &call.tool, &call.input, hash);
         if let Verdict::Tell(times) = verdict {
@@ -316,10 +369,55 @@ impl Conversation {
         if bytes == 0 && !matches!(verdict, Verdict::Tell(_)) {
             let _ = sink.write_all(b"[no output]");
         }
-        let receipt: Option<Receipt> = self.driver.run(move |driver| driver.finish_output(sink)).await?;
-        self.reduced(progress, receipt.as_slice());
+        if let Some(note) = call.note() {
+            let _ = sink.write_all(note.as_bytes());
+        }
+        let receipts = match self.agent.has_hooks(HookEvent::ToolAfter, Some(&call.tool)) {
+            false => self.driver.run(move |driver| driver.finish_output(sink)).await?.into_iter().collect(),
+            true => self.finish_hooked(&call, sink, cancel).await?,
+        };
+        self.reduced(progress, &receipts);
         self.report_call_end(&call, CallStatus::Completed, bytes, ending);
         Ok(self.run_end_for(&call.tool, verdict))
+    }
+
+    /// Record the result of a call as hooks want the model to see it.
+    async fn finish_hooked(
+        &self,
+        call: &PendingCall,
+        sink: OutputSink,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Receipt>, AgentError> {
+        let mut taken = self.driver.run(move |driver| driver.close_output(sink)).await?;
+        let status = CallStatus::Completed;
+        let hooked = self.hook_output(&self.hooked(call), status, taken.shown.as_str(), cancel).await;
+        let part = call.part.clone();
+        let receipts = self.driver.run(move |driver| {
+            let HookedOutput { replacement, addition } = hooked;
+            let Some(text) = replacement else {
+                if !addition.is_empty() {
+                    taken.shown = format!("{}{addition}", taken.shown.as_str()).into();
+                }
+                return Ok(driver.finish_taken(&part, taken)?.into_iter().collect());
+            };
+            // The original is kept first. What cannot be kept is not replaced: nothing is lost because of a hook.
+            let first = taken.receipt.clone();
+            let handle = match driver.keep_aside(&part, &text, &mut taken.shown.as_str().as_bytes()) {
+                Ok(handle) => handle,
+                Err(error) => {
+                    let told = format!(
+                        "\n\n[A hook wanted to replace this output, which could not be kept: {error}]"
+                    );
+                    taken.shown = format!("{}{told}", taken.shown.as_str()).into();
+                    return Ok(driver.finish_taken(&part, taken)?.into_iter().collect());
+                }
+            };
+            let note = format!("\n\n[A hook replaced this output; the original is kept as {handle}]");
+            let shown = format!("{}{addition}{note}", text.trim_end());
+            let second = driver.take_output(&part, &mut shown.as_bytes())?;
+            Ok(first.into_iter().chain(second).collect())
+        });
+        Ok(receipts.await?)
     }
 
     /// Answer a call with an error.

@@ -7,7 +7,8 @@ use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::{SummaryForm, SummaryRequest};
 use plimsoll::window::{Block, WindowMessage, WindowRole};
-use plimsoll::{CachePlan, Usage};
+use plimsoll::{CachePlan, Receipt, Usage};
+use plimsoll_config::HookEvent;
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
 use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError};
 use tokio::task::JoinHandle;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::error::AgentError;
-use crate::event::{Event, ReceiptFigures, UsageFigures};
+use crate::event::{Event, ReceiptFigures, ReductionKind, UsageFigures};
 use crate::metrics;
 use crate::model::Question;
 use crate::run::{Conversation, Progress};
@@ -160,6 +161,10 @@ impl Conversation {
         if let Some(early) = self.early.take() {
             early.abort();
         }
+        if self.agent.has_hooks(HookEvent::Compacting, None) {
+            let text = self.agent.summary_text(&self.compaction_context("manual", Vec::new()), cancel).await;
+            self.driver.run(move |driver| Ok(driver.set_hook(text))).await?;
+        }
         let fixed = self.fixed();
         let context: Vec<String> = focus.into_iter().map(focus_text).collect();
         let begin = self.driver.run(move |driver| {
@@ -181,6 +186,7 @@ impl Conversation {
                 }
                 ClimbStep::Done(climbed) => {
                     let receipts = self.driver.run(move |driver| driver.commit(*climbed)).await?;
+                    self.tell_compacted("manual", &receipts, cancel).await;
                     let mut figures = Vec::new();
                     for receipt in &receipts {
                         figures.push(self.tell_reduced(receipt));
@@ -192,13 +198,44 @@ impl Conversation {
     }
 
     /// Let a climb be made beside the turn.
-    pub(crate) fn begin_early(&mut self, climb: Climb) {
+    pub(crate) fn begin_early(&mut self) {
         let (agent, driver, specs) = (self.agent.clone(), self.driver.clone(), Arc::clone(&self.specs));
-        let session = self.session.to_string();
+        let (context, fixed) = (self.compaction_context("early", Vec::new()), self.fixed());
         if let Some(before) = self.early.take() {
             before.abort();
         }
-        self.early = Some(EarlyClimb(tokio::spawn(climb_beside(agent, driver, specs, session, climb))));
+        self.early = Some(EarlyClimb(tokio::spawn(async move {
+            // Hooks are asked beside the turn as well. A run that is given up drops this task, and them with it.
+            let never = CancellationToken::new();
+            let text = match agent.has_hooks(HookEvent::Compacting, None) {
+                true => Some(agent.summary_text(&context, &never).await),
+                false => None,
+            };
+            let begun = driver.run(move |driver| {
+                text.map(|text| driver.set_hook(text));
+                let fixed = fixed(driver);
+                Ok(driver.begin_early(fixed))
+            });
+            match begun.await {
+                Ok(Some(climb)) => {
+                    climb_beside(agent, driver, specs, context.session.to_string(), climb).await
+                }
+                Ok(None) | Err(_) => Vec::new(),
+            }
+        })));
+    }
+
+    /// Tell hooks of the compactions among what was reduced.
+    pub(crate) async fn tell_compacted(
+        &self,
+        trigger: &'static str,
+        receipts: &[Receipt],
+        cancel: &CancellationToken,
+    ) {
+        let compacted = compaction_figures(receipts);
+        if !compacted.is_empty() {
+            self.agent.tell_compacted(&self.compaction_context(trigger, compacted), cancel).await;
+        }
     }
 
     /// Take note of a climb beside the turn that is done. One that is not is waited for only where the line is crossed:
@@ -236,6 +273,12 @@ impl Conversation {
 /// What a person wants of a summary, as the summariser is told.
 fn focus_text(focus: &str) -> String {
     format!("The user asks that the summary keep above all, in full detail: {focus}")
+}
+
+/// The figures of those receipts that are of compactions.
+pub(crate) fn compaction_figures(receipts: &[Receipt]) -> Vec<ReceiptFigures> {
+    let figures = receipts.iter().map(ReceiptFigures::from);
+    figures.filter(|figures| figures.kind == ReductionKind::Compact).collect()
 }
 
 /// A step counts and cuts, which takes a while on a long log.

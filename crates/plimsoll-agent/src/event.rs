@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::{MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Tokens, Usage};
+use plimsoll_config::HookEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -205,6 +206,15 @@ pub enum Event {
         /// How often.
         times: u32,
     },
+    /// A hook has changed something, or failed. One that says nothing is not told of.
+    Hooked {
+        /// The hook.
+        hook: String,
+        /// When it was run.
+        event: HookEvent,
+        /// What came of it.
+        outcome: HookOutcome,
+    },
     /// Something happened to an MCP server.
     McpServer {
         /// The server.
@@ -271,6 +281,48 @@ pub enum Event {
         /// What it cost in dollars, as far as prices are known.
         cost: f64,
     },
+}
+
+/// What came of a hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum HookOutcome {
+    /// It gave a call another input, which is held against the permissions.
+    ChangedInput,
+    /// It refused a call.
+    Refused {
+        /// Why.
+        words: String,
+    },
+    /// It added to what the model sees of a result.
+    AddedText,
+    /// It replaced what the model sees of a result; the original is kept.
+    ReplacedOutput,
+    /// It has a say in how the summary is asked for.
+    ChangedSummary,
+    /// It ended the turn after a compaction.
+    Stopped,
+    /// It failed, and everything goes on as if it were not there.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+/// In words that go on from the hook's name.
+impl fmt::Display for HookOutcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HookOutcome::ChangedInput => write!(formatter, "changed the input of a call"),
+            HookOutcome::Refused { words } => write!(formatter, "refused a call: {words}"),
+            HookOutcome::AddedText => write!(formatter, "added to a result"),
+            HookOutcome::ReplacedOutput => write!(formatter, "replaced a result; the original is kept"),
+            HookOutcome::ChangedSummary => write!(formatter, "changed how the summary is asked for"),
+            HookOutcome::Stopped => write!(formatter, "ended the turn after the compaction"),
+            HookOutcome::Failed { error } => write!(formatter, "failed: {error}"),
+        }
+    }
 }
 
 /// What happened to an MCP server.

@@ -11,6 +11,7 @@
 //! | let it do more than read | [`parse_allow`], [`Tool`] |
 //! | put files back | [`Conversation::revert`], [`revert`], [`plan_revert`] |
 //! | let it work in the background | [`TaskBoard`], [`Agent::with_tasks`], [`tasks`] |
+//! | change what it does | [`Hooks`], [`CommandHook`] |
 //! | follow what happens | [`Event`] as it happens, [`Follower`] for what is stored |
 //! | count what happened | [`RunReport`], [`metrics`] |
 
@@ -23,6 +24,7 @@ mod error;
 mod event;
 mod follow;
 mod guard;
+mod hooks;
 mod ledger;
 mod mcp;
 pub mod metrics;
@@ -39,13 +41,20 @@ mod step;
 pub mod tasks;
 mod title;
 pub mod tools;
+mod untrusted;
 
 pub use agent::{Agent, Compaction, Profile, RunLimits};
 pub use ask::{Asker, PermissionAnswer, PermissionQuestion};
 pub use builtin::DEFAULT_AGENT;
 pub use error::AgentError;
-pub use event::{CallStatus, Event, EventSink, McpChange, ReceiptFigures, ReductionKind, UsageFigures};
+pub use event::{
+    CallStatus, Event, EventSink, HookOutcome, McpChange, ReceiptFigures, ReductionKind, UsageFigures,
+};
 pub use follow::{Follower, Stored};
+pub use hooks::{
+    AfterTool, BeforeTool, CommandHook, CompactionContext, HookError, HookFuture, HookedCall, HookedResult,
+    Hooks,
+};
 pub use ledger::FileLedger;
 pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use plimsoll_providers::Secret;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// How often a process is looked after that is expected to end.
@@ -66,6 +67,19 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let _ = self.end();
+    }
+}
+
+/// Keys of model providers, which are no business of what is run beside the model.
+const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
+
+/// Let a command inherit this process's environment without the variables that hold a key of a model provider.
+pub(crate) fn remove_keys(command: &mut Command, hidden: &[Secret]) {
+    let holds_key =
+        |value: &OsString| hidden.iter().any(|key| value.as_encoded_bytes() == key.expose().as_bytes());
+    let keys = std::env::vars_os().filter(|(_, value)| holds_key(value)).map(|(name, _)| name);
+    for name in keys.chain(KEYS.map(OsString::from)) {
+        command.env_remove(name);
     }
 }
 

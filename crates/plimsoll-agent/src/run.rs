@@ -63,6 +63,11 @@ pub enum RunEnd {
         /// The tool.
         tool: String,
     },
+    /// A hook ended it after a compaction.
+    StoppedByHook {
+        /// The hook.
+        hook: String,
+    },
     /// It was cancelled.
     Cancelled,
 }

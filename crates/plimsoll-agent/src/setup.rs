@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use plimsoll::{Policy, Tokens};
 use plimsoll_config::{AgentConfig, PermissionRule, ResolvedModel, RunConfig, SetupError};
-use plimsoll_providers::ProviderError;
+use plimsoll_providers::{ProviderError, Secret};
 use plimsoll_store::Archive;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
+use crate::hooks::{CommandHook, Hooks};
 use crate::model::Model;
 use crate::tools::{Bash, ToolSet, Webfetch};
 
@@ -37,8 +38,13 @@ impl RunOverrides {
         self.resolve(run).map(drop)
     }
 
+    /// The agent that is meant: the one that a person names, or the configuration.
+    fn agent_name<'a>(&'a self, run: &'a RunConfig) -> &'a str {
+        self.agent.as_deref().or(run.default_agent.as_deref()).unwrap_or(DEFAULT_AGENT)
+    }
+
     fn resolve(&self, run: &RunConfig) -> Result<(AgentConfig, Model), AgentSetupError> {
-        let name = self.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let name = self.agent_name(run);
         let own = agent_of(run, name)?;
         let model = match (&self.model, run.resolve_agent_model(name)) {
             (None, Some(model)) => model?,
@@ -84,13 +90,17 @@ impl Agent {
         directory: &Path,
         home: Option<&Path>,
     ) -> Result<Agent, AgentSetupError> {
-        let name = overrides.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let name = overrides.agent_name(run);
         let (own, model) = overrides.resolve(run)?;
         let mut agent = Agent::new(archive, model, directory);
         agent.policy = Arc::new(policy);
         let profile = &mut agent.profile;
         profile.name = name.to_owned();
-        let keys = run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
+        let keys: Vec<Secret> =
+            run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
+        let hooks =
+            run.hooks.iter().map(|hook| CommandHook::new(hook.clone(), &agent.directory, keys.clone()));
+        agent.hooks = hooks.map(|hook| Arc::new(hook) as Arc<dyn Hooks>).collect();
         let bash = Bash::confined(run.sandbox.clone()).hiding(keys);
         let refusal = bash.refusal();
         let webfetch = Webfetch::configured(run.webfetch.clone());

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::{Message, MessageId, Tokens};
+use plimsoll_config::HookEvent;
 use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, StreamEvent, Wire};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared};
 use serde_json::Number;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::LEAST_ANSWER;
-use crate::compaction::{Summary, ask_summary, cache_plan};
+use crate::compaction::{Summary, ask_summary, cache_plan, compaction_figures};
 use crate::error::AgentError;
 use crate::event::{Event, UsageFigures, millis};
 use crate::metrics;
@@ -47,6 +48,14 @@ impl Conversation {
         let Some(content) = self.prepare(progress, cancel).await? else {
             return Ok(StepEnd::Over(RunEnd::Cancelled));
         };
+        let compacted = compaction_figures(&content.receipts);
+        // Before the first answer of a turn a person waits for it, and a compaction is no reason to say nothing.
+        if !compacted.is_empty() && progress.steps > 0 {
+            let context = self.compaction_context("auto", compacted);
+            if let Some(hook) = self.agent.stopping_hook(&context, cancel).await {
+                return Ok(StepEnd::Over(RunEnd::StoppedByHook { hook }));
+            }
+        }
         let step = progress.steps + 1;
         self.agent.tell(&Event::Weighed {
             step,
@@ -114,12 +123,21 @@ impl Conversation {
             // A request must not end with half an answer: many models refuse to go on from one.
             self.driver.run(|driver| driver.go_on()).await?;
         }
+        let mut asks_hooks = self.agent.has_hooks(HookEvent::Compacting, None);
         loop {
             let fixed = self.fixed();
             match self.driver.run(move |driver| driver.prepare(fixed(driver))).await? {
                 Prepared::Ready(content) => {
                     self.reduced(progress, &content.receipts);
+                    self.tell_compacted("auto", &content.receipts, cancel).await;
                     return Ok(Some(*content));
+                }
+                // Only now it is known that there will be a summary. If hooks have something to say about it, the climb is
+                // begun anew with that, which costs the counting but no call of a model.
+                Prepared::Summarise(_) if std::mem::take(&mut asks_hooks) => {
+                    let context = self.compaction_context("auto", Vec::new());
+                    let text = self.agent.summary_text(&context, cancel).await;
+                    self.driver.run(move |driver| Ok(driver.set_hook(text))).await?;
                 }
                 Prepared::Summarise(request) => {
                     let summary = tokio::select! {
@@ -132,6 +150,7 @@ impl Conversation {
                 }
                 Prepared::CannotFit { burden, receipts } => {
                     self.reduced(progress, &receipts);
+                    self.tell_compacted("auto", &receipts, cancel).await;
                     return Err(AgentError::CannotFit(burden));
                 }
             }
@@ -275,15 +294,14 @@ impl Conversation {
             cost: cost.and_then(Number::from_f64),
         };
         let fixed = self.fixed();
-        let (has_calls, early) = self
+        let (has_calls, wants_early) = self
             .driver
             .run(move |driver| {
                 driver.end_answer(end)?;
                 let fixed = fixed(driver);
                 let has_calls = !driver.open_calls().is_empty();
                 // After the last word of a turn there may be no further request that a summary would help.
-                let early = if has_calls { driver.begin_early(fixed) } else { None };
-                Ok((has_calls, early))
+                Ok((has_calls, has_calls && driver.wants_early(fixed)))
             })
             .await?;
         progress.steps += 1;
@@ -317,8 +335,8 @@ impl Conversation {
             cost,
             latency_ms: millis(latency),
         });
-        if let Some(climb) = early {
-            self.begin_early(climb);
+        if wants_early {
+            self.begin_early();
         }
         Ok(if has_calls { StepEnd::Called } else { StepEnd::Answered { finish } })
     }

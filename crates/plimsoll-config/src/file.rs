@@ -67,9 +67,8 @@ impl ConfigFile {
         let text = read_text(path);
         let mut file = ConfigFile::empty(path, text.as_deref().unwrap_or_default());
         opencode::owner(path).clone_into(&mut file.base);
-        match text.and_then(|text| opencode::parse(&text, path)) {
-            Ok(parsed) => {
-                let translation = opencode::translate(&parsed, path);
+        match text.and_then(|text| opencode::read(&text, path)) {
+            Ok(translation) => {
                 file.fields = translation.fields;
                 file.run = translation.run;
                 file.lines = translation.lines;

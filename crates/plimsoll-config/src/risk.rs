@@ -222,6 +222,8 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     // Another provider would be told the conversation, and a dearer model is paid for by the user.
     (RunRisk::NeedsTrust, "model"),
     (RunRisk::NeedsTrust, "small_model"),
+    // Another agent has other rules and other words.
+    (RunRisk::NeedsTrust, "default_agent"),
     // A checkout that raises them spends the user's money.
     (RunRisk::NeedsTrust, "max_steps"),
     (RunRisk::NeedsTrust, "max_cost"),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use plimsoll::cache::Fingerprint;
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Breaker, Burden, Outcome, Situation, Trigger, Verdict};
-use plimsoll::compact::request::SummaryRequest;
+use plimsoll::compact::request::{HookText, SummaryRequest};
 use plimsoll::{
     CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
     Reduction, SessionId, Tokens, Window,
@@ -212,6 +212,16 @@ impl Driver {
         self.situation(fixed, self.trigger).weigh(&self.log).1
     }
 
+    /// Say something else about summaries from now on; says whether it is something else. A climb that is under way, and
+    /// has not been committed, is begun anew.
+    pub fn set_hook(&mut self, hook: HookText) -> bool {
+        if hook == self.settings.hook {
+            return false;
+        }
+        (self.settings.hook, self.climb) = (hook, None);
+        true
+    }
+
     /// Append the user's prompt.
     pub fn prompt(&mut self, text: impl Into<plimsoll::Text>) -> Result<MessageId, SessionError> {
         let now = self.now();
@@ -366,17 +376,24 @@ impl Driver {
     ///
     /// The host lets it climb beside the turn and hands the outcome to [`hold`](Driver::hold).
     pub fn begin_early(&mut self, fixed: Fixed) -> Option<Climb> {
+        let situation = self.early_situation(fixed)?;
+        self.early = Early::Begun;
+        Some(self.climb_from(situation))
+    }
+
+    /// Whether [`begin_early`](Driver::begin_early) would give a climb now.
+    pub fn wants_early(&self, fixed: Fixed) -> bool {
+        self.early_situation(fixed).is_some()
+    }
+
+    fn early_situation(&self, fixed: Fixed) -> Option<Situation> {
         let is_free = matches!(self.early, Early::None) && self.climb.is_none();
         if !is_free || self.settings.summariser.is_none() || self.trigger != Trigger::Auto {
             return None;
         }
         self.settings.policy.overflow.soft_line(self.limits)?;
         let situation = self.situation(fixed, Trigger::Early);
-        if !situation.weigh(&self.log).1 {
-            return None;
-        }
-        self.early = Early::Begun;
-        Some(self.climb_from(situation))
+        situation.weigh(&self.log).1.then_some(situation)
     }
 
     /// Keep what a climb of [`begin_early`](Driver::begin_early) came to. It takes effect in the first

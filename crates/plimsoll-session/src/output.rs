@@ -37,7 +37,7 @@ impl Driver {
         let archive = Arc::clone(&self.archive);
         self.keep_lease()?;
         let taken = archive.take_output(&self.lease.claim(), call, &tool, output, &policy, now)?;
-        self.finish_call(call, taken)
+        self.finish_taken(call, taken)
     }
 
     /// A sink for the output of a tool that prints while it works. It does not borrow the driver, so that several
@@ -58,10 +58,16 @@ impl Driver {
     }
 
     /// The tool that printed into a sink has answered: record the answer.
-    pub fn finish_output(&mut self, mut sink: OutputSink) -> Result<Option<Receipt>, SessionError> {
-        let taken = sink.close()?;
+    pub fn finish_output(&mut self, sink: OutputSink) -> Result<Option<Receipt>, SessionError> {
         let call = sink.call.clone();
-        self.finish_call(&call, taken)
+        let taken = self.close_output(sink)?;
+        self.finish_taken(&call, taken)
+    }
+
+    /// The tool that printed into a sink has answered: what the answer would be, for hosts that may change it. The call is
+    /// answered by [`finish_taken`](Driver::finish_taken), or by [`take_output`](Driver::take_output) with something else.
+    pub fn close_output(&mut self, mut sink: OutputSink) -> Result<Taken, SessionError> {
+        sink.close()
     }
 
     /// Keep content of a call that is not shown: an image, or an output that something else is shown in the place of. Gives
@@ -98,7 +104,8 @@ impl Driver {
         })
     }
 
-    fn finish_call(&mut self, call: &PartId, taken: Taken) -> Result<Option<Receipt>, SessionError> {
+    /// Record the answer of a call, which has passed layer 1.
+    pub fn finish_taken(&mut self, call: &PartId, taken: Taken) -> Result<Option<Receipt>, SessionError> {
         let (now, Taken { shown, receipt, .. }) = (self.now(), taken);
         self.advance_call(call, |state| {
             state.status = ToolStatus::Completed;

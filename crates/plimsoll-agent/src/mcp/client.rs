@@ -15,7 +15,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 
-use super::declare::clean;
+use crate::untrusted::clean;
 
 /// The longest message of a server's log, in characters.
 const LONGEST_LOG: usize = 500;

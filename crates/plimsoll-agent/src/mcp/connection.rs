@@ -23,9 +23,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::client::ClientSide;
-use super::declare::{ListedTool, clean};
+use super::declare::ListedTool;
 use super::http::{BoundedHttp, headers_of};
 use super::stdio::{ServerProcess, strip_secrets};
+use crate::untrusted::clean;
 
 /// So many tools of one server are looked at.
 const MOST_LISTED: usize = 500;

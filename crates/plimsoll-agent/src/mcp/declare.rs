@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_providers::ToolSpec;
 use serde_json::{Map, Value, json};
 
+use crate::untrusted::clean;
+
 /// The longest name of a tool that all providers take.
 const LONGEST_NAME: usize = 64;
 /// The longest description of a tool, in characters.
@@ -125,24 +127,6 @@ pub(super) fn shown_name(name: &str) -> String {
     clean(name, 80).replace('`', "'").replace('\n', " ")
 }
 
-/// A text from a server without control characters, cut where it is too long.
-///
-/// Characters that turn the direction of writing or are not seen go too: a person who reads the text, or the request that
-/// it is in, would see another one than the model does.
-pub(super) fn clean(text: &str, longest: usize) -> String {
-    let is_hidden = |c: char| {
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-            || matches!(c, '\u{e0000}'..='\u{e007f}')
-    };
-    let kept: String =
-        text.chars().filter(|c| (!c.is_control() || matches!(c, '\n' | '\t')) && !is_hidden(*c)).collect();
-    let kept = kept.trim();
-    match kept.char_indices().nth(longest) {
-        Some((end, _)) => format!("{} […]", kept[..end].trim_end()),
-        None => kept.to_owned(),
-    }
-}
-
 /// A schema that providers take, or why it cannot be one.
 fn checked_schema(schema: &Value) -> Result<Value, String> {
     let Value::Object(fields) = schema else {
@@ -220,7 +204,7 @@ fn tidy(value: &mut Value, depth: usize, explains: bool) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{ListedTool, MOST_TOOLS, clean, declare};
+    use super::{ListedTool, MOST_TOOLS, declare};
 
     fn listed(server: &str, tool: &str, description: &str, schema: Value) -> ListedTool {
         ListedTool { server: server.into(), tool: tool.into(), description: description.into(), schema }
@@ -263,7 +247,6 @@ mod tests {
         let description = &found[0].spec.description;
         assert!(description.starts_with("From the MCP server `s`: Adds.[2J more"), "{description}");
         assert!(description.chars().count() < 2_100 && description.ends_with("[…]"));
-        assert_eq!(clean("a\r\nb\tc", 10), "a\nb\tc");
     }
 
     #[test]

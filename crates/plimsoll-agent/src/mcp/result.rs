@@ -8,8 +8,8 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use super::declare::clean;
 use crate::tools::{ToolCall, ToolError};
+use crate::untrusted::clean;
 
 /// So much of an error is told, in characters; an error does not pass layer 1.
 const LONGEST_ERROR: usize = 8_000;

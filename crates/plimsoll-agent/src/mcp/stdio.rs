@@ -13,8 +13,8 @@ use plimsoll_providers::Secret;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::declare::clean;
 use crate::process::{ProcessGroup, needed_environment};
+use crate::untrusted::clean;
 
 /// A message of a server has so many bytes at most. It is held in memory as a whole, and again as what it is parsed to.
 pub(super) const LARGEST_MESSAGE: usize = 16 << 20;

@@ -267,6 +267,9 @@ impl Runner {
                 RunEnd::Repeating { tool } => {
                     limit(format!("It made the same call of `{tool}` again and again."))
                 }
+                RunEnd::StoppedByHook { hook } => {
+                    limit(format!("The hook `{hook}` stopped it after a compaction."))
+                }
                 RunEnd::Cancelled => Outcome { result: said, ..self.stopped() },
             },
             Err(error) => Outcome { result: said, ..failed(words_of(&error)) },

@@ -8,12 +8,14 @@ mod asking;
 mod compaction;
 mod files;
 mod globs;
+mod hooks;
 mod journal;
 mod kept_kills;
 mod kills;
 mod loops;
 mod mcp;
 mod metrics;
+mod opencode;
 mod person;
 mod reverts;
 #[cfg(target_os = "linux")]

@@ -120,6 +120,9 @@ impl Teller {
                 let (server, change) = (one_line(server, 60), one_line(&change.to_string(), 300));
                 self.notice(&format!("MCP server {server} {change}"));
             }
+            Event::Hooked { hook, event, outcome } => {
+                self.notice(&one_line(&format!("the hook `{hook}` ({event}) {outcome}"), 300));
+            }
             _ => {}
         }
     }

@@ -74,6 +74,7 @@ pub(super) fn ended(end: &RunEnd) -> Option<String> {
         RunEnd::Steps => "stopped at the most steps a turn may take (`--max-steps`)",
         RunEnd::Tokens => "stopped at the most tokens a turn may use (`--max-tokens`)",
         RunEnd::Cost => "stopped at the most a turn may cost (`--max-cost`)",
+        RunEnd::StoppedByHook { .. } => "stopped by a hook after a compaction",
         RunEnd::Repeating { .. } => "stopped because it repeated itself",
         RunEnd::Cancelled => "stopped; what was said and done is stored",
     };

@@ -110,7 +110,11 @@ fn exit_of(end: &RunEnd) -> ExitCode {
             Stop::Done => ExitCode::SUCCESS,
             Stop::Cut | Stop::Filtered => ExitCode::from(1),
         },
-        RunEnd::Steps | RunEnd::Tokens | RunEnd::Cost | RunEnd::Repeating { .. } => ExitCode::from(1),
+        RunEnd::Steps
+        | RunEnd::Tokens
+        | RunEnd::Cost
+        | RunEnd::Repeating { .. }
+        | RunEnd::StoppedByHook { .. } => ExitCode::from(1),
         RunEnd::Cancelled => ExitCode::from(interrupt::INTERRUPTED_CODE),
     }
 }

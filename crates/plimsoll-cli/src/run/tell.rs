@@ -221,6 +221,7 @@ fn describe(event: &Event) -> Option<String> {
         Event::Refused { window: None } => Some("· the request was too long; reducing it".to_owned()),
         Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
         Event::Repeating { tool, times } => Some(format!("· {tool} gave the same result {times} times")),
+        Event::Hooked { hook, event, outcome } => Some(format!("· the hook `{hook}` ({event}) {outcome}")),
         Event::McpServer { change: McpChange::Started { .. }, .. } => None,
         Event::McpServer { server, change } => Some(format!("· MCP server `{server}` {change}")),
         _ => None,
@@ -242,6 +243,7 @@ fn explain(end: &RunEnd) -> Option<String> {
         RunEnd::Steps => "it was stopped at the most steps a run may take (`--max-steps`)",
         RunEnd::Tokens => "it was stopped at the most tokens a run may use (`--max-tokens`)",
         RunEnd::Cost => "it was stopped at the most a run may cost (`--max-cost`)",
+        RunEnd::StoppedByHook { .. } => "it was stopped by a hook after a compaction",
         RunEnd::Repeating { .. } => "it was stopped because it repeated itself",
         RunEnd::Cancelled => "it was interrupted",
     };

@@ -48,9 +48,10 @@ pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
 
 /// The sections of a file that are about a run.
-pub(crate) const SECTIONS: [&str; 14] = [
+pub(crate) const SECTIONS: [&str; 15] = [
     "model",
     "small_model",
+    "default_agent",
     "max_steps",
     "max_cost",
     "max_tokens",
@@ -72,6 +73,8 @@ pub struct RunConfig {
     pub model: Option<ModelRef>,
     /// A cheaper model, for titles and the like.
     pub small_model: Option<ModelRef>,
+    /// The agent that runs where none is named.
+    pub default_agent: Option<String>,
     /// Providers by name, the built-in ones among them.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Agents by name, those that are disabled too.

@@ -115,6 +115,7 @@ impl RunLayer {
         Ok(RunConfig {
             model: model(spec.model, "model")?,
             small_model: model(spec.small_model, "small_model")?,
+            default_agent: spec.default_agent,
             providers,
             agents,
             permissions: self.permissions_of(None, around),

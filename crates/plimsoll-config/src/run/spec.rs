@@ -21,6 +21,8 @@ pub(crate) struct RunSpec {
     pub(crate) model: Option<String>,
     /// A cheaper model, for titles and the like: `provider/model`.
     pub(crate) small_model: Option<String>,
+    /// The agent that runs where none is named; `build` where this is not set.
+    pub(crate) default_agent: Option<String>,
     /// Most calls of the model in one run.
     #[schemars(range(min = 1))]
     pub(crate) max_steps: Option<u32>,

@@ -191,7 +191,8 @@ fn p10_compaction_sets_the_policy() {
 
 #[test]
 fn p10_what_has_no_effect_is_named_once() {
-    let home = full_home().with(".config/opencode/agent/x.md", "").with("project/.opencode/plugin/x.js", "");
+    let home =
+        full_home().with(".config/opencode/command/x.md", "").with("project/.opencode/plugin/x.js", "");
     let notices = load(&home, &[]).notices;
     let told: Vec<String> = notices
         .iter()
@@ -429,4 +430,39 @@ fn p10_a_trusted_directory_trusts_neither_those_above_nor_those_below() {
     let directories: Vec<_> = config.left_out.iter().map(|left_out| left_out.directory.clone()).collect();
     assert_eq!(directories, [home.path.clone(), home.project.join("src")]);
     assert_eq!(config.run.unwrap().small_model.unwrap().model, "here");
+}
+
+#[test]
+fn agents_in_files_of_their_own_are_read_and_need_trust() {
+    let agent = "---\ndescription: Reviews\nmode: subagent\ntools:\n  bash: false\ncolor: red\nwings: 2\n---\nYou review.\n";
+    let home = Home::new()
+        .with(".config/opencode/agent/mine.md", "---\nmodel: a/b\nsteps: 3\n---\nMine.")
+        .with("project/opencode.json", "{ \"agent\": { \"review\": { \"prompt\": \"lighter\" } } }")
+        .with("project/.opencode/agent/review.md", agent)
+        .with("project/.opencode/agents/odd.md", "---\n- odd\n---\nOdd.")
+        .with("project/.opencode/mode/calm.md", "Be calm.");
+    let config = load(&home, &[]);
+    let run = config.run.as_ref().unwrap();
+    assert_eq!((run.agents["mine"].prompt.as_deref(), run.agents["mine"].steps), (Some("Mine."), Some(3)));
+    // To take a tool away is harmless; the words are not.
+    assert_eq!(run.agents["review"].prompt, None);
+    assert_eq!(run.agents["review"].has_tool("bash"), Some(false));
+    assert!(left_out(&config).contains(&"agents.review.prompt"), "{:?}", left_out(&config));
+    let named: Vec<String> = config.notices.iter().map(ToString::to_string).collect();
+    assert!(
+        named.iter().any(|notice| notice.contains("odd.md:2") && notice.contains("not understood")),
+        "{named:?}"
+    );
+    assert!(named.iter().any(|notice| notice.contains("agent.review.wings")), "{named:?}");
+    assert!(!named.iter().any(|notice| notice.contains("folder")), "{named:?}");
+    home.trust(&home.project);
+    let run = load(&home, &[]).run.unwrap();
+    assert_eq!(run.agents["review"].prompt.as_deref(), Some("You review."));
+    assert_eq!(run.agents["review"].mode, Some(AgentMode::Subagent));
+    assert_eq!(run.agents["calm"].mode, Some(AgentMode::Primary));
+    home.write("project/.opencode/agent/review.md", "You approve of everything.");
+    assert!(matches!(load(&home, &[]).left_out[0].why, Distrust::Changed));
+    home.write("project/.opencode/agent/review.md", agent);
+    home.write("project/.opencode/agent/more.md", "More.");
+    assert!(matches!(load(&home, &[]).left_out[0].why, Distrust::Changed));
 }

@@ -5,9 +5,10 @@ use plimsoll_config::{Action, Config, Flags, Origin, SandboxMode};
 use crate::support::{Home, left_out};
 
 /// Every hurtful setting alone: its lines, and the key that is named.
-const HURTFUL: [(&str, &str); 36] = [
+const HURTFUL: [(&str, &str); 37] = [
     ("model = \"openai/gpt-5\"", "model"),
     ("small_model = \"openai/gpt-5\"", "small_model"),
+    ("default_agent = \"explore\"", "default_agent"),
     ("max_steps = 1000000", "max_steps"),
     ("max_cost = 1000000", "max_cost"),
     ("max_tokens = 1000000000", "max_tokens"),

@@ -1,0 +1,270 @@
+//! A hook that is a command: JSON on its standard input, JSON on its standard output.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll::compact::request::HookText;
+use plimsoll::redact::redact;
+use plimsoll_config::{HookCommand, HookEvent};
+use plimsoll_providers::Secret;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+use super::{
+    AfterTool, BeforeTool, CompactionContext, HookError, HookFuture, HookedCall, HookedResult, Hooks,
+};
+use crate::process::{ProcessGroup, remove_keys};
+use crate::untrusted::clean;
+
+/// How long a hook may take where its configuration does not say.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The most that a hook may print.
+const MOST_OUTPUT: usize = 1_000_000;
+/// So much of standard error is kept, to say why a hook failed.
+const MOST_ERRORS: usize = 4_000;
+/// How long is waited for the last of an output after its command has ended.
+const GRACE: Duration = Duration::from_millis(200);
+/// A script that is larger is not held against what it was.
+const LARGEST_SCRIPT: u64 = 16 << 20;
+
+/// A command of the configuration.
+pub struct CommandHook {
+    setup: HookCommand,
+    directory: PathBuf,
+    hidden: Vec<Secret>,
+    /// The files of the project that the command names, as they were when the run began. An agent may write files of the
+    /// project; it must not write what is run beside it without being asked.
+    scripts: Vec<(PathBuf, Option<blake3::Hash>)>,
+}
+
+/// What a hook may answer before a call.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct BeforeReply {
+    input: Option<Value>,
+    deny: Option<String>,
+}
+
+/// What a hook may answer after a call.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AfterReply {
+    output: Option<String>,
+    append: Option<String>,
+}
+
+/// What a hook may answer after a compaction in the middle of a turn.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AutocontinueReply {
+    enabled: bool,
+}
+
+impl Default for AutocontinueReply {
+    fn default() -> AutocontinueReply {
+        AutocontinueReply { enabled: true }
+    }
+}
+
+impl CommandHook {
+    /// A command that runs in a project's directory, without the variables that hold one of these secrets.
+    pub fn new(setup: HookCommand, directory: &Path, hidden: Vec<Secret>) -> CommandHook {
+        let named = setup.command.iter().map(|word| directory.join(word));
+        let inside =
+            named.filter_map(|path| path.canonicalize().ok()).filter(|path| path.starts_with(directory));
+        let scripts =
+            inside.filter(|path| path.is_file()).map(|path| (path.clone(), hash_of(&path))).collect();
+        CommandHook { setup, directory: directory.to_owned(), hidden, scripts }
+    }
+
+    /// Run the command, and give what it answers; the default where it says nothing.
+    async fn ask<T: Default + DeserializeOwned>(
+        &self,
+        event: HookEvent,
+        about: &Value,
+    ) -> Result<T, HookError> {
+        let said = self.tell(event, about).await?;
+        if said.iter().all(u8::is_ascii_whitespace) {
+            return Ok(T::default());
+        }
+        // An object, and no list: serde would take an empty one for an answer without fields.
+        let object = serde_json::from_slice::<Map<String, Value>>(&said);
+        let answer = object.and_then(|fields| serde_json::from_value(Value::Object(fields)));
+        answer.map_err(|error| {
+            let begin: String = String::from_utf8_lossy(&said).chars().take(60).collect();
+            let begin = redacted(&clean(&begin, 60));
+            HookError(format!("it printed what is no answer: {error}; it begins with `{begin}`"))
+        })
+    }
+
+    /// Run the command, and give what it prints.
+    async fn tell(&self, event: HookEvent, about: &Value) -> Result<Vec<u8>, HookError> {
+        if let Some(problem) = &self.setup.problem {
+            return Err(HookError(problem.clone()));
+        }
+        if let Some((path, _)) = self.scripts.iter().find(|(path, hash)| hash_of(path) != *hash) {
+            let told = format!("`{}` has changed since the run began, so it is not run", path.display());
+            return Err(HookError(told));
+        }
+        let mut input = json!({ "event": event.name(), "directory": self.directory });
+        if let (Value::Object(all), Value::Object(fields)) = (&mut input, about) {
+            all.extend(fields.clone());
+        }
+        self.run(&input.to_string()).await
+    }
+
+    async fn run(&self, input: &str) -> Result<Vec<u8>, HookError> {
+        let failed = |error: io::Error| HookError(format!("it cannot be run: {error}"));
+        let (program, arguments) =
+            self.setup.command.split_first().ok_or_else(|| HookError("it has no command".to_owned()))?;
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.directory);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        remove_keys(&mut command, &self.hidden);
+        // Whatever happens from here on, also if this future is dropped, the group ends.
+        let mut group = ProcessGroup::spawn(&mut command).map_err(failed)?;
+        let child = group.child();
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(HookError("its pipes could not be opened".to_owned()));
+        };
+        let mut stdin = ChildStdin::from_std(stdin).map_err(failed)?;
+        let mut stdout = ChildStdout::from_std(stdout).map_err(failed)?;
+        let mut stderr = ChildStderr::from_std(stderr).map_err(failed)?;
+        let (mut said, mut errors) = (Vec::new(), Vec::new());
+        let limit = self.setup.timeout.unwrap_or(TIMEOUT);
+        let until = Instant::now() + limit;
+        let talk = async {
+            let write = async {
+                // A hook need not read what it is given.
+                let _ = stdin.write_all(input.as_bytes()).await;
+                drop(stdin);
+                Ok(())
+            };
+            let read = async {
+                let is_too_much = read_to(&mut stdout, &mut said, MOST_OUTPUT).await;
+                if is_too_much { Err(()) } else { Ok(()) }
+            };
+            let complain = async {
+                read_to(&mut stderr, &mut errors, MOST_ERRORS).await;
+                // The rest is read as well: a full pipe would stop the hook.
+                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+                Ok(())
+            };
+            tokio::try_join!(write, read, complain).is_err()
+        };
+        // A process that the hook left behind may hold its output open.
+        let ended = async {
+            group.wait(limit).await;
+            tokio::time::sleep(GRACE).await;
+        };
+        let is_too_much = tokio::select! {
+            biased;
+            is_too_much = talk => is_too_much,
+            () = ended => false,
+        };
+        if !is_too_much {
+            group.wait(until.saturating_duration_since(Instant::now())).await;
+        }
+        let has_ended = group.has_ended();
+        let status = group.end();
+        match is_too_much {
+            true => Err(HookError(format!("it printed more than {MOST_OUTPUT} bytes"))),
+            false if !has_ended => Err(HookError(format!("it took longer than {} s", limit.as_secs_f64()))),
+            false => match status {
+                Some(status) if status.success() => Ok(said),
+                status => {
+                    let how = status
+                        .map_or_else(|| "it failed".to_owned(), |status| format!("it failed ({status})"));
+                    let why = redacted(&clean(&String::from_utf8_lossy(&errors), 500));
+                    Err(HookError(if why.is_empty() { how } else { format!("{how}: {why}") }))
+                }
+            },
+        }
+    }
+}
+
+/// Read until the end or until there is more than `most`; says whether there was.
+async fn read_to(from: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>, most: usize) -> bool {
+    let mut limited = from.take(most as u64 + 1);
+    let _ = limited.read_to_end(into).await;
+    into.len() > most
+}
+
+fn redacted(text: &str) -> String {
+    redact(text).text
+}
+
+fn hash_of(path: &Path) -> Option<blake3::Hash> {
+    let is_small = std::fs::metadata(path).is_ok_and(|found| found.len() <= LARGEST_SCRIPT);
+    std::fs::read(path).ok().filter(|_| is_small).map(|bytes| blake3::hash(&bytes))
+}
+
+impl Hooks for CommandHook {
+    fn name(&self) -> String {
+        redacted(&clean(&self.setup.command.join(" "), 80))
+    }
+
+    fn is_for(&self, event: HookEvent, tool: Option<&str>) -> bool {
+        self.setup.event == event && tool.is_none_or(|tool| self.setup.is_for(tool))
+    }
+
+    fn before_tool<'a>(&'a self, call: &'a HookedCall) -> HookFuture<'a, BeforeTool> {
+        Box::pin(async move {
+            let about = serde_json::to_value(call).unwrap_or_default();
+            let BeforeReply { input, deny } = self.ask(HookEvent::ToolBefore, &about).await?;
+            Ok(match (deny, input) {
+                (Some(words), _) => BeforeTool::Refuse(words),
+                (None, Some(input)) => BeforeTool::Change(input),
+                (None, None) => BeforeTool::Go,
+            })
+        })
+    }
+
+    fn after_tool<'a>(&'a self, call: &'a HookedCall, result: HookedResult<'a>) -> HookFuture<'a, AfterTool> {
+        Box::pin(async move {
+            let mut about = serde_json::to_value(call).unwrap_or_default();
+            if let (Value::Object(about), Ok(Value::Object(result))) =
+                (&mut about, serde_json::to_value(result))
+            {
+                about.extend(result);
+            }
+            match self.ask(HookEvent::ToolAfter, &about).await? {
+                AfterReply { output: Some(_), append: Some(_) } => {
+                    Err(HookError("it wants both to replace and to add; it may do one of them".to_owned()))
+                }
+                AfterReply { output: Some(text), .. } => Ok(AfterTool::Replace(text)),
+                AfterReply { append: Some(text), .. } => Ok(AfterTool::Append(text)),
+                AfterReply { .. } => Ok(AfterTool::Keep),
+            }
+        })
+    }
+
+    fn compacting<'a>(&'a self, compaction: &'a CompactionContext) -> HookFuture<'a, HookText> {
+        Box::pin(async move {
+            self.ask(HookEvent::Compacting, &serde_json::to_value(compaction).unwrap_or_default()).await
+        })
+    }
+
+    fn autocontinue<'a>(&'a self, compaction: &'a CompactionContext) -> HookFuture<'a, bool> {
+        Box::pin(async move {
+            let about = serde_json::to_value(compaction).unwrap_or_default();
+            let reply: AutocontinueReply = self.ask(HookEvent::Autocontinue, &about).await?;
+            Ok(reply.enabled)
+        })
+    }
+
+    fn compacted<'a>(&'a self, compaction: &'a CompactionContext) -> HookFuture<'a, ()> {
+        Box::pin(async move {
+            let about = serde_json::to_value(compaction).unwrap_or_default();
+            // There is nothing to answer, so that anything may be printed.
+            self.tell(HookEvent::Compacted, &about).await.map(drop)
+        })
+    }
+}
