@@ -19,7 +19,9 @@ use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, repeat_warning};
 use crate::hooks::{HookedCall, HookedInput, HookedOutput};
 use crate::metrics;
-use crate::permissions::{Access, AllowHint, Bounds, Subject, is_denied, reason_to_ask, rule_for};
+use crate::permissions::{
+    Access, AllowHint, Bounds, Subject, is_denied, reason_to_ask, remembered_rule, rule_for,
+};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
@@ -193,7 +195,7 @@ impl Conversation {
                     what: subject.words().unwrap_or_else(|| call.input.to_string()),
                     preview: tool.preview(&call.input, &subject, directory),
                     why: reason_to_ask(access, &subject, directory),
-                    always: rule_for(&call.tool, &subject, directory),
+                    always: remembered_rule(&call.tool, &subject, directory),
                 };
                 self.agent.tell(&Event::Asked { part: call.part.clone(), tool: call.tool.clone() });
                 let answer = tokio::select! {

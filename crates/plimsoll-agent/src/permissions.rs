@@ -101,11 +101,22 @@ pub(crate) fn decide(
     project: &Path,
 ) -> Action {
     let call = Call { tool, subject, project };
-    let found = match (call.rule(permissions), access) {
-        (Some(rule), _) => rule.action,
-        (None, Access::Session) => Action::Allow,
-        (None, Access::Read) if !call.is_outside() => Action::Allow,
-        (None, Access::Read | Access::Act) => Action::Ask,
+    let by_itself = match access {
+        Access::Session | Access::Read => Action::Allow,
+        Access::Act => Action::Ask,
+    };
+    let found = match call.rule(permissions) {
+        // That a place outside is open says nothing of what may be done there.
+        Some(rule) if call.is_outside() && !matches(&rule.tool, tool) => {
+            let own = call.own_rule(permissions).map_or(by_itself, |own| own.action);
+            stricter(rule.action, own)
+        }
+        Some(rule) => rule.action,
+        None if call.is_outside() => {
+            let own = call.own_rule(permissions).map_or(by_itself, |own| own.action);
+            stricter(Action::Ask, own)
+        }
+        None => by_itself,
     };
     if tool == "grep"
         && let Some(reading) = (Call { tool: "read", ..call }).rule(permissions)
@@ -152,7 +163,8 @@ pub(crate) fn stricter(one: Action, other: Action) -> Action {
 /// Whether a rule says that such a call is not made, or only when a person agrees.
 pub(crate) fn is_denied(permissions: &Permissions, tool: &str, subject: &Subject, project: &Path) -> bool {
     let call = Call { tool, subject, project };
-    call.rule(permissions).is_some_and(|rule| rule.action != Action::Allow)
+    let rules = [call.rule(permissions), call.own_rule(permissions).filter(|_| call.is_outside())];
+    rules.into_iter().flatten().any(|rule| rule.action != Action::Allow)
 }
 
 /// Why a call without a rule is asked, in words for a person.
@@ -169,20 +181,33 @@ pub(crate) fn reason_to_ask(access: Access, subject: &Subject, project: &Path) -
     }
 }
 
-/// The narrowest rule that would allow such calls and is worth remembering.
+/// What a person allows for good when they are asked about a call. A line of several commands is allowed as it stands, for a
+/// rule about its first word would allow every line.
+pub(crate) fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
+    let rule = rule_for(tool, subject, project);
+    match subject {
+        Subject::Command(command) if !is_simple(command) => {
+            PermissionRule { pattern: command.trim().to_owned(), ..rule }
+        }
+        _ => rule,
+    }
+}
+
+/// The narrowest rule that would allow such calls and is worth writing down.
 pub(crate) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
     let pattern = match subject {
         Subject::Path { real, .. } => {
             let inside = real.strip_prefix(project).unwrap_or(real).display().to_string();
             match (real.is_dir(), inside.is_empty()) {
-                (true, false) => format!("{inside}/*"),
+                (true, false) => format!("{}/*", literal(&inside)),
                 (_, true) => "*".into(),
-                (false, false) => inside,
+                (false, false) => literal(&inside),
             }
         }
-        Subject::Command(command) if is_simple(command) => {
-            format!("{} *", command.split_whitespace().next().unwrap_or("*"))
-        }
+        Subject::Command(command) if is_simple(command) => match command.split_whitespace().next() {
+            Some(word) if !runs_others(word) => format!("{} *", literal(word)),
+            _ => literal(command.trim()),
+        },
         Subject::Address(address) => match address.split_once("://") {
             // An address without a path is meant with all of its pages.
             Some((scheme, rest)) => {
@@ -194,6 +219,26 @@ pub(crate) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> Permiss
     };
     let origin = Origin::Flag("--allow");
     PermissionRule { tool: tool.to_owned(), pattern, action: Action::Allow, origin }
+}
+
+/// A text as a pattern of itself alone: what a model names must not widen the rule that a person agrees to.
+fn literal(text: &str) -> String {
+    text.replace('*', "?")
+}
+
+/// Programs that run what their arguments say; a rule for such a word would be a rule for everything.
+const RUNNERS: [&str; 40] = [
+    "ash", "awk", "bash", "builtin", "busybox", "chroot", "command", "dash", "docker", "doas", "env", "eval",
+    "exec", "find", "fish", "ionice", "ksh", "nice", "node", "nohup", "npx", "parallel", "perl", "php",
+    "python", "python3", "ruby", "setsid", "sh", "source", "ssh", "stdbuf", "strace", "su", "sudo", "time",
+    "timeout", "watch", "xargs", "zsh",
+];
+
+fn runs_others(word: &str) -> bool {
+    let bare: String = word.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
+    let name = bare.rsplit('/').next().unwrap_or(&bare);
+    // A variable before a command says nothing of the command.
+    bare.contains('=') || name == "." || RUNNERS.contains(&name)
 }
 
 /// What a person would have to write to allow such calls.
@@ -244,6 +289,17 @@ impl Call<'_> {
         permissions.rules.iter().rev().find(|rule| self.fits(rule))
     }
 
+    /// The rule that would decide about the tool if the place were inside the project.
+    fn own_rule<'p>(&self, permissions: &'p Permissions) -> Option<&'p PermissionRule> {
+        let Subject::Path { named, real } = self.subject else { return self.rule(permissions) };
+        let fits = |rule: &&PermissionRule| {
+            matches(&rule.tool, self.tool)
+                && (self.path_fits(&rule.pattern, real)
+                    || (rule.action != Action::Allow && self.path_fits(&rule.pattern, named)))
+        };
+        permissions.rules.iter().rev().find(fits)
+    }
+
     /// Whether a path fits a pattern, as a path of the project or as a whole.
     fn path_fits(&self, pattern: &str, path: &Path) -> bool {
         let inside = path.strip_prefix(self.project).ok();
@@ -284,21 +340,42 @@ impl Call<'_> {
                 names_tool
                     && match rule.action {
                         // A pattern for `git *` must not let `git status; rm -r .` through.
-                        Action::Allow => rule.pattern == "*" || (fits && is_simple(command)),
+                        Action::Allow => {
+                            rule.pattern == "*" || rule.pattern == command || (fits && is_simple(command))
+                        }
                         // What is denied stays denied wherever in a line it stands. A shell has more ways to write a
                         // command than any pattern knows: this is a help against slips, not a barrier.
-                        Action::Ask | Action::Deny => {
-                            fits || matches(&format!("*{}*", rule.pattern), &plain_command(command))
-                        }
+                        Action::Ask | Action::Deny => fits || is_within(&rule.pattern, command),
                     }
             }
         }
     }
 }
 
-/// A command without what a shell takes away: quotes, backslashes, more than one space.
+/// Whether what a pattern is about begins at any word of a line, or of one of its commands.
+fn is_within(pattern: &str, line: &str) -> bool {
+    let anything_after = format!("{pattern}*");
+    let plain = plain_command(line);
+    // `{rm,a}` is `rm a`, and each command of a line is looked at without the next.
+    let separators = [';', '&', '|', '(', ')', '{', '}', '`', '<', '>'];
+    let listed = plain.replace(',', " ");
+    let commands = plain.split(separators).chain(listed.split(separators)).map(str::trim);
+    std::iter::once(plain.as_str()).chain(commands).any(|text| {
+        let is_inner = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let mut before = None;
+        text.char_indices().any(|(at, c)| {
+            let begins = !before.is_some_and(is_inner) && !c.is_whitespace();
+            before = Some(c);
+            begins && (matches(pattern, &text[at..]) || matches(&anything_after, &text[at..]))
+        })
+    })
+}
+
+/// A command without what a shell takes away: quotes, backslashes, ends of lines behind them, more than one space.
 fn plain_command(command: &str) -> String {
-    let bare: String = command.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
+    let spaced = command.replace("\\\n", "").replace("${IFS}", " ").replace("$IFS", " ");
+    let spaced = spaced.replace(['\n', '\r'], ";");
+    let bare: String = spaced.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
     bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -311,9 +388,9 @@ fn is_simple(command: &str) -> bool {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use plimsoll_config::{Action, Permissions};
+    use plimsoll_config::{Action, PermissionRule, Permissions};
 
-    use super::{Access, AllowHint, Subject, decide, parse_allow, rule_for};
+    use super::{Access, AllowHint, Subject, decide, parse_allow, remembered_rule, rule_for};
 
     fn allowed(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> bool {
         let permissions =
@@ -409,5 +486,214 @@ mod tests {
         assert_eq!(parse_allow("read:/etc/", None).unwrap().pattern, "/etc/*");
         let home = Some(Path::new("/home/me"));
         assert_eq!(parse_allow("read:~/x/*", home).unwrap().pattern, "/home/me/x/*");
+    }
+
+    /// Rules in order, those that begin with `!` as denials, those with `?` as questions.
+    fn judged(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> Action {
+        let parse = |text: &&str| {
+            let (action, text) = match text.split_at(1) {
+                ("!", rest) => (Action::Deny, rest),
+                ("?", rest) => (Action::Ask, rest),
+                _ => (Action::Allow, *text),
+            };
+            PermissionRule { action, ..parse_allow(text, None).unwrap() }
+        };
+        let permissions = Permissions { rules: rules.iter().map(parse).collect() };
+        decide(&permissions, tool, access, subject, Path::new("/project"))
+    }
+
+    #[test]
+    fn no_way_of_writing_a_line_gets_more_through_an_allowed_pattern() {
+        let run = |rule, line| judged(&[rule], "bash", Access::Act, &command(line));
+        for line in [
+            "git status; rm a",
+            "git status && rm a",
+            "git status || rm a",
+            "git status | sh",
+            "git status & rm a",
+            "git $(rm a)",
+            "git `rm a`",
+            "git status\nrm a",
+            "git status\r\nrm a",
+            "git status > ~/.bashrc",
+            "git < /etc/passwd",
+            "git ${X:-$(rm a)}",
+            "git $X",
+            "git {status,log}",
+            "(git status; rm a)",
+            "git <(rm a)",
+            "X=1 git status",
+            "PATH=. git status",
+            "GIT_SSH_COMMAND=evil git fetch",
+            "env git status",
+            "bash -c 'git status'",
+            "eval git status",
+            "command git status",
+            "./git status",
+            "/tmp/git status",
+            "gitevil status",
+            "\"git\" status",
+            "g\\it status",
+            "sudo git status",
+            "exec git status",
+            "! git status",
+            ". git status",
+            "if git status",
+            "git\tstatus",
+        ] {
+            assert_eq!(run("bash:git *", line), Action::Ask, "{line}");
+        }
+        // A star in the middle is for arguments of one command, and for no other command.
+        assert_eq!(run("bash:cargo * --offline", "cargo test --offline"), Action::Allow);
+        for line in [
+            "cargo x; rm a --offline",
+            "cargo x\nrm a --offline",
+            "cargo $(rm a) --offline",
+            "cargo | sh --offline",
+        ] {
+            assert_eq!(run("bash:cargo * --offline", line), Action::Ask, "{line}");
+        }
+        // A line that is allowed as it stands is allowed in no other way.
+        assert_eq!(run("bash:a; b *", "a; b *"), Action::Allow);
+        assert_eq!(run("bash:a; b *", "a; b c"), Action::Ask);
+    }
+
+    #[test]
+    fn a_denied_command_is_known_in_many_clothes() {
+        let run = |rule, line| judged(&["bash", rule], "bash", Access::Act, &command(line));
+        for line in [
+            "rm a",
+            "  rm a",
+            "ls; rm a",
+            "ls && rm a",
+            "ls | rm a",
+            "ls & rm a",
+            "ls\nrm a",
+            "$(rm a)",
+            "`rm a`",
+            "(rm a)",
+            "{ rm a; }",
+            "{rm,a}",
+            "X=1 rm a",
+            "/bin/rm a",
+            "../bin/rm a",
+            "sudo rm a",
+            "env rm a",
+            "env X=1 rm a",
+            "bash -c 'rm a'",
+            "bash -c \"rm a\"",
+            "sh -c rm\\ a",
+            "eval 'rm a'",
+            "eval rm a",
+            "\\rm a",
+            "'rm' a",
+            "r''m a",
+            "r\"\"m a",
+            "r\\m a",
+            "r\\\nm a",
+            "rm\\\n a",
+            "rm${IFS}a",
+            "rm$IFS-r a",
+            "rm\ta",
+            "rm",
+            "xargs rm",
+            "if rm a; then",
+            "find . -exec rm {} +",
+            "nohup rm a &",
+            "command rm a",
+            "exec rm a",
+            "time rm a",
+            "! rm a",
+            "a=$(rm b)",
+            "x=`rm b`",
+        ] {
+            assert_eq!(run("!bash:rm *", line), Action::Deny, "{line}");
+            assert_eq!(run("?bash:rm *", line), Action::Ask, "{line}");
+        }
+        for line in ["echo confirm it", "cargo perform x", "ls rm.txt", "my-rm x", "cat farm yard"] {
+            assert_eq!(run("!bash:rm *", line), Action::Allow, "{line}");
+        }
+        assert_eq!(run("!bash:curl * | sh", "curl x.sh  |  sh"), Action::Deny, "across commands, too");
+        assert_eq!(run("!bash:git push *", "cd x && git  push -f"), Action::Deny);
+    }
+
+    #[test]
+    fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
+        let always = |line: &str| remembered_rule("bash", &command(line), Path::new("/project")).pattern;
+        assert_eq!(always("cargo test -q"), "cargo *");
+        // Nothing that runs what its arguments say is allowed by its first word.
+        for line in [
+            "X=1 rm a",
+            "bash -c ls",
+            "/bin/bash -c ls",
+            "\"bash\" -c ls",
+            "env ls",
+            "sudo ls",
+            "python3 x.py",
+            "xargs ls",
+            "timeout 5 ls",
+            "find . -name x",
+            "eval ls",
+            ". ./env",
+            "source ./env",
+            "nohup ls",
+            "a; b",
+            "ls > x",
+            "$(ls)",
+        ] {
+            assert_eq!(always(line), line);
+            let rule = PermissionRule {
+                action: Action::Allow,
+                ..remembered_rule("bash", &command(line), Path::new("/project"))
+            };
+            let permissions = Permissions { rules: vec![rule] };
+            let may =
+                |line: &str| decide(&permissions, "bash", Access::Act, &command(line), Path::new("/project"));
+            assert_eq!(may(line), Action::Allow, "{line}");
+            assert_eq!(may(&format!("{line} && rm x")), Action::Ask, "{line}");
+            assert_eq!(may(&format!("{line}x")), Action::Ask, "{line}");
+        }
+        // Names with a star in them are names.
+        assert_eq!(always("bash -c 'rm *'"), "bash -c 'rm ?'");
+        assert_eq!(rule_for("write", &path("/project/*"), Path::new("/project")).pattern, "?");
+    }
+
+    #[test]
+    fn a_place_outside_that_is_open_is_open_for_what_the_tool_may_do() {
+        let (inside, outside) = (path("/project/a"), path("/etc/a"));
+        let read = |rules: &[&str], place: &Subject| judged(rules, "read", Access::Read, place);
+        let write = |rules: &[&str], place: &Subject| judged(rules, "write", Access::Act, place);
+        let open = "external_directory";
+        assert_eq!((read(&[open], &outside), write(&[open], &outside)), (Action::Allow, Action::Ask));
+        assert_eq!((read(&[open], &inside), write(&[open], &inside)), (Action::Allow, Action::Ask));
+        assert_eq!(write(&["write"], &outside), Action::Ask, "a tool is not the disk");
+        assert_eq!(write(&["write", open], &outside), Action::Allow, "both together");
+        assert_eq!(write(&["?write", open], &outside), Action::Ask);
+        assert_eq!(write(&["!write", open], &outside), Action::Deny);
+        assert_eq!(read(&["!read", open], &outside), Action::Deny);
+        assert_eq!(read(&["read", "!external_directory"], &outside), Action::Deny);
+        assert_eq!(read(&["!external_directory", "read"], &outside), Action::Deny);
+        assert_eq!(read(&["!external_directory", "read:/etc/*"], &outside), Action::Allow, "named, and last");
+        assert_eq!(read(&["read:/etc/*", "!external_directory:/etc/*"], &outside), Action::Deny);
+        assert_eq!(read(&[open, "!read:*.key"], &path("/etc/x.key")), Action::Deny);
+        assert_eq!(write(&["all"], &outside), Action::Allow, "everything is everything");
+        assert_eq!(write(&["all", "?write"], &outside), Action::Ask);
+    }
+
+    #[test]
+    fn an_address_is_held_against_patterns_from_its_beginning() {
+        let fetch =
+            |rule, address: &str| judged(&[rule], "webfetch", Access::Act, &Subject::Address(address.into()));
+        let rule = "webfetch:https://docs.rs/*";
+        assert_eq!(fetch(rule, "https://docs.rs/x"), Action::Allow);
+        for address in [
+            "http://docs.rs/x",
+            "https://docs.rs.evil.example/",
+            "https://docs.rs@evil.example/",
+            "https://evil.example/https://docs.rs/",
+            "https://docs.rs:444/x",
+        ] {
+            assert_eq!(fetch(rule, address), Action::Ask, "{address}");
+        }
     }
 }

@@ -5,6 +5,8 @@
 
 mod agents;
 mod asking;
+#[cfg(unix)]
+mod attacks;
 mod compaction;
 mod files;
 mod globs;
