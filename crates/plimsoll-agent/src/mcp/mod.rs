@@ -156,7 +156,10 @@ impl Conversation {
                     started = starting => started,
                 };
                 self.servers = match started {
-                    Ok(servers) => ServerSet::Ready(servers, self.agent.profile.tools.clone()),
+                    // A fork of another conversation was given the tools of its servers, which end with it.
+                    Ok(servers) => {
+                        ServerSet::Ready(servers, self.agent.profile.tools.clone().without_servers())
+                    }
                     Err(error) => {
                         tracing::error!(%error, "the MCP servers could not be started");
                         ServerSet::None

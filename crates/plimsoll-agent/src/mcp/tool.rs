@@ -33,6 +33,10 @@ impl Tool for McpTool {
         &self.spec
     }
 
+    fn server(&self) -> Option<&str> {
+        Some(&self.server.name)
+    }
+
     /// A server may say of a tool that it only reads. That is the server's word, so nothing follows from it.
     fn access(&self) -> Access {
         Access::Act

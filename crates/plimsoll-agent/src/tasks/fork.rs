@@ -172,6 +172,8 @@ impl TaskBoard {
         agent.clock = parent.clock.clone();
         agent.directory.clone_from(&parent.directory);
         agent.asker.clone_from(&parent.asker);
+        // A task is no way around the hooks of its parent.
+        agent.hooks.clone_from(&parent.hooks);
         agent.title_model = None;
         agent.holder.clone_from(&self.holder);
         agent.take_over = false;

@@ -1,6 +1,5 @@
 //! `bash`: a command line.
 
-use std::ffi::OsString;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -16,6 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::{Tool, ToolCall, ToolError, number, text};
 use crate::permissions::{Access, Subject};
+use crate::process::remove_keys;
 use crate::sandbox::{ConfinedChild, Confinement, Ending, Sandbox};
 
 /// How long a command may take where the model does not say.
@@ -31,9 +31,6 @@ const GRACE: Duration = Duration::from_millis(500);
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// A command that prints more is ended: what it prints goes to the disk that holds the sessions.
 const MAX_OUTPUT: u64 = 4 << 30;
-/// Keys of model providers, which are no business of what a model runs.
-const HIDDEN: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
-
 /// Runs a command line.
 pub struct Bash {
     spec: ToolSpec,
@@ -212,13 +209,7 @@ impl Bash {
         let mut command = Command::new("bash");
         command.arg("-c").arg(line).current_dir(call.directory);
         command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
-        let holds_key = |value: &OsString| {
-            self.hidden.iter().any(|key| value.as_encoded_bytes() == key.expose().as_bytes())
-        };
-        let keys = std::env::vars_os().filter(|(_, value)| holds_key(value)).map(|(name, _)| name);
-        for name in keys.chain(HIDDEN.map(OsString::from)) {
-            command.env_remove(name);
-        }
+        remove_keys(&mut command, &self.hidden);
         let ConfinedChild { child, ending } =
             self.sandbox.spawn(&mut command, call.directory).map_err(failed)?;
         // The command holds the only ends of the pipe that are written to.

@@ -68,6 +68,11 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// The MCP server that it belongs to, if it belongs to one.
+    fn server(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether calls of it may run beside others.
     fn is_parallel(&self) -> bool {
         self.access() != Access::Act
@@ -195,6 +200,12 @@ impl ToolSet {
     /// Each of them, or another in its place.
     pub(crate) fn map(self, change: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> ToolSet {
         ToolSet(self.0.into_iter().map(change).collect())
+    }
+
+    /// Without those of MCP servers, which each conversation starts for itself.
+    pub(crate) fn without_servers(mut self) -> ToolSet {
+        self.0.retain(|tool| tool.server().is_none());
+        self
     }
 
     /// Only those that `keep` wants.

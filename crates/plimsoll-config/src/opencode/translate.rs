@@ -57,7 +57,7 @@ impl Translator<'_> {
     fn top(&mut self, key: &str, value: &Value, all: &Map<String, Value>) {
         match key {
             "model" | "small_model" | "default_agent" | "instructions" => {
-                self.put(&[key], value.clone(), key)
+                self.put(&[key], value.clone(), key);
             }
             "provider" => self.each(key, value, Translator::provider),
             "agent" => self.each(key, value, |this, name, agent| this.agent("agent", name, agent)),

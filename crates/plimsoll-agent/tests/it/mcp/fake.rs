@@ -70,7 +70,7 @@ fn flood(out: &mut impl Write) -> ! {
 }
 
 /// A server over standard input and output.
-pub(super) fn local(start: &str, environment: &[(&str, &str)]) -> McpServer {
+pub(crate) fn local(start: &str, environment: &[(&str, &str)]) -> McpServer {
     let own = std::env::current_exe().unwrap();
     let command = [own.to_str().unwrap(), "--exact", "mcp::fake::the_server", "--nocapture"];
     let own = [(START, start)];

@@ -1,7 +1,7 @@
 //! Tools of MCP servers: what they may do, and servers that misbehave.
 
 mod everything;
-mod fake;
+pub(crate) mod fake;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -205,6 +205,19 @@ async fn a_history_fork_begins_with_the_parents_last_request_byte_for_byte(
     assert_eq!(dock.dock.archive.store().session(&task.id).unwrap().forked_from.unwrap().session, parent);
 }
 
+#[tokio::test]
+async fn a_history_fork_starts_the_servers_of_its_parent_for_itself_and_declares_the_same() {
+    let mut dock = Dock::new(ModelServer::answering(forking).unwrap());
+    dock.write("big.txt", &lines(60));
+    dock.agent.mcp = std::sync::Arc::new([("fake".to_owned(), crate::mcp::fake::local("well", &[]))].into());
+    let dock = TaskDock::with(dock, TaskLimits::default(), Some(AgentFork::History));
+    let (_, task, childs) = forked(&dock).await;
+    assert_eq!(task.data.fork.unwrap().way, ForkWay::History);
+    let requests = dock.dock.server.requests();
+    assert!(childs[0].tools.contains(&"fake_echo".to_owned()), "{:?}", childs[0].tools);
+    assert_eq!(requests[0].body["tools"], childs[0].body["tools"]);
+}
+
 /// Without the marks of the cache, which move with the newest message.
 fn unmarked(value: &Value) -> Value {
     match value {
