@@ -185,7 +185,13 @@ impl Agent {
             // Tasks whose process has gone are found when their parent is opened, and it is told.
             board.look_after(session).await?;
         }
-        let files = driver.run(|driver| Ok(FileLedger::of_log(driver.log()))).await?;
+        let tools = self.profile.tools.clone();
+        let files = driver.run(move |driver| {
+            let files = FileLedger::of_log(driver.log());
+            tools.reopen(driver.log(), &files);
+            Ok(files)
+        });
+        let files = files.await?;
         Ok(Conversation::new(self.clone(), session.clone(), driver, files))
     }
 

@@ -182,7 +182,10 @@ impl Conversation {
         let (access, directory) = (tool.access(), &self.agent.directory);
         let profile = &self.agent.profile;
         let within = Bounds { own: &profile.permissions, above: &profile.bounds, granted: &self.granted };
-        let action = within.decide(&call.tool, access, &subject, directory);
+        let mut action = within.decide(&call.tool, access, &subject, directory);
+        if action == Action::Ask && access == Access::Read && self.is_opened(&call.tool, &subject) {
+            action = Action::Allow;
+        }
         let words = match (action, self.agent.asker.clone()) {
             (Action::Allow, _) => return Ok((tool, subject)),
             (Action::Deny, _) | (Action::Ask, None) => None,
@@ -246,6 +249,16 @@ impl Conversation {
             tool: call.tool.clone(),
             input: call.input.clone(),
         }
+    }
+
+    /// Whether a call reads in a folder that was opened to the model, and no rule says anything else.
+    fn is_opened(&self, tool: &str, subject: &Subject) -> bool {
+        let profile = &self.agent.profile;
+        let rules = || profile.bounds.iter().chain([&profile.permissions]);
+        let is_ruled = |tool| rules().any(|rules| is_denied(rules, tool, subject, &self.agent.directory));
+        matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real))
+            && !is_ruled(tool)
+            && (tool != "grep" || !is_ruled("read"))
     }
 
     /// The tool of a call, and what the call is about.

@@ -17,6 +17,7 @@ use crate::revert::RevertReport;
 use crate::run::RunEnd;
 use crate::sandbox::Confinement;
 use crate::tasks::{TaskProgress, TaskStatus};
+use crate::tools::TodoItem;
 
 /// Receives every event of a run. It must not block: the run waits for it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -154,6 +155,13 @@ pub enum Event {
         path: PathBuf,
         /// What brings the content back.
         handle: String,
+    },
+    /// The list of things to do was written.
+    Todos {
+        /// The call's part.
+        part: PartId,
+        /// The list as it is now.
+        todos: Vec<TodoItem>,
     },
     /// A file is about to be put back as it was.
     Reverting {

@@ -37,6 +37,7 @@ mod revert;
 mod run;
 mod sandbox;
 mod setup;
+mod skills;
 mod step;
 pub mod tasks;
 mod title;
@@ -65,6 +66,7 @@ pub use revert::{
 pub use run::{Conversation, RunEnd, RunReport, Stop};
 pub use sandbox::{Confinement, Guard, Sandbox};
 pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
+pub use skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 pub use tasks::{TaskBoard, TaskLimits};
 pub use title::title_from_words;
-pub use tools::{Tool, ToolCall, ToolError, ToolSet};
+pub use tools::{TodoItem, TodoStatus, Tool, ToolCall, ToolError, ToolSet};

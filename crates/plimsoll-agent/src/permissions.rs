@@ -36,6 +36,8 @@ pub enum Subject {
     Command(String),
     /// An address on the network.
     Address(String),
+    /// Something that has a name, such as a skill.
+    Name(String),
 }
 
 impl Subject {
@@ -47,7 +49,7 @@ impl Subject {
             Subject::Path { named, real } => {
                 Some(format!("{} (which is {})", named.display(), real.display()))
             }
-            Subject::Command(text) | Subject::Address(text) => Some(text.clone()),
+            Subject::Command(text) | Subject::Address(text) | Subject::Name(text) => Some(text.clone()),
         }
     }
 }
@@ -176,7 +178,7 @@ pub(crate) fn reason_to_ask(access: Access, subject: &Subject, project: &Path) -
         (Access::Act, Subject::Command(_)) => "it runs a command",
         (Access::Act, Subject::Path { .. }) => "it changes a file",
         (Access::Act, Subject::Address(_)) => "it fetches from the network",
-        (Access::Act, Subject::None) => "it acts outside this program",
+        (Access::Act, Subject::None | Subject::Name(_)) => "it acts outside this program",
         (Access::Read | Access::Session, _) => "a rule says that it is asked",
     }
 }
@@ -215,6 +217,7 @@ pub(crate) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> Permiss
             }
             None => address.clone(),
         },
+        Subject::Name(name) => name.clone(),
         Subject::Command(_) | Subject::None => "*".into(),
     };
     let origin = Origin::Flag("--allow");
@@ -333,7 +336,7 @@ impl Call<'_> {
                 (by_tool || rule.tool == OUTSIDE) && self.path_fits(&rule.pattern, real)
             }
             Subject::Path { real, .. } => names_tool && self.path_fits(&rule.pattern, real),
-            Subject::Address(address) => names_tool && matches(&rule.pattern, address),
+            Subject::Address(text) | Subject::Name(text) => names_tool && matches(&rule.pattern, text),
             Subject::Command(command) => {
                 let command = command.trim();
                 let fits = matches(&rule.pattern, command);

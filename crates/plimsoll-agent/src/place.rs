@@ -239,7 +239,8 @@ impl Place {
                 }
                 Err(error) => return Err(error.into()),
             }
-            return Ok(self.sync());
+            self.sync();
+            return Ok(());
         };
         // The two change places, so that what was replaced can be looked at: what was saved in the last moment by another
         // program would be lost otherwise.
@@ -267,7 +268,8 @@ impl Place {
             }
             Err(error) => return Err(error.into()),
         }
-        Ok(self.sync())
+        self.sync();
+        Ok(())
     }
 
     /// Remove the file if it still holds what it held when it was looked at.
@@ -282,7 +284,8 @@ impl Place {
             return Err(ReplaceError::Changed);
         }
         drop(aside);
-        Ok(self.sync())
+        self.sync();
+        Ok(())
     }
 
     fn write_beside(

@@ -264,7 +264,7 @@ impl RevertPlan {
         changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>,
     ) {
         let mut add = |part, change: &'a FileChange| {
-            changes.entry(&change.path).or_default().push(Recorded { part, change })
+            changes.entry(&change.path).or_default().push(Recorded { part, change });
         };
         match (trace, &self.undoes) {
             (CallTrace::Changed { part, change }, None) => add(part, change),

@@ -14,7 +14,8 @@ use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
 use crate::hooks::{CommandHook, Hooks};
 use crate::model::Model;
-use crate::tools::{Bash, ToolSet, Webfetch};
+use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
+use crate::tools::{Bash, Skill, ToolSet, Webfetch};
 
 /// Agents that the runtime itself asks, and that are not run.
 pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
@@ -104,7 +105,11 @@ impl Agent {
         let bash = Bash::confined(run.sandbox.clone()).hiding(keys);
         let refusal = bash.refusal();
         let webfetch = Webfetch::configured(run.webfetch.clone());
-        let tools = ToolSet::builtin(&agent.policy).with(bash).with(webfetch);
+        let mut tools = ToolSet::builtin(&agent.policy).with(bash).with(webfetch);
+        let skills = skills(run, &agent.directory, home);
+        if !skills.is_empty() {
+            tools = tools.with(Skill::new(skills));
+        }
         profile.tools = tools.filter(|tool| own.has_tool(tool).unwrap_or(true));
         profile.switches.clone_from(&own.tools);
         if let Some(refusal) = refusal.filter(|_| profile.tools.get("bash").is_some()) {
@@ -205,6 +210,15 @@ fn internal_agent(run: &RunConfig, name: &str) -> Result<AgentConfig, String> {
 /// Where an agent is, which its own prompt does not say.
 pub(crate) fn surroundings(directory: &Path) -> String {
     format!("Project directory: {}\nPlatform: {}", directory.display(), std::env::consts::OS)
+}
+
+/// The skills of the home, the project and the configuration.
+fn skills(run: &RunConfig, project: &Path, home: Option<&Path>) -> Vec<SkillEntry> {
+    let configured = run
+        .skills
+        .iter()
+        .filter_map(|source| Some(SkillPlace { folder: source.place(home)?, within: source.within.clone() }));
+    find_skills(&skill_places(project, home, configured.collect()))
 }
 
 /// The texts of instruction files, each under its name.

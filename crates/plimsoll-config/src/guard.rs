@@ -58,6 +58,14 @@ fn guard_run(layer: &mut RunLayer, directory: &Path, guard: &mut impl FnMut(Stri
         }
         is_harmless
     });
+    layer.skills.retain_mut(|source| {
+        source.within = Some(directory.to_owned());
+        let is_harmless = risk::of_instruction(&source.path) == Risk::Harmless;
+        if !is_harmless {
+            guard("skills".to_owned(), source.path.as_str().into());
+        }
+        is_harmless
+    });
 }
 
 /// Take out of a layer what needs trust.

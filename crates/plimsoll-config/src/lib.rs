@@ -70,7 +70,8 @@ pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
     Action, AgentConfig, AgentFork, AgentMode, HookCommand, HookEvent, InstructionSource, McpConnection,
     McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig,
-    RunField, SandboxConfig, SandboxMode, SetupError, TaskConfig, ToolSwitch, WebfetchConfig, matches,
+    RunField, SandboxConfig, SandboxMode, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
+    matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;

@@ -216,7 +216,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
 
 /// Every key about a run of an agent, with `*` for the names that people choose.
 ///
-/// Rules of permissions, switches of tools and instructions are judged by what they say ([`of_rule`], [`of_switch`],
+/// Rules of permissions, switches of tools, instructions and skills are judged by what they say ([`of_rule`], [`of_switch`],
 /// [`of_instruction`]): to forbid something is harmless, and takes effect at once.
 pub(crate) const RUN: &[(RunRisk, &str)] = &[
     // Another provider would be told the conversation, and a dearer model is paid for by the user.
@@ -229,6 +229,7 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "max_cost"),
     (RunRisk::NeedsTrust, "max_tokens"),
     (RunRisk::ByContent, "instructions"),
+    (RunRisk::ByContent, "skills"),
     (RunRisk::ByContent, "permissions.*"),
     (RunRisk::ByContent, "permissions.*.*"),
     // The conversation and the key go where these say.
@@ -332,7 +333,8 @@ pub(crate) fn of_switch(on: bool) -> Risk {
     if on { NeedsTrust } else { Harmless }
 }
 
-/// The risk of instructions: those of the project itself are read as its `AGENTS.md` is; others are the user's files.
+/// The risk of instructions: those of the project itself are read as its `AGENTS.md` is; others are the user's files. It is
+/// that of a folder of skills as well: a skill is text that the model is given when it asks.
 pub(crate) fn of_instruction(pattern: &str) -> Risk {
     let is_harmless = InstructionSource::stays_below(pattern) && !has_reference(&pattern.into());
     if is_harmless { Harmless } else { NeedsTrust }

@@ -13,7 +13,9 @@ mod list;
 mod read;
 mod recall;
 mod replacing;
+mod skill;
 mod tasks;
+mod todo;
 mod webfetch;
 mod write;
 
@@ -43,7 +45,9 @@ pub use grep::Grep;
 pub use list::List;
 pub use read::Read;
 pub use recall::Recall;
+pub use skill::Skill;
 pub(crate) use tasks::{RefusedTool, task_tools};
+pub use todo::{Todo, TodoItem, TodoStatus};
 pub use webfetch::Webfetch;
 pub use write::Write;
 
@@ -72,6 +76,9 @@ pub trait Tool: Send + Sync {
     fn server(&self) -> Option<&str> {
         None
     }
+
+    /// A call of an earlier process is still in the window: what it opened to the model is open again.
+    fn reopen(&self, _input: &Value, _files: &FileLedger) {}
 
     /// Whether calls of it may run beside others.
     fn is_parallel(&self) -> bool {
@@ -118,7 +125,7 @@ impl ToolCall<'_> {
     pub(crate) fn path(&self) -> Result<&Path, ToolError> {
         match self.subject {
             Subject::Path { real, .. } => Ok(real),
-            Subject::None | Subject::Command(_) | Subject::Address(_) => {
+            Subject::None | Subject::Command(_) | Subject::Address(_) | Subject::Name(_) => {
                 Err(ToolError::Failed("the call names no path".into()))
             }
         }
@@ -163,7 +170,7 @@ impl ToolSet {
         ToolSet::default()
     }
 
-    /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash`, `webfetch` and
+    /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash`, `webfetch`, `todo` and
     /// `recall`.
     pub fn builtin(policy: &plimsoll::Policy) -> ToolSet {
         ToolSet::new()
@@ -175,6 +182,7 @@ impl ToolSet {
             .with(Edit::new())
             .with(Bash::new())
             .with(Webfetch::new())
+            .with(Todo::new())
             .with(Recall::new(&policy.recall))
     }
 
@@ -217,6 +225,16 @@ impl ToolSet {
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.0.iter().find(|tool| tool.spec().name == name)
+    }
+
+    /// What the calls of a log have opened to the model is open again.
+    pub(crate) fn reopen(&self, log: &[plimsoll::Message], files: &FileLedger) {
+        let calls = log.iter().flat_map(|message| &message.parts).filter_map(|part| part.as_tool());
+        for call in calls.filter(|call| call.state.status == plimsoll::ToolStatus::Completed) {
+            if let (Some(tool), Some(input)) = (self.get(&call.tool), &call.state.input) {
+                tool.reopen(input.value(), files);
+            }
+        }
     }
 
     /// How they are declared.

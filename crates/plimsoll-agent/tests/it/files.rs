@@ -294,7 +294,7 @@ async fn a_person_is_shown_the_change() {
     let shown: Arc<std::sync::Mutex<Vec<Option<String>>>> = Arc::default();
     let seen = Arc::clone(&shown);
     dock.agent.asker = Some(Arc::new(Meanwhile(Box::new(move |question| {
-        seen.lock().unwrap().push(question.preview.clone())
+        seen.lock().unwrap().push(question.preview.clone());
     }))));
     dock.write("a.txt", "one\ntwo\nthree\n");
     let talk = &mut dock.begin().await;

@@ -22,9 +22,11 @@ mod person;
 mod reverts;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod skills;
 mod soak;
 mod support;
 mod switching;
 mod tasks;
+mod todos;
 mod tools;
 mod webfetch;

@@ -322,7 +322,7 @@ async fn a_fork_puts_back_what_its_parent_did() {
 #[derive(Clone, Debug)]
 enum Deed {
     /// The agent makes these calls in a turn.
-    Turn(Vec<(u8, u8)>),
+    Turn(Vec<(u8, u8, bool)>),
     /// Something else writes a file, or removes it.
     Other(u8, bool),
     /// The last turn is put back, or everything from one of the turns on.
@@ -335,7 +335,7 @@ enum Deed {
 
 fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     let deed = prop_oneof![
-        5 => prop::collection::vec((0..3_u8, 0..6_u8), 1..4).prop_map(Deed::Turn),
+        5 => prop::collection::vec((0..3_u8, 0..6_u8, any::<bool>()), 1..4).prop_map(Deed::Turn),
         2 => (0..3_u8, prop::bool::weighted(0.8)).prop_map(|(file, is_there)| Deed::Other(file, is_there)),
         3 => prop::option::of(0..6_u8).prop_map(Deed::Revert),
         2 => Just(Deed::Undo),
@@ -376,21 +376,20 @@ async fn check(deeds: Vec<Deed>) {
         match deed {
             Deed::Turn(made) => {
                 snapshots.push(directory(&project));
-                let made: Vec<(String, String)> = made
-                    .into_iter()
-                    .map(|(file, content)| (name_of(file), format!("content {content}\n")))
-                    .collect();
+                let mut wanted = directory(&project);
                 let mut requests = Vec::new();
-                for (name, content) in &made {
-                    requests.push(read(name));
-                    requests.push(write(name, content));
-                    others.remove(name);
+                for (file, content, edits) in made {
+                    let (name, content) = (name_of(file), format!("content {content}\n"));
+                    requests.push(read(&name));
+                    let old = wanted.insert(name.clone(), content.clone());
+                    requests.push(match old.filter(|old| edits && *old != content) {
+                        Some(old) => edit(&name, old.trim_end(), content.trim_end()),
+                        None => write(&name, &content),
+                    });
+                    others.remove(&name);
                 }
                 calls(&dock, &mut talk, requests).await;
-                let now = directory(&project);
-                for (name, content) in made.into_iter().collect::<BTreeMap<_, _>>() {
-                    assert_eq!(now.get(&name), Some(&content));
-                }
+                assert_eq!(directory(&project), wanted);
                 before_revert = None;
             }
             Deed::Other(file, is_there) => {

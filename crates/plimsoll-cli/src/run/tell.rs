@@ -252,7 +252,7 @@ fn explain(end: &RunEnd) -> Option<String> {
 
 /// The telling field of a call's input, or all of it.
 fn input_in_short(input: &Value) -> String {
-    let telling = ["command", "path", "pattern", "handle", "search"]
+    let telling = ["command", "path", "filePath", "pattern", "handle", "search", "name"]
         .iter()
         .find_map(|field| input.get(field)?.as_str());
     let text = telling.map_or_else(|| input.to_string(), str::to_owned);

@@ -62,6 +62,7 @@ impl Translator<'_> {
             "provider" => self.each(key, value, Translator::provider),
             "agent" => self.each(key, value, |this, name, agent| this.agent("agent", name, agent)),
             "mcp" => self.each(key, value, Translator::mcp),
+            "skills" => self.each(key, value, Translator::skills),
             // The switches of `tools` are rules that those of `permission` win over.
             "tools" if !all.contains_key("permission") => self.permissions(None, Some(value), None, key),
             "permission" => self.permissions(None, all.get("tools"), Some(value), key),
@@ -70,6 +71,15 @@ impl Translator<'_> {
             "tool_output" => self.each(key, value, Translator::tool_output),
             label if LABELS.contains(&label) => {}
             other => self.notice(other, other, None),
+        }
+    }
+
+    fn skills(&mut self, name: &str, value: &Value) {
+        let written = format!("skills.{name}");
+        match name {
+            "paths" => self.put(&["skills"], value.clone(), &written),
+            "urls" => self.notice(&written, &written, Some("skills are not fetched".to_owned())),
+            _ => self.notice(&written, &written, None),
         }
     }
 

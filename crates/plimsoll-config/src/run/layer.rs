@@ -9,6 +9,7 @@ use super::hook::HookCommand;
 use super::instructions::InstructionSource;
 use super::permission::{Action, PermissionRule, ToolSwitch};
 use super::provider;
+use super::skills::SkillSource;
 use super::spec::HookSpec;
 use super::tree::Tree;
 use crate::error::ConfigError;
@@ -17,7 +18,7 @@ use crate::origin::Origin;
 
 /// What one layer says about a run.
 ///
-/// Rules, switches, instructions and hooks are kept apart from the other settings: those of all layers count together, in
+/// Rules, switches, instructions, skills and hooks are kept apart from the other settings: those of all layers count together, in
 /// order, where of another setting the heaviest layer decides.
 #[derive(Debug, Default)]
 pub(crate) struct RunLayer {
@@ -28,6 +29,7 @@ pub(crate) struct RunLayer {
     pub(crate) switches: Vec<(String, ToolSwitch)>,
     pub(crate) instructions: Vec<InstructionSource>,
     pub(crate) hooks: Vec<HookCommand>,
+    pub(crate) skills: Vec<SkillSource>,
     pub(crate) origins: BTreeMap<String, Origin>,
     /// Whether these are the variables of the official SDKs.
     pub(crate) is_environment: bool,
@@ -62,6 +64,7 @@ impl RunLayer {
         }
         self.take_instructions(values.0.shift_remove("instructions"), file)?;
         self.take_hooks(values.0.shift_remove("hooks"), file)?;
+        self.take_skills(values.0.shift_remove("skills"), file)?;
         if let Some(Value::Object(agents)) = values.0.get_mut("agents") {
             for (name, agent) in agents.iter_mut() {
                 let Value::Object(agent) = agent else { continue };
@@ -158,6 +161,21 @@ impl RunLayer {
             let timeout = timeout.map_err(|problem| wrong(format!("`hooks.timeout`: {problem}")))?;
             let origin = origin.clone();
             self.hooks.push(HookCommand { event, command, timeout, tools, origin, problem: None });
+        }
+        Ok(())
+    }
+
+    fn take_skills(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
+        let Some(value) = value else { return Ok(()) };
+        let origin = file.place("skills");
+        let wrong = || {
+            let problem = "`skills`: expected a list of folders".to_owned();
+            ConfigError::Value { origin: origin.clone(), problem }
+        };
+        for path in value.as_array().ok_or_else(wrong)? {
+            let path = path.as_str().ok_or_else(wrong)?.to_owned();
+            let (folder, origin) = (file.base.clone(), origin.clone());
+            self.skills.push(SkillSource { path, folder, within: None, origin });
         }
         Ok(())
     }

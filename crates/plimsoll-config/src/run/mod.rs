@@ -17,6 +17,7 @@ pub(crate) mod reference;
 mod resolve;
 mod sandbox;
 pub(crate) mod settle;
+mod skills;
 mod spec;
 mod tasks;
 mod tree;
@@ -44,11 +45,12 @@ pub(crate) use provider::environment_layer;
 pub use provider::{ModelConfig, ProviderConfig};
 pub use resolve::{ResolvedModel, SetupError};
 pub use sandbox::{SandboxConfig, SandboxMode, WebfetchConfig};
+pub use skills::SkillSource;
 pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
 
 /// The sections of a file that are about a run.
-pub(crate) const SECTIONS: [&str; 15] = [
+pub(crate) const SECTIONS: [&str; 16] = [
     "model",
     "small_model",
     "default_agent",
@@ -56,6 +58,7 @@ pub(crate) const SECTIONS: [&str; 15] = [
     "max_cost",
     "max_tokens",
     "instructions",
+    "skills",
     "permissions",
     "providers",
     "agents",
@@ -89,6 +92,8 @@ pub struct RunConfig {
     pub hooks: Vec<HookCommand>,
     /// Further files whose text goes into the system prompt.
     pub instructions: Vec<InstructionSource>,
+    /// Folders with skills, besides those that are looked into anyway.
+    pub skills: Vec<SkillSource>,
     /// What a run must not exceed.
     pub caps: RunCaps,
     /// What commands are held to.

@@ -33,6 +33,7 @@ impl RunLayer {
         self.switches.extend(heavier.switches);
         self.instructions.extend(heavier.instructions);
         self.hooks.extend(heavier.hooks);
+        self.skills.extend(heavier.skills);
         self.origins.extend(heavier.origins);
     }
 
@@ -128,6 +129,7 @@ impl RunLayer {
             fields,
             standing: InstructionSource::standing(around),
             instructions: self.instructions,
+            skills: self.skills,
             origins: self.origins,
         })
     }
@@ -310,12 +312,16 @@ impl RunLayer {
             let value = plimsoll::redact::redact(&source.pattern).text.into();
             RunField { key: "instructions".to_owned(), value, origin: source.origin.clone() }
         });
+        let skills = self.skills.iter().map(|source| {
+            let value = plimsoll::redact::redact(&source.path).text.into();
+            RunField { key: "skills".to_owned(), value, origin: source.origin.clone() }
+        });
         let hooks = self.hooks.iter().map(|hook| {
             let key = ["hooks".to_owned()];
             let value = mask::masked(&key, &hook_value(hook));
             RunField { key: "hooks".to_owned(), value, origin: hook.origin.clone() }
         });
-        fields.extend(rules.chain(switches).chain(instructions).chain(hooks));
+        fields.extend(rules.chain(switches).chain(instructions).chain(skills).chain(hooks));
         fields
     }
 

@@ -35,6 +35,9 @@ pub(crate) struct RunSpec {
     /// Files whose text goes into the system prompt: paths or globs, from where this file is.
     #[allow(dead_code, reason = "described by the schema; read with its order and place")]
     pub(crate) instructions: Vec<String>,
+    /// Folders with skills, from where this file is, besides those of the home and the project.
+    #[allow(dead_code, reason = "described by the schema; read with its order and place")]
+    pub(crate) skills: Vec<String>,
     /// What agents may do: an action for everything, or by tool.
     #[allow(dead_code, reason = "described by the schema; read with its order and place")]
     pub(crate) permissions: PermissionSpec,

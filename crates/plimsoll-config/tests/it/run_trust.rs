@@ -5,7 +5,7 @@ use plimsoll_config::{Action, Config, Flags, Origin, SandboxMode};
 use crate::support::{Home, left_out};
 
 /// Every hurtful setting alone: its lines, and the key that is named.
-const HURTFUL: [(&str, &str); 37] = [
+const HURTFUL: [(&str, &str); 40] = [
     ("model = \"openai/gpt-5\"", "model"),
     ("small_model = \"openai/gpt-5\"", "small_model"),
     ("default_agent = \"explore\"", "default_agent"),
@@ -16,6 +16,9 @@ const HURTFUL: [(&str, &str); 37] = [
     ("instructions = [\"../other/*.md\"]", "instructions"),
     ("instructions = [\"~/.ssh/config\"]", "instructions"),
     ("instructions = [\"docs/{env:HOME}\"]", "instructions"),
+    ("skills = [\"/etc\"]", "skills"),
+    ("skills = [\"../other\"]", "skills"),
+    ("skills = [\"~/private\"]", "skills"),
     ("permissions = \"allow\"", "permissions.*"),
     ("[permissions]\nbash = \"allow\"", "permissions.bash"),
     ("[permissions]\nbash = \"ask\"", "permissions.bash"),
@@ -83,7 +86,7 @@ fn p10_what_narrows_takes_effect_at_once() {
         .with(".config/plimsoll/config.toml", "permissions = \"allow\"\n[agents.build.tools]\n\"*\" = true\n")
         .with(
             "project/plimsoll.toml",
-            "instructions = [\"docs/*.md\", \"./TEAM.md\"]\n\
+            "instructions = [\"docs/*.md\", \"./TEAM.md\"]\nskills = [\"tools/skills\"]\n\
              [permissions]\nwebfetch = \"deny\"\n[permissions.bash]\n\"*\" = \"allow\"\n\"rm *\" = \"deny\"\n\
              [agents.build.tools]\nbash = false\n[agents.build.permission]\nedit = \"deny\"\n\
              [providers.anthropic.models.m]\ncontext = 9000\n",
@@ -100,6 +103,8 @@ fn p10_what_narrows_takes_effect_at_once() {
     assert_eq!(build.permissions.rule("edit", "x").unwrap().action, Action::Deny);
     assert_eq!(run.resolve_model(Some("anthropic/m")).unwrap().limits.unwrap().context.0, 9_000);
     assert_eq!(run.instructions.len(), 2);
+    let within = home.project.canonicalize().unwrap();
+    assert_eq!((run.skills[0].path.as_str(), run.skills[0].within.as_ref()), ("tools/skills", Some(&within)));
 }
 
 #[cfg(unix)]

@@ -31,6 +31,7 @@ fn the_schema_describes_every_setting() {
         "permissions",
         "mcp",
         "instructions",
+        "skills",
         "max_cost",
         "sandbox",
         "webfetch",

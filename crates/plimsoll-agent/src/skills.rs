@@ -1,0 +1,225 @@
+//! Skills: folders with a `SKILL.md` that tells how something is done.
+//!
+//! They are found where other agents keep them, in the home and in the project. What a project's skills say comes with its
+//! checkout. They count without the project being trusted, for the reason that its `AGENTS.md` and its `instructions` do:
+//! they are text below the project that the model may read anyway, they change no rule, and they take effect only when the
+//! model asks for one. Two things keep a hostile checkout from more than that. A file counts only if it lies in the project
+//! once links are followed, so that no private file is shown under a name. And where the user has a skill of the same name,
+//! the user's is given.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ignore::WalkBuilder;
+
+use crate::place::open_file;
+
+/// So many skills are offered.
+const MOST_SKILLS: usize = 50;
+/// So many chars of a description are shown.
+const DESCRIPTION: usize = 300;
+/// So many chars a name may have.
+const NAME: usize = 64;
+/// A longer `SKILL.md` is cut here, in bytes.
+const MOST_TEXT: u64 = 200_000;
+/// So much of a file is read to find its name and description.
+const HEAD: u64 = 8_192;
+/// So many levels below a place skills are looked for, and so many below a skill its files.
+const DEPTH: usize = 3;
+/// So many files of a skill are named.
+const MOST_FILES: usize = 100;
+/// More entries of a place than this are not looked at.
+const MOST_ENTRIES: usize = 5_000;
+
+/// Where a project keeps skills.
+const PROJECT: [&str; 5] =
+    [".plimsoll/skills", ".opencode/skill", ".opencode/skills", ".claude/skills", ".agents/skills"];
+/// Where a home keeps them.
+const HOME: [&str; 8] = [
+    ".config/plimsoll/skills",
+    ".plimsoll/skills",
+    ".config/opencode/skill",
+    ".config/opencode/skills",
+    ".opencode/skill",
+    ".opencode/skills",
+    ".claude/skills",
+    ".agents/skills",
+];
+
+/// A folder that skills are looked for in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillPlace {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The directory that its skills must lie in once links are followed; none if they may lie anywhere.
+    pub within: Option<PathBuf>,
+}
+
+/// A skill that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillEntry {
+    /// What it is called by.
+    pub name: String,
+    /// What it is for, in its author's words, shortened.
+    pub description: String,
+    /// Its `SKILL.md`, with links resolved.
+    pub file: PathBuf,
+}
+
+impl SkillEntry {
+    /// Its folder, with links resolved.
+    pub fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(&self.file)
+    }
+
+    /// Its text without the lines at its head, and whether it was cut.
+    pub(crate) fn text(&self) -> std::io::Result<(String, bool)> {
+        let mut bytes = Vec::new();
+        open_file(&self.file)?.take(MOST_TEXT + 1).read_to_end(&mut bytes)?;
+        let is_cut = bytes.len() as u64 > MOST_TEXT;
+        bytes.truncate(MOST_TEXT as usize);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok((split_head(&text).1.trim().to_owned(), is_cut))
+    }
+
+    /// The files beside it, relative to its folder, in order; and whether there are more.
+    pub(crate) fn files(&self) -> (Vec<String>, bool) {
+        let folder = self.folder();
+        let walk =
+            WalkBuilder::new(folder).max_depth(Some(DEPTH)).standard_filters(false).hidden(true).build();
+        let names = walk.flatten().take(MOST_ENTRIES).filter_map(|entry| {
+            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+            let name = entry.path().strip_prefix(folder).ok()?.to_str()?.to_owned();
+            (is_file && entry.path() != self.file).then_some(name)
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        let has_more = names.len() > MOST_FILES;
+        names.truncate(MOST_FILES);
+        (names, has_more)
+    }
+}
+
+/// The places of a home and a project, the heaviest first: what a project has under a name of the user's own is not given.
+pub fn skill_places(project: &Path, home: Option<&Path>, configured: Vec<SkillPlace>) -> Vec<SkillPlace> {
+    let (users, projects): (Vec<SkillPlace>, Vec<SkillPlace>) =
+        configured.into_iter().partition(|place| place.within.is_none());
+    let of_home = home.into_iter().flat_map(|home| HOME.map(|folder| home.join(folder)));
+    let of_home = of_home.map(|folder| SkillPlace { folder, within: None });
+    // A session in the home itself: its folders are the user's, and found already.
+    let own = Some(project).filter(|project| home.is_none_or(|home| !same(home, project)));
+    let of_project = own.into_iter().flat_map(|project| {
+        PROJECT.map(|folder| SkillPlace { folder: project.join(folder), within: Some(project.to_owned()) })
+    });
+    users.into_iter().chain(of_home).chain(projects).chain(of_project).collect()
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().ok().is_some_and(|one| other.canonicalize().ok() == Some(one))
+}
+
+/// The skills in these places, each name once, in the order of the places.
+pub fn find_skills(places: &[SkillPlace]) -> Vec<SkillEntry> {
+    let mut found: Vec<SkillEntry> = Vec::new();
+    let mut names = BTreeSet::new();
+    for place in places {
+        let within = place.within.as_ref().map(|within| within.canonicalize().unwrap_or(within.clone()));
+        // Links are followed, because people link skills into their homes; where they lead is looked at below.
+        let mut walk = WalkBuilder::new(&place.folder);
+        walk.max_depth(Some(DEPTH)).standard_filters(false).follow_links(true).sort_by_file_path(Path::cmp);
+        for entry in walk.build().flatten().take(MOST_ENTRIES) {
+            if entry.file_name() != "SKILL.md" {
+                continue;
+            }
+            let Ok(file) = entry.path().canonicalize() else { continue };
+            if within.as_ref().is_some_and(|within| !file.starts_with(within)) {
+                continue;
+            }
+            let Some(skill) = read_head(entry.path(), file) else { continue };
+            if found.len() < MOST_SKILLS && names.insert(skill.name.clone()) {
+                found.push(skill);
+            }
+        }
+    }
+    found
+}
+
+/// The name and the description at the head of a file; none if it has no description.
+fn read_head(found: &Path, file: PathBuf) -> Option<SkillEntry> {
+    let mut bytes = Vec::new();
+    open_file(&file).ok()?.take(HEAD).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, _) = split_head(&text);
+    let folder = found.parent()?.file_name()?.to_str()?;
+    let name = field(head, "name").unwrap_or_else(|| folder.to_owned());
+    let is_name = |c: char| c.is_alphanumeric() || "-_.:".contains(c);
+    if name.is_empty() || name.chars().count() > NAME || !name.chars().all(is_name) {
+        return None;
+    }
+    let description = field(head, "description").filter(|text| !text.is_empty())?;
+    let mut shown: String = description.chars().take(DESCRIPTION).collect();
+    if shown.len() < description.len() {
+        shown.push('…');
+    }
+    Some(SkillEntry { name, description: shown, file })
+}
+
+/// The lines between `---` at the head of a text, and the rest.
+fn split_head(text: &str) -> (&str, &str) {
+    let text = text.trim_start_matches('\u{feff}');
+    let inner = text.strip_prefix("---").and_then(|rest| rest.split_once('\n')).map(|(_, inner)| inner);
+    let Some(inner) = inner.filter(|_| text.lines().next().is_some_and(|line| line.trim_end() == "---"))
+    else {
+        return ("", text);
+    };
+    let mut at = 0;
+    for line in inner.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return (&inner[..at], &inner[at + line.len()..]);
+        }
+        at += line.len();
+    }
+    // Without an end of the head, none of it is text that was meant to be shown.
+    (inner, "")
+}
+
+/// A field of the head in one line: a plain or quoted text, or one that goes over indented lines. All of YAML is not needed
+/// for two texts, and nothing that a stranger wrote should reach more of a parser than that.
+fn field(head: &str, name: &str) -> Option<String> {
+    let mut lines = head.lines();
+    let first = lines.by_ref().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
+    let first = first.trim();
+    let goes_on: Vec<&str> =
+        lines.take_while(|line| line.starts_with([' ', '\t']) || line.is_empty()).collect();
+    let is_block = first.starts_with(['>', '|']);
+    let mut text = if is_block { String::new() } else { first.to_owned() };
+    for line in goes_on {
+        text.push(' ');
+        text.push_str(line);
+    }
+    let text = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let text = text.collect::<Vec<_>>().join(" ");
+    let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    Some(quoted('"').or_else(|| quoted('\'')).map(str::to_owned).unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{field, split_head};
+
+    #[test]
+    fn heads_are_read_as_they_are_written() {
+        let (head, text) = split_head("---\nname: tides\ndescription: \"Reads: tide tables\"\n---\nDo it.\n");
+        assert_eq!(field(head, "name").as_deref(), Some("tides"));
+        assert_eq!(field(head, "description").as_deref(), Some("Reads: tide tables"));
+        assert_eq!(text, "Do it.\n");
+        let folded = "description: >-\n  One line\n  and the next.\nname: x\n";
+        assert_eq!(field(folded, "description").as_deref(), Some("One line and the next."));
+        assert_eq!(field("description: one\n  two\n", "description").as_deref(), Some("one two"));
+        assert_eq!(field("description: a\u{1b}[31mred\n", "description").as_deref(), Some("a [31mred"));
+        assert_eq!(split_head("no head\n---\n"), ("", "no head\n---\n"));
+        assert_eq!(split_head("---\nname: x\n"), ("name: x\n", ""));
+        assert_eq!(split_head("----\nx\n").0, "");
+    }
+}

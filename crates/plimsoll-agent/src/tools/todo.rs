@@ -1,0 +1,197 @@
+//! `todo`: the list of things to do.
+//!
+//! The newest list is the input of the newest call, so it is kept with the session like everything else in the log, and
+//! summaries carry what is open of it.
+
+use std::io::Write;
+use std::path::Path;
+
+use plimsoll::{Message, SessionId, ToolStatus};
+use plimsoll_providers::ToolSpec;
+use plimsoll_session::SessionError;
+use plimsoll_store::{Archive, PageRequest};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Tool, ToolCall, ToolError};
+use crate::error::AgentError;
+use crate::event::Event;
+use crate::permissions::{Access, Subject};
+use crate::run::Conversation;
+
+/// A longer list is no help to anyone who works through it.
+const MOST_ITEMS: usize = 100;
+/// So many chars one of them may have.
+const ITEM: usize = 1_000;
+/// So many messages are looked at at a time to find the newest list.
+const PAGE: u64 = 50;
+/// The names of tools that write such a list: ours, and OpenCode's in imported sessions.
+const NAMES: [&str; 2] = ["todo", "todowrite"];
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TodoItem {
+    /// What.
+    pub content: String,
+    /// How far it is.
+    #[serde(default)]
+    pub status: TodoStatus,
+}
+
+/// How far something to do is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    /// Not begun.
+    #[default]
+    Pending,
+    /// Being done.
+    InProgress,
+    /// Done.
+    Completed,
+    /// Given up.
+    Cancelled,
+}
+
+/// Writes and shows the list.
+pub struct Todo {
+    spec: ToolSpec,
+}
+
+impl Todo {
+    /// The tool.
+    pub fn new() -> Todo {
+        let description = "Keeps the list of things to do in this conversation. `todos` is the whole list as it is from now \
+             on; without it the list is shown. Use it for work of several steps: keep one item in progress, and set it to \
+             completed as soon as it is done."
+            .into();
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "todos": {
+                    "type": "array",
+                    "maxItems": MOST_ITEMS,
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "content": {"type": "string", "description": "What is to be done."},
+                            "status": {"type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"]}
+                        },
+                        "required": ["content", "status"]
+                    }
+                }
+            }
+        });
+        Todo { spec: ToolSpec { name: "todo".into(), description, schema } }
+    }
+}
+
+impl Default for Todo {
+    fn default() -> Todo {
+        Todo::new()
+    }
+}
+
+/// The list in an input; none if it has none.
+fn list_of(input: &Value) -> Result<Option<Vec<TodoItem>>, ToolError> {
+    let todos = match input.get("todos") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(todos) => todos,
+    };
+    let items: Vec<TodoItem> = serde_json::from_value(todos.clone()).map_err(|error| {
+        let known = "pending, in_progress, completed or cancelled";
+        ToolError::Input(format!(
+            "`todos` must be a list of items with `content` and `status` ({known}): {error}"
+        ))
+    })?;
+    if items.len() > MOST_ITEMS {
+        return Err(ToolError::Input(format!(
+            "`todos` has {} items; at most {MOST_ITEMS} are kept",
+            items.len()
+        )));
+    }
+    let is_bad = |item: &TodoItem| item.content.trim().is_empty() || item.content.chars().count() > ITEM;
+    match items.iter().position(is_bad) {
+        Some(place) => Err(ToolError::Input(format!(
+            "item {} must have a `content` of 1 to {ITEM} characters",
+            place + 1
+        ))),
+        None => Ok(Some(items)),
+    }
+}
+
+impl Tool for Todo {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Session
+    }
+
+    /// The list is what the last of them says.
+    fn is_parallel(&self) -> bool {
+        false
+    }
+
+    fn subject(&self, input: &Value, _: &Path) -> Result<Subject, ToolError> {
+        list_of(input).map(|_| Subject::None)
+    }
+
+    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        let items = match list_of(call.input)? {
+            Some(items) => {
+                (call.events)(&Event::Todos { part: call.part.clone(), todos: items.clone() });
+                items
+            }
+            None => {
+                let found = call.driver.run(|driver| newest_todos(driver.archive(), driver.session()));
+                call.runtime.block_on(found).map_err(|error| ToolError::Failed(error.to_string()))?
+            }
+        };
+        if items.is_empty() {
+            return Ok(writeln!(out, "[The list is empty.]")?);
+        }
+        for item in &items {
+            let sign = match item.status {
+                TodoStatus::Pending => "[ ]",
+                TodoStatus::InProgress => "[>]",
+                TodoStatus::Completed => "[x]",
+                TodoStatus::Cancelled => "[-]",
+            };
+            writeln!(out, "{sign} {}", item.content.split_whitespace().collect::<Vec<_>>().join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The newest list of a session, also where a summary has taken the place of the call that wrote it.
+fn newest_todos(archive: &Archive, session: &SessionId) -> Result<Vec<TodoItem>, SessionError> {
+    let mut from = None;
+    loop {
+        let request = PageRequest { from: from.take(), oldest_first: false, most: PAGE };
+        let messages = archive.store().page(session, &request)?.messages;
+        if let Some(found) = messages.iter().find_map(list_in) {
+            return Ok(found);
+        }
+        match messages.last() {
+            Some(oldest) => from = Some(oldest.info.id.clone()),
+            None => return Ok(Vec::new()),
+        }
+    }
+}
+
+fn list_in(message: &Message) -> Option<Vec<TodoItem>> {
+    message.parts.iter().rev().find_map(|part| {
+        let call = part.as_tool().filter(|call| NAMES.contains(&call.tool.as_str()))?;
+        let input = call.state.input.as_ref().filter(|_| call.state.status == ToolStatus::Completed)?;
+        list_of(input.value()).ok().flatten()
+    })
+}
+
+impl Conversation {
+    /// The newest list of things to do.
+    pub async fn todos(&self) -> Result<Vec<TodoItem>, AgentError> {
+        Ok(self.driver.run(|driver| newest_todos(driver.archive(), driver.session())).await?)
+    }
+}
