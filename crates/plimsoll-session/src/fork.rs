@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll::fork::Digest;
-use plimsoll::fork::child::{Child, fork_for};
+use plimsoll::fork::child::Child;
 use plimsoll::fork::history::{
     self, Identity, Inheritance, InheritedHistory, NoHistory, Parent, Point, task_text,
 };
@@ -53,7 +53,7 @@ impl Driver {
         let policy = &self.settings.policy;
         let nobody = Identity { model: String::new(), system: String::new(), tools: String::new() };
         let parent = Parent { messages: &self.log, policy, point, identity: &nobody };
-        Ok(fork_for(parent.before_point(), policy, child, &*self.meter.counter())?)
+        Ok(parent.digest(child, &*self.meter.counter())?)
     }
 
     /// Make a child session that knows what this one knew at a point, with its task as the last message. This session

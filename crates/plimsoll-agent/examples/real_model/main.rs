@@ -1,7 +1,7 @@
 //! A session with a real model on this machine: `just real-model`.
 //!
 //! ```text
-//! real_model URL [--turns N] [--run direct|unmanaged|learned|configured]
+//! real_model URL [--turns N] [--run direct|unmanaged|learned|configured|delegation]
 //! ```
 //!
 //! URL is a server of OpenAI Chat Completions with a small window, such as `llama_cpp.server` with 8,192 tokens. Each turn
@@ -12,8 +12,10 @@
 //! - `unmanaged`: nothing is reduced. It has to die, and says in which turn.
 //! - `learned`: the model is in no table, so its window is learned from the server's first refusal.
 //! - `configured`: the window is known from the beginning.
+//! - `delegation`: a parent reads a file and forks two tasks, whose requests hold what it has read.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod delegation;
 mod shim;
 mod tally;
 mod upstream;
@@ -51,9 +53,10 @@ enum Way {
     Unmanaged,
     Learned,
     Configured,
+    Delegation,
 }
 
-const WAYS: [Way; 4] = [Way::Direct, Way::Unmanaged, Way::Learned, Way::Configured];
+const WAYS: [Way; 5] = [Way::Direct, Way::Unmanaged, Way::Learned, Way::Configured, Way::Delegation];
 
 impl Way {
     fn name(self) -> &'static str {
@@ -62,6 +65,7 @@ impl Way {
             Way::Unmanaged => "unmanaged",
             Way::Learned => "learned",
             Way::Configured => "configured",
+            Way::Delegation => "delegation",
         }
     }
 
@@ -90,7 +94,8 @@ struct Arguments {
 
 impl Arguments {
     fn read() -> Result<Arguments, Box<dyn Error>> {
-        let usage = "usage: real_model URL [--turns N] [--run direct|unmanaged|learned|configured]";
+        let usage =
+            "usage: real_model URL [--turns N] [--run direct|unmanaged|learned|configured|delegation]";
         let mut words = std::env::args().skip(1);
         let upstream = Upstream::new(&words.next().ok_or(usage)?)?;
         let (mut turns, mut ways) = (60, WAYS.to_vec());
@@ -113,6 +118,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for way in ways {
         if way == Way::Direct {
             println!("{}\n", direct(&upstream).await?);
+            continue;
+        }
+        if way == Way::Delegation {
+            println!("{}\n", delegation::run(&upstream).await?);
             continue;
         }
         let figures = run(way, &upstream, turns).await?;

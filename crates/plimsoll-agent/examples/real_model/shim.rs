@@ -72,6 +72,11 @@ impl Shim {
         lock(&self.state).script = answers.into();
     }
 
+    /// The requests of the agent.
+    pub(crate) fn requests(&self) -> Vec<Captured> {
+        self.server.requests()
+    }
+
     pub(crate) fn exchanges(&self) -> Vec<Exchange> {
         lock(&self.state).exchanges.clone()
     }

@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll::{Millis, PartId, SessionId};
 use plimsoll_config::AgentFork;
 use plimsoll_session::{DriverHandle, SessionError};
-use plimsoll_store::{
-    Archive, ChangeKind, Clock, Lease, NewNote, Sequence, StoreError, TaskFilter, TaskRecord,
-};
+use plimsoll_store::{Archive, Clock, NewNote, StoreError, TaskFilter, TaskRecord};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -23,11 +21,6 @@ use super::roster::Roster;
 use super::task::{Task, TaskChange, TaskData, TaskPhase, TaskProgress};
 use crate::agent::Agent;
 use crate::tools::{Tool, task_tools};
-
-/// How often changes that other processes made are looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// For how long a session that another is just giving back is waited for.
-const LEASE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Whether the holder of a lease, by its name, is known to be gone.
 type IsGone = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -46,9 +39,9 @@ pub struct TaskBoard {
     pub(super) slots: Arc<Semaphore>,
     local: Mutex<HashMap<SessionId, Local>>,
     /// Moves with every change of a task, here or elsewhere.
-    changes: watch::Sender<u64>,
-    claiming: Mutex<()>,
-    is_watching: AtomicBool,
+    pub(super) changes: watch::Sender<u64>,
+    pub(super) claiming: Mutex<()>,
+    pub(super) is_watching: AtomicBool,
     is_closing: AtomicBool,
 }
 
@@ -63,7 +56,7 @@ pub(super) struct Local {
 
 impl Local {
     /// The place of a run that is about to begin, so that it can be cancelled from now on.
-    fn reserved(task: &Task) -> Local {
+    pub(super) fn reserved(task: &Task) -> Local {
         let begin = TaskProgress { phase: TaskPhase::Waiting, ..task.data.progress.clone() };
         Local {
             run: task.run(),
@@ -296,59 +289,6 @@ impl TaskBoard {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Moves whenever a task changes or a note comes, here or in another process.
-    pub fn watch(self: &Arc<Self>) -> watch::Receiver<u64> {
-        self.begin_watching();
-        self.changes.subscribe()
-    }
-
-    /// Wait until a task has ended or the time is over; gives it as it is then.
-    pub async fn wait(
-        self: &Arc<Self>,
-        id: &SessionId,
-        longest: Duration,
-        cancel: &CancellationToken,
-    ) -> Result<Task, TaskError> {
-        let mut changes = self.watch();
-        let over = tokio::time::sleep(longest);
-        tokio::pin!(over);
-        loop {
-            changes.borrow_and_update();
-            let task = self.task(id).await?;
-            if !task.status.is_active() {
-                return Ok(task);
-            }
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Ok(task),
-                () = &mut over => return Ok(task),
-                changed = changes.changed() => if changed.is_err() { return Ok(task) },
-            }
-        }
-    }
-
-    /// Let a session that is itself a task wait without its slot, which its own tasks may need.
-    pub(crate) async fn without_slot<T>(&self, session: &SessionId, wait: impl Future<Output = T>) -> T {
-        let taken = self
-            .local()
-            .get_mut(session)
-            .and_then(|local| local.permit.take().map(|permit| (permit, local.cancel.clone())));
-        let Some((permit, cancel)) = taken else { return wait.await };
-        drop(permit);
-        let done = wait.await;
-        tokio::select! {
-            biased;
-            // A run that is to stop needs no slot for that.
-            () = cancel.cancelled() => {}
-            permit = Arc::clone(&self.slots).acquire_owned() => {
-                if let Some(local) = self.local().get_mut(session) {
-                    local.permit = permit.ok();
-                }
-            }
-        }
-        done
-    }
-
     /// Launch a task. It returns as soon as the task is recorded and has its place in the queue.
     pub async fn launch(self: &Arc<Self>, caller: &Caller, launch: Launch) -> Result<Task, TaskError> {
         let depth = self.depth_below(&caller.session).await?;
@@ -392,75 +332,6 @@ impl TaskBoard {
             Err(TaskError::NotFound(_)) => Ok(1),
             Err(error) => Err(error),
         }
-    }
-
-    /// Take the lease of a task's session and make its record active, in this order: a record that is active and not leased
-    /// would be taken for one whose process is gone. One who is just giving the session back is waited for.
-    pub(super) fn claim(
-        &self,
-        session: &SessionId,
-        record: impl FnOnce(&TaskBoard) -> Result<Task, TaskError>,
-    ) -> Result<(Task, Lease), TaskError> {
-        let begun = std::time::Instant::now();
-        loop {
-            let claiming = self.claiming();
-            let is_ours = self.local().contains_key(session);
-            let leased = match is_ours {
-                // A run that has ended and is not put away yet.
-                true => Ok(None),
-                false => match self.lease_free(session) {
-                    Ok(Some(lease)) => Ok(Some(lease)),
-                    Ok(None) => Ok(None),
-                    Err(error) => Err(error),
-                },
-            };
-            if let Some(lease) = leased? {
-                return match record(self) {
-                    Ok(task) => {
-                        self.local().insert(session.clone(), Local::reserved(&task));
-                        Ok((task, lease))
-                    }
-                    Err(error) => {
-                        let _ = self.archive.store().release(&lease);
-                        Err(error)
-                    }
-                };
-            }
-            drop(claiming);
-            if begun.elapsed() > LEASE_PATIENCE {
-                return Err(self.archive.store().lease(session, &self.holder, self.lease).map_or_else(
-                    TaskError::from,
-                    |lease| {
-                        let _ = self.archive.store().release(&lease);
-                        TaskError::Internal("the task is still being put away".into())
-                    },
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// The lease of a session, if no living process has it.
-    pub(super) fn lease_free(&self, session: &SessionId) -> Result<Option<Lease>, TaskError> {
-        let store = self.archive.store();
-        match store.lease(session, &self.holder, self.lease) {
-            Err(StoreError::Missing { .. }) => Err(TaskError::SessionGone),
-            Err(StoreError::Leased { holder, .. }) if self.is_gone_holder(&holder) => {
-                Ok(Some(store.break_lease(session, &self.holder, self.lease)?))
-            }
-            Err(StoreError::Leased { .. }) => Ok(None),
-            lease => Ok(Some(lease?)),
-        }
-    }
-
-    /// Only one at a time takes leases here: all go by the same holder, and would take them from each other.
-    pub(super) fn claiming(&self) -> MutexGuard<'_, ()> {
-        self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is_gone_holder(&self, holder: &str) -> bool {
-        let process = holder.rsplit_once(", tasks ").map_or(holder, |(process, _)| process);
-        (self.is_gone)(process)
     }
 
     /// Take a task up again with further words, or put that in line behind its present run.
@@ -614,73 +485,6 @@ impl TaskBoard {
     pub async fn caller_of(self: &Arc<Self>, session: &SessionId, agent: Agent) -> Result<Caller, TaskError> {
         let driver = DriverHandle::open(Arc::clone(&self.archive), session.clone(), agent.settings()).await?;
         Ok(Caller { agent, session: session.clone(), driver, part: None })
-    }
-
-    /// Look for what other processes do to tasks, from the first time that it matters.
-    pub(super) fn begin_watching(self: &Arc<Self>) {
-        if !self.is_watching.swap(true, Ordering::SeqCst) {
-            tokio::spawn(watch_store(Arc::downgrade(self)));
-        }
-    }
-
-    /// What came since: whether a task or an inbox has changed.
-    fn look(&self, since: Option<Sequence>) -> Result<(Sequence, bool), StoreError> {
-        let store = self.archive.store();
-        let Some(mut since) = since else { return Ok((store.newest_change()?, true)) };
-        let mut is_ours = false;
-        loop {
-            let page = store.changes(since, 0)?;
-            is_ours |= page.gap
-                || page
-                    .changes
-                    .iter()
-                    .any(|change| matches!(change.kind, ChangeKind::Task | ChangeKind::Noted));
-            if page.next == since {
-                return Ok((since, is_ours));
-            }
-            since = page.next;
-        }
-    }
-
-    /// Stop runs whose tasks were ended by others.
-    fn obey_records(&self) {
-        let ids: Vec<(SessionId, u32)> =
-            self.local().iter().map(|(id, local)| (id.clone(), local.run)).collect();
-        for (id, run) in ids {
-            let is_over = match self.load(&id) {
-                Ok(task) => !task.status.is_active() || task.run() != run,
-                Err(TaskError::NotFound(_)) => true,
-                Err(_) => false,
-            };
-            let is_same = |local: &Local| local.run == run;
-            if is_over && self.local().get(&id).is_some_and(is_same) {
-                self.stop_local(&id, StopReason::Cancelled);
-            }
-        }
-    }
-}
-
-async fn watch_store(board: Weak<TaskBoard>) {
-    let mut since = None;
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let Some(board) = board.upgrade() else { return };
-        let looked = board
-            .blocking(move |board| {
-                let (next, is_ours) = board.look(since)?;
-                if is_ours {
-                    board.obey_records();
-                }
-                Ok((next, is_ours))
-            })
-            .await;
-        // A store that is busy is looked at again.
-        if let Ok((next, is_ours)) = looked {
-            since = Some(next);
-            if is_ours {
-                board.note_change();
-            }
-        }
     }
 }
 

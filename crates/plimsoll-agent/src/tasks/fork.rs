@@ -131,9 +131,12 @@ impl TaskBoard {
             .run(move |driver| {
                 let point = part.as_ref().map_or(Point::Newest, Point::Call);
                 let limits = child.policy.limits(&child.model.name.model, child.model.limits);
-                let fixed = count_fixed(&child.profile.system, &child.profile.tools.specs(), driver);
+                let tools = if is_twin { &parent } else { &child }.profile.tools.specs();
+                let fixed = count_fixed(&child.profile.system, &tools, driver);
                 let reader = Child { limits, fixed, task: &prompt };
-                let (parents, childs) = (identity_of(&parent), identity_of(&child));
+                // The tools of MCP servers are the same for both, because the servers are.
+                let parents = identity_of(&parent, &own_tools(&parent, &child));
+                let childs = identity_of(&child, &child.profile.tools);
                 let same = Identities { parent: &parents, child: &childs };
                 let new = NewSession { id: plimsoll_store::random_ids().session(now), ..new };
                 let forked = driver.fork(point, new, &reader, is_twin.then_some(same))?;
@@ -274,19 +277,29 @@ fn twin_of(caller: &Caller, agent: &Agent) -> Result<Agent, String> {
     twin.model = parent.model.clone();
     twin.profile.system.clone_from(&parent.profile.system);
     twin.profile.tools =
-        parent.profile.tools.clone().map(|tool| match tool.spec().name.starts_with(TOOL_PREFIX) {
+        own_tools(parent, agent).map(|tool| match tool.spec().name.starts_with(TOOL_PREFIX) {
             true => RefusedTool::of(&tool),
             false => tool,
         });
+    twin.mcp = Arc::clone(&parent.mcp);
     twin.tasks = None;
     let key = parent.model.options.cache_key.clone();
     twin.model.options.cache_key = key.or_else(|| Some(caller.session.to_string()));
     Ok(twin)
 }
 
-/// Who an agent is to a provider's cache.
-fn identity_of(agent: &Agent) -> Identity {
-    let specs = agent.profile.tools.specs();
+/// The tools of a parent without those of MCP servers, which its task starts for itself: a parent's end with it.
+fn own_tools(parent: &Agent, agent: &Agent) -> ToolSet {
+    let tools = parent.profile.tools.clone();
+    if parent.mcp.is_empty() {
+        return tools;
+    }
+    tools.filter(|name| name.starts_with(TOOL_PREFIX) || agent.profile.tools.get(name).is_some())
+}
+
+/// Who an agent is to a provider's cache, with these tools.
+fn identity_of(agent: &Agent, tools: &ToolSet) -> Identity {
+    let specs = tools.specs();
     let tools: Vec<String> =
         specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect();
     Identity {

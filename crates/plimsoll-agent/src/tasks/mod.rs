@@ -14,6 +14,7 @@
 //! | tell an idle conversation | [`Conversation::take_notes`](crate::Conversation::take_notes), [`Conversation::go_on`](crate::Conversation::go_on) |
 
 mod board;
+mod claim;
 mod error;
 mod fork;
 mod ids;
@@ -26,6 +27,7 @@ mod runner;
 mod status;
 mod task;
 mod text;
+mod watch;
 
 /// How the names of the tools for background tasks begin.
 pub(crate) const TOOL_PREFIX: &str = "background_";

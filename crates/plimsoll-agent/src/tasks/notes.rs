@@ -57,9 +57,14 @@ impl Conversation {
     /// The model has said its last word: wait for the session's tasks, where that is wanted. Says whether there is
     /// something new to answer.
     pub(crate) async fn await_tasks(&mut self, cancel: &CancellationToken) -> Result<bool, AgentError> {
-        let Some(board) = self.agent.tasks.clone().filter(|_| self.agent.profile.awaits_tasks) else {
+        if !self.agent.profile.awaits_tasks {
             return Ok(false);
-        };
+        }
+        // What came during the last answer is answered too: words for a task would not be read otherwise.
+        if self.take_in_notes().await? {
+            return Ok(true);
+        }
+        let Some(board) = self.agent.tasks.clone() else { return Ok(false) };
         let session = self.session.clone();
         board.without_slot(&session, self.await_own_tasks(cancel)).await
     }

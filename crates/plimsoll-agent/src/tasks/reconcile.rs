@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll::SessionId;
+use plimsoll_store::StoreError;
 
 use super::board::TaskBoard;
 use super::error::TaskError;
@@ -68,9 +69,10 @@ impl TaskBoard {
             return Ok(None);
         }
         let lease = match self.lease_free(&task.id) {
-            Ok(None) => return Ok(None),
+            Ok(lease) => Some(lease),
+            Err(TaskError::Store(StoreError::Leased { .. })) => return Ok(None),
             Err(TaskError::SessionGone) => None,
-            lease => lease?,
+            Err(error) => return Err(error),
         };
         let (status, error) = match lease {
             Some(_) => (TaskStatus::Interrupted, "The process that ran it has gone."),

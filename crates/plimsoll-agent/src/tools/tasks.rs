@@ -310,7 +310,7 @@ impl Work<'_> {
             Err(plimsoll_store::StoreError::Missing { .. }) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
-        messages.sort_by(|one, other| one.info.id.cmp(&other.info.id));
+        messages.reverse();
         Ok(tasks::transcript_text(&messages, filter))
     }
 

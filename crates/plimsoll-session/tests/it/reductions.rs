@@ -83,7 +83,11 @@ fn a_child_gets_a_digest_or_the_history_itself() {
     let log = harbour.archive.store().window(&forked.session.id).unwrap();
     let texts: Vec<String> = log.iter().map(plimsoll::Message::text).collect();
     assert_eq!(texts.len(), 2);
-    assert!(texts[0].contains("THE PLAN IS TO SAIL AT DAWN") && texts[1] == "Check the tide.", "{texts:?}");
+    assert!(texts[0].contains("THE PLAN IS TO SAIL AT DAWN"), "{texts:?}");
+    assert!(
+        texts[1].ends_with("\n\n<task>\nCheck the tide.\n</task>"),
+        "set apart from what is inherited: {texts:?}"
+    );
 
     let same = Identity { model: "m".into(), system: "s".into(), tools: "t".into() };
     let agents = Identities { parent: &same, child: &same };

@@ -7,7 +7,7 @@
 
 use thiserror::Error;
 
-use super::{Digest, fork};
+use super::{Digest, fork_until};
 use crate::chars::Chars;
 use crate::count::{Counter, Fixed, Tokens};
 use crate::limits::{Limits, Line};
@@ -47,7 +47,7 @@ pub struct NoRoom {
 /// A digest that is still too long is made smaller by one in so many at least.
 const STEPS: u64 = 30;
 
-/// The digest of a parent's history for that child: as [`fork`] makes it if that fits, else a smaller one.
+/// The digest of a parent's history for that child: as [`fork`](super::fork) makes it if that fits, else a smaller one.
 ///
 /// ```
 /// use plimsoll::fork::child::{Child, fork_for};
@@ -66,7 +66,18 @@ pub fn fork_for(
     child: &Child<'_>,
     counter: &dyn Counter,
 ) -> Result<Digest, NoRoom> {
-    let mut digest = fork(messages, &policy.fork);
+    fork_for_until(messages, None, policy, child, counter)
+}
+
+/// Like [`fork_for`], with one more message behind the others.
+pub(crate) fn fork_for_until(
+    messages: &[Message],
+    last: Option<&Message>,
+    policy: &Policy,
+    child: &Child<'_>,
+    counter: &dyn Counter,
+) -> Result<Digest, NoRoom> {
+    let mut digest = fork_until(messages, last, &policy.fork);
     let Some(room) = child.room(policy, counter) else { return Ok(digest) };
     let mut budget = policy.fork.char_budget;
     loop {
@@ -85,7 +96,7 @@ pub fn fork_for(
         // it is smaller by a step at least, so the loop ends.
         let fitting = (chars as f64 * may_have as f64 / has as f64) as u64;
         budget = Chars(fitting.min(chars - chars / STEPS)).max(ForkPolicy::LEAST_BUDGET);
-        digest = fork(messages, &policy.fork.sized_to(budget));
+        digest = fork_until(messages, last, &policy.fork.sized_to(budget));
     }
 }
 

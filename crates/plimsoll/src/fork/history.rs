@@ -15,7 +15,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::Digest;
-use super::child::{Child, NoRoom, fork_for};
+use super::child::{Child, NoRoom, fork_for_until};
 use crate::count::{Counter, Tokens, request_tokens};
 use crate::limits::Line;
 use crate::log::{
@@ -148,7 +148,7 @@ pub fn inherit(
     match history {
         Ok(history) => Ok(Inheritance::History(history)),
         Err(why) => {
-            let digest = fork_for(parent.before_point(), parent.policy, child, counter)?;
+            let digest = parent.digest(child, counter)?;
             Ok(Inheritance::Digest { digest, why })
         }
     }
@@ -185,13 +185,19 @@ impl<'a> Parent<'a> {
         }
     }
 
-    /// The messages before the launching one, for a digest: the history as it was when the call was made. What the
-    /// model said beside the call is a plan of the parent's, which a child would take for its own.
-    pub fn before_point(&self) -> &'a [Message] {
-        match self.launch_place() {
-            Some(place) => &self.messages[..place],
-            None => self.messages,
-        }
+    /// The digest for a child: the history as it was when the launching call was made, without the call itself and
+    /// without calls beside it that have no result.
+    pub fn digest(&self, child: &Child<'_>, counter: &dyn Counter) -> Result<Digest, NoRoom> {
+        let Some(place) = self.launch_place() else {
+            return fork_for_until(self.messages, None, self.policy, child, counter);
+        };
+        let launching = &self.messages[place];
+        let is_launch = |part: &Part| matches!(self.point, Point::Call(call) if &part.id == call);
+        let waits = |part: &&Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
+        let before = launching.parts.iter().take_while(|part| !is_launch(part)).filter(|part| !waits(part));
+        let last = Message { parts: before.cloned().collect(), ..launching.clone() };
+        let last = Some(&last).filter(|last| !last.parts.is_empty());
+        fork_for_until(&self.messages[..place], last, self.policy, child, counter)
     }
 
     /// The step whose calls have to be closed, if there is one.

@@ -131,18 +131,26 @@ pub struct TruncatedBy {
 
 /// Boundary, tiers, budget, format, preamble.
 pub fn fork(messages: &[Message], policy: &ForkPolicy) -> Digest {
-    let slice = boundary::slice(messages);
+    fork_until(messages, None, policy)
+}
+
+/// Like [`fork`], with one more message behind the others: the part of a step that came before its launching call. It is
+/// given apart so that a long history need not be copied for it.
+pub(crate) fn fork_until(messages: &[Message], last: Option<&Message>, policy: &ForkPolicy) -> Digest {
+    let mut slice = boundary::slice(messages);
+    let original = messages.len() + usize::from(last.is_some());
+    slice.messages.extend(last);
     let tiered = tiers::apply(&slice.messages, policy);
     let fitted = budget::fit(&tiered.messages, slice.pinned(), policy);
     let Results { distribution, cut, squeezed, head_tail } = &fitted.results;
     let TierDistribution { tier1, tier2, tier3 } = *cut;
     let stats = ForkStats {
-        original_count: messages.len(),
+        original_count: original,
         final_count: fitted.count,
         total_chars: fitted.chars,
         removed_messages: fitted.removed,
         kept_words: fitted.words,
-        left_out_messages: messages.len() - slice.messages.len(),
+        left_out_messages: original - slice.messages.len(),
         shortened_messages: fitted.shortened,
         compaction_detected: slice.summary.is_some(),
         compaction_slice_index: slice.summary.map(|at| at as i64).unwrap_or(-1),

@@ -333,7 +333,12 @@ mod deciding {
     fn another_agent_gets_a_digest(#[case] child_is: Identity, #[case] reason: &str) {
         let Inheritance::Digest { digest, why } = decide(&child_is, 200_000).unwrap() else { panic!() };
         assert_eq!(why.to_string(), reason);
-        assert!(digest.context.contains("I will start a helper."));
+        assert!(digest.context.contains("I will start a helper."), "what was said before the call");
+        assert!(
+            !digest.context.contains("[Tool:"),
+            "the launching call is no part of it: {}",
+            digest.context
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Dice {
 }
 
 /// Whether a process of this machine is gone, by the name that boards and agents of the tests give it.
-fn is_gone(holder: &str) -> bool {
+pub(super) fn is_gone(holder: &str) -> bool {
     let pid = holder.strip_prefix("process ").and_then(|pid| pid.parse().ok());
     let pid = pid.and_then(rustix::process::Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))

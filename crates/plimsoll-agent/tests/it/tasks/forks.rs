@@ -53,12 +53,15 @@ async fn r63_r65_r67_a_fork_has_its_parents_context_in_one_message_and_its_task_
     );
     assert!(context.contains("rocks at nine fathoms"));
     assert!(!context.contains("background_task"), "the launching call is no part of it");
-    assert!(!context.contains("I will hand this on."));
+    assert!(
+        context.contains("I will hand this on.\n</inherited_context>"),
+        "what was said before the call is"
+    );
     assert_eq!(log[1].text(), format!("{TASK_INTRODUCTION}\n\n<task>\nWeigh the anchor\n</task>"));
     let receipt = task.data.fork.clone().unwrap();
     assert_eq!((receipt.way, receipt.why, receipt.warning), (ForkWay::Digest, None, None));
     assert!(receipt.tokens.unwrap() > 50 && !task.data.fork.as_ref().unwrap().was_cut());
-    assert_eq!(receipt.stats.unwrap().final_count, 2);
+    assert_eq!(receipt.stats.unwrap().final_count, 3);
     let session = dock.dock.archive.store().session(&task.id).unwrap();
     assert_eq!(session.title, "Background (forked): Weigh it");
     let stored = dock.dock.archive.store().task(task.id.as_str()).unwrap();

@@ -206,6 +206,36 @@ async fn one_resume_waits_in_line_and_does_begin_and_a_second_is_refused() {
 }
 
 #[tokio::test]
+async fn of_two_resumes_at_once_one_begins_and_the_other_waits_in_line() {
+    let server = ModelServer::answering(|request: &Captured| {
+        Reply::new().text(format!("I heard: {}", request.last_user_text()))
+    })
+    .unwrap();
+    let dock = TaskDock::new(server);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "One").await;
+    dock.ended(&task.id).await;
+    let caller = dock.caller(&talk);
+    let begun = Instant::now();
+    let (two, three) = tokio::join!(
+        dock.board.resume(Some(&caller), &task.id, "Two"),
+        dock.board.resume(Some(&caller), &task.id, "Three"),
+    );
+    assert!(two.is_ok() && three.is_ok(), "{two:?} {three:?}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    while dock.board.task(&task.id).await.unwrap().run() < 3 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let ended = dock.ended(&task.id).await;
+    assert_eq!((ended.status, ended.run()), (TaskStatus::Completed, 3));
+    assert!(
+        ended.data.runs.iter().all(|run| run.end == Some(TaskStatus::Completed)),
+        "{:?}",
+        ended.data.runs
+    );
+}
+
+#[tokio::test]
 async fn words_reach_a_running_task_before_its_next_request() {
     let gate = Gate::new();
     let held = gate.clone();
@@ -225,6 +255,25 @@ async fn words_reach_a_running_task_before_its_next_request() {
     assert_eq!(dock.dock.server.last().unwrap().last_user_text(), "Mind the rocks");
     let late = dock.board.steer(&task.id, "Too late").await.unwrap_err();
     assert!(late.to_string().starts_with("Cannot steer task"), "{late}");
+}
+
+#[tokio::test]
+async fn words_that_come_during_the_last_answer_are_answered_too() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request: &Captured| match request.last_user_text().as_str() {
+        "Work" => Reply::new().text("Done.").gate(0, &held),
+        other => Reply::new().text(format!("I heard: {other}")),
+    })
+    .unwrap();
+    let dock = TaskDock::new(server);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    gate.reached().await;
+    dock.board.steer(&task.id, "One more thing").await.unwrap();
+    gate.release();
+    let ended = dock.ended(&task.id).await;
+    assert_eq!(ended.data.result.as_deref(), Some("I heard: One more thing"));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod forks;
+mod kills;
 mod lives;
 mod machine;
 mod permits;

@@ -1,0 +1,131 @@
+//! A turn that launches two tasks and waits for them, and the process killed at every event of it.
+//!
+//! The child is this test binary, started again with variables set; it dies by its own hand when it is told of event N, of
+//! the parent or of a task. Then the session goes on here: all tasks have ended in the end, and each end was told once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plimsoll_agent::tasks::{TaskBoard, TaskLimits, TaskStatus};
+use plimsoll_agent::{Agent, RunEnd};
+use plimsoll_providers::Wire;
+use plimsoll_store::{NewSession, PageRequest};
+use plimsoll_testkit::server::{Captured, ModelServer, Reply};
+use tokio_util::sync::CancellationToken;
+
+use super::chaos::is_gone;
+use super::support::{Crew, is_child, task_input};
+use crate::support::{die, model, open_archive, policy};
+
+/// Where the child works; set only for the child.
+const FOLDER: &str = "PLIMSOLL_TASKS_KILLED_FOLDER";
+const URL: &str = "PLIMSOLL_TASKS_KILLED_URL";
+/// At which event it dies, counted from 1.
+const AT: &str = "PLIMSOLL_TASKS_KILLED_AT";
+const SESSION: &str = "ses_killed";
+/// More events than the turn has.
+const MOST: usize = 200;
+
+fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
+    let archive = open_archive(folder);
+    let mut agent = Agent::new(Arc::clone(&archive), model(Wire::Anthropic, url), &folder.join("project"));
+    agent.policy = policy(|_| {});
+    agent.take_over = true;
+    let crew = Crew::of(&agent);
+    let board = TaskBoard::new(archive, Arc::new(crew), TaskLimits::default(), &agent.holder.clone());
+    let board = TaskBoard::knowing_gone(board, is_gone);
+    let mut agent = agent.with_tasks(&board);
+    agent.profile.awaits_tasks = true;
+    (agent, board)
+}
+
+/// The part of the child: does nothing unless it was started as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_killed_parent() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let at: usize = std::env::var(AT).unwrap().parse().unwrap();
+    let (mut agent, _board) = dock(Path::new(&folder), &std::env::var(URL).unwrap());
+    let told = AtomicUsize::new(0);
+    agent.events = Arc::new(move |_| {
+        if told.fetch_add(1, Ordering::SeqCst) + 1 == at {
+            die();
+        }
+    });
+    let mut talk = agent.open(&SESSION.into()).await.unwrap();
+    talk.run("Do both", &CancellationToken::new()).await.unwrap();
+}
+
+fn start(folder: &Path, url: &str, at: usize) -> ExitStatus {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "tasks::kills::the_killed_parent"])
+        .env(FOLDER, folder)
+        .env(URL, url)
+        .env(AT, at.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    child.unwrap()
+}
+
+fn answer(request: &Captured) -> Reply {
+    if is_child(request, "One") || is_child(request, "Two") {
+        return Reply::new().text("Done.");
+    }
+    match request.call_ids().len() {
+        0 => Reply::new().call("call_1", "background_task", task_input("One", true)).call(
+            "call_2",
+            "background_task",
+            task_input("Two", false),
+        ),
+        _ => Reply::new().text("I see."),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_every_event_each_end_is_told_once() {
+    let server = ModelServer::answering(answer).unwrap();
+    let (mut kills, mut interrupted) = (0, 0);
+    for at in 1..MOST {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("project")).unwrap();
+        let new = NewSession { title: "Killed".into(), ..NewSession::new(SESSION.into()) };
+        open_archive(folder.path()).store().create(new, plimsoll::Millis(1)).unwrap();
+        let status = start(folder.path(), &server.url(), at);
+        let (agent, board) = dock(folder.path(), &server.url());
+        let mut talk = agent.open(&SESSION.into()).await.unwrap();
+        let is_asked = talk.driver().run(|driver| Ok(!driver.log().is_empty())).await.unwrap();
+        if is_asked {
+            talk.resume(&CancellationToken::new()).await.unwrap();
+        }
+        let report = talk.run("Go on", &CancellationToken::new()).await.unwrap();
+        assert!(matches!(report.end, RunEnd::Finished { .. }), "at {at}");
+        let store = agent.archive.store();
+        let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
+        let mut told: BTreeMap<String, u32> = BTreeMap::new();
+        for part in
+            store.page(&SESSION.into(), &request).unwrap().messages.iter().flat_map(|message| &message.parts)
+        {
+            let notes = part.extra.get("metadata").and_then(|metadata| metadata.get("notes"));
+            for id in notes.and_then(|notes| notes.as_array()).into_iter().flatten() {
+                *told.entry(id.as_str().unwrap().to_owned()).or_default() += 1;
+            }
+        }
+        for task in board.tasks(None).await.unwrap() {
+            assert!(!task.status.is_active(), "at {at}: {task:?}");
+            interrupted += usize::from(task.status == TaskStatus::Interrupted);
+            assert_eq!(told.remove(&format!("task:{}:1", task.id)), Some(1), "at {at}: {task:?}");
+        }
+        assert!(told.is_empty(), "at {at}: {told:?}");
+        assert!(store.notes(&SESSION.into(), 0).unwrap().is_empty(), "at {at}");
+        assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "at {at}");
+        if status.success() {
+            break;
+        }
+        kills += 1;
+        assert!(at + 1 < MOST, "the turn never ends by itself");
+    }
+    assert!(kills > 20 && interrupted > 5, "{kills} kills, {interrupted} tasks interrupted");
+}
