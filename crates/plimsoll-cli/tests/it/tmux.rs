@@ -9,7 +9,8 @@ use tempfile::TempDir;
 /// Longer than a busy machine needs for anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether there is a tmux; says so where there is none.
+/// Whether there is no tmux, which is said.
+#[allow(clippy::print_stderr)]
 pub(crate) fn is_missing(test: &str) -> bool {
     let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
     if !found {
