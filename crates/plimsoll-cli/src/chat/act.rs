@@ -10,6 +10,7 @@ use super::text::{clean, one_line, visible};
 use super::{Chat, lists, words};
 use crate::agent::failed;
 use crate::error::CliError;
+use crate::revert;
 use crate::style::{HEADING, QUIET, paint};
 
 /// What comes after a line.
@@ -232,8 +233,10 @@ impl Chat<'_> {
                 RevertTarget::LastRevert => conversation.undo_revert().await,
             }
         });
-        let report = done.map_err(|error| CliError::no(visible(&error.to_string())))?;
-        self.screen.block(&lists::reverted(&report, &self.around.directory));
+        let report = clean(&revert::rendered(&done.map_err(revert::told)?, false));
+        let note =
+            paint(QUIET, "What was replaced is kept: `/revert undo` takes this back. The model is told.");
+        self.screen.block(&format!("{report}\n{note}"));
         Ok(())
     }
 

@@ -253,7 +253,7 @@ fn changes_of_files_are_shown_made_and_put_back() {
     assert_eq!(read("depth.txt").as_deref(), Some("one metre\nnine metres\nten metres\n"));
     assert_eq!((read("new.txt"), read("other.txt").as_deref()), (None, Some("more\n")));
     tmux.line("/revert undo");
-    tmux.prompt_after("The revert was taken back");
+    tmux.prompt_after("taken back: the revert");
     assert_eq!(read("depth.txt").as_deref(), Some("one metre\neight metres\nten metres\n"));
     tmux.line("/revert nonsense");
     tmux.prompt_after("`nonsense` is no turn");
