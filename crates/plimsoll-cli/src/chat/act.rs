@@ -7,7 +7,7 @@ use plimsoll_session::SessionError;
 
 use super::command::{Typed, parse};
 use super::text::{clean, one_line, visible};
-use super::{Chat, lists, words};
+use super::{Chat, lists, todo, words};
 use crate::agent::failed;
 use crate::error::CliError;
 use crate::revert;
@@ -71,7 +71,7 @@ impl Chat<'_> {
                 Ok(())
             }
             ("revert", turn) => self.revert(turn),
-            ("todo", _) => Err(CliError::no("there is no list of things to do")),
+            ("todo", _) => self.todo(),
             ("fork", prompt) => self.fork(prompt),
             ("new", _) => self.start_new(),
             ("resume", "") | ("sessions", _) => self.list_sessions(),
@@ -314,6 +314,15 @@ impl Chat<'_> {
             }
         }
         opened
+    }
+
+    fn todo(&self) -> Done {
+        let session = self.require()?.session().clone();
+        match todo::newest(&self.opened.archive, &session)? {
+            Some(list) => self.screen.block(&todo::render(&list)),
+            None => self.teller.notice("the agent has written no list of things to do"),
+        }
+        Ok(())
     }
 
     fn list_permissions(&self) -> Done {
