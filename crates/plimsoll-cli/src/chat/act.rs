@@ -6,7 +6,7 @@ use plimsoll_agent::{AgentError, Conversation, RevertTarget, RunOverrides};
 use plimsoll_session::SessionError;
 
 use super::command::{Typed, parse};
-use super::text::{clean, one_line, visible};
+use super::text::{clean, one_line, visible, wrap};
 use super::{Chat, lists, todo, words};
 use crate::agent::failed;
 use crate::error::CliError;
@@ -234,6 +234,9 @@ impl Chat<'_> {
             }
         });
         let report = clean(&revert::rendered(&done.map_err(revert::told)?, false));
+        // Paths of the project are known by their names in it.
+        let report = report.replace(&format!("{}/", self.around.directory.display()), "");
+        let report = wrap(&report, self.screen.width().saturating_sub(1), 4);
         let note =
             paint(QUIET, "What was replaced is kept: `/revert undo` takes this back. The model is told.");
         self.screen.block(&format!("{report}\n{note}"));
