@@ -50,7 +50,8 @@ pub(crate) fn run(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn told(error: RevertError) -> CliError {
+/// Why nothing was put back, for the person at the terminal.
+pub(crate) fn told(error: RevertError) -> CliError {
     match error {
         RevertError::Nothing | RevertError::NoRevert => CliError::no(error.to_string()),
         RevertError::NoTurn { .. } => CliError::usage(error.to_string())
@@ -59,7 +60,8 @@ fn told(error: RevertError) -> CliError {
     }
 }
 
-fn rendered(report: &RevertReport, is_plan: bool) -> String {
+/// What was put back, what was not and why, and what nothing is known of.
+pub(crate) fn rendered(report: &RevertReport, is_plan: bool) -> String {
     let what = match (report.undoes_revert, is_plan) {
         (false, false) => "files are as they were before",
         (false, true) => "files would be as they were before",

@@ -6,10 +6,11 @@ use plimsoll_agent::{AgentError, Conversation, RevertTarget, RunOverrides};
 use plimsoll_session::SessionError;
 
 use super::command::{Typed, parse};
-use super::text::{clean, one_line, visible};
-use super::{Chat, lists, words};
+use super::text::{clean, one_line, visible, wrap};
+use super::{Chat, lists, todo, words};
 use crate::agent::failed;
 use crate::error::CliError;
+use crate::revert;
 use crate::style::{HEADING, QUIET, paint};
 
 /// What comes after a line.
@@ -70,7 +71,7 @@ impl Chat<'_> {
                 Ok(())
             }
             ("revert", turn) => self.revert(turn),
-            ("todo", _) => Err(CliError::no("there is no list of things to do")),
+            ("todo", _) => self.todo(),
             ("fork", prompt) => self.fork(prompt),
             ("new", _) => self.start_new(),
             ("resume", "") | ("sessions", _) => self.list_sessions(),
@@ -232,8 +233,13 @@ impl Chat<'_> {
                 RevertTarget::LastRevert => conversation.undo_revert().await,
             }
         });
-        let report = done.map_err(|error| CliError::no(visible(&error.to_string())))?;
-        self.screen.block(&lists::reverted(&report, &self.around.directory));
+        let report = clean(&revert::rendered(&done.map_err(revert::told)?, false));
+        // Paths of the project are known by their names in it.
+        let report = report.replace(&format!("{}/", self.around.directory.display()), "");
+        let report = wrap(&report, self.screen.width().saturating_sub(1), 4);
+        let note =
+            paint(QUIET, "What was replaced is kept: `/revert undo` takes this back. The model is told.");
+        self.screen.block(&format!("{report}\n{note}"));
         Ok(())
     }
 
@@ -311,6 +317,15 @@ impl Chat<'_> {
             }
         }
         opened
+    }
+
+    fn todo(&self) -> Done {
+        let session = self.require()?.session().clone();
+        match todo::newest(&self.opened.archive, &session)? {
+            Some(list) => self.screen.block(&todo::render(&list)),
+            None => self.teller.notice("the agent has written no list of things to do"),
+        }
+        Ok(())
     }
 
     fn list_permissions(&self) -> Done {

@@ -1,10 +1,8 @@
 //! Lists that commands show: the window, sessions, models, agents, receipts, rules.
 
-use std::path::Path;
-
 use plimsoll::count::block_tokens;
 use plimsoll::{Block, Receipt, Tokens, WindowRole};
-use plimsoll_agent::{RevertAction, RevertReport, agent_description, agent_names};
+use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
 use plimsoll_session::{Driver, Inspection};
 use plimsoll_store::{Filter, Session};
@@ -185,39 +183,6 @@ pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String
     let note =
         paint(QUIET, "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back");
     (!is_empty).then(|| format!("{}\n{note}", table.lines(width).join("\n")))
-}
-
-/// What was put back, what was not and why, and what nothing is known of.
-pub(super) fn reverted(report: &RevertReport, directory: &Path) -> String {
-    let what = if report.undoes_revert { "The revert was taken back" } else { "Files as they were" };
-    let prompt = one_line(&report.prompt, 60);
-    let mut lines = vec![paint(HEADING, &format!("{what}, before turn {} (`{prompt}`)", report.turn))];
-    for file in &report.files {
-        let path = file.path.strip_prefix(directory).unwrap_or(&file.path).display().to_string();
-        let done = match file.action {
-            RevertAction::Restored => "put back  ",
-            RevertAction::Removed => "not there ",
-            RevertAction::Left => "left as is",
-        };
-        let why = match (&file.problem, file.action) {
-            (Some(problem), _) => format!(" ({})", one_line(problem, 200)),
-            (None, RevertAction::Removed) => " (as before)".to_owned(),
-            (None, _) => String::new(),
-        };
-        lines.push(format!("  {done}  {}{}", one_line(&path, 200), paint(QUIET, &why)));
-    }
-    if report.files.is_empty() {
-        lines.push("  no file had to be touched".to_owned());
-    }
-    if !report.uncovered.is_empty() {
-        lines.push(paint(HEADING, "Not covered: what these did on the disk is not known"));
-        for call in &report.uncovered {
-            let turn = paint(QUIET, &format!("turn {}", call.turn));
-            lines.push(format!("  {turn}  {} {}", one_line(&call.tool, 40), one_line(&call.input, 120)));
-        }
-    }
-    lines.push(paint(QUIET, "What was replaced is kept: `/revert undo` takes this back. The model is told."));
-    lines.join("\n")
 }
 
 /// What is allowed, asked and denied.

@@ -7,7 +7,7 @@
 //! | `editor`, `complete`, `command` | what is typed |
 //! | `ask` | whether a call may be made |
 //! | `signals` | Ctrl-C, a request to end, the terminal's modes |
-//! | `act`, `lists` | the commands |
+//! | `act`, `lists`, `todo` | the commands |
 
 mod act;
 mod ask;
@@ -24,6 +24,7 @@ mod screen;
 mod signals;
 mod tell;
 mod text;
+mod todo;
 mod words;
 
 use std::io::{self, IsTerminal};

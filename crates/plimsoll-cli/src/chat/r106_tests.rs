@@ -86,9 +86,9 @@ fn r106_what_leaves_the_window_is_never_shown_as_deleted() {
         all.push(("notice".to_owned(), text.to_owned()));
     }
     all.push(("notice".to_owned(), words::ended(&RunEnd::Cancelled).unwrap()));
+    // Whatever is told is in a literal; code is no sentence.
+    let literals = Regex::new(r#""[^"\n]*""#).unwrap();
     for source in [include_str!("act.rs"), include_str!("tell.rs"), include_str!("../run/tell.rs")] {
-        // Whatever is told is in a literal; code is no sentence.
-        let literals = Regex::new(r#""[^"\n]*""#).unwrap();
         all.extend(literals.find_iter(source).map(|found| ("literal".to_owned(), found.as_str().to_owned())));
     }
     helps(&mut Cli::command(), &mut all);

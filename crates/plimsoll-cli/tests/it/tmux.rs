@@ -9,7 +9,8 @@ use tempfile::TempDir;
 /// Longer than a busy machine needs for anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether there is a tmux; says so where there is none.
+/// Whether there is no tmux, which is said.
+#[allow(clippy::print_stderr)]
 pub(crate) fn is_missing(test: &str) -> bool {
     let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -17,6 +18,15 @@ pub(crate) fn is_missing(test: &str) -> bool {
     }
     !found
 }
+
+/// Runs the command under a shell, as a person does, and notes its process and exit code. tmux can tell them too, but
+/// version 3.3 has been seen to end when the command of a window that remains does.
+const SHELL: &str = r#"trap : INT
+sh -c 'echo $$ > "$0"; exec "$@"' "$FOLDER/pid" "$@"
+echo $? > "$FOLDER/code.new"
+mv "$FOLDER/code.new" "$FOLDER/code"
+exec sleep 3600
+"#;
 
 /// A terminal with one command in it.
 pub(crate) struct Tmux {
@@ -29,9 +39,11 @@ impl Tmux {
     pub(crate) fn start(command: &Command, columns: u16, lines: u16) -> Tmux {
         let folder = TempDir::new().unwrap();
         let (socket, config) = (folder.path().join("socket"), folder.path().join("tmux.conf"));
-        let settings = "set -g status off\nset -g remain-on-exit on\nset -g history-limit 20000\n\
+        let settings = "set -g status off\nset -g history-limit 20000\n\
             set -g default-terminal screen-256color\nset -g escape-time 0\n";
         std::fs::write(&config, settings).unwrap();
+        let script = folder.path().join("run.sh");
+        std::fs::write(&script, SHELL.replace("$FOLDER", folder.path().to_str().unwrap())).unwrap();
         let mut tmux = Command::new("tmux");
         tmux.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         tmux.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env("LC_ALL", "C.UTF-8");
@@ -41,7 +53,7 @@ impl Tmux {
         if let Some(directory) = command.get_current_dir() {
             tmux.arg("-c").arg(directory);
         }
-        tmux.arg(command.get_program()).args(command.get_args());
+        tmux.arg("sh").arg(&script).arg(command.get_program()).args(command.get_args());
         let output = tmux.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Tmux { folder, socket }
@@ -142,22 +154,24 @@ impl Tmux {
 
     /// The exit code of the command, once it has ended.
     pub(crate) fn exit_code(&self) -> i32 {
-        let begun = Instant::now();
-        loop {
-            let output = self.tmux(&["display-message", "-p", "#{pane_dead} #{pane_dead_status}"]);
-            let told = String::from_utf8(output.stdout).unwrap();
-            if let Some(code) = told.trim().strip_prefix("1 ") {
-                return code.parse().unwrap();
-            }
-            assert!(begun.elapsed() < PATIENCE, "it did not end:\n{}", self.screen());
-            std::thread::sleep(Duration::from_millis(30));
-        }
+        self.noted("code")
     }
 
     /// The command's process.
     pub(crate) fn pid(&self) -> i32 {
-        let output = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
-        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+        self.noted("pid")
+    }
+
+    fn noted(&self, name: &str) -> i32 {
+        let begun = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+            if let Some(number) = text.strip_suffix('\n') {
+                return number.parse().unwrap();
+            }
+            assert!(begun.elapsed() < PATIENCE, "there is no {name}:\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(30));
+        }
     }
 
     /// Close the terminal under the command.
