@@ -17,6 +17,7 @@ mod pins;
 mod progress;
 mod recall;
 mod receipts;
+mod recorded;
 mod reduce;
 mod replay;
 mod run;
@@ -69,7 +70,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
     match &cli.command {
         Command::Run(args) => run::run(args, around, output),
         Command::Sessions(args) => sessions::run(args, around, output),
-        Command::Inspect(args) => commands::inspect(args, around, output),
+        Command::Inspect(args) => inspect::run(args, around, output),
         Command::Replay(args) => replay::replay(args, around, output),
         Command::Window(args) => window::run(args, around, output),
         Command::Prune(args) => commands::prune(args, around, output),
