@@ -65,6 +65,10 @@ schema:
 corpus:
     cargo test --release -p plimsoll --test it corpus -- --nocapture --include-ignored
 
+# Hold windows rebuilt from real sessions against the usage they record; PLIMSOLL_CORPUS names their folder.
+rebuilt *files:
+    cargo run -q --release -p plimsoll-tokens --example rebuilt -- {{files}}
+
 # Fuzz one target for a while (needs `cargo install cargo-fuzz`).
 fuzz target="messages" seconds="60":
     mkdir -p fuzz/corpus/{{target}}

@@ -316,9 +316,9 @@ pub(crate) enum Command {
     /// List the sessions there are: tool, age, messages, tokens, title; or store, show, export and remove some.
     #[command(after_help = SESSIONS)]
     Sessions(SessionsArgs),
-    /// Show where the tokens go: by kind, tool, file and turn, and how far it is to the line.
+    /// Show what is in the window: by kind, item, tool, file and turn, what was recorded, and how far it is to the line.
     #[command(after_help = INSPECT)]
-    Inspect(InputArgs),
+    Inspect(InspectArgs),
     /// Show what each policy would have done to recorded sessions: tokens, cost, deaths, recall.
     ///
     /// Each recorded call of the model is gone through, and its request is built as each policy would have built it.
@@ -615,6 +615,18 @@ pub(crate) struct WindowArgs {
     /// Print it as the body of a request: openai-chat or anthropic-messages.
     #[arg(long = "as", value_name = "FORMAT", value_parser = request_format)]
     pub(crate) request: Option<Format>,
+}
+
+/// For `inspect`.
+#[derive(Args)]
+pub(crate) struct InspectArgs {
+    /// What to read, and how.
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// Show the log beside the window: also what a summary stands for.
+    #[arg(long)]
+    pub(crate) log: bool,
 }
 
 /// For `convert`.

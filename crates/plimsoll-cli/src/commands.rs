@@ -11,36 +11,16 @@ use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Message, Millis, Plan,
 use plimsoll_tokens::Bpe;
 use serde_json::json;
 
-use crate::args::{CompactArgs, ForkArgs, InputArgs, PruneArgs};
+use crate::args::{CompactArgs, ForkArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
-use crate::inspect::{About, Inspected, Scale};
 use crate::output::{Output, note, printable};
 use crate::progress::Progress;
 use crate::reduce;
 use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
-
-/// Where the tokens go.
-pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Output) -> Done {
-    let Config { policy, context, .. } = Config::load(&args.policy, around)?;
-    let mut scale = Scale::new(&policy);
-    // It is weighed as it is read, so that it may be larger than the memory.
-    let transcript = input::visit(args, around, &mut |message| scale.add(message))?;
-    // What the policy says of the session's own model counts, unless a window was asked for.
-    let asked = Limits::new(context, 0);
-    let own = transcript.info.model.as_deref().filter(|_| args.policy.context.is_none());
-    let limits = own.map_or(asked, |model| policy.limits(model, Some(asked)));
-    let inspection = Inspected { source: About::of(&transcript), inspection: scale.read(limits) };
-    if output.json {
-        output.json(&inspection)?;
-    } else {
-        output.report(&format!("{}{}", inspection.source.render(), inspection.inspection.render()))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
 
 /// A history as context for another agent.
 pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) -> Done {

@@ -322,6 +322,16 @@ fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliErr
             note(&format!("  and {more} more; `plimsoll inspect --json` lists them"));
         }
     }
+    if !transcript.other_sessions.is_empty() {
+        let all = counted(transcript.other_sessions.len() + 1, "session");
+        let own = transcript.info.id.as_deref().unwrap_or("without an id");
+        let others: Vec<&str> =
+            transcript.other_sessions.iter().filter_map(|info| info.id.as_deref()).take(5).collect();
+        note(&format!(
+            "note: {name} holds {all}; this is the newest, `{own}`, without {}",
+            others.join(", ")
+        ));
+    }
     if transcript.torn {
         note(&format!("note: the last line of {name} is cut off; the session may still be being written"));
     }

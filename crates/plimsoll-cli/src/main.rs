@@ -19,6 +19,7 @@ mod pins;
 mod progress;
 mod recall;
 mod receipts;
+mod recorded;
 mod reduce;
 mod replay;
 mod revert;
@@ -73,7 +74,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Run(args) => run::run(args, around, output),
         Command::Chat(args) => chat::run(args, around, output),
         Command::Sessions(args) => sessions::run(args, around, output),
-        Command::Inspect(args) => commands::inspect(args, around, output),
+        Command::Inspect(args) => inspect::run(args, around, output),
         Command::Replay(args) => replay::replay(args, around, output),
         Command::Window(args) => window::run(args, around, output),
         Command::Prune(args) => commands::prune(args, around, output),

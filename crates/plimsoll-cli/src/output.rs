@@ -78,7 +78,10 @@ impl Output {
     /// How wide the page is.
     pub(crate) fn width(&self) -> usize {
         let known = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
-        known.map_or(WIDTH, |(_, columns)| usize::from(columns).max(40))
+        let known = known.map(|(_, columns)| usize::from(columns));
+        // What is piped to a pager is read on a terminal all the same, and shells say how wide that is if asked to.
+        let said = || std::env::var("COLUMNS").ok()?.parse().ok();
+        known.or_else(said).map_or(WIDTH, |columns: usize| columns.clamp(40, 1_000))
     }
 
     fn line(&mut self, text: &str) -> io::Result<()> {

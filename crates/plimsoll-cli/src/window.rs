@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use plimsoll::count::{request_tokens, window_message_tokens};
-use plimsoll::{Block, Fixed, Limits, Policy, Window, WindowMessage, WindowRole};
+use plimsoll::{Block, Counter, Fixed, Window, WindowMessage, WindowRole};
+use plimsoll_tokens::{Measured, WindowMeter};
 use serde_json::json;
 
 use crate::args::WindowArgs;
@@ -12,6 +13,7 @@ use crate::error::CliError;
 use crate::input;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
+use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::style::{HEADING, QUIET, paint};
 use crate::surroundings::Surroundings;
 
@@ -29,13 +31,23 @@ pub(crate) fn run(
         output.json(&request.map_err(|error| CliError::usage(error.to_string()))?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let tokens = request_tokens(&window, Fixed::default(), &policy.count);
+    let measured = WindowMeter::of(&transcript.messages).read();
+    let calibrated = measured.as_ref().map(Measured::counter);
+    let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
+    let shown_tokens = request_tokens(&window, Fixed::default(), counter);
+    let tokens = measured
+        .as_ref()
+        .map_or(shown_tokens, |measured| measured.window_of(&transcript.messages, &policy, shown_tokens));
+    let hidden = measured.as_ref().map(|_| tokens - shown_tokens);
     if output.json {
-        output.json(&json!({ "messages": window.messages, "pivot": window.pivot, "tokens": tokens }))?;
+        let (messages, pivot, measured) = (&window.messages, &window.pivot, measured.is_some());
+        output.json(
+            &json!({ "messages": messages, "pivot": pivot, "tokens": tokens, "measured": measured, "hidden": hidden }),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     for message in &window.messages {
-        output.painted(&heading(message, &policy))?;
+        output.painted(&heading(message, counter))?;
         for block in &message.blocks {
             output.text(&printable(&shown(block)))?;
         }
@@ -43,13 +55,16 @@ pub(crate) fn run(
     }
     // The pipe may be closed by now, and then there is nothing to add.
     output.flush()?;
-    let line = policy.overflow.line(Limits::new(context, 0));
+    let recorded = RecordedFigures::of(&transcript.recorded);
+    let limits =
+        SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context).limits;
+    let line = policy.overflow.line(limits);
     let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens.0, line.at.0), line.at));
-    note(&format!(
-        "{}, about {tokens} tokens{}",
-        counted(window.messages.len(), "message"),
-        line.unwrap_or_default()
-    ));
+    let known = match hidden {
+        Some(hidden) => format!("{tokens} tokens as usage tells, {hidden} of them not in the file"),
+        None => format!("about {tokens} tokens"),
+    };
+    note(&format!("{}, {known}{}", counted(window.messages.len(), "message"), line.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,14 +72,14 @@ fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100) / whole.max(1)
 }
 
-fn heading(message: &WindowMessage, policy: &Policy) -> String {
+fn heading(message: &WindowMessage, counter: &dyn Counter) -> String {
     let role = match message.role {
         WindowRole::System => "system",
         WindowRole::User => "user",
         WindowRole::Assistant => "assistant",
         WindowRole::Tool => "tool",
     };
-    let tokens = window_message_tokens(message, &policy.count);
+    let tokens = window_message_tokens(message, counter);
     let from = message.message.as_ref().map(|id| printable(&format!("  {id}"))).unwrap_or_default();
     format!("{}  {tokens} tokens{}", paint(HEADING, &format!("── {role}")), paint(QUIET, &from))
 }

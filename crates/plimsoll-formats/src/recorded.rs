@@ -7,12 +7,22 @@ use plimsoll::{Message, Tokens, Usage};
 /// What a file records of its responses, oldest first. A response that is written down in several records is one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
-    responses: Vec<RecordedResponse>,
-    /// The newest model, so that a name is held once and not for each response.
-    model: Option<Arc<str>>,
+    responses: Vec<Packed>,
+    models: Vec<Arc<str>>,
 }
 
-/// What was counted for one response. It holds a few numbers: there is one for each response of a file.
+/// A response as it is held. There may be hundreds of thousands in a file, so it is kept small.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Packed {
+    /// The place of the model in the list, from 1; 0 for none.
+    model: u32,
+    /// Input, output, read, written, written for an hour. No request comes near the largest number.
+    counts: [u32; 5],
+    /// Dollars; below zero for none.
+    cost: f64,
+}
+
+/// What was counted for one response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedResponse {
     /// The model that answered, if the file says.
@@ -48,26 +58,41 @@ impl RecordedResponse {
 
 impl Recorded {
     /// The responses that something was counted for.
-    pub fn responses(&self) -> &[RecordedResponse] {
-        &self.responses
+    pub fn responses(&self) -> impl ExactSizeIterator<Item = RecordedResponse> + DoubleEndedIterator {
+        self.responses.iter().map(|packed| {
+            let [input, output, cache_read, cache_write, cache_write_hour] =
+                packed.counts.map(|count| Tokens(u64::from(count)));
+            let model = (packed.model as usize).checked_sub(1);
+            RecordedResponse {
+                model: model.and_then(|model| self.models.get(model).cloned()),
+                input,
+                output,
+                cache_read,
+                cache_write,
+                cache_write_hour,
+                cost: Some(packed.cost).filter(|cost| *cost >= 0.0),
+            }
+        })
+    }
+
+    /// How many responses there are.
+    pub fn len(&self) -> usize {
+        self.responses.len()
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.responses.is_empty()
     }
 
     /// Take the usage of a response; one that counts nothing is no record. Returns its place.
     pub fn add(&mut self, model: Option<&str>, usage: &Usage, cost: Option<f64>) -> Option<usize> {
-        let counted = usage.input + usage.cache_read + usage.cache_write + usage.output + usage.reasoning;
-        if counted == Tokens::ZERO {
+        let counts = counts(usage);
+        if counts.iter().all(|count| *count == 0) {
             return None;
         }
-        let model = self.shared(model);
-        self.responses.push(RecordedResponse {
-            model,
-            input: usage.input,
-            output: usage.output + usage.reasoning,
-            cache_read: usage.cache_read,
-            cache_write: usage.cache_write,
-            cache_write_hour: usage.cache_write_hour,
-            cost,
-        });
+        let model = model.map_or(0, |model| self.number(model));
+        self.responses.push(Packed { model, counts, cost: cost.unwrap_or(-1.0) });
         Some(self.responses.len() - 1)
     }
 
@@ -82,14 +107,9 @@ impl Recorded {
     /// Another record of a response that was taken before. Writers repeat the usage with each record, and some write
     /// the first of them while the answer is still being counted: the one with the most output stands.
     pub(crate) fn again(&mut self, place: usize, usage: &Usage) {
-        let Some(known) = self.responses.get_mut(place) else { return };
-        let output = usage.output + usage.reasoning;
-        if output >= known.output {
-            known.output = output;
-            known.input = usage.input;
-            known.cache_read = usage.cache_read;
-            known.cache_write = usage.cache_write;
-            known.cache_write_hour = usage.cache_write_hour;
+        let counts = counts(usage);
+        if let Some(known) = self.responses.get_mut(place).filter(|known| counts[1] >= known.counts[1]) {
+            known.counts = counts;
         }
     }
 
@@ -102,11 +122,19 @@ impl Recorded {
         });
     }
 
-    fn shared(&mut self, model: Option<&str>) -> Option<Arc<str>> {
-        let model = model?;
-        if self.model.as_deref() != Some(model) {
-            self.model = Some(Arc::from(model));
-        }
-        self.model.clone()
+    /// The number of a model. Sessions have few, and mostly the one of the response before.
+    fn number(&mut self, model: &str) -> u32 {
+        let known = self.models.iter().rposition(|known| &**known == model);
+        let place = known.unwrap_or_else(|| {
+            self.models.push(Arc::from(model));
+            self.models.len() - 1
+        });
+        u32::try_from(place + 1).unwrap_or(0)
     }
+}
+
+fn counts(usage: &Usage) -> [u32; 5] {
+    let output = usage.output + usage.reasoning;
+    [usage.input, output, usage.cache_read, usage.cache_write, usage.cache_write_hour]
+        .map(|tokens| u32::try_from(tokens.0).unwrap_or(u32::MAX))
 }

@@ -36,7 +36,9 @@ pub fn transcript(store: &dyn Store, session: &Session, extent: Extent) -> Resul
         Extent::Whole => each(store, &session.id, &mut |message| messages.push(message))?,
         Extent::InView => messages = store.window(&session.id)?.log.messages().to_vec(),
     }
-    Ok(Transcript { messages, ..about(session) })
+    let mut about = about(session);
+    messages.iter().for_each(|message| about.recorded.add_message(message));
+    Ok(Transcript { messages, ..about })
 }
 
 /// A session as a transcript that has no messages yet.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plimsoll::count::message_tokens;
 use plimsoll::policy::UsageSum;
 use plimsoll::{Fixed, Load, Message, Policy, Tokens};
-use plimsoll_formats::Transcript;
 use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::{Recorded, Transcript};
 use plimsoll_store::{PageRequest, Session, Store, StoreError};
 
 use crate::error::ImportError;
@@ -32,6 +32,8 @@ pub struct Weighed {
     pub model: Option<String>,
     /// When it began, in milliseconds since 1970.
     pub started: Option<u64>,
+    /// What its providers counted.
+    pub recorded: Recorded,
 }
 
 /// Weigh sessions, those of a store from the one that is given; `on_done` is called after each. What could not be read has
@@ -85,7 +87,7 @@ fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<We
             plimsoll_formats::read(BufReader::new(File::open(&found.path)?))?
         }
     };
-    let Transcript { messages, info, .. } = read;
+    let Transcript { messages, info, recorded, .. } = read;
     let title = info.title.as_deref().map(|title| first_words(title, TITLE));
     Ok(Weighed {
         messages: messages.len(),
@@ -94,6 +96,7 @@ fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<We
         title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| first_prompt(&messages)),
         model: info.model,
         started: info.started.map(|at| at.0),
+        recorded,
     })
 }
 
@@ -101,9 +104,10 @@ fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<We
 fn weigh_stored(store: &dyn Store, session: &Session, policy: &Policy) -> Result<Weighed, StoreError> {
     let view = store.outline(&session.id)?.log;
     let load = Load::of(&view, policy, Fixed::default(), &policy.count);
-    let (mut messages, mut log) = (0, Tokens::ZERO);
+    let (mut messages, mut log, mut recorded) = (0, Tokens::ZERO, Recorded::default());
     let mut add = |message: &Message| {
         messages += 1;
+        recorded.add_message(message);
         log += message_tokens(message, &policy.count);
     };
     if store.compactions(&session.id, None, 1)?.is_empty() {
@@ -118,5 +122,5 @@ fn weigh_stored(store: &dyn Store, session: &Session, policy: &Policy) -> Result
         title = first_prompt(&store.page(&session.id, &first)?.messages);
     }
     let (model, started) = (session.model.clone(), Some(session.created.0));
-    Ok(Weighed { messages, load, log, title, model, started })
+    Ok(Weighed { messages, load, log, title, model, started, recorded })
 }

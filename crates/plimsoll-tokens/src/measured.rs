@@ -15,7 +15,9 @@
 use std::collections::VecDeque;
 
 use plimsoll::log::{CompactionPart, ToolPart};
-use plimsoll::{Counter, Memo, Message, MessageId, PartBody, Role, Text, Tokens, Usage};
+use plimsoll::{
+    Counter, Fixed, Load, Memo, Message, MessageId, Millis, PartBody, Policy, Role, Text, Tokens, Usage,
+};
 
 use crate::bpe::Bpe;
 use crate::calibrate::{Calibration, Estimate, Measure};
@@ -27,7 +29,13 @@ pub const FIRST_RESPONSES: usize = 4;
 /// writers keep the count from when its stream began.
 const LEAST_BILLED: f64 = 0.8;
 
-/// Follows a recorded session, message by message. It keeps a few numbers for each message and no text.
+/// So many messages are known by name. Tails of compactions are shorter.
+const MOST_NEWEST: usize = 4_096;
+/// So many requests are kept.
+const MOST_REQUESTS: usize = 20_000;
+
+/// Follows a recorded session, message by message. It keeps numbers and no text, and no more of them for a session that
+/// is very long.
 ///
 /// Nothing records whether an answer's hidden reasoning is sent again with the next request: some providers take it
 /// back for a while, some drop it. So the session is followed in both ways, and the one that explains its usage better
@@ -37,13 +45,17 @@ pub struct WindowMeter {
     tracks: [Track; 2],
     /// The marker of a compaction whose summary is still to come.
     marker: Option<CompactionPart>,
+    /// Results that were cleared later: when, in which message, and what each of them measures.
+    cleared: Vec<(Millis, MessageId, Measure)>,
 }
 
 /// The session as it is followed in one of the ways.
 #[derive(Default)]
 struct Track {
-    /// What is in the window, oldest first.
-    visible: VecDeque<(MessageId, Role, Measure)>,
+    /// The newest messages in the window, oldest first: the tail of a compaction begins with one of them.
+    newest: VecDeque<(MessageId, Role, Measure)>,
+    /// System messages among the older ones, which stay in view, and everything that is in the window.
+    system: Measure,
     sent: Measure,
     requests: Vec<Request>,
     calibration: Option<Calibration>,
@@ -58,15 +70,22 @@ struct Request {
 
 impl Default for WindowMeter {
     fn default() -> WindowMeter {
-        WindowMeter { base: Memo::new(Bpe::O200k), tracks: Default::default(), marker: None }
+        WindowMeter {
+            base: Memo::new(Bpe::O200k),
+            tracks: Default::default(),
+            marker: None,
+            cleared: Vec::new(),
+        }
     }
 }
 
 impl WindowMeter {
-    /// Follow a whole session.
-    pub fn of<'m>(messages: impl IntoIterator<Item = &'m Message>) -> WindowMeter {
+    /// Follow a whole session. Nothing is counted if it records no usage.
+    pub fn of(messages: &[Message]) -> WindowMeter {
         let mut meter = WindowMeter::default();
-        messages.into_iter().for_each(|message| meter.add(message));
+        if messages.iter().any(records_usage) {
+            messages.iter().for_each(|message| meter.add(message));
+        }
         meter
     }
 
@@ -86,6 +105,7 @@ impl WindowMeter {
         let usage = message.info.tokens.as_ref().filter(|_| message.is_assistant());
         if let Some(usage) = usage.filter(|_| message.info.error.is_none()) {
             let model = message.info.model_id.as_deref();
+            self.clear_until(message);
             self.tracks.iter_mut().for_each(|track| track.observe(model, usage));
         }
         // A request does not repeat an answer that failed, unless it was broken off.
@@ -93,8 +113,27 @@ impl WindowMeter {
         if failed {
             return;
         }
+        for part in &message.parts {
+            let result = part.as_tool().and_then(|tool| tool.state.result());
+            if let (Some(at), Some(result)) = (part.cleared(), result) {
+                let measure = Measure::new(self.base.count_text(result), 0);
+                self.cleared.push((at, message.info.id.clone(), measure));
+            }
+        }
         let measures = self.measure(message, usage);
         self.tracks.iter_mut().zip(measures).for_each(|(track, measure)| track.push(message, measure));
+    }
+
+    /// Take results out of the window that were cleared before this answer was asked for.
+    fn clear_until(&mut self, answer: &Message) {
+        let Some(asked) = answer.info.time.as_ref().and_then(|time| time.created) else { return };
+        for (at, message, measure) in std::mem::take(&mut self.cleared) {
+            if at <= asked {
+                self.tracks.iter_mut().for_each(|track| track.clear(&message, measure));
+            } else {
+                self.cleared.push((at, message, measure));
+            }
+        }
     }
 
     /// What a message adds to the window: with its reasoning, at the price it was billed with; and without.
@@ -147,25 +186,49 @@ impl WindowMeter {
     }
 }
 
+/// Whether a message records what its request was counted with. A session without any can only be estimated, and need
+/// not be counted by a vocabulary, which takes longer than reading it.
+pub fn records_usage(message: &Message) -> bool {
+    let request = |usage: &Usage| usage.input + usage.cache_read + usage.cache_write;
+    message.is_assistant() && message.info.tokens.as_ref().is_some_and(|usage| request(usage) > Tokens::ZERO)
+}
+
 impl Track {
     fn push(&mut self, message: &Message, measure: Measure) {
         let role = message.info.role.clone().unwrap_or(Role::User);
-        self.sent = self.sent + measure;
-        self.visible.push_back((message.info.id.clone(), role, measure));
+        self.add((message.info.id.clone(), role, measure));
+    }
+
+    fn add(&mut self, shown: (MessageId, Role, Measure)) {
+        self.sent = self.sent + shown.2;
+        self.newest.push_back(shown);
+        if self.newest.len() > MOST_NEWEST
+            && let Some((_, Role::System, measure)) = self.newest.pop_front()
+        {
+            self.system = self.system + measure;
+        }
+    }
+
+    /// A result of a message is no longer shown.
+    fn clear(&mut self, message: &MessageId, result: Measure) {
+        let shown = self.newest.iter_mut().find(|(id, ..)| id == message);
+        if let Some((.., measure)) = shown {
+            measure.base = measure.base - result.base;
+            self.sent.base = self.sent.base - result.base;
+        }
     }
 
     /// A summary stands for all but system messages and the tail.
     fn compact(&mut self, marker: &CompactionPart, summary: &Message, measure: Measure) {
         let tail = marker.tail_start.as_ref();
-        let tail = tail.and_then(|start| self.visible.iter().position(|(id, ..)| id == start));
-        let tail = self.visible.split_off(tail.unwrap_or(self.visible.len()));
-        self.visible.retain(|(_, role, _)| *role == Role::System);
-        self.sent = self.visible.iter().fold(Measure::default(), |sum, (.., measure)| sum + *measure);
+        let tail = tail.and_then(|start| self.newest.iter().position(|(id, ..)| id == start));
+        let tail = self.newest.split_off(tail.unwrap_or(self.newest.len()));
+        let mut older = std::mem::take(&mut self.newest);
+        older.retain(|(_, role, _)| *role == Role::System);
+        self.sent = self.system;
+        older.into_iter().for_each(|shown| self.add(shown));
         self.push(summary, measure);
-        for (id, role, measure) in tail {
-            self.sent = self.sent + measure;
-            self.visible.push_back((id, role, measure));
-        }
+        tail.into_iter().for_each(|shown| self.add(shown));
     }
 
     fn observe(&mut self, model: Option<&str>, usage: &Usage) {
@@ -176,6 +239,14 @@ impl Track {
         let calibration = &mut self.calibration;
         let calibration = calibration.get_or_insert_with(|| Calibration::new(model.unwrap_or_default()));
         calibration.observe(self.sent, recorded);
+        // Of a very long session every other request is as good a check as all of them. The last is always there.
+        if self.requests.len() >= MOST_REQUESTS {
+            let mut number = 0;
+            self.requests.retain(|_| {
+                number += 1;
+                number <= FIRST_RESPONSES || number % 2 == 0
+            });
+        }
         self.requests.push(Request { measure: self.sent, recorded });
     }
 
@@ -258,9 +329,17 @@ impl Measured {
         Measure::of_window(window, &self.base)
     }
 
-    /// The window now: the last recorded request, and an estimate of what came since.
+    /// The window now: the last recorded request, and an estimate of what came since. It holds as long as nothing was
+    /// reduced after that request; see [`Measured::window_of`].
     pub fn window(&self) -> Estimate {
         self.calibration.next(self.next)
+    }
+
+    /// The window now, of a session with these messages whose window comes to `visible` by [`Measured::counter`]. What
+    /// was recorded no longer holds once anything was reduced: then what is shown and what is hidden are added up.
+    pub fn window_of(&self, messages: &[Message], policy: &Policy, visible: Tokens) -> Tokens {
+        let load = Load::of(messages, policy, Fixed::default(), &policy.count);
+        if load.usage_of.is_some() { self.window().tokens } else { visible + self.hidden() }
     }
 
     /// Each request whose usage was recorded, with its weight as rebuilt from what the session shows.

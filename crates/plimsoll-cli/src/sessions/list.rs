@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::error::CliError;
 use crate::output::{Column, Holds, Output, Table, note};
 use crate::progress::Progress;
+use crate::recorded::{RecordedFigures, dollars};
 use crate::store;
 use crate::surroundings::Surroundings;
 use crate::when::{age, now};
@@ -98,6 +99,7 @@ fn as_json(found: &Found, weighed: &Weighed) -> Value {
         "tokens": weighed.load.tokens,
         "tokensRecorded": weighed.load.usage_of.is_some(),
         "logTokens": weighed.log,
+        "recorded": RecordedFigures::of(&weighed.recorded),
         "model": weighed.model,
         "title": weighed.title,
     })
@@ -118,6 +120,10 @@ impl Page<'_> {
         let mut columns = vec![column("ID", Holds::Names), column("TOOL", Holds::Names)];
         columns.extend(self.directories.then(|| column("DIRECTORY", Holds::Names)));
         columns.extend(["AGE", "MESSAGES", "TOKENS"].map(|heading| column(heading, Holds::Numbers)));
+        let cost = |weighed: &Weighed| RecordedFigures::of(&weighed.recorded).cost;
+        // Where nothing is known of cost, titles need the room.
+        let has_costs = rows.iter().any(|(_, weighed)| cost(weighed).is_some());
+        columns.extend(has_costs.then(|| column("COST", Holds::Numbers)));
         columns.push(column("TITLE", Holds::Words(8)));
         let mut table = Table::new(columns);
         let now = now().0;
@@ -129,8 +135,9 @@ impl Page<'_> {
                 age(now.saturating_sub(found.changed)),
                 plimsoll::Tokens(weighed.messages as u64).to_string(),
                 weighed.load.tokens.to_string(),
-                weighed.title.clone(),
             ]);
+            cells.extend(has_costs.then(|| cost(weighed).map_or_else(|| "–".to_owned(), dollars)));
+            cells.push(weighed.title.clone());
             table.row(cells);
         }
         table

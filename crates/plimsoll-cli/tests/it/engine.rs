@@ -74,8 +74,9 @@ fn inspect_tells_where_the_tokens_go() {
     assert_eq!((&found["byTool"][0]["name"], &found["byTool"][0]["count"]), (&json!("read"), &json!(3)));
     assert_eq!(
         (&found["repeated"][0]["name"], &found["repeated"][0]["count"]),
-        (&json!("src/lib.rs"), &json!(2))
+        (&json!("src/lib.rs"), &json!(3))
     );
+    assert_eq!((&found["measured"], &found["hidden"]), (&json!("characters"), &json!(null)));
     assert_eq!(found["growth"].as_array().unwrap().len(), 4);
     insta::assert_snapshot!(ok(&["inspect", "--context", "100000"], &chat(3)));
 }

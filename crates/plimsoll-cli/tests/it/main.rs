@@ -8,6 +8,7 @@ mod config;
 mod config_run;
 mod engine;
 mod extremes;
+mod figures;
 mod help;
 mod replay;
 mod revert;

@@ -87,6 +87,14 @@ fn a_session_is_stored_listed_shown_and_in_place_of_a_file() {
     assert!(told.contains("Next 0") && told.contains("took the newest of 1 session"), "{told}");
 }
 
+/// The same content, of the same weight. What was recorded before a reduction is not believed once it was undone, and
+/// what is hidden is then an estimate.
+fn assert_same_window(now: &Value, before: &Value) {
+    assert_eq!((&now["messages"], &now["pivot"]), (&before["messages"], &before["pivot"]));
+    let [now, before] = [now, before].map(|window| window["tokens"].as_u64().unwrap());
+    assert!(now.abs_diff(before) * 50 <= before, "{now} instead of {before}");
+}
+
 #[test]
 fn a_prune_is_applied_told_undone_and_told_again() {
     let home = stored();
@@ -102,7 +110,7 @@ fn a_prune_is_applied_told_undone_and_told_again() {
         "receipts ses_5c",
         "sessions show --messages 0",
     ]));
-    assert_eq!(home.json(&["window", "ses_5c", "--json"]), before);
+    assert_same_window(&home.json(&["window", "ses_5c", "--json"]), &before);
     let undo = newest_receipt(&home);
     assert_page!(home.page(&[&format!("undo {undo}")]));
 }
@@ -126,7 +134,7 @@ fn a_summary_without_a_model_is_applied_recalled_and_undone() {
         let told = home.run(&["undo", receipt["id"].as_str().unwrap()]);
         assert!(told.contains("undone: "), "{told}");
     }
-    assert_eq!(home.json(&["window", "ses_5c", "--json"]), before);
+    assert_same_window(&home.json(&["window", "ses_5c", "--json"]), &before);
     assert!(!home.run(&["inspect", "ses_5c"]).contains("compacted once before"));
     assert!(home.run(&["sessions", "show"]).contains("compactions 1, 1 of them undone\n"));
 }

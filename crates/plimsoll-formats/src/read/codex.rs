@@ -216,7 +216,8 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Outline> {
                 if !is_known && has_items && !ids.is_empty() {
                     outline.other_sessions.extend(ids.drain(..).take(1));
                     outline.session_start = place.line;
-                    (turns.clear(), outline.taken_back.clear());
+                    turns.clear();
+                    outline.taken_back.clear();
                 }
                 if !is_known {
                     ids.push(SessionInfo { id, directory, ..SessionInfo::default() });

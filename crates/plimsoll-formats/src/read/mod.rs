@@ -156,7 +156,7 @@ fn lines(format: Format, input: impl BufRead + Seek, sink: Sink) -> Result<Trans
     match format {
         Format::ClaudeCode => claude_code::read(&mut lines, &mut transcript, sink)?,
         Format::Pi => {
-            record_usage(&mut transcript, sink, |transcript, sink| pi::read(&mut lines, transcript, sink))?
+            record_usage(&mut transcript, sink, |transcript, sink| pi::read(&mut lines, transcript, sink))?;
         }
         _ => codex::read(&mut lines, &mut transcript, sink)?,
     }
@@ -176,7 +176,7 @@ pub(crate) fn record_usage<E>(
         sink(chain, message);
     })?;
     // A reader that found counts of its own has noted more than stands in messages.
-    if transcript.recorded.responses().is_empty() {
+    if transcript.recorded.is_empty() {
         transcript.recorded = recorded;
     }
     Ok(())

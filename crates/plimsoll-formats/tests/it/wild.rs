@@ -72,7 +72,7 @@ fn of_several_claude_code_sessions_in_one_file_the_newest_is_read() {
         read.other_sessions.iter().map(|info| (info.id.as_deref(), info.title.as_deref())).collect();
     assert_eq!(others, [(Some("one"), Some("The first"))]);
     assert_eq!(read.unused["record of another session"], 2);
-    let inputs: Vec<Tokens> = read.recorded.responses().iter().map(|response| response.input).collect();
+    let inputs: Vec<Tokens> = read.recorded.responses().map(|response| response.input).collect();
     assert_eq!(inputs, [Tokens(9)], "the other session's usage is not this one's");
 }
 
@@ -183,7 +183,7 @@ fn messages_that_are_one_response_are_one_call() {
             "assistant text:Seen.",
         ]
     );
-    let usage: Vec<_> = read.recorded.responses().iter().map(|r| (r.input, r.cache_read, r.output)).collect();
+    let usage: Vec<_> = read.recorded.responses().map(|r| (r.input, r.cache_read, r.output)).collect();
     let [first, second] = [(Tokens(3), Tokens(100), Tokens(40)), (Tokens(5), Tokens(180), Tokens(6))];
     assert_eq!(usage, [first, second]);
     assert_eq!(read.messages[1].info.tokens.as_ref().unwrap().output, Tokens(40));
@@ -226,7 +226,7 @@ fn cached_input_that_is_part_of_the_input_is_not_counted_twice() {
         "messages":[{"role":"user","content":"x","_metadata":{"timestamp":"2026-01-01T00:00:00.000Z"}},
         {"role":"assistant","content":"y","_metadata":{"timestamp":"2026-01-01T00:00:01.000Z"}}]}"#,
     );
-    let response = &read.recorded.responses()[0];
+    let response = read.recorded.responses().next().unwrap();
     assert_eq!(
         (response.input, response.cache_read, response.output),
         (Tokens(100), Tokens(900), Tokens(10))
@@ -358,10 +358,9 @@ fn usage_is_recorded_once_for_each_response_and_for_what_was_left() {
     let responses: Vec<_> = read
         .recorded
         .responses()
-        .iter()
         .map(|r| {
             (
-                r.model.as_deref().unwrap(),
+                r.model.as_deref().unwrap().to_owned(),
                 r.input.0,
                 r.cache_read.0,
                 r.cache_write.0,
@@ -373,8 +372,9 @@ fn usage_is_recorded_once_for_each_response_and_for_what_was_left() {
     assert_eq!(
         responses,
         [("claude-x", 3, 7, 50, 30, 90), ("claude-y", 4, 0, 0, 0, 2), ("claude-x", 5, 0, 0, 0, 2)]
+            .map(|(model, a, b, c, d, e)| (model.to_owned(), a, b, c, d, e))
     );
-    assert_eq!(read.recorded.responses()[0].request(), Tokens(60));
+    assert_eq!(read.recorded.responses().next().unwrap().request(), Tokens(60));
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn codex_records_the_window_and_what_was_taken_back() {
     ]);
     let read = read_ok(&file);
     assert_eq!(read.info.context, Some(Tokens(353_400)));
-    let requests: Vec<Tokens> = read.recorded.responses().iter().map(|response| response.request()).collect();
+    let requests: Vec<Tokens> = read.recorded.responses().map(|response| response.request()).collect();
     assert_eq!(requests, [Tokens(100), Tokens(200), Tokens(300)], "a count that is repeated is one");
     assert_eq!(
         shape(&read.messages),

@@ -71,7 +71,7 @@ pub(super) struct Index {
     session_of: Vec<u32>,
     current: u32,
     /// The responses whose usage was noted, by the names of response and request.
-    counted: HashMap64<usize>,
+    counted: HashMap64<u32>,
     /// The session of each response whose usage was noted.
     counted_for: Vec<u32>,
 }
@@ -140,8 +140,11 @@ impl Index {
         };
         let key = self.hasher.hash(&format!("{id} {}", record.text("requestId").unwrap_or_default()));
         match self.counted.get(&key) {
-            Some(place) => recorded.again(*place, &usage),
-            None => self.counted.extend(recorded.add(model, &usage, None).map(|place| (key, place))),
+            Some(place) => recorded.again(*place as usize, &usage),
+            None => {
+                let place = recorded.add(model, &usage, None).and_then(|place| u32::try_from(place).ok());
+                self.counted.extend(place.map(|place| (key, place)));
+            }
         }
     }
 
@@ -180,7 +183,7 @@ impl Index {
         self.responses.push(response.map_or(0, |id| self.hasher.hash(id)));
         if let Some(message) = message.filter(|_| kind == Kind::Assistant) {
             self.usage(record, message, &mut transcript.recorded);
-            self.counted_for.resize(transcript.recorded.responses().len(), self.current);
+            self.counted_for.resize(transcript.recorded.len(), self.current);
         }
         let blocks = message.and_then(|message| message.get("content")).and_then(Json::as_list);
         let key = match kind {

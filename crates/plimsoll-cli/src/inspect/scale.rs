@@ -1,87 +1,27 @@
-//! Where a session's tokens go.
-
-use std::collections::BTreeMap;
+//! A session being weighed, message by message.
 
 use plimsoll::MessageId;
 use plimsoll::compact::extract::paths;
 use plimsoll::count::{message_tokens, part_tokens, request_tokens, window_message_tokens};
-use plimsoll::log::Note;
 use plimsoll::pivot::Visible;
 use plimsoll::{
-    Counter, Fixed, Limits, Message, Part, PartBody, PartId, Policy, Role, Tokens, Window, WindowRole,
+    Counter, Fixed, Limits, Memo, Message, Part, PartBody, PartId, Policy, Role, Tokens, Window, WindowRole,
 };
+use plimsoll_tokens::{Bpe, Measured, WindowMeter, records_usage};
 use serde::Serialize;
 
-use plimsoll_formats::Transcript;
-
+use super::ranking::{Ranking, Share, Weight};
+use super::window::{Weigher, WindowReport};
 use crate::output::printable;
 
 /// How many rows of a ranking are worth looking at.
 const ROWS: usize = 10;
-/// How many names a ranking holds before it forgets the lightest.
-const MOST_NAMES: usize = 50_000;
 /// How many turns the growth is told in.
 const MOST_TURNS: usize = 10_000;
+/// How many bytes of messages wait for one that records usage.
+const MOST_WAITING: usize = 8 << 20;
 /// How many bytes of messages are kept for the window.
 const MOST_KEPT: usize = 32 << 20;
-
-/// A session, weighed, and what it was read from.
-#[derive(Debug, Serialize)]
-pub(crate) struct Inspected {
-    /// What it was read from.
-    #[serde(flatten)]
-    pub(crate) source: About,
-    /// What was found.
-    #[serde(flatten)]
-    pub(crate) inspection: Inspection,
-}
-
-/// What a transcript is, and what of it was not shown to a model or not understood.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct About {
-    format: String,
-    session: Option<String>,
-    title: Option<String>,
-    model: Option<String>,
-    /// Sub-agents in the same file.
-    side_chains: usize,
-    /// The last line is cut off.
-    torn: bool,
-    /// What was not understood, by kind.
-    skipped: BTreeMap<String, u64>,
-    /// Known records that hold nothing a model was shown, by kind.
-    unused: BTreeMap<String, u64>,
-    /// Values that are not what they should be: the first of them, and how many there are.
-    notes: Vec<Note>,
-    wrong_values: u64,
-}
-
-impl About {
-    /// What a transcript says about itself.
-    pub(crate) fn of(transcript: &Transcript) -> About {
-        let Transcript { format, info, side_chains, skipped, unused, notes, torn, .. } = transcript;
-        About {
-            format: format.to_string(),
-            session: info.id.clone(),
-            title: info.title.clone(),
-            model: info.model.clone(),
-            side_chains: side_chains.len(),
-            torn: *torn,
-            skipped: skipped.clone(),
-            unused: unused.clone(),
-            notes: notes.first().to_vec(),
-            wrong_values: notes.count(),
-        }
-    }
-
-    /// One line.
-    pub(crate) fn render(&self) -> String {
-        let said = [Some(&self.format), self.model.as_ref(), self.session.as_ref(), self.title.as_ref()];
-        let said: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
-        format!("{}\n", said.join(" · "))
-    }
-}
 
 /// A session, weighed.
 #[derive(Debug, Serialize)]
@@ -91,13 +31,58 @@ pub(crate) struct Inspection {
     pub(crate) messages: usize,
     /// Tokens of all of them.
     pub(crate) tokens: Tokens,
-    /// Tokens of the window as it is now.
+    /// Tokens of the window as it is now: the last recorded request and what came since, or an estimate.
     pub(crate) window: Tokens,
+    /// How that is known.
+    pub(crate) measured: MeasuredBy,
+    /// What every request carries that the session does not show: the system prompt and the schemas of tools.
+    pub(crate) hidden: Option<Tokens>,
+    /// What else the session does not show: hidden reasoning that is sent again, and what the host adds in between.
+    pub(crate) unseen: Option<Tokens>,
+    /// Tokens of this model for one of o200k, where usage tells it.
+    pub(crate) factor: Option<f64>,
+    /// What the session shows of its last recorded request, rebuilt and weighed, where that can be checked.
+    pub(crate) rebuilt: Option<Rebuilt>,
     /// Where the line is.
     pub(crate) line: Option<Tokens>,
     /// Compactions in the log.
     pub(crate) pivots: usize,
-    /// By who or what they came from.
+    /// What is in the window.
+    #[serde(flatten)]
+    pub(crate) report: WindowReport,
+    /// The log beside the window.
+    pub(crate) log: LogReport,
+    /// The log's size after each turn of the user.
+    pub(crate) growth: Vec<Turn>,
+}
+
+/// How the weight of a window is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum MeasuredBy {
+    /// By the usage that the session records.
+    Usage,
+    /// By characters over four, because it records none.
+    Characters,
+}
+
+/// The last recorded request, and what it comes to when it is rebuilt from the session.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Rebuilt {
+    /// What was recorded.
+    pub(crate) recorded: Tokens,
+    /// What was rebuilt.
+    pub(crate) tokens: Tokens,
+    /// The difference as a share of what was recorded; below zero if more was rebuilt.
+    pub(crate) gap: f64,
+}
+
+/// What is in the log, also behind summaries.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LogReport {
+    /// By who or what it came from.
     pub(crate) by_kind: Vec<Share>,
     /// By tool: inputs and outputs together.
     pub(crate) by_tool: Vec<Share>,
@@ -105,22 +90,6 @@ pub(crate) struct Inspection {
     pub(crate) by_file: Vec<Share>,
     /// The largest single outputs.
     pub(crate) largest: Vec<Largest>,
-    /// Files whose contents came back more than once, and what the repetitions weigh.
-    pub(crate) repeated: Vec<Share>,
-    /// The log's size after each turn of the user.
-    pub(crate) growth: Vec<Turn>,
-}
-
-/// One row of a ranking.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Share {
-    /// What it is.
-    pub(crate) name: String,
-    /// How often it occurs.
-    pub(crate) count: u64,
-    /// What it weighs.
-    pub(crate) tokens: Tokens,
 }
 
 /// A large output.
@@ -145,54 +114,28 @@ pub(crate) struct Turn {
     pub(crate) tokens: Tokens,
     /// The first words of the prompt.
     pub(crate) prompt: String,
-}
-
-/// Names and what they weigh.
-#[derive(Default)]
-struct Ranking(BTreeMap<String, (u64, Tokens)>);
-
-impl Ranking {
-    /// Add to a name; returns how often it has occurred.
-    fn add(&mut self, name: &str, tokens: Tokens) -> u64 {
-        if !self.0.contains_key(name) && self.0.len() >= MOST_NAMES {
-            self.thin();
-        }
-        let row = self.0.entry(name.to_owned()).or_default();
-        row.0 += 1;
-        row.1 += tokens;
-        row.0
-    }
-
-    /// Forget the lighter half: what is in it will hardly come to be among the heaviest.
-    fn thin(&mut self) {
-        let mut weights: Vec<Tokens> = self.0.values().map(|(_, tokens)| *tokens).collect();
-        let (_, median, _) = weights.select_nth_unstable(MOST_NAMES / 2);
-        let median = *median;
-        self.0.retain(|_, (_, tokens)| *tokens > median);
-    }
-
-    fn rows(self, most: usize) -> Vec<Share> {
-        let rows = self.0.into_iter().map(|(name, (count, tokens))| Share { name, count, tokens });
-        let mut rows: Vec<Share> = rows.filter(|row| row.tokens > Tokens::ZERO).collect();
-        rows.sort_by(|a, b| b.tokens.cmp(&a.tokens).then_with(|| a.name.cmp(&b.name)));
-        rows.truncate(most);
-        rows
-    }
+    #[serde(skip)]
+    weight: Weight,
 }
 
 /// A session being weighed, message by message, in memory that does not grow with it.
 pub(crate) struct Scale<'a> {
     policy: &'a Policy,
+    base: Memo<Bpe>,
+    /// Messages from before it is known whether the session records usage. Without any a vocabulary is of no use.
+    waiting: Option<Vec<Message>>,
+    waiting_bytes: usize,
+    counts_base: bool,
+    meter: WindowMeter,
     messages: usize,
-    tokens: Tokens,
+    total: Weight,
     pivots: usize,
     /// The newest marker, if its compaction was undone.
     undone: Option<MessageId>,
     kinds: Ranking,
     tools: Ranking,
     files: Ranking,
-    repeats: Ranking,
-    largest: Vec<Largest>,
+    largest: Vec<(PartId, String, Weight)>,
     growth: Growth,
     view: View<'a>,
 }
@@ -202,29 +145,51 @@ impl<'a> Scale<'a> {
     pub(crate) fn new(policy: &'a Policy) -> Scale<'a> {
         Scale {
             policy,
+            base: Memo::new(Bpe::O200k),
+            waiting: Some(Vec::new()),
+            waiting_bytes: 0,
+            counts_base: true,
+            meter: WindowMeter::default(),
             messages: 0,
-            tokens: Tokens::ZERO,
+            total: Weight::default(),
             pivots: 0,
             undone: None,
             kinds: Ranking::default(),
             tools: Ranking::default(),
             files: Ranking::default(),
-            repeats: Ranking::default(),
             largest: Vec::new(),
             growth: Growth::default(),
             view: View::new(policy),
         }
     }
 
+    fn weight(&self, count: impl Fn(&dyn Counter) -> Tokens) -> Weight {
+        let base = if self.counts_base { count(&self.base) } else { Tokens::ZERO };
+        Weight { chars: count(&self.policy.count), base }
+    }
+
     /// The next message of the session.
     pub(crate) fn add(&mut self, message: Message) {
-        let counter = &self.policy.count;
+        let Some(waiting) = &mut self.waiting else { return self.take(message) };
+        self.waiting_bytes += size(&message);
+        let is_known = records_usage(&message) || self.waiting_bytes > MOST_WAITING;
+        waiting.push(message);
+        if is_known {
+            self.take_waiting();
+        }
+    }
+
+    fn take_waiting(&mut self) {
+        self.waiting.take().into_iter().flatten().for_each(|message| self.take(message));
+    }
+
+    fn take(&mut self, message: Message) {
         for part in &message.parts {
             self.part(&message, part);
         }
-        let tokens = message_tokens(&message, counter);
+        let weight = self.weight(|counter| message_tokens(&message, counter));
         self.messages += 1;
-        self.tokens += tokens;
+        self.total += weight;
         if let Some(marker) = message.marker() {
             self.undone = marker.set_aside.is_some().then(|| message.info.id.clone());
         }
@@ -234,46 +199,84 @@ impl<'a> Scale<'a> {
             (Some(_), None) => false,
         };
         self.pivots += usize::from(message.is_finished_summary() && !answers_undone);
-        self.growth.add(&message, self.tokens);
-        self.view.add(message);
+        if self.counts_base {
+            self.meter.add(&message);
+        }
+        self.growth.add(&message, self.total);
+        let turn = self.growth.current.as_ref().map_or(0, |turn| turn.turn);
+        self.view.add(message, u32::try_from(turn).unwrap_or(u32::MAX));
     }
 
     fn part(&mut self, message: &Message, part: &Part) {
-        let counter = &self.policy.count;
-        let (tokens, output) = (part_tokens(part, counter), output_tokens(part, counter));
-        self.kinds.add(kind(message, part), tokens - output);
+        let weight = self.weight(|counter| part_tokens(part, counter));
+        let output = self.weight(|counter| output_tokens(part, counter));
+        self.kinds.add(kind(message, part), weight - output);
         let Some(tool) = part.as_tool() else { return };
         self.kinds.add("tool outputs", output);
-        self.tools.add(&tool.tool, tokens);
-        let place = self.largest.partition_point(|row| row.tokens >= output);
+        self.tools.add(&tool.tool, weight);
+        let place = self.largest.partition_point(|row| row.2.chars >= output.chars);
         if place < ROWS {
-            let row = Largest { part: part.id.clone(), tool: tool.tool.clone(), tokens: output };
-            self.largest.insert(place, row);
+            self.largest.insert(place, (part.id.clone(), tool.tool.clone(), output));
             self.largest.truncate(ROWS);
         }
         for path in tool.state.input.iter().flat_map(|input| paths(input.value())) {
-            if self.files.add(&path, output) > 1 {
-                self.repeats.add(&path, output);
-            }
+            self.files.add(&path, output);
         }
     }
 
-    /// What all of it comes to.
-    pub(crate) fn read(self, limits: Limits) -> Inspection {
+    /// What all of it comes to. Paths are told from `directory`, where the session has one.
+    pub(crate) fn read(mut self, limits: Limits, directory: Option<&str>) -> Inspection {
+        if self.waiting.is_some() {
+            self.counts_base = false;
+            self.take_waiting();
+        }
+        let Scale { policy, meter, view, .. } = self;
+        let measured = meter.read();
+        let factor = measured.as_ref().map(Measured::factor);
+        let calibrated = measured.as_ref().map(Measured::counter);
+        let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
+        let weigher = Weigher { policy, counter, directory };
+        let (report, messages) = view.report(&weigher, factor);
+        let window = measured.as_ref();
+        let window =
+            window.map_or(report.visible, |measured| measured.window_of(&messages, policy, report.visible));
+        // The weights of what is shown are estimates, and all rows together are what was counted.
+        let hidden = measured.as_ref().map(|measured| measured.hidden().min(window - report.visible));
+        let largest = self.largest.into_iter();
+        let largest =
+            largest.map(|(part, tool, output)| Largest { part, tool, tokens: output.tokens(factor) });
         Inspection {
             messages: self.messages,
-            tokens: self.tokens,
-            window: self.view.tokens(),
-            line: self.policy.overflow.line(limits).map(|line| line.at),
+            tokens: self.total.tokens(factor),
+            window,
+            measured: if measured.is_some() { MeasuredBy::Usage } else { MeasuredBy::Characters },
+            hidden,
+            unseen: hidden.map(|hidden| window - report.visible - hidden),
+            factor: factor.map(|factor| (factor * 1_000.0).round() / 1_000.0),
+            rebuilt: measured.as_ref().and_then(rebuilt),
+            line: policy.overflow.line(limits).map(|line| line.at),
             pivots: self.pivots,
-            by_kind: self.kinds.rows(ROWS),
-            by_tool: self.tools.rows(ROWS),
-            by_file: self.files.rows(ROWS),
-            largest: self.largest.into_iter().filter(|row| row.tokens > Tokens::ZERO).collect(),
-            repeated: self.repeats.rows(ROWS),
-            growth: self.growth.turns(),
+            report,
+            log: LogReport {
+                by_kind: self.kinds.rows_by(ROWS, factor),
+                by_tool: self.tools.rows_by(ROWS, factor),
+                by_file: relative_rows(self.files.rows_by(ROWS, factor), &weigher),
+                largest: largest.filter(|row| row.tokens > Tokens::ZERO).collect(),
+            },
+            growth: self.growth.turns(factor),
         }
     }
+}
+
+/// The rows with their paths as they are from the session's directory.
+fn relative_rows(mut rows: Vec<Share>, weigher: &Weigher) -> Vec<Share> {
+    rows.iter_mut().for_each(|row| row.name = weigher.relative(&row.name));
+    rows
+}
+
+fn rebuilt(measured: &Measured) -> Option<Rebuilt> {
+    let (recorded, tokens) = measured.requests().next_back()?;
+    Some(Rebuilt { recorded, tokens, gap: (measured.gap()? * 1_000.0).round() / 1_000.0 })
 }
 
 /// What of the session is in the window. Up to a size all messages are kept, and the window is the engine's to the
@@ -282,22 +285,25 @@ impl<'a> Scale<'a> {
 struct View<'a> {
     policy: &'a Policy,
     kept: Vec<Message>,
+    /// The turn of each message that is kept.
+    turns: Vec<u32>,
     bytes: usize,
     most: usize,
     /// What was weighed and dropped, and the share of system messages in it, which stay in view.
-    weighed: Tokens,
-    system: Tokens,
+    weighed: Weight,
+    system: Weight,
 }
 
 impl<'a> View<'a> {
     fn new(policy: &'a Policy) -> View<'a> {
-        let (kept, bytes, weighed, system) = Default::default();
-        View { policy, kept, bytes, most: MOST_KEPT, weighed, system }
+        let (kept, turns, bytes, weighed, system) = Default::default();
+        View { policy, kept, turns, bytes, most: MOST_KEPT, weighed, system }
     }
 
-    fn add(&mut self, message: Message) {
+    fn add(&mut self, message: Message, turn: u32) {
         self.bytes += size(&message);
         self.kept.push(message);
+        self.turns.push(turn);
         if self.bytes > self.most {
             self.drop_hidden();
             if self.bytes > self.most / 2 {
@@ -316,8 +322,10 @@ impl<'a> View<'a> {
         self.weighed = self.system;
         let mut shown = vec![false; self.kept.len()];
         visible.needed(&self.kept).into_iter().for_each(|place| shown[place] = true);
-        let mut shown = shown.into_iter();
-        self.kept.retain(|_| shown.next().unwrap_or(false));
+        let mut each = shown.iter();
+        self.kept.retain(|_| *each.next().unwrap_or(&false));
+        let mut each = shown.iter();
+        self.turns.retain(|_| *each.next().unwrap_or(&false));
         self.bytes = self.kept.iter().map(size).sum();
     }
 
@@ -333,20 +341,26 @@ impl<'a> View<'a> {
         let cut = turn.filter(|turn| *turn > 0).unwrap_or(half.max(1)).min(self.kept.len());
         let rest = self.kept.split_off(cut);
         let older = std::mem::replace(&mut self.kept, rest);
-        let counter = &self.policy.count;
+        self.turns.drain(..cut.min(self.turns.len()));
         let window = Window::of(&older, self.policy);
-        self.weighed += request_tokens(&window, Fixed::default(), counter);
-        let system = window.messages.iter().filter(|message| message.role == WindowRole::System);
-        self.system += system.map(|message| window_message_tokens(message, counter)).sum();
+        let base = Memo::new(Bpe::O200k);
+        let weigh = |count: &dyn Fn(&dyn Counter) -> Tokens| Weight {
+            chars: count(&self.policy.count),
+            base: count(&base),
+        };
+        self.weighed += weigh(&|counter| request_tokens(&window, Fixed::default(), counter));
+        let system = || window.messages.iter().filter(|message| message.role == WindowRole::System);
+        self.system +=
+            weigh(&|counter| system().map(|message| window_message_tokens(message, counter)).sum());
         self.bytes = self.kept.iter().map(size).sum();
     }
 
-    fn tokens(mut self) -> Tokens {
-        if self.weighed > Tokens::ZERO {
+    /// What is in view, and the messages that are held of it.
+    fn report(mut self, weigher: &Weigher, factor: Option<f64>) -> (WindowReport, Vec<Message>) {
+        if self.weighed != Weight::default() {
             self.drop_hidden();
         }
-        let window = Window::of(&self.kept, self.policy);
-        self.weighed + request_tokens(&window, Fixed::default(), &self.policy.count)
+        (weigher.weigh(&self.kept, &self.turns, self.weighed.tokens(factor)), self.kept)
     }
 }
 
@@ -381,18 +395,18 @@ struct Growth {
 }
 
 impl Growth {
-    fn add(&mut self, message: &Message, total: Tokens) {
-        if message.starts_turn() {
+    fn add(&mut self, message: &Message, total: Weight) {
+        if is_prompt(message) {
             let turn = self.current.as_ref().map_or(1, |turn| turn.turn + 1);
             self.keep();
             let text = message.text();
             // More than is shown need not be looked at.
             let words = text.split_whitespace().take(40).collect::<Vec<_>>().join(" ");
-            let prompt = printable(&words).chars().take(40).collect();
-            self.current = Some(Turn { turn, tokens: total, prompt });
+            let prompt = printable(&words).chars().take(200).collect();
+            self.current = Some(Turn { turn, tokens: Tokens::ZERO, prompt, weight: total });
         }
         if let Some(turn) = &mut self.current {
-            turn.tokens = total;
+            turn.weight = total;
         }
     }
 
@@ -407,100 +421,11 @@ impl Growth {
         }
     }
 
-    fn turns(mut self) -> Vec<Turn> {
+    fn turns(mut self, factor: Option<f64>) -> Vec<Turn> {
         self.turns.extend(self.current.take());
+        self.turns.iter_mut().for_each(|turn| turn.tokens = turn.weight.tokens(factor));
         self.turns
     }
-}
-
-impl Inspection {
-    /// Tables and bars for people.
-    pub(crate) fn render(&self) -> String {
-        let mut out = format!(
-            "{}, {} tokens in the log; {} in the window",
-            crate::output::counted(self.messages, "message"),
-            self.tokens,
-            self.window
-        );
-        match self.line {
-            Some(line) => {
-                let percent = self.window.0.saturating_mul(100) / line.0.max(1);
-                out.push_str(&format!(", {percent} % of the line at {line}\n"));
-            }
-            None => out.push('\n'),
-        }
-        if self.pivots > 0 {
-            out.push_str(&format!("compacted {} before\n", times(self.pivots as u64)));
-        }
-        ranking(&mut out, "Where the tokens go", &self.by_kind, self.tokens);
-        ranking(&mut out, "By tool", &self.by_tool, self.tokens);
-        ranking(&mut out, "By file", &self.by_file, self.tokens);
-        ranking(&mut out, "Came back more than once", &self.repeated, self.tokens);
-        if !self.largest.is_empty() {
-            out.push_str("\nLargest outputs\n");
-            for row in &self.largest {
-                out.push_str(&format!("  {:>9}  {:<12} {}\n", row.tokens.to_string(), row.tool, row.part));
-            }
-        }
-        if !self.growth.is_empty() {
-            out.push_str("\nGrowth over the turns\n");
-            let most = self.growth.last().map(|turn| turn.tokens.0).unwrap_or(1).max(1);
-            for turn in sampled(&self.growth, 24) {
-                let bar = "█".repeat((turn.tokens.0.saturating_mul(40) / most) as usize);
-                out.push_str(&format!(
-                    "  {:>4}  {:<40} {:>9}  {}\n",
-                    turn.turn,
-                    bar,
-                    turn.tokens.to_string(),
-                    turn.prompt
-                ));
-            }
-        }
-        out
-    }
-}
-
-/// A name that fits its column: of a long path both ends tell most.
-fn short(name: &str) -> String {
-    let letters: Vec<char> = printable(name).chars().collect();
-    if letters.len() <= 60 {
-        return letters.into_iter().collect();
-    }
-    letters[..20].iter().chain(&['…']).chain(&letters[letters.len() - 39..]).collect()
-}
-
-fn times(count: u64) -> String {
-    match count {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        more => format!("{more} times"),
-    }
-}
-
-fn ranking(out: &mut String, title: &str, rows: &[Share], all: Tokens) {
-    if rows.is_empty() {
-        return;
-    }
-    out.push_str(&format!("\n{title}\n"));
-    for row in rows {
-        let percent = row.tokens.0.saturating_mul(100) / all.0.max(1);
-        let bar = "█".repeat((percent / 5) as usize);
-        let (tokens, count) = (row.tokens.to_string(), row.count);
-        out.push_str(&format!(
-            "  {tokens:>9}  {percent:>3} %  {bar:<20} {count:>5} × {}\n",
-            short(&row.name)
-        ));
-    }
-}
-
-/// At most so many turns, evenly spread, the last among them.
-fn sampled(turns: &[Turn], most: usize) -> impl Iterator<Item = &Turn> {
-    let step = turns.len().div_ceil(most).max(1);
-    turns
-        .iter()
-        .enumerate()
-        .filter(move |(at, _)| (turns.len() - 1 - at).is_multiple_of(step))
-        .map(|(_, turn)| turn)
 }
 
 fn kind(message: &Message, part: &Part) -> &'static str {
@@ -509,10 +434,17 @@ fn kind(message: &Message, part: &Part) -> &'static str {
         (PartBody::ToolResult(_), _) => "tool outputs",
         (PartBody::Reasoning(_), _) => "reasoning",
         _ if message.info.summary => "summaries",
+        (PartBody::Text(text), Some(Role::User)) if text.synthetic == Some(true) => "the host",
         (_, Some(Role::User)) => "the user",
         (_, Some(Role::Assistant)) => "the model",
-        _ => "the system",
+        _ => "system messages",
     }
+}
+
+/// Whether a person speaks. What a host puts in between, such as a file that it attaches, begins no turn.
+pub(super) fn is_prompt(message: &Message) -> bool {
+    let by_host = |part: &Part| matches!(&part.body, PartBody::Text(text) if text.synthetic == Some(true));
+    message.starts_turn() && !message.parts.iter().all(by_host)
 }
 
 /// What a part with call and result weighs by its result alone.
@@ -530,7 +462,9 @@ mod tests {
     use plimsoll::{Fixed, Limits, Message, Policy, Tokens, Window};
     use serde_json::json;
 
-    use super::{Growth, MOST_NAMES, MOST_TURNS, Ranking, Scale, View};
+    use super::super::ranking::{MOST_NAMES, Ranking, Weight};
+    use super::super::window::Weigher;
+    use super::{Growth, MOST_TURNS, Scale, View};
 
     fn message(value: serde_json::Value) -> Message {
         serde_json::from_value(value).unwrap()
@@ -566,10 +500,11 @@ mod tests {
     fn check(messages: &[Message], most: usize) {
         let policy = Policy::default();
         let mut view = View { most, ..View::new(&policy) };
-        messages.iter().cloned().for_each(|message| view.add(message));
+        messages.iter().cloned().for_each(|message| view.add(message, 1));
         assert!(view.kept.len() < messages.len(), "something was dropped");
         let whole = request_tokens(&Window::of(messages, &policy), Fixed::default(), &policy.count);
-        assert_eq!(view.tokens(), whole);
+        let weigher = Weigher { policy: &policy, counter: &policy.count, directory: None };
+        assert_eq!(view.report(&weigher, None).0.visible, whole);
     }
 
     #[test]
@@ -590,9 +525,9 @@ mod tests {
         let turns = 5 * MOST_TURNS + 1;
         for turn in 1..=turns {
             let user = Message::user("m".into(), "p".into(), "words");
-            growth.add(&user, Tokens(turn as u64));
+            growth.add(&user, Weight::from(Tokens(turn as u64)));
         }
-        let told = growth.turns();
+        let told = growth.turns(None);
         assert!((MOST_TURNS / 2..=MOST_TURNS).contains(&told.len()), "{}", told.len());
         assert_eq!(told.last().map(|turn| turn.turn), Some(turns));
         assert!(told.iter().all(|turn| turn.tokens == Tokens(turn.turn as u64)));
@@ -605,7 +540,7 @@ mod tests {
         for number in 0..3 * MOST_NAMES {
             ranking.add(&number.to_string(), Tokens(1));
         }
-        assert!(ranking.0.len() <= MOST_NAMES);
+        assert!(ranking.len() <= MOST_NAMES);
         assert_eq!(ranking.rows(1)[0].name, "heavy");
     }
 
@@ -614,9 +549,9 @@ mod tests {
         let policy = Policy::default();
         let mut scale = Scale::new(&policy);
         session(60, usize::MAX).into_iter().for_each(|message| scale.add(message));
-        let inspection = scale.read(Limits::new(200_000, 0));
-        assert_eq!(inspection.largest.len(), 10);
-        assert_eq!(inspection.largest[0].part.as_str(), "a49.1");
-        assert!(inspection.largest.is_sorted_by(|a, b| a.tokens >= b.tokens));
+        let log = scale.read(Limits::new(200_000, 0), None).log;
+        assert_eq!(log.largest.len(), 10);
+        assert_eq!(log.largest[0].part.as_str(), "a49.1");
+        assert!(log.largest.is_sorted_by(|a, b| a.tokens >= b.tokens));
     }
 }

@@ -1,0 +1,112 @@
+//! `plimsoll inspect`: what is in a session's window, what of it was recorded, and where its tokens go.
+
+mod ranking;
+mod render;
+mod scale;
+mod window;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use plimsoll::Tokens;
+use plimsoll::log::Note;
+use plimsoll_formats::Transcript;
+use serde::Serialize;
+
+use self::render::Page;
+use self::scale::{Inspection, Scale};
+use crate::args::InspectArgs;
+use crate::config::Config;
+use crate::error::CliError;
+use crate::input;
+use crate::output::Output;
+use crate::recorded::{RecordedFigures, SessionWindow, WindowSource};
+use crate::surroundings::Surroundings;
+
+/// A session, weighed, and what it was read from.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inspected {
+    #[serde(flatten)]
+    source: About,
+    /// What its providers counted.
+    recorded: RecordedFigures,
+    /// The model's window, and how it is known.
+    context: Tokens,
+    context_source: WindowSource,
+    #[serde(flatten)]
+    inspection: Inspection,
+}
+
+/// What a transcript is, and what of it was not shown to a model or not understood.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct About {
+    format: String,
+    session: Option<String>,
+    title: Option<String>,
+    model: Option<String>,
+    directory: Option<String>,
+    /// Sub-agents in the same file.
+    side_chains: usize,
+    /// Other sessions in the same file.
+    other_sessions: usize,
+    /// The last line is cut off.
+    torn: bool,
+    /// What was not understood, by kind.
+    skipped: BTreeMap<String, u64>,
+    /// Known records that hold nothing a model was shown, by kind.
+    unused: BTreeMap<String, u64>,
+    /// Values that are not what they should be: the first of them, and how many there are.
+    notes: Vec<Note>,
+    wrong_values: u64,
+}
+
+impl About {
+    fn of(transcript: &Transcript) -> About {
+        let Transcript { format, info, side_chains, other_sessions, skipped, unused, notes, torn, .. } =
+            transcript;
+        About {
+            format: format.to_string(),
+            session: info.id.clone(),
+            title: info.title.clone(),
+            model: info.model.clone(),
+            directory: info.directory.clone(),
+            side_chains: side_chains.len(),
+            other_sessions: other_sessions.len(),
+            torn: *torn,
+            skipped: skipped.clone(),
+            unused: unused.clone(),
+            notes: notes.first().to_vec(),
+            wrong_values: notes.count(),
+        }
+    }
+}
+
+/// Show what is in the window of a session.
+pub(crate) fn run(
+    args: &InspectArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
+    let mut scale = Scale::new(&policy);
+    // It is weighed as it is read, so that it may be larger than the memory.
+    let transcript = input::visit(&args.input, around, &mut |message| scale.add(message))?;
+    let recorded = RecordedFigures::of(&transcript.recorded);
+    let window = SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context);
+    let inspected = Inspected {
+        source: About::of(&transcript),
+        recorded,
+        context: window.limits.context,
+        context_source: window.source,
+        inspection: scale.read(window.limits, transcript.info.directory.as_deref()),
+    };
+    if output.json {
+        output.json(&inspected)?;
+    } else {
+        let page = Page { inspected: &inspected, width: output.width(), log: args.log };
+        output.report(&page.render())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,280 @@
+//! An inspection for people, as wide as their terminal.
+
+use plimsoll::Tokens;
+
+use super::Inspected;
+use super::ranking::Share;
+use super::scale::{MeasuredBy, Rebuilt, Turn};
+use super::window::{Item, Repeated};
+use crate::output::{counted, printable};
+use crate::recorded::dollars;
+
+/// From this share on, the difference between what was recorded and what was rebuilt is told.
+const GAP: f64 = 1.0 / 3.0;
+/// The names of what no transcript shows.
+const HIDDEN: &str = "system prompt and tools (not in the file)";
+const UNSEEN: &str = "hidden reasoning and the like";
+/// The title over turns, which are told by their prompts.
+const TURNS: &str = "By turn";
+/// So many records beside the session may explain a gap.
+const MANY: u64 = 10;
+/// From this width on, longer lists are shown.
+const WIDE: usize = 120;
+
+/// What a page depends on.
+pub(super) struct Page<'a> {
+    pub(super) inspected: &'a Inspected,
+    pub(super) width: usize,
+    /// Whether the log is shown beside the window.
+    pub(super) log: bool,
+}
+
+impl Page<'_> {
+    /// All of it.
+    pub(super) fn render(&self) -> String {
+        let inspection = &self.inspected.inspection;
+        let mut out = self.heading();
+        let mut kinds: Vec<(&str, u64, Tokens)> = rows(&inspection.report.by_kind).collect();
+        for (name, tokens) in [(HIDDEN, inspection.hidden), (UNSEEN, inspection.unseen)] {
+            kinds.extend(tokens.filter(|tokens| *tokens > Tokens::ZERO).map(|tokens| (name, 1, tokens)));
+        }
+        kinds.sort_by_key(|(.., tokens)| std::cmp::Reverse(*tokens));
+        let all = inspection.window.max(inspection.report.visible);
+        self.ranking(&mut out, "In the window", &kinds, all);
+        self.items(&mut out, &inspection.report.items, all);
+        for (title, shares) in [
+            ("By tool", &inspection.report.by_tool),
+            ("By file", &inspection.report.by_file),
+            (TURNS, &inspection.report.by_turn),
+        ] {
+            self.ranking(&mut out, title, &rows(shares).collect::<Vec<_>>(), all);
+        }
+        self.advice(&mut out, &inspection.report.repeated);
+        if self.log {
+            let (log, all) = (&inspection.log, inspection.tokens);
+            self.ranking(&mut out, "In the log", &rows(&log.by_kind).collect::<Vec<_>>(), all);
+            self.ranking(&mut out, "In the log, by tool", &rows(&log.by_tool).collect::<Vec<_>>(), all);
+            self.ranking(&mut out, "In the log, by file", &rows(&log.by_file).collect::<Vec<_>>(), all);
+            self.growth(&mut out, &inspection.growth);
+        }
+        out
+    }
+
+    fn heading(&self) -> String {
+        let Inspected { source, recorded, inspection, .. } = self.inspected;
+        let said =
+            [Some(&source.format), source.model.as_ref(), source.session.as_ref(), source.title.as_ref()];
+        let said: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
+        let mut out = format!("{}\n", cut_end(&said.join(" · "), self.width));
+        let mut tell = |line: String| self.wrap(&mut out, &line);
+        let (window, context) = (inspection.window, self.inspected.context);
+        tell(match inspection.line {
+            Some(line) => {
+                format!("{window} tokens in the window, {} % of the line at {line}", percent(window, line))
+            }
+            None => format!("{window} tokens in the window"),
+        });
+        let known = self.inspected.context_source.words();
+        tell(match inspection.measured {
+            MeasuredBy::Usage => {
+                format!("measured by recorded usage, in a window of {context} ({known})")
+            }
+            MeasuredBy::Characters => format!(
+                "estimated by characters over four, as no usage is recorded, in a window of {context} ({known})"
+            ),
+        });
+        if recorded.responses > 0 {
+            let mut line = format!("recorded: {}", counted(recorded.responses, "response"));
+            line += &recorded.cost.map_or_else(String::new, |cost| format!(", {}", dollars(cost)));
+            match (recorded.unpriced, recorded.cost) {
+                (0, _) => {}
+                (_, None) => line += ", no price is known for the model",
+                (unpriced, Some(_)) => line += &format!(" ({unpriced} of them at an unknown price)"),
+            }
+            tell(line);
+            let written = recorded.cache_write;
+            tell(format!(
+                "  {} input, {} cache reads, {written} cache writes, {} output",
+                recorded.input, recorded.cache_read, recorded.output
+            ));
+        }
+        let compacted = match inspection.pivots {
+            0 => String::new(),
+            pivots => format!(", compacted {} before", times(pivots as u64)),
+        };
+        let log = format!("{}, {} tokens", counted(inspection.messages, "message"), inspection.tokens);
+        tell(format!("log: {log}{compacted}"));
+        let gap = inspection.rebuilt.filter(|rebuilt| rebuilt.gap.abs() > GAP);
+        gap.into_iter().for_each(|rebuilt| tell(self.why(&rebuilt)));
+        out
+    }
+
+    /// What a gap between the recorded and the rebuilt request may come from.
+    fn why(&self, rebuilt: &Rebuilt) -> String {
+        let Rebuilt { recorded, tokens, .. } = rebuilt;
+        let compared = format!(
+            "note: the last request was recorded with {recorded} tokens; rebuilt from this file it has {tokens}."
+        );
+        let unused = &self.inspected.source.unused;
+        let branches: u64 =
+            unused.iter().filter(|(kind, _)| kind.contains("another")).map(|(_, count)| count).sum();
+        let why = match (rebuilt.gap > 0.0, branches) {
+            (true, 0..MANY) => {
+                "Something was sent that the file does not show: files that the host attached again after a compaction, \
+                 results of web searches, or messages that are missing here."
+                    .to_owned()
+            }
+            (true, count) => format!(
+                "Something was sent that is not counted here: {count} records are on other branches or of other \
+                 sessions, and some may belong here."
+            ),
+            (false, _) => "Less was sent than the file shows: the host may have cleared or summarised older messages \
+                           without recording it."
+                .to_owned(),
+        };
+        format!("{compared} {why}")
+    }
+
+    /// Add text, broken at words so that nothing is wider than the page.
+    fn wrap(&self, out: &mut String, text: &str) {
+        let indent = text.len() - text.trim_start().len();
+        let mut line = " ".repeat(indent);
+        for word in text.split_whitespace() {
+            let is_first = line.trim().is_empty();
+            if !is_first && line.chars().count() + 1 + word.chars().count() > self.width {
+                out.push_str(&line);
+                out.push('\n');
+                line = " ".repeat(indent.max(2));
+            } else if !is_first {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+
+    /// How many rows a list has.
+    fn most(&self) -> usize {
+        if self.width >= WIDE { 20 } else { 10 }
+    }
+
+    fn bar(&self) -> usize {
+        (self.width / 8).clamp(8, 24)
+    }
+
+    fn ranking(&self, out: &mut String, title: &str, rows: &[(&str, u64, Tokens)], all: Tokens) {
+        if rows.is_empty() {
+            return;
+        }
+        out.push_str(&format!("\n{title}\n"));
+        let bar = self.bar();
+        let room = self.width.saturating_sub(bar + 29);
+        for (name, count, tokens) in rows.iter().take(self.most()) {
+            let (percent, tokens) = (percent(*tokens, all), tokens.to_string());
+            let filled = "█".repeat((percent as usize * bar).div_ceil(100).min(bar));
+            let name = if title == TURNS { cut_end(&printable(name), room) } else { cut_middle(name, room) };
+            out.push_str(&format!("  {tokens:>9}  {percent:>3} %  {filled:<bar$} {count:>5} × {name}\n"));
+        }
+    }
+
+    fn items(&self, out: &mut String, items: &[Item], all: Tokens) {
+        if items.is_empty() {
+            return;
+        }
+        out.push_str("\nLargest items\n");
+        let shown = || items.iter().take(self.most());
+        let kinds = shown().map(|item| printable(&item.kind).chars().count()).max().unwrap_or(0).min(18);
+        let room = self.width.saturating_sub(kinds + 33);
+        for item in shown() {
+            let (tokens, percent) = (item.tokens.to_string(), percent(item.tokens, all));
+            let kind = cut_end(&printable(&item.kind), kinds);
+            let about = cut_end(&printable(&item.about), room);
+            let line =
+                format!("  {tokens:>9}  {percent:>3} %  turn {:<4}  {kind:<kinds$}  {about}", item.turn);
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+
+    fn advice(&self, out: &mut String, repeated: &[Repeated]) {
+        if repeated.is_empty() {
+            return;
+        }
+        out.push_str("\nRead more than once\n");
+        for Repeated { name, count, frees, .. } in repeated.iter().take(self.most()) {
+            let after = format!("` was read {}; pruning frees {}", times(*count), thousands(*frees));
+            let room = self.width.saturating_sub(3 + after.chars().count());
+            out.push_str(&format!("  `{}{after}\n", cut_middle(name, room)));
+        }
+    }
+
+    fn growth(&self, out: &mut String, growth: &[Turn]) {
+        if growth.is_empty() {
+            return;
+        }
+        out.push_str("\nGrowth of the log over the turns\n");
+        let most = growth.last().map(|turn| turn.tokens.0).unwrap_or(1).max(1);
+        let bar = (self.width / 3).clamp(10, 60);
+        let room = self.width.saturating_sub(bar + 21);
+        for turn in sampled(growth, 24) {
+            let filled = "█".repeat((turn.tokens.0.saturating_mul(bar as u64) / most) as usize);
+            let (tokens, prompt) = (turn.tokens.to_string(), cut_end(&turn.prompt, room));
+            let line = format!("  {:>4}  {filled:<bar$} {tokens:>9}  {prompt}", turn.turn);
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+}
+
+fn rows(shares: &[Share]) -> impl Iterator<Item = (&str, u64, Tokens)> {
+    shares.iter().map(|share| (share.name.as_str(), share.count, share.tokens))
+}
+
+fn percent(part: Tokens, whole: Tokens) -> u64 {
+    part.0.saturating_mul(100) / whole.0.max(1)
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        more => format!("{more} times"),
+    }
+}
+
+/// A number that is easy to say.
+fn thousands(tokens: Tokens) -> String {
+    match tokens.0 {
+        0..1_000 => tokens.to_string(),
+        more => format!("{}.{}k", more / 1_000, more % 1_000 / 100),
+    }
+}
+
+/// A name that fits its column: of a long path both ends tell most.
+fn cut_middle(name: &str, most: usize) -> String {
+    let name = printable(name);
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= most {
+        return name;
+    }
+    let head = most.saturating_sub(1) / 3;
+    let tail = most.saturating_sub(1) - head;
+    let cut: String = letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect();
+    cut_end(&cut, most)
+}
+
+/// Words that fit their column: of a sentence the beginning tells most.
+fn cut_end(words: &str, most: usize) -> String {
+    console::truncate_str(words, most, "…").into_owned()
+}
+
+/// At most so many turns, evenly spread, the last among them.
+fn sampled(turns: &[Turn], most: usize) -> impl Iterator<Item = &Turn> {
+    let step = turns.len().div_ceil(most).max(1);
+    turns
+        .iter()
+        .enumerate()
+        .filter(move |(at, _)| (turns.len() - 1 - at).is_multiple_of(step))
+        .map(|(_, turn)| turn)
+}

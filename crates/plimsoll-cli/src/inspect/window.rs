@@ -1,0 +1,308 @@
+//! What is in the window now, item by item.
+
+use std::collections::BTreeMap;
+
+use plimsoll::compact::extract::paths;
+use plimsoll::count::block_tokens;
+use plimsoll::{
+    Block, Counter, Message, Part, PartBody, PartId, Policy, Tokens, ToolState, Window, WindowMessage,
+    WindowRole,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::ranking::{Ranking, Share};
+use super::scale::is_prompt;
+use crate::output::printable;
+
+/// How many items are listed for machines; people are shown as many as fit.
+const MOST_ITEMS: usize = 20;
+/// So much of what an item is about is kept.
+const LONGEST: usize = 300;
+
+/// What is in the window.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WindowReport {
+    /// What everything that the session shows comes to.
+    #[serde(skip)]
+    pub(crate) visible: Tokens,
+    /// By who or what it came from.
+    pub(crate) by_kind: Vec<Share>,
+    /// By tool: inputs and outputs together.
+    pub(crate) by_tool: Vec<Share>,
+    /// By file, as far as tools named one.
+    pub(crate) by_file: Vec<Share>,
+    /// By turn of the user.
+    pub(crate) by_turn: Vec<Share>,
+    /// The largest items.
+    pub(crate) items: Vec<Item>,
+    /// Files that were read more than once and are in the window each time.
+    pub(crate) repeated: Vec<Repeated>,
+}
+
+/// One thing in the window: a call with its result, a text, a file.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Item {
+    /// The part of the log it comes from.
+    pub(crate) part: Option<PartId>,
+    /// What kind of thing it is, or the tool.
+    pub(crate) kind: String,
+    /// The command, the path, or the first words.
+    pub(crate) about: String,
+    /// The turn it came in, from 1; 0 before the first.
+    pub(crate) turn: u32,
+    /// What it weighs.
+    pub(crate) tokens: Tokens,
+}
+
+/// A file that was read again and again.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Repeated {
+    /// The file.
+    pub(crate) name: String,
+    /// How often its content is in the window.
+    pub(crate) count: u64,
+    /// What all of that weighs.
+    pub(crate) tokens: Tokens,
+    /// What goes if all but the newest are cleared.
+    pub(crate) frees: Tokens,
+}
+
+/// What a window is weighed with.
+pub(crate) struct Weigher<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) counter: &'a dyn Counter,
+    /// The directory of the session, from which paths are told.
+    pub(crate) directory: Option<&'a str>,
+}
+
+#[derive(Default)]
+struct Tally {
+    kinds: Ranking,
+    tools: Ranking,
+    files: Ranking,
+    turns: Ranking,
+    items: BTreeMap<(usize, String), Item>,
+    reads: BTreeMap<String, Vec<Tokens>>,
+    /// What turns are called: their number and the first words of their prompt.
+    prompts: BTreeMap<u32, String>,
+    visible: Tokens,
+}
+
+impl Weigher<'_> {
+    /// Weigh the window of these messages, each with its turn. `earlier` was weighed before and is not held.
+    pub(crate) fn weigh(&self, messages: &[Message], turns: &[u32], earlier: Tokens) -> WindowReport {
+        let window = Window::of(messages, self.policy);
+        let mut tally = Tally { visible: earlier, prompts: prompts(messages, turns), ..Tally::default() };
+        tally.kinds.add("earlier messages", earlier);
+        for said in &window.messages {
+            let message = said.place.and_then(|place| messages.get(place));
+            let turn = said.place.and_then(|place| turns.get(place)).copied().unwrap_or(0);
+            for (number, block) in said.blocks.iter().enumerate() {
+                // What wraps a message goes to its first block.
+                let wrapping = if number == 0 { self.counter.message_overhead() } else { Tokens::ZERO };
+                let tokens = block_tokens(block, self.counter) + wrapping;
+                self.block(&mut tally, said, message, turn, block, tokens);
+            }
+        }
+        tally.report()
+    }
+
+    fn block(
+        &self,
+        tally: &mut Tally,
+        said: &WindowMessage,
+        message: Option<&Message>,
+        turn: u32,
+        block: &Block,
+        tokens: Tokens,
+    ) {
+        let kind = kind(said.role, message, block);
+        tally.visible += tokens;
+        tally.kinds.add(kind, tokens);
+        let name = tally.prompts.entry(turn).or_insert_with(|| turn.to_string());
+        tally.turns.add(name, tokens);
+        let id = part_of(block);
+        let part = message.and_then(|message| message.parts.iter().find(|part| Some(&part.id) == id));
+        let tool = part.and_then(Part::as_tool);
+        let (name, about) = match (block, tool) {
+            (Block::Call { tool: name, .. } | Block::Result { tool: name, .. }, Some(tool)) => {
+                // A call and its result are one.
+                if matches!(block, Block::Call { .. }) {
+                    tally.tools.add(name, tokens);
+                } else {
+                    tally.tools.add_to(name, tokens);
+                }
+                self.files(tally, name, &tool.state, block, tokens);
+                (name.as_str(), self.about(&tool.state))
+            }
+            (Block::File { filename, mime, .. }, _) => {
+                (kind, filename.as_deref().or(mime.as_deref()).unwrap_or("unnamed").to_owned())
+            }
+            (Block::Text { text, .. } | Block::Reasoning { text, .. }, _) => {
+                (kind, self.shorten(&first_words(text)))
+            }
+            (Block::Result { tool, text, .. }, None) => (tool.as_str(), first_words(text)),
+            (Block::Call { tool, input, .. }, None) => (tool.as_str(), first_words(input.json())),
+            (Block::Provider { value, .. }, _) => (kind, first_words(value.json())),
+        };
+        let key = (said.place.unwrap_or(usize::MAX), id.map_or_else(|| about.clone(), ToString::to_string));
+        let item = tally.items.entry(key).or_insert_with(|| Item {
+            part: id.cloned(),
+            kind: name.to_owned(),
+            about,
+            turn,
+            tokens: Tokens::ZERO,
+        });
+        item.tokens += tokens;
+    }
+
+    fn files(&self, tally: &mut Tally, tool: &str, state: &ToolState, block: &Block, tokens: Tokens) {
+        let paths = state.input.iter().flat_map(|input| paths(input.value()));
+        for path in paths.map(|path| self.relative(&path)) {
+            if matches!(block, Block::Call { .. }) {
+                tally.files.add(&path, tokens);
+            } else {
+                tally.files.add_to(&path, tokens);
+            }
+            let is_shown = matches!(block, Block::Result { cleared: false, is_error: false, .. });
+            if is_shown && is_reading(tool) {
+                tally.reads.entry(path).or_default().push(tokens);
+            }
+        }
+    }
+
+    /// What a call is about: its command, its path, or whatever it was given first.
+    fn about(&self, state: &ToolState) -> String {
+        let Some(input) = &state.input else { return String::new() };
+        let value = input.value();
+        if let Some(command) = ["command", "cmd", "script"].iter().find_map(|key| words(value.get(*key)?)) {
+            return first_words(&self.shorten(&command));
+        }
+        if let Some(path) = paths(value).first() {
+            return self.relative(path);
+        }
+        let fields = ["pattern", "query", "url", "description", "prompt", "input"];
+        let named = fields.iter().find_map(|key| words(value.get(*key)?));
+        let any = || value.as_object()?.values().find_map(words);
+        first_words(&self.shorten(&named.or_else(any).unwrap_or_default()))
+    }
+
+    /// A path as it is from the session's directory.
+    pub(super) fn relative(&self, path: &str) -> String {
+        let Some(directory) = self.directory.map(|directory| directory.trim_end_matches(['/', '\\'])) else {
+            return path.to_owned();
+        };
+        match path.strip_prefix(directory).filter(|_| !directory.is_empty()) {
+            Some("") => ".".to_owned(),
+            Some(rest) => rest.strip_prefix(['/', '\\']).unwrap_or(path).to_owned(),
+            None => path.to_owned(),
+        }
+    }
+
+    /// A command with the session's directory left out of its paths.
+    fn shorten(&self, command: &str) -> String {
+        let directory = self.directory.map(|directory| directory.trim_end_matches(['/', '\\']));
+        match directory.filter(|directory| directory.len() > 1) {
+            Some(directory) => command.replace(&format!("{directory}/"), ""),
+            None => command.to_owned(),
+        }
+    }
+}
+
+impl Tally {
+    fn report(self) -> WindowReport {
+        let mut items: Vec<Item> = self.items.into_values().collect();
+        items.sort_by_key(|item| std::cmp::Reverse(item.tokens));
+        items.truncate(MOST_ITEMS);
+        let repeated = self.reads.into_iter().filter(|(_, reads)| reads.len() > 1);
+        let mut repeated: Vec<Repeated> = repeated
+            .map(|(name, mut reads)| {
+                let count = reads.len() as u64;
+                let newest = reads.pop().unwrap_or_default();
+                let frees: Tokens = reads.into_iter().sum();
+                Repeated { name, count, tokens: frees + newest, frees }
+            })
+            .collect();
+        repeated.sort_by(|a, b| b.frees.cmp(&a.frees).then_with(|| a.name.cmp(&b.name)));
+        repeated.truncate(MOST_ITEMS);
+        WindowReport {
+            visible: self.visible,
+            by_kind: self.kinds.rows(MOST_ITEMS),
+            by_tool: self.tools.rows(MOST_ITEMS),
+            by_file: self.files.rows(MOST_ITEMS),
+            by_turn: self.turns.rows(MOST_ITEMS),
+            items,
+            repeated,
+        }
+    }
+}
+
+/// A name for each turn whose prompt is held.
+fn prompts(messages: &[Message], turns: &[u32]) -> BTreeMap<u32, String> {
+    let begun = messages.iter().zip(turns).filter(|(message, _)| is_prompt(message));
+    begun.map(|(message, turn)| (*turn, format!("{turn}: {}", first_words(&message.text())))).collect()
+}
+
+fn part_of(block: &Block) -> Option<&PartId> {
+    match block {
+        Block::Text { part, .. } => part.as_ref(),
+        Block::File { part, .. }
+        | Block::Reasoning { part, .. }
+        | Block::Call { part, .. }
+        | Block::Result { part, .. }
+        | Block::Provider { part, .. } => Some(part),
+    }
+}
+
+fn kind(role: WindowRole, message: Option<&Message>, block: &Block) -> &'static str {
+    let is_summary = message.is_some_and(|message| message.info.summary || message.marker().is_some());
+    match (block, role) {
+        (Block::Call { .. }, _) => "tool inputs",
+        (Block::Result { cleared: true, .. }, _) => "cleared outputs",
+        (Block::Result { .. }, _) => "tool outputs",
+        (Block::Reasoning { .. }, _) => "reasoning",
+        (Block::File { .. }, _) => "files",
+        _ if is_summary => "summaries",
+        (_, WindowRole::System) => "system messages",
+        (Block::Text { part, .. }, WindowRole::User) => {
+            let part =
+                message.and_then(|message| message.parts.iter().find(|own| Some(&own.id) == part.as_ref()));
+            match part.map(|part| &part.body) {
+                // What a tool puts into the user's mouth: reminders, listings, files that were attached.
+                Some(PartBody::Text(text)) if text.synthetic == Some(true) => "the host",
+                Some(_) => "the user",
+                None => "the host",
+            }
+        }
+        (_, WindowRole::User) => "the user",
+        (_, WindowRole::Assistant | WindowRole::Tool) => "the model",
+    }
+}
+
+/// Whether a tool shows a file's content, by its name.
+fn is_reading(tool: &str) -> bool {
+    let tool = tool.to_ascii_lowercase();
+    ["read", "view", "cat", "open"].iter().any(|word| tool.contains(word))
+}
+
+/// The text of a value: a string, or a list of strings as commands are written.
+fn words(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
+        Value::Array(items) => {
+            let words: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            words.filter(|words| !words.is_empty()).map(|words| words.join(" "))
+        }
+        _ => None,
+    }
+}
+
+fn first_words(text: &str) -> String {
+    let start: String = text.chars().take(4 * LONGEST).collect();
+    let words = printable(&start).split_whitespace().collect::<Vec<_>>().join(" ");
+    words.chars().take(LONGEST).collect()
+}

@@ -1,0 +1,181 @@
+//! Figures of sessions that record usage: the window as it was counted, its cost, and what does not add up.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::support::Home;
+
+/// What a made-up session is like.
+struct Made {
+    /// Responses, each of which reads a file.
+    responses: usize,
+    /// Tokens of what the host sends with every request and the file does not show.
+    hidden: u64,
+}
+
+/// A session of Claude Code in `/work/app`: a prompt, an attachment of the host, and reads of three files in turn. The
+/// usage is that of a provider which counts three tokens for every eight letters, and of a host that sends so many
+/// tokens unseen.
+fn claude(made: &Made) -> String {
+    let mut lines = Vec::new();
+    let mut parent = Value::Null;
+    let mut sent = made.hidden;
+    let mut line = |mut record: Value, parent: &mut Value| {
+        let uuid = format!("r{}", lines.len());
+        record["uuid"] = json!(uuid);
+        record["parentUuid"] = parent.take();
+        record["sessionId"] = json!("5d0c31aa-1111-4222-8333-444455556666");
+        record["cwd"] = json!("/work/app");
+        record["timestamp"] =
+            json!(format!("2026-05-01T10:{:02}:{:02}.000Z", lines.len() / 60, lines.len() % 60));
+        *parent = json!(uuid);
+        lines.push(record.to_string());
+    };
+    let tokens = |text: &str| text.len() as u64 * 3 / 8 + 10;
+    let prompt = "Find out why the sums are wrong.";
+    line(json!({ "type": "user", "message": { "role": "user", "content": prompt } }), &mut parent);
+    let listing = "- review: looks at a change\n".repeat(20);
+    line(
+        json!({ "type": "attachment", "attachment": { "type": "skill_listing", "content": listing } }),
+        &mut parent,
+    );
+    sent += tokens(prompt) + tokens(&listing);
+    for number in 0..made.responses {
+        let path = format!("/work/app/src/{}.rs", ["sums", "ledger", "main"][number % 3]);
+        let call = json!({ "type": "tool_use", "id": format!("c{number}"), "name": "Read", "input": { "file_path": path } });
+        let usage = json!({ "input_tokens": 5, "cache_read_input_tokens": sent - 5 - 600, "cache_creation_input_tokens": 600,
+            "cache_creation": { "ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 500 }, "output_tokens": 40 });
+        let message = json!({ "id": format!("m{number}"), "model": "claude-sonnet-4-6", "role": "assistant",
+            "content": [call], "stop_reason": "tool_use", "usage": usage });
+        line(
+            json!({ "type": "assistant", "requestId": format!("q{number}"), "message": message }),
+            &mut parent,
+        );
+        let content: String =
+            (0..120 + number * 7 % 40).map(|n| format!("let sum_{n} = {};\n", n * 7 + number)).collect();
+        sent += 40 + tokens(&content);
+        let result =
+            json!({ "type": "tool_result", "tool_use_id": format!("c{number}"), "content": content });
+        line(json!({ "type": "user", "message": { "role": "user", "content": [result] } }), &mut parent);
+    }
+    let usage = json!({ "input_tokens": 5, "cache_read_input_tokens": sent - 5, "output_tokens": 60 });
+    let message = json!({ "id": "last", "model": "claude-sonnet-4-6", "role": "assistant",
+        "content": [{ "type": "text", "text": "The ledger adds twice." }], "stop_reason": "end_turn", "usage": usage });
+    line(json!({ "type": "assistant", "requestId": "last", "message": message }), &mut parent);
+    lines.join("\n") + "\n"
+}
+
+fn home() -> Home {
+    Home::new().with("project/s.jsonl", &claude(&Made { responses: 9, hidden: 16_000 }))
+}
+
+#[test]
+fn inspect_shows_the_window_as_it_was_counted() {
+    assert_snapshot!(home().page(&["inspect s.jsonl"]));
+}
+
+#[test]
+fn a_wide_terminal_is_used_and_the_log_is_shown_on_request() {
+    let told = home().page(&["COLUMNS=200 inspect --log s.jsonl"]);
+    assert!(told.lines().any(|line| line.chars().count() > 100), "{told}");
+    assert_snapshot!(told);
+}
+
+#[test]
+fn nothing_is_wider_than_the_page() {
+    let home = home();
+    for columns in ["40", "80", "120", "200"] {
+        let told = home.page(&[&format!("COLUMNS={columns} inspect --log s.jsonl")]);
+        let most: usize = columns.parse().unwrap();
+        for line in told.lines().skip(1) {
+            assert!(line.chars().count() <= most.max(60), "{columns}: {line}");
+        }
+    }
+}
+
+#[test]
+fn recorded_usage_is_for_machines_too() {
+    let found = home().json(&["inspect", "s.jsonl", "--json"]);
+    let recorded = &found["recorded"];
+    assert_eq!((&recorded["responses"], &recorded["output"]), (&json!(10), &json!(9 * 40 + 60)));
+    assert_eq!((&recorded["input"], &recorded["cacheWrite"]), (&json!(50), &json!(9 * 600)));
+    let read = recorded["cacheRead"].as_u64().unwrap() as f64;
+    // Sonnet: input 3, read 0.3, written 3.75 and 6 for an hour, output 15 dollars a million.
+    let cost = (50.0 * 3.0 + read * 0.3 + 900.0 * 3.75 + 4_500.0 * 6.0 + 420.0 * 15.0) / 1e6;
+    assert!((recorded["cost"].as_f64().unwrap() - cost).abs() < 1e-9, "{recorded}");
+    let last = recorded["lastRequest"].as_u64().unwrap();
+    let window = found["window"].as_u64().unwrap();
+    assert!((last..=last + 60).contains(&window), "{window}: the last request and its answer");
+    assert_eq!((&found["measured"], &found["context"]), (&json!("usage"), &json!(200_000)));
+    let hidden = found["hidden"].as_u64().unwrap();
+    assert!((15_000..17_000).contains(&hidden), "{hidden}");
+    let host = found["byKind"].as_array().unwrap().iter().find(|kind| kind["name"] == "the host").unwrap();
+    assert_eq!(host["count"], 1, "an attachment is not the user's");
+    assert!(found["rebuilt"]["gap"].as_f64().unwrap().abs() < 0.05, "{}", found["rebuilt"]);
+}
+
+#[test]
+fn window_and_sessions_tell_what_was_recorded() {
+    let home = home();
+    let window = home.json(&["window", "s.jsonl", "--json"]);
+    let inspected = home.json(&["inspect", "s.jsonl", "--json"]);
+    assert_eq!((&window["tokens"], &window["measured"]), (&inspected["window"], &json!(true)));
+    let told = home.run(&["window", "s.jsonl"]);
+    assert!(told.contains("tokens as usage tells, ") && told.contains(" of them not in the file"), "{told}");
+    let text = std::fs::read_to_string(home.project.join("s.jsonl")).unwrap();
+    let text = text.replace("/work/app", home.project.to_str().unwrap());
+    home.write(".claude/projects/-work-app/5d0c31aa-1111-4222-8333-444455556666.jsonl", &text);
+    let told = home.run(&["sessions"]);
+    assert!(told.contains("COST") && told.contains("$0.10"), "{told}");
+    let rows = home.json(&["sessions", "--json"]);
+    assert_eq!(rows[0]["recorded"], inspected["recorded"]);
+}
+
+#[test]
+fn a_gap_between_recorded_and_rebuilt_is_told_with_what_it_may_be() {
+    // Of a longer session the middle is lost: the links hold, but most of what was sent is not there.
+    let made = claude(&Made { responses: 60, hidden: 4_000 });
+    let lines: Vec<&str> = made.lines().collect();
+    let rest = format!("{}\n{}\n", lines[..16].join("\n"), lines[110..].join("\n"));
+    let home = Home::new().with("project/s.jsonl", &rest);
+    let told = home.run(&["inspect", "s.jsonl"]);
+    assert!(told.contains("note: the last request was recorded with "), "{told}");
+    assert!(told.contains("Something was sent that the file does not show"), "{told}");
+    let found = home.json(&["inspect", "s.jsonl", "--json"]);
+    assert!(found["rebuilt"]["gap"].as_f64().unwrap() > 0.34, "{}", found["rebuilt"]);
+}
+
+#[test]
+fn a_recorded_window_decides_where_the_line_is() {
+    let count = json!({ "type": "event_msg", "payload": { "type": "token_count", "info": {
+        "total_token_usage": { "total_tokens": 300_010 }, "model_context_window": 353_400,
+        "last_token_usage": { "input_tokens": 300_000, "cached_input_tokens": 200_000, "output_tokens": 10 } } } });
+    let said = |role: &str, kind: &str, text: &str| {
+        json!({ "type": "response_item", "payload": { "type": "message", "role": role,
+            "content": [{ "type": kind, "text": text }] } })
+    };
+    let context = json!({ "type": "turn_context", "payload": { "model": "gpt-5.5", "cwd": "/work" } });
+    let records =
+        [context, said("user", "input_text", "Go on"), said("assistant", "output_text", "Done"), count];
+    let file: String = records.iter().map(|record| format!("{record}\n")).collect();
+    let home = Home::new().with("project/s.jsonl", &file);
+    let found = home.json(&["inspect", "s.jsonl", "--json"]);
+    assert_eq!((&found["context"], &found["contextSource"]), (&json!(353_400), &json!("recorded")));
+    assert_eq!(found["window"], 300_010);
+    assert!(found["line"].as_u64().unwrap() > 300_010, "{}", found["line"]);
+    assert_eq!(home.json(&["inspect", "s.jsonl", "--json", "--context", "100000"])["context"], 100_000);
+}
+
+#[test]
+fn several_sessions_in_a_file_are_told() {
+    let one =
+        r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"one","message":{"content":"first"}}"#;
+    let two =
+        r#"{"type":"user","uuid":"u2","parentUuid":null,"sessionId":"two","message":{"content":"second"}}"#;
+    let home = Home::new().with("project/s.jsonl", &format!("{one}\n{two}\n"));
+    let told = home.run(&["inspect", "s.jsonl"]);
+    assert!(
+        told.contains("note: `s.jsonl` holds 2 sessions; this is the newest, `two`, without one"),
+        "{told}"
+    );
+}
