@@ -20,6 +20,7 @@ use crate::output::{Output, note, printable};
 use crate::progress::Progress;
 use crate::reduce;
 use crate::surroundings::Surroundings;
+use crate::tasks;
 
 type Done = Result<ExitCode, CliError>;
 
@@ -44,6 +45,9 @@ pub(crate) fn inspect(args: &InputArgs, around: &Surroundings, output: &mut Outp
 
 /// A history as context for another agent.
 pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) -> Done {
+    if let Some(prompt) = &args.run {
+        return tasks::fork(args, prompt, around, output);
+    }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let messages = input::transcript(&args.input, around)?.messages;
     let child = Child { limits: Limits::new(context, 0), fixed: Fixed::default(), task: "" };
