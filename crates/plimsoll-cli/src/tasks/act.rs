@@ -98,7 +98,7 @@ pub(super) fn clear(
         tasks.iter().filter(|task| task.status.is_active()).map(|task| name(task, &all)).collect();
     if !active.is_empty() && !args.cancel {
         let message = format!("{} at work: {}", counted_are(active.len()), active.join(", "));
-        return Err(CliError::no(message).hint("`--cancel` cancels them, too"));
+        return Err(CliError::no(message).hint("`--cancel` cancels what is at work, and clears it too"));
     }
     let parents: BTreeSet<&SessionId> = tasks.iter().map(|task| &task.parent).collect();
     let (mut cancelled, mut cleared) = (0, 0);

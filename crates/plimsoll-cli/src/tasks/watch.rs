@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::Task;
+use plimsoll_agent::tasks::{Task, TaskStatus};
 use tokio_util::sync::CancellationToken;
 
 use super::list::{Wanted, summary, table};
@@ -162,6 +162,7 @@ fn lines(tasks: &[&Task], more: usize, all: &[Task], width: usize, is_over: bool
     for (at, line) in page.into_iter().enumerate() {
         // The first line is the headings.
         match at.checked_sub(1).and_then(|at| tasks.get(at)) {
+            Some(task) if task.status == TaskStatus::Queued => lines.push(line),
             Some(task) if task.status.is_active() => {
                 lines.push(line);
                 let far = printable(&progress_text(&task.data.progress));

@@ -57,8 +57,8 @@ fn with_parent() -> Home {
 /// What a command says, with what differs from run to run replaced.
 fn assert_page(name: &str, page: &str) {
     let filters = [
-        (r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}\b", "ses_[TASK]"),
         (r"ses_5c1000000001ABCDEFGHIJKLMN", "ses_[PARENT]"),
+        (r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}\b", "ses_[TASK]"),
         (r"\b[0-9a-f]{8,12}\b", "[SHORT]"),
         (r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "[TIME]"),
         (r"\b\d+s\b", "[S]s"),
@@ -68,6 +68,7 @@ fn assert_page(name: &str, page: &str) {
         (r"output [\d,]+", "output [N]"),
         (r"\$\d+\.\d+", "$$[COST]"),
         (r"[\d,]+ tokens", "[N] tokens"),
+        (r"[\d,]+ from the cache\), [\d,]+ out", "[N] from the cache), [N] out"),
         (r"[\d,]+ chars", "[N] chars"),
     ];
     insta::with_settings!({ filters => filters }, { insta::assert_snapshot!(name, page) });
@@ -150,11 +151,7 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
         stderr(&output)
     );
     let request = server.last().unwrap();
-    assert!(
-        request.contains("Next 2") && has_task(&request, "What is missing?"),
-        "{}",
-        request.outline()
-    );
+    assert!(request.contains("Next 2") && has_task(&request, "What is missing?"), "{}", request.outline());
     assert!(request.system.contains("change nothing"), "the agent is `explore`");
     assert_page("fork_run", &stderr(&output));
     let task = only_task(&home);
@@ -254,12 +251,16 @@ fn another_process_steers_a_task_resumes_it_behind_its_run_and_cancels_it() {
         &home.page(&[
             "tasks",
             &format!("tasks output {id}"),
-            &format!("tasks output {id} --wait=0"),
             &format!("tasks steer {id} leave the tests alone"),
             "tasks clear",
             &format!("tasks resume {id} And the docks?"),
             &format!("tasks resume {id} And the cranes?"),
         ]),
+    );
+    let waited = run(&home, &server, &["tasks", "output", &id, "--wait=0"]);
+    assert_eq!(
+        (code(&waited), stderr(&waited).as_str()),
+        (1, "the task is at work: waiting for the model\n")
     );
     first.release();
     assert!(second.wait_reached());
