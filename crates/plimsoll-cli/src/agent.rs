@@ -1,10 +1,15 @@
-//! An agent as flags and configuration want it, for the commands that let one work: `run` and `chat`.
+//! An agent as flags and configuration want it, for the commands that let one work: `run`, `chat`, and those that run
+//! background tasks.
 
 use std::sync::Arc;
 
 use plimsoll::{Limits, SessionId, Tokens};
-use plimsoll_agent::{Agent, AgentError, AgentSetupError, Conversation, RunOverrides, parse_allow};
-use plimsoll_config::{PermissionRule, RunConfig};
+use plimsoll_agent::tasks::ConfiguredRoster;
+use plimsoll_agent::{
+    Agent, AgentError, AgentSetupError, Asker, Conversation, EventSink, RunOverrides, TaskBoard, TaskLimits,
+    parse_allow,
+};
+use plimsoll_config::{AgentFork, PermissionRule, RunConfig};
 use plimsoll_session::SessionError;
 use plimsoll_store::{PageRequest, StoreError};
 
@@ -24,7 +29,7 @@ pub(crate) struct Setup<'a> {
     around: &'a Surroundings,
     config: Config,
     /// Models, agents and permissions.
-    pub(crate) run: RunConfig,
+    pub(crate) run: Arc<RunConfig>,
     context: Option<u64>,
     allow: Vec<PermissionRule>,
 }
@@ -37,7 +42,7 @@ impl<'a> Setup<'a> {
         let allow = allow.map(|rule| parse_allow(rule, around.home.as_deref()));
         let allow =
             allow.collect::<Result<Vec<_>, _>>().map_err(|error| CliError::usage(error.to_string()))?;
-        let setup = Setup { args, around, config, run, context, allow };
+        let setup = Setup { args, around, config, run: Arc::new(run), context, allow };
         if !args.goes_on() {
             // A model that is missing is told of before a database is made.
             setup.overrides().check(&setup.run).map_err(setup_failed)?;
@@ -126,6 +131,38 @@ impl<'a> Setup<'a> {
         agent.holder = store::holder();
         agent.take_over = self.args.force;
         Ok(agent)
+    }
+
+    /// Let an agent's forked tasks inherit in this way, whatever is configured.
+    pub(crate) fn set_fork(&mut self, agent: &str, way: AgentFork) {
+        // Shared only once a board was made, and then the way is settled.
+        if let Some(run) = Arc::get_mut(&mut self.run) {
+            run.agents.entry(agent.to_owned()).or_default().fork = Some(way);
+        }
+    }
+
+    /// What runs background tasks in this process. `asker` and `events` are for tasks that are taken up without their
+    /// parent.
+    pub(crate) fn board(
+        &self,
+        opened: &Opened,
+        asker: Option<Arc<dyn Asker>>,
+        events: EventSink,
+    ) -> Arc<TaskBoard> {
+        let roster = ConfiguredRoster {
+            archive: Arc::clone(&opened.archive),
+            policy: self.config.policy.clone(),
+            run: Arc::clone(&self.run),
+            allow: self.allow.clone(),
+            directory: self.around.directory.clone(),
+            home: self.around.home.clone(),
+            asker,
+            events,
+        };
+        let limits = TaskLimits::from(&self.run.tasks);
+        let archive = Arc::clone(&opened.archive);
+        let board = TaskBoard::new(archive, Arc::new(roster), limits, &store::holder());
+        TaskBoard::knowing_gone(board, store::is_gone)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What can be asked.
 
+mod tasks;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -9,6 +11,11 @@ use plimsoll_formats::Format;
 use plimsoll_import::Tool;
 
 use crate::style::ColorWhen;
+
+use tasks::TASKS;
+pub(crate) use tasks::{
+    ClearArgs, OutputArgs, ResumeArgs, TaskFork, TaskList, TaskRunArgs, TasksArgs, TasksCommand,
+};
 
 const AFTER: &str = "\
 Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
@@ -97,7 +104,13 @@ Examples:
   plimsoll fork s.jsonl | other-agent       the session as context for another agent
   plimsoll fork --stats s.jsonl > digest.txt
   plimsoll fork --context 32000 s.jsonl     for an agent with a small window
-  plimsoll fork --policy openfork --json s.jsonl";
+  plimsoll fork --policy openfork --json s.jsonl
+  plimsoll fork ses_5c --run \"what is still to be done?\" --agent explore
+  plimsoll fork claude-code:5d0c --run \"review what was changed\" --allow 'bash:cargo *'
+
+With `--run` a background task that knows the session works on the prompt here. What it does goes to standard error, its \
+answer to standard output; `plimsoll tasks` lists it from then on. A session of another tool is imported first. Exit codes: \
+0 the task is completed, 1 it failed or was cancelled, 130 it was interrupted and can be resumed.";
 
 const PRUNE: &str = "\
 Examples:
@@ -313,6 +326,12 @@ pub(crate) enum Command {
     /// window is, and commands for what is in it. It asks before it changes files, runs commands or fetches something.
     #[command(after_help = CHAT)]
     Chat(ChatArgs),
+    /// List background tasks, or show, cancel, resume, steer and clear some.
+    ///
+    /// Tasks are sessions that work for another session, beside it. Those of all processes on the same database are seen
+    /// and reached from here. On a terminal, where some are at work, the list is live until they have ended or Ctrl-C.
+    #[command(after_help = TASKS)]
+    Tasks(TasksArgs),
     /// List the sessions there are: tool, age, messages, tokens, title; or store, show, export and remove some.
     #[command(after_help = SESSIONS)]
     Sessions(SessionsArgs),
@@ -454,7 +473,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// An agent, its session and its limits, for the commands that let one work.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct AgentArgs {
     /// Go on with the newest stored session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
@@ -657,8 +676,33 @@ pub(crate) struct ForkArgs {
     pub(crate) input: InputArgs,
 
     /// Tell on standard error what was done to the history.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "run")]
     pub(crate) stats: bool,
+
+    /// Let a background task that knows the session work on this, and print its answer.
+    #[arg(long, value_name = "PROMPT")]
+    pub(crate) run: Option<String>,
+
+    /// What the task is about, in a few words; the beginning of PROMPT if not given.
+    #[arg(long, value_name = "WORDS", requires = "run")]
+    pub(crate) description: Option<String>,
+
+    /// The agent of the task; `general` if none is named.
+    #[arg(long, value_name = "NAME", requires = "run")]
+    pub(crate) agent: Option<String>,
+
+    /// Its model; the agent's own or the session's if none is named.
+    #[arg(short, long, value_name = "PROVIDER/MODEL", requires = "run")]
+    pub(crate) model: Option<String>,
+
+    /// How it is given the session: a digest, or the history itself, which needs the session's agent and model. As
+    /// configured if not given.
+    #[arg(long, value_name = "digest|history", requires = "run")]
+    pub(crate) fork: Option<TaskFork>,
+
+    /// What the task may do.
+    #[command(flatten)]
+    pub(crate) task: TaskRunArgs,
 }
 
 /// For `prune`.

@@ -19,11 +19,15 @@ use crate::output::{Output, note, printable};
 use crate::progress::Progress;
 use crate::reduce;
 use crate::surroundings::Surroundings;
+use crate::tasks;
 
 type Done = Result<ExitCode, CliError>;
 
 /// A history as context for another agent.
 pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) -> Done {
+    if let Some(prompt) = &args.run {
+        return tasks::fork(args, prompt, around, output);
+    }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let messages = input::transcript(&args.input, around)?.messages;
     let child = Child { limits: Limits::new(context, 0), fixed: Fixed::default(), task: "" };

@@ -28,6 +28,7 @@ mod sessions;
 mod store;
 mod style;
 mod surroundings;
+mod tasks;
 mod truncate;
 mod when;
 mod window;
@@ -73,6 +74,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
     match &cli.command {
         Command::Run(args) => run::run(args, around, output),
         Command::Chat(args) => chat::run(args, around, output),
+        Command::Tasks(args) => tasks::run(args, around, output),
         Command::Sessions(args) => sessions::run(args, around, output),
         Command::Inspect(args) => inspect::run(args, around, output),
         Command::Replay(args) => replay::replay(args, around, output),

@@ -45,11 +45,18 @@ impl Output {
 
     /// What the command itself wrote and painted. Text of a transcript must have gone through [`printable`].
     pub(crate) fn painted(&mut self, text: &str) -> io::Result<()> {
-        if self.coloured {
-            self.line(text)
-        } else {
-            self.line(&anstream::adapter::strip_str(text).to_string())
-        }
+        let styled = self.styled(text);
+        self.line(&styled)
+    }
+
+    /// Painted text as it goes out: without its colours where none are wanted.
+    pub(crate) fn styled(&self, text: &str) -> String {
+        if self.coloured { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
+    }
+
+    /// Whether a person sees it as it is written.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
     }
 
     /// A report with headings and bars.
@@ -82,6 +89,12 @@ impl Output {
         // What is piped to a pager is read on a terminal all the same, and shells say how wide that is if asked to.
         let said = || std::env::var("COLUMNS").ok()?.parse().ok();
         known.or_else(said).map_or(WIDTH, |columns: usize| columns.clamp(40, 1_000))
+    }
+
+    /// How many rows and columns there are, for what is drawn on a terminal.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let known = console::Term::stdout().size_checked();
+        known.map_or((24, WIDTH), |(rows, columns)| (usize::from(rows), usize::from(columns)))
     }
 
     fn line(&mut self, text: &str) -> io::Result<()> {

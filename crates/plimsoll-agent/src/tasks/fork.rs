@@ -194,6 +194,12 @@ impl TaskBoard {
         agent
     }
 
+    /// The agent of a task as its next run has it, for a person who talks to the task between runs: its model, its tools,
+    /// and permissions that those above it bound.
+    pub async fn agent_of(self: &Arc<Self>, task: &Task) -> Result<Agent, TaskError> {
+        self.agent_again(None, task).await
+    }
+
     /// The agent of a task that is taken up again.
     pub(super) async fn agent_again(
         self: &Arc<Self>,

@@ -66,15 +66,19 @@ impl ProgressMeter {
         }
     }
 
-    /// A sink for the events of a task's run: its progress is told to the parent's sink, and so is what its own tasks tell.
-    /// Its words are not: a person who follows the parent would take them for the parent's.
+    /// A sink for the events of a task's run: its progress is told to the parent's sink, and so is what its own tasks tell
+    /// and what it was denied, because only a person can allow that. Its words are not: a person who follows the parent
+    /// would take them for the parent's.
     pub(super) fn sink(&self, task: &SessionId, parent: &SessionId, told: EventSink) -> EventSink {
         let (meter, task, parent) = (self.clone(), task.clone(), parent.clone());
         let last_told: Mutex<Option<Instant>> = Mutex::default();
         Arc::new(move |event| {
             if matches!(
                 event,
-                Event::TaskLaunched { .. } | Event::TaskProgress { .. } | Event::TaskEnded { .. }
+                Event::TaskLaunched { .. }
+                    | Event::TaskProgress { .. }
+                    | Event::TaskEnded { .. }
+                    | Event::Denied { .. }
             ) {
                 return told(event);
             }

@@ -1,10 +1,11 @@
 //! `plimsoll run`: an agent works on a prompt, and its answer is printed.
 
-mod tell;
+pub(crate) mod tell;
 
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::SessionId;
 use plimsoll_agent::{Agent, AgentError, RunEnd, RunReport, Stop};
@@ -19,6 +20,9 @@ use crate::store::{self, Opened};
 use crate::surroundings::Surroundings;
 
 use tell::Teller;
+
+/// So long background tasks have to stop when the command ends.
+pub(crate) const TASKS_STOP: Duration = Duration::from_secs(10);
 
 /// Run an agent.
 pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
@@ -35,8 +39,19 @@ pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) ->
     let teller = Arc::new(Teller::new(output.json, args.agent.thinking));
     let told = Arc::clone(&teller);
     agent.events = Arc::new(move |event| told.tell(event));
+    let board = setup.board(&opened, None, Arc::clone(&agent.events));
+    if board.limits().depth > 0 {
+        agent = agent.with_tasks(&board);
+    }
+    // The process ends with the run, and its tasks with the process: they are waited for.
+    agent.profile.awaits_tasks = true;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let done = runtime.block_on(work(&agent, session, prompt.as_deref(), &opened, &teller, &cancel));
+    let done = runtime.block_on(async {
+        let done = work(&agent, session, prompt.as_deref(), &opened, &teller, &cancel).await;
+        // What still works when the run has reached a limit, failed or was interrupted can be resumed.
+        board.close(TASKS_STOP).await;
+        done
+    });
     // Whatever still runs, such as a title that never comes, does not keep the command.
     runtime.shutdown_background();
     match done {
@@ -71,7 +86,12 @@ async fn work(
     let follower = teller.follow(&opened.archive, conversation.session());
     let report = match prompt {
         Some(prompt) => conversation.run(prompt, cancel).await,
-        None => conversation.resume(cancel).await,
+        // Tasks that have ended since are answered first: the model may have said its last word before they did.
+        None => match conversation.take_notes().await {
+            Ok(true) => conversation.go_on(cancel).await,
+            Ok(false) => conversation.resume(cancel).await,
+            Err(error) => Err(error),
+        },
     };
     drop(follower);
     let closed = conversation.close().await;

@@ -3,24 +3,28 @@
 //! The answer goes to standard output and everything else to standard error, so that a pipe gets the answer alone. A
 //! terminal gets every word as it comes; a pipe gets the last answer.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll::{SessionId, Tokens};
+use plimsoll_agent::tasks::{TaskStatus, duration_text, short_id};
 use plimsoll_agent::{
     AgentError, CallStatus, Event, Follower, McpChange, ReductionKind, RunEnd, RunReport, Stop,
 };
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
-use crate::output::{first_words, printable};
+use crate::output::{counted, first_words, printable};
 use crate::style::{QUIET, paint};
 
 /// How often what was stored is looked for.
 const POLL: Duration = Duration::from_millis(50);
+/// An answer after which so long no call has begun was the last for now.
+const CALLS_BEGIN: Duration = Duration::from_millis(500);
 /// So many chars of a call's input are shown.
 const SHOWN: usize = 100;
 
@@ -38,6 +42,10 @@ struct State {
     in_line: bool,
     /// Whether thoughts are being written.
     in_thought: bool,
+    /// Background tasks that were launched and have not ended.
+    tasks: BTreeSet<SessionId>,
+    /// When the model has spoken, if nothing has come of it since.
+    answered: Option<Instant>,
 }
 
 impl Teller {
@@ -56,6 +64,7 @@ impl Teller {
             Event::Thinking { delta } if self.thinking => state.thoughts(delta),
             Event::Text { .. } | Event::Thinking { .. } => {}
             other => {
+                state.count_tasks(other);
                 if let Some(line) = describe(other) {
                     state.note(&line);
                 }
@@ -155,6 +164,23 @@ impl State {
         (self.in_line, self.in_thought) = (!words.ends_with('\n'), true);
     }
 
+    /// Keep count of background tasks, and say once that only they are waited for.
+    fn count_tasks(&mut self, event: &Event) {
+        match event {
+            Event::TaskLaunched { task, .. } => drop(self.tasks.insert(task.clone())),
+            Event::TaskEnded { task, .. } => drop(self.tasks.remove(task)),
+            Event::Answered { .. } => self.answered = Some(Instant::now()),
+            // Between an answer and the calls in it a task may come further too.
+            Event::TaskProgress { .. } if self.answered.is_some_and(|at| at.elapsed() > CALLS_BEGIN) => {
+                self.answered = None;
+                self.note(&format!("· waiting for {}", counted(self.tasks.len(), "background task")));
+            }
+            Event::TaskProgress { .. } => {}
+            // A call, a request: the model goes on.
+            _ => self.answered = None,
+        }
+    }
+
     fn end_line(&mut self) {
         if self.in_line {
             if self.in_thought { write_err("\n") } else { write_out("\n") }
@@ -184,7 +210,7 @@ impl Drop for Following {
 }
 
 /// An event in a line for people; none where it is not worth one.
-fn describe(event: &Event) -> Option<String> {
+pub(crate) fn describe(event: &Event) -> Option<String> {
     match event {
         Event::CallStarted { tool, input, .. } => Some(format!("· {tool} {}", input_in_short(input))),
         Event::CallEnded { tool, status: CallStatus::Failed, error, .. } => {
@@ -222,9 +248,33 @@ fn describe(event: &Event) -> Option<String> {
         Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
         Event::Repeating { tool, times } => Some(format!("· {tool} gave the same result {times} times")),
         Event::Hooked { hook, event, outcome } => Some(format!("· the hook `{hook}` ({event}) {outcome}")),
+        Event::TaskLaunched { task, agent, description, forked, run, .. } => {
+            let id = short_id(task, []);
+            let verb = if *run > 1 { "resumed" } else { "launched" };
+            let forked = if *forked { ", forked" } else { "" };
+            Some(format!("· task {id} {verb} ({agent}{forked}): {}", first_words(description, SHOWN)))
+        }
+        Event::TaskEnded { task, description, status, duration_ms, error, .. } => {
+            let (id, time) = (short_id(task, []), duration_text(Duration::from_millis(*duration_ms)));
+            let how = ended(*status);
+            let about = first_words(description, SHOWN);
+            let why = error.as_deref().map(|error| format!(": {}", first_words(error, SHOWN)));
+            Some(format!("· task {id} {how} after {time} ({about}){}", why.unwrap_or_default()))
+        }
         Event::McpServer { change: McpChange::Started { .. }, .. } => None,
         Event::McpServer { server, change } => Some(format!("· MCP server `{server}` {change}")),
         _ => None,
+    }
+}
+
+/// How a task has ended, in words that go on from its name.
+pub(crate) fn ended(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Completed => "has finished",
+        TaskStatus::Error => "has failed",
+        TaskStatus::Cancelled => "was cancelled",
+        TaskStatus::Interrupted => "was interrupted",
+        TaskStatus::Queued | TaskStatus::Running | TaskStatus::Resumed => "goes on",
     }
 }
 
@@ -252,9 +302,10 @@ fn explain(end: &RunEnd) -> Option<String> {
 
 /// The telling field of a call's input, or all of it.
 fn input_in_short(input: &Value) -> String {
-    let telling = ["command", "path", "filePath", "pattern", "handle", "search", "name"]
-        .iter()
-        .find_map(|field| input.get(field)?.as_str());
+    let telling =
+        ["command", "path", "filePath", "pattern", "handle", "search", "name", "description", "task_id"]
+            .iter()
+            .find_map(|field| input.get(field)?.as_str());
     let text = telling.map_or_else(|| input.to_string(), str::to_owned);
     first_words(&text, SHOWN)
 }

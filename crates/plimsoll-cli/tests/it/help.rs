@@ -4,8 +4,9 @@ use insta::{assert_snapshot, with_settings};
 
 use crate::support::{Home, ok, refused};
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "chat",
+    "tasks",
     "sessions",
     "inspect",
     "replay",
@@ -35,6 +36,9 @@ fn help_is_worth_reading() {
     assert_snapshot!("plimsoll_short", ok(&["-h"], ""));
     for command in COMMANDS {
         assert_snapshot!(command, ok(&[command, "--help"], ""));
+    }
+    for command in ["list", "show", "output", "cancel", "resume", "steer", "clear"] {
+        assert_snapshot!(format!("tasks_{command}"), ok(&["tasks", command, "--help"], ""));
     }
     for command in ["show", "import", "export", "rm", "gc", "check", "purge"] {
         assert_snapshot!(format!("sessions_{command}"), ok(&["sessions", command, "--help"], ""));
@@ -74,7 +78,7 @@ fn there_is_a_page_for_every_command() {
     let main = ok(&["man"], "");
     assert!(main.contains(".TH plimsoll 1") && main.contains("PLIMSOLL_POLICY"), "{main}");
     let home = Home::new();
-    assert!(home.run(&["man", "pages"]).ends_with("wrote 33 pages to `pages`\n"));
+    assert!(home.run(&["man", "pages"]).ends_with("wrote 41 pages to `pages`\n"));
     for command in COMMANDS {
         let page = std::fs::read_to_string(home.project.join(format!("pages/plimsoll-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH plimsoll-{command} 1")), "{page}");

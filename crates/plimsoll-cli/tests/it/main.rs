@@ -18,6 +18,8 @@ mod sessions;
 mod store;
 mod support;
 #[cfg(unix)]
+mod tasks;
+#[cfg(unix)]
 mod terminal;
 #[cfg(unix)]
 mod tmux;

@@ -1,0 +1,117 @@
+//! `plimsoll tasks output`: what a task came to, on standard output alone.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use plimsoll::Message;
+use plimsoll_agent::tasks::{Task, TaskStatus, TranscriptFilter, transcript_text};
+use plimsoll_store::{PageRequest, StoreError};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{Desk, current_tasks, progress_text};
+use crate::args::OutputArgs;
+use crate::error::CliError;
+use crate::interrupt;
+use crate::output::{Output, note};
+use crate::progress::Progress;
+use crate::run::tell::ended;
+use crate::surroundings::Surroundings;
+
+/// Messages without anything to show are left out, so that more are read than are wanted.
+const READ_TIMES: u64 = 4;
+/// How often it is looked whether the process of the task has gone.
+const LOOK_AFTER: Duration = Duration::from_secs(5);
+
+/// Print what a task came to.
+pub(super) fn run(
+    args: &OutputArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let desk = Desk::open(around)?;
+    let (mut task, _) = desk.find(&args.task)?;
+    if let (Some(longest), true) = (args.wait, task.status.is_active()) {
+        let waited = Progress::during("waiting for the task", || wait(&desk, task, longest))?;
+        let Some(waited) = waited else { return Ok(ExitCode::from(interrupt::INTERRUPTED_CODE)) };
+        task = waited;
+    }
+    if args.full {
+        print_messages(args, &task, &desk, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let data = &task.data;
+    if output.json {
+        let told =
+            json!({ "id": task.id, "status": task.status, "result": data.result, "error": data.error });
+        output.json(&told)?;
+    } else if let Some(result) = data.result.as_deref().filter(|_| !task.status.is_active()) {
+        output.text(result.trim_end())?;
+        output.flush()?;
+    }
+    if task.status == TaskStatus::Completed {
+        if data.result.is_none() && !output.json {
+            note("the task has finished without a word");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    note(&why_none(&task));
+    Ok(ExitCode::from(1))
+}
+
+/// Why there is no result.
+pub(super) fn why_none(task: &Task) -> String {
+    let error = task.data.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+    match task.status {
+        TaskStatus::Queued => "the task waits for its turn".to_owned(),
+        TaskStatus::Running | TaskStatus::Resumed => {
+            format!("the task is at work: {}", progress_text(&task.data.progress))
+        }
+        status => format!("the task {}{error}", ended(status)),
+    }
+}
+
+/// Wait until a task has ended, or the time is over; none if the wait was interrupted.
+fn wait(desk: &Desk, task: Task, longest: Option<u64>) -> Result<Option<Task>, CliError> {
+    let cancel = CancellationToken::new();
+    interrupt::cancel_first(cancel.clone());
+    let until = longest.map(|seconds| std::time::Instant::now() + Duration::from_secs(seconds));
+    desk.runtime.block_on(async {
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
+            let longest = left.map_or(LOOK_AFTER, |left| left.min(LOOK_AFTER));
+            let now = desk.board.wait(&task.id, longest, &cancel).await?;
+            if cancel.is_cancelled() {
+                return Ok(None);
+            }
+            if !now.status.is_active() || left.is_some_and(|left| left <= longest) {
+                return Ok(Some(now));
+            }
+            // A task whose process was killed ends nowhere else.
+            current_tasks(&desk.board).await?;
+        }
+    })
+}
+
+fn print_messages(args: &OutputArgs, task: &Task, desk: &Desk, output: &mut Output) -> Result<(), CliError> {
+    let most = READ_TIMES.saturating_mul(args.messages as u64).max(1);
+    let request = PageRequest { from: None, oldest_first: false, most };
+    let mut messages: Vec<Message> = match desk.opened.archive.store().page(&task.id, &request) {
+        Ok(page) => page.messages,
+        // The session of a task may have been removed.
+        Err(StoreError::Missing { .. }) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    messages.reverse();
+    if output.json {
+        let first = messages.len().saturating_sub(args.messages);
+        return Ok(output.json(&&messages[first..])?);
+    }
+    let filter = TranscriptFilter {
+        since: args.since.clone(),
+        most: Some(args.messages),
+        thinking: args.thinking,
+        results: args.results,
+    };
+    Ok(output.text(&transcript_text(&messages, &filter))?)
+}

@@ -1,0 +1,111 @@
+//! `plimsoll tasks show`.
+
+use std::process::ExitCode;
+
+use plimsoll_agent::tasks::{Task, duration_text, fork_text};
+
+use super::{Desk, name, tools_text};
+use crate::error::CliError;
+use crate::output::{Output, first_words, note, printable};
+use crate::surroundings::Surroundings;
+use crate::when;
+
+/// So much of a text is shown in one line.
+const WORDS: usize = 400;
+
+/// Show everything about a task.
+pub(super) fn run(given: &str, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+    let desk = Desk::open(around)?;
+    let (task, all) = desk.find(given)?;
+    if output.json {
+        output.json(&task)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let children: Vec<String> =
+        all.iter().filter(|other| other.parent == task.id).map(|child| name(child, &all)).collect();
+    output.report(&render(&task, &children))?;
+    output.flush()?;
+    note(&next_step(&task, &name(&task, &all)));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(task: &Task, children: &[String]) -> String {
+    let (data, now) = (&task.data, when::now());
+    let mut text = format!("{}\n", task.id);
+    let mut row = |name: &str, value: &str| {
+        if !value.is_empty() {
+            text.push_str(&format!("  {name:<12}{}\n", first_words(value, WORDS)));
+        }
+    };
+    let cleared = if data.cleared { ", cleared" } else { "" };
+    row("description", &data.description);
+    row("status", &format!("{}, {}{cleared}", task.status, duration_text(task.duration(now))));
+    row("error", data.error.as_deref().unwrap_or_default());
+    row("agent", &data.agent);
+    row("model", &data.model);
+    row("task of", task.parent.as_str());
+    row("tasks", &children.join(", "));
+    row("context", &data.fork.as_ref().map(fork_text).unwrap_or_default());
+    row("launched", &format!("{}, {}", when::utc(task.created), when::ago(task.created)));
+    row("tools", &tools_text(&data.progress));
+    row("usage", &usage(task));
+    if data.progress.cost > 0.0 {
+        row("cost", &format!("${:.4}", data.progress.cost));
+    }
+    row("in line", data.pending.as_deref().unwrap_or_default());
+    if data.runs.len() > 1 {
+        text.push_str("\nRuns\n");
+        for (at, run) in data.runs.iter().enumerate() {
+            let end = run.end.map_or(task.status, |end| end);
+            let time = duration_text(run.duration(now));
+            let prompt = run.prompt.as_deref().unwrap_or(&data.prompt);
+            let line = format!(
+                "{:>3}  {}  {end}, {time}: {}",
+                at + 1,
+                when::utc(run.asked),
+                first_words(prompt, 60)
+            );
+            text.push_str(&format!("  {}\n", line.trim_start()));
+        }
+    }
+    section(&mut text, "Prompt", &data.prompt);
+    section(&mut text, "Result", data.result.as_deref().unwrap_or_default());
+    text.trim_end().to_owned()
+}
+
+/// A heading and a text below it, every line of it set in.
+fn section(text: &mut String, heading: &str, content: &str) {
+    if content.trim().is_empty() {
+        return;
+    }
+    text.push_str(&format!("\n{heading}\n"));
+    for line in printable(content.trim_end()).lines() {
+        text.push_str(&format!("  {line}\n"));
+    }
+}
+
+fn usage(task: &Task) -> String {
+    let usage = &task.data.progress.usage;
+    let parts = [
+        ("input", usage.input),
+        ("output", usage.output),
+        ("reasoning", usage.reasoning),
+        ("cache read", usage.cache_read),
+        ("cache write", usage.cache_write),
+    ];
+    let counted = parts.iter().filter(|(_, tokens)| *tokens > 0);
+    let counted = counted.map(|(name, tokens)| format!("{name} {}", plimsoll::Tokens(*tokens)));
+    counted.collect::<Vec<_>>().join(", ")
+}
+
+fn next_step(task: &Task, name: &str) -> String {
+    match task.status.is_active() {
+        true => format!(
+            "`plimsoll tasks output {name} --wait` waits for it, `steer {name}` says something to it, `cancel {name}` ends it"
+        ),
+        false => format!(
+            "`plimsoll tasks resume {name} \"…\"` takes it up again, `plimsoll chat --session {}` talks to it",
+            task.id
+        ),
+    }
+}

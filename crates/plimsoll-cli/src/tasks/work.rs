@@ -1,0 +1,306 @@
+//! Tasks that work in this process: `plimsoll fork SESSION --run` and `plimsoll tasks resume`.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use plimsoll::SessionId;
+use plimsoll_agent::tasks::{Launch, ResumeOutcome, Task, TaskError, TaskStatus, fork_text, short_id};
+use plimsoll_agent::{Agent, Event, EventSink, RunOverrides, TaskBoard};
+use plimsoll_import::Kept;
+use plimsoll_session::SessionError;
+use plimsoll_store::StoreError;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::output::why_none;
+use super::{Desk, progress_text};
+use crate::agent::{Setup, setup_failed};
+use crate::args::{AgentArgs, ForkArgs, InputArgs, ResumeArgs, TaskFork};
+use crate::error::CliError;
+use crate::interrupt;
+use crate::output::{Output, first_words, note, printable};
+use crate::run::TASKS_STOP;
+use crate::run::tell::describe;
+use crate::sessions;
+use crate::store;
+use crate::style::{QUIET, paint};
+use crate::surroundings::Surroundings;
+
+/// The agent of a forked task where none is named.
+const FORK_AGENT: &str = "general";
+/// So much of a prompt is its description where none is given.
+const DESCRIPTION: usize = 40;
+const TICK: Duration = Duration::from_millis(100);
+/// How often a task is looked at that waits for something.
+const LOOK: Duration = Duration::from_secs(1);
+/// So long a resume that waits in line has to begin after the run before it.
+const PENDING: Duration = Duration::from_secs(5);
+
+/// Launch a task that knows a session, and see it to its end.
+pub(crate) fn fork(
+    args: &ForkArgs,
+    prompt: &str,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let prompt = prompt.trim();
+    if prompt.is_empty() {
+        return Err(CliError::usage("there is no prompt for the task"));
+    }
+    let policy = args.input.policy.clone();
+    let agent_args = AgentArgs {
+        session: Some(session_given(&args.input, around)?),
+        policy: policy.policy,
+        context: policy.context,
+        ..args.task.agent_args()
+    };
+    let mut setup = Setup::load(&agent_args, around)?;
+    let (opened, session) = setup.open()?;
+    let session = session.ok_or_else(|| CliError::usage("there is no session to fork"))?;
+    let mut overrides = setup.overrides_for(&opened, &session)?;
+    if overrides.check(&setup.run).is_err() {
+        // Where nothing else names a model, the task's will do for its parent too, which is only read.
+        overrides.model = args.model.clone().or(overrides.model);
+    }
+    let history = args.fork == Some(TaskFork::History);
+    let own = opened.archive.store().session(&session)?.agent;
+    let name = args.agent.clone().or(own.filter(|_| history)).unwrap_or_else(|| FORK_AGENT.to_owned());
+    let childs = RunOverrides { agent: Some(name.clone()), model: args.model.clone(), ..overrides.clone() };
+    childs.check(&setup.run).map_err(setup_failed)?;
+    if let Some(way) = args.fork {
+        setup.set_fork(&name, way.into());
+    }
+    let worker = Worker::begin(output);
+    let mut agent = setup.agent(&opened, &overrides)?;
+    agent.events = worker.events();
+    let board = setup.board(&opened, None, worker.events());
+    if board.limits().depth > 0 {
+        agent = agent.with_tasks(&board);
+    }
+    let description = args.description.clone().unwrap_or_else(|| first_words(prompt, DESCRIPTION));
+    let launch = Launch {
+        description,
+        prompt: prompt.to_owned(),
+        agent: name,
+        model: args.model.clone(),
+        fork: true,
+        way: None,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let done = runtime.block_on(async {
+        let task = launch_from(&board, &session, &agent, launch).await?;
+        worker.tell_receipt(&task);
+        worker.see_to_end(&board, task).await
+    });
+    runtime.shutdown_background();
+    worker.finish(&done?, output)
+}
+
+/// The session that is to be forked, as it can be looked up: with the database of another tool, or as a file.
+fn session_given(input: &InputArgs, around: &Surroundings) -> Result<String, CliError> {
+    let file = input.file.as_deref().map(|file| file.to_string_lossy().into_owned());
+    match (file, input.session.clone()) {
+        (Some(_), Some(_)) => Err(CliError::usage("`--run` takes one session").hint(
+            "`plimsoll sessions import FILE --session ID` stores one of a database; name it by its id then",
+        )),
+        (Some(one), None) | (None, Some(one)) => Ok(one),
+        (None, None) => {
+            let found = sessions::newest(around)?.found;
+            note(&format!("{}: {}", found.tool.name(), sessions::name(&found, around)));
+            Ok(match found.kept {
+                Kept::Stored(_) => found.id,
+                Kept::Row(_) | Kept::File => format!("{}:{}", found.tool.key(), found.id),
+            })
+        }
+    }
+}
+
+/// Launch a task for a session. The session is taken only for as long as it is read.
+async fn launch_from(
+    board: &Arc<TaskBoard>,
+    session: &SessionId,
+    agent: &Agent,
+    launch: Launch,
+) -> Result<Task, CliError> {
+    let caller = match board.caller_of(session, agent.clone()).await {
+        Err(TaskError::Session(SessionError::Store(StoreError::Leased { holder, .. })))
+            if store::is_gone(&holder) =>
+        {
+            board.caller_of(session, Agent { take_over: true, ..agent.clone() }).await
+        }
+        caller => caller,
+    };
+    let caller = caller.map_err(|error| match error {
+        TaskError::Session(SessionError::Store(error @ StoreError::Leased { .. })) => {
+            CliError::from(error).hint("a session is forked while nothing runs it; in a chat, `/fork` does")
+        }
+        error => error.into(),
+    })?;
+    let launched = board.launch(&caller, launch).await;
+    // It is only read; what cannot be given back is free once its lease has run out.
+    let _ = caller.driver.close().await;
+    Ok(launched?)
+}
+
+/// Take a task up again, and see it to its end.
+pub(super) fn resume(
+    args: &ResumeArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let prompt = args.prompt.join(" ");
+    if prompt.trim().is_empty() {
+        return Err(CliError::usage("there is no prompt to take the task up with"));
+    }
+    let Desk { opened, board, runtime } = Desk::open(around)?;
+    let task = runtime.block_on(async {
+        let tasks = super::current_tasks(&board).await?;
+        plimsoll_agent::tasks::find_task(&tasks, &args.task).cloned()
+    })?;
+    drop((board, runtime));
+    let agent_args = AgentArgs {
+        // A task that is there has its model, also where none is configured.
+        model: Some(task.data.model.clone()),
+        session: Some(task.id.to_string()),
+        ..args.run.agent_args()
+    };
+    let setup = Setup::load(&agent_args, around)?;
+    tell_directory(&task, &opened, around);
+    let worker = Worker::begin(output);
+    let board = setup.board(&opened, None, worker.events());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let done = runtime.block_on(async {
+        match board.resume(None, &task.id, prompt.trim()).await? {
+            ResumeOutcome::Begun(task) => worker.see_to_end(&board, task).await.map(Ok),
+            ResumeOutcome::Queued(task) => Ok(Err(task)),
+        }
+    });
+    runtime.shutdown_background();
+    match done? {
+        Ok(task) => worker.finish(&task, output),
+        Err(queued) => {
+            if output.json {
+                output.json(&queued)?;
+            } else {
+                let id = short_id(&queued.id, []);
+                output.text(&format!("{id} is at work; it is resumed when its present run has ended"))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Say that a task goes on elsewhere than it began: paths that it knows are of there.
+fn tell_directory(task: &Task, opened: &store::Opened, around: &Surroundings) {
+    let session = opened.archive.store().session(&task.id).ok();
+    let before = session.and_then(|session| session.directory);
+    if let Some(before) = before.filter(|before| around.directory.to_str() != Some(before)) {
+        note(&format!("note: the task has worked in `{}`, and goes on here", around.short(before.as_ref())));
+    }
+}
+
+/// Sees a task to its end, and tells of it.
+struct Worker {
+    json: bool,
+    bar: ProgressBar,
+    cancel: CancellationToken,
+}
+
+impl Worker {
+    fn begin(output: &Output) -> Worker {
+        let cancel = CancellationToken::new();
+        interrupt::cancel_first(cancel.clone());
+        let is_seen = !output.json && io::stderr().is_terminal();
+        let target = if is_seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
+            bar.set_style(style);
+        }
+        Worker { json: output.json, bar, cancel }
+    }
+
+    /// What the task does goes to standard error for people, and to standard output for machines.
+    fn events(&self) -> EventSink {
+        let (json, bar) = (self.json, self.bar.clone());
+        Arc::new(move |event| {
+            if json {
+                return print_json(&serde_json::to_value(event).unwrap_or_default());
+            }
+            if let Event::TaskProgress { progress, .. } = event {
+                bar.set_message(printable(&progress_text(progress)));
+            }
+            if let Some(line) = describe(event) {
+                bar.suspend(|| print_note(&line));
+            }
+        })
+    }
+
+    /// What the task was given of its parent.
+    fn tell_receipt(&self, task: &Task) {
+        if let (Some(fork), false) = (&task.data.fork, self.json) {
+            self.bar.suspend(|| print_note(&format!("  context: {}", fork_text(fork))));
+        }
+    }
+
+    /// Wait until nothing of the task is left to do, or the person has enough of it.
+    async fn see_to_end(&self, board: &Arc<TaskBoard>, task: Task) -> Result<Task, CliError> {
+        self.bar.enable_steady_tick(TICK);
+        let mut task = task;
+        let mut pending = None;
+        while !self.cancel.is_cancelled() {
+            task = board.wait(&task.id, LOOK, &self.cancel).await?;
+            if task.status.is_active() {
+                pending = None;
+                continue;
+            }
+            // A resume that waits in line begins in this process a moment after.
+            let since = *pending.get_or_insert_with(std::time::Instant::now);
+            if board.active_here() == 0 && (task.data.pending.is_none() || since.elapsed() > PENDING) {
+                break;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+        board.close(TASKS_STOP).await;
+        self.bar.finish_and_clear();
+        Ok(board.task(&task.id).await?)
+    }
+
+    /// The answer, and what scripts are told.
+    fn finish(&self, task: &Task, output: &mut Output) -> Result<ExitCode, CliError> {
+        if self.json {
+            let mut value = serde_json::to_value(task).unwrap_or_default();
+            if let Value::Object(fields) = &mut value {
+                fields.insert("type".into(), "task".into());
+            }
+            print_json(&value);
+        } else if let Some(result) = &task.data.result {
+            output.text(result.trim_end())?;
+            output.flush()?;
+        }
+        let id = short_id(&task.id, []);
+        Ok(match task.status {
+            TaskStatus::Completed => ExitCode::SUCCESS,
+            TaskStatus::Interrupted => {
+                note(&format!("`plimsoll tasks resume {id} \"go on\"` takes it up again"));
+                ExitCode::from(interrupt::INTERRUPTED_CODE)
+            }
+            _ => {
+                note(&why_none(task));
+                ExitCode::from(1)
+            }
+        })
+    }
+}
+
+fn print_note(line: &str) {
+    let _ = writeln!(anstream::stderr(), "{}", paint(QUIET, &printable(line)));
+}
+
+fn print_json(value: &Value) {
+    let mut out = anstream::stdout().lock();
+    // A reader that went away does not end the task: its work is stored.
+    let _ = writeln!(out, "{value}").and_then(|()| out.flush());
+}

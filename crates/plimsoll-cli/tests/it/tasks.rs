@@ -1,0 +1,387 @@
+//! `plimsoll tasks`, `plimsoll fork --run` and the tasks of `plimsoll run`, against a scripted model on this machine.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{Home, export};
+use crate::tmux::{Tmux, is_missing};
+
+const KEY: &str = "sk-ant-test-0123456789abcdefghij";
+const MODEL: &str = "anthropic/claude-sonnet-4-6";
+/// The session of [`export`].
+const PARENT: &str = "ses_5c1000000001ABCDEFGHIJKLMN";
+/// Longer than a busy machine needs for anything here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn command(home: &Home, server: &ModelServer, args: &[&str]) -> Command {
+    let url = server.url();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let mut command = home.command(args, &variables);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn run(home: &Home, server: &ModelServer, args: &[&str]) -> Output {
+    command(home, server, args).output().unwrap()
+}
+
+fn spawn(home: &Home, server: &ModelServer, args: &[&str]) -> Child {
+    command(home, server, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// A home with a stored session that has eight long outputs.
+fn with_parent() -> Home {
+    let home = Home::new();
+    let path = home.write("session.json", &export(&home.project).to_string());
+    let told = home.run(&["sessions", "import", path.to_str().unwrap()]);
+    assert!(told.contains(PARENT), "{told}");
+    home
+}
+
+/// What a command says, with what differs from run to run replaced.
+fn assert_page(name: &str, page: &str) {
+    let filters = [
+        (r"ses_5c1000000001ABCDEFGHIJKLMN", "ses_[PARENT]"),
+        (r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}\b", "ses_[TASK]"),
+        (r"\b[0-9a-f]{8,12}\b", "[SHORT]"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "[TIME]"),
+        (r"\b\d+s\b", "[S]s"),
+        (r"\d+:\d\d", "[ELAPSED]"),
+        (r"input [\d,]+", "input [N]"),
+        (r"cache write [\d,]+", "cache write [N]"),
+        (r"output [\d,]+", "output [N]"),
+        (r"\$\d+\.\d+", "$$[COST]"),
+        (r"[\d,]+ tokens", "[N] tokens"),
+        (r"[\d,]+ from the cache\), [\d,]+ out", "[N] from the cache), [N] out"),
+        (r"[\d,]+ chars", "[N] chars"),
+    ];
+    insta::with_settings!({ filters => filters }, { insta::assert_snapshot!(name, page) });
+}
+
+/// The only task there is, as machines see it.
+fn only_task(home: &Home) -> Value {
+    let tasks = home.json(&["tasks", "--all", "--json"]);
+    assert_eq!(tasks.as_array().unwrap().len(), 1, "{tasks}");
+    tasks[0].clone()
+}
+
+fn wait_for_status(home: &Home, status: &str) -> Value {
+    let begun = Instant::now();
+    loop {
+        let tasks = home.json(&["tasks", "--all", "--json"]);
+        if tasks[0]["status"] == status {
+            return tasks[0].clone();
+        }
+        assert!(begun.elapsed() < PATIENCE, "no task is {status}: {tasks}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn has_task(request: &Captured, prompt: &str) -> bool {
+    let users = request.messages.iter().filter(|message| message.role == "user");
+    users.map(|message| message.text()).any(|text| text.contains(prompt))
+}
+
+#[test]
+fn r73_run_waits_for_its_tasks_tells_of_their_ends_and_lets_the_model_answer() {
+    let home = Home::new();
+    let server = ModelServer::answering(|request| {
+        let said = request.last_user_text();
+        if said == "Measure the harbour." {
+            let slowly = Duration::from_millis(150);
+            return Reply::new().text("It is nine metres deep.").piece_size(Some(2)).pause(slowly);
+        }
+        if request.call_ids().is_empty() {
+            let input =
+                json!({ "description": "Measure it", "prompt": "Measure the harbour.", "agent": "explore" });
+            return Reply::new().call("call_1", "background_task", input);
+        }
+        if said.contains("Task Progress: 1/1") {
+            return Reply::new().text("Nine metres, says the task.");
+        }
+        Reply::new().text("I have handed it on.")
+    })
+    .unwrap();
+    let output = run(&home, &server, &["run", "--model", MODEL, "How deep is it?"]);
+    let told = stderr(&output);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Nine metres, says the task.\n"), "{told}");
+    assert_page("run", &told);
+    let task = only_task(&home);
+    assert_eq!(
+        (task["status"].as_str(), task["result"].as_str()),
+        (Some("completed"), Some("It is nine metres deep."))
+    );
+    // Machines get the same as events.
+    let output = run(&home, &server, &["run", "--json", "--model", MODEL, "How deep is it?"]);
+    let kinds: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].clone())
+        .collect();
+    for kind in ["taskLaunched", "taskProgress", "taskEnded", "report"] {
+        assert!(kinds.iter().any(|other| other == kind), "{kind} in {kinds:?}");
+    }
+}
+
+#[test]
+fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    server.push(Reply::new().text("Only the tests are missing."));
+    let args = ["fork", PARENT, "--run", "What is missing?", "--model", MODEL, "--agent", "explore"];
+    let output = run(&home, &server, &args);
+    assert_eq!(
+        (code(&output), stdout(&output).as_str()),
+        (0, "Only the tests are missing.\n"),
+        "{}",
+        stderr(&output)
+    );
+    let request = server.last().unwrap();
+    assert!(request.contains("Next 2") && has_task(&request, "What is missing?"), "{}", request.outline());
+    assert!(request.system.contains("change nothing"), "the agent is `explore`");
+    assert_page("fork_run", &stderr(&output));
+    let task = only_task(&home);
+    let id = task["id"].as_str().unwrap().to_owned();
+    let short = &id["ses_".len().."ses_".len() + 8];
+    assert_eq!((task["parent"].as_str(), task["fork"]["way"].as_str()), (Some(PARENT), Some("digest")));
+    // Any length of the id names it, with its prefix or without.
+    for name in [&id["ses_".len()..], &id[.."ses_".len() + 6], short] {
+        assert_eq!(home.json(&["tasks", "show", name, "--json"])["id"], id.as_str());
+    }
+    assert_page(
+        "completed",
+        &home.page(&[
+            "tasks",
+            &format!("tasks show {short}"),
+            &format!("tasks output {short}"),
+            &format!("tasks output {short} --full"),
+            &format!("tasks output {short} --json"),
+            &format!("tasks cancel {short}"),
+            &format!("tasks steer {short} more"),
+        ]),
+    );
+    // It goes on here, with its own model, and knows what it said.
+    server.push(Reply::new().text("The documentation, too."));
+    let output = run(&home, &server, &["tasks", "resume", short, "What", "else?"]);
+    assert_eq!(
+        (code(&output), stdout(&output).as_str()),
+        (0, "The documentation, too.\n"),
+        "{}",
+        stderr(&output)
+    );
+    let request = server.last().unwrap();
+    assert!(request.contains("Only the tests are missing.") && request.last_user_text() == "What else?");
+    assert_eq!(request.model, "claude-sonnet-4-6");
+    assert_page(
+        "resumed",
+        &home.page(&[
+            "tasks list",
+            &format!("tasks show {short}"),
+            "tasks clear",
+            "tasks",
+            "tasks --cleared --status error",
+        ]),
+    );
+    // The parent is told when it is opened next.
+    server.push(Reply::new().text("Good."));
+    let output = run(&home, &server, &["run", "--model", MODEL, "--session", PARENT]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Good.\n"), "{}", stderr(&output));
+    let request = server.last().unwrap();
+    assert!(request.contains("Resume #1 completed in"), "{}", request.outline());
+}
+
+#[test]
+fn a_fork_with_the_history_begins_as_its_parent_ended() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/depth.txt", "nine metres\n");
+    server.push_all([
+        Reply::new().call("call_1", "read", json!({ "path": "depth.txt" })),
+        Reply::new().text("It is nine metres deep."),
+    ]);
+    assert_eq!(code(&run(&home, &server, &["run", "--model", MODEL, "How deep?"])), 0);
+    let parent = server.last().unwrap();
+    server.push(Reply::new().text("In metres."));
+    let args = ["fork", "--run", "In which unit?", "--fork", "history", "--model", MODEL, "--json"];
+    let output = run(&home, &server, &args);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let last = stdout(&output);
+    let task: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (task["type"].as_str(), task["fork"]["way"].as_str()),
+        (Some("task"), Some("history")),
+        "{task}"
+    );
+    assert_eq!((task["agent"].as_str(), task["result"].as_str()), (Some("build"), Some("In metres.")));
+    let child = server.last().unwrap();
+    assert_eq!(child.system, parent.system);
+    assert!(child.messages.len() > parent.messages.len() && child.result("call_1").is_some());
+    assert!(child.contains("nine metres deep") && has_task(&child, "In which unit?"), "{}", child.outline());
+}
+
+#[test]
+fn another_process_steers_a_task_resumes_it_behind_its_run_and_cancels_it() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    let (first, second, third) = (Gate::new(), Gate::new(), Gate::new());
+    server.push_all([
+        Reply::new().call("call_1", "list", json!({})).gate(0, &first),
+        Reply::new().text("I leave them alone.").gate(0, &second),
+        Reply::new().text("Never said.").gate(0, &third),
+    ]);
+    let args = ["fork", PARENT, "--run", "Tidy up", "--model", MODEL, "--description", "Tidy up the harbour"];
+    let child = spawn(&home, &server, &args);
+    assert!(first.wait_reached());
+    let task = wait_for_status(&home, "running");
+    let id = task["id"].as_str().unwrap()[4..12].to_owned();
+    assert_page(
+        "running",
+        &home.page(&[
+            "tasks",
+            &format!("tasks output {id}"),
+            &format!("tasks steer {id} leave the tests alone"),
+            "tasks clear",
+            &format!("tasks resume {id} And the docks?"),
+            &format!("tasks resume {id} And the cranes?"),
+        ]),
+    );
+    let waited = run(&home, &server, &["tasks", "output", &id, "--wait=0"]);
+    assert_eq!(
+        (code(&waited), stderr(&waited).as_str()),
+        (1, "the task is at work: waiting for the model\n")
+    );
+    first.release();
+    assert!(second.wait_reached());
+    let request = server.last().unwrap();
+    assert_eq!(request.last_user_text(), "leave the tests alone", "{}", request.outline());
+    second.release();
+    // The resume that was put in line begins by itself.
+    assert!(third.wait_reached());
+    assert_eq!(server.last().unwrap().last_user_text(), "And the docks?");
+    wait_for_status(&home, "resumed");
+    assert_page("cancelled", &home.page(&[&format!("tasks cancel {id}")]));
+    let output = child.wait_with_output().unwrap();
+    third.release();
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("the task was cancelled"), "{}", stderr(&output));
+    assert_eq!(only_task(&home)["status"], "cancelled");
+}
+
+#[test]
+fn an_interrupt_leaves_a_task_that_can_be_resumed_and_so_does_a_kill() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    for signal in [Signal::INT, Signal::KILL] {
+        let gate = Gate::new();
+        server.push(Reply::new().text("Never said.").gate(0, &gate));
+        let args = ["fork", PARENT, "--run", "Count the ships", "--model", MODEL];
+        let child = spawn(&home, &server, &args);
+        assert!(gate.wait_reached());
+        kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        gate.release();
+        if signal == Signal::INT {
+            assert_eq!(code(&output), 130, "{}", stderr(&output));
+            assert!(stderr(&output).contains("takes it up again"), "{}", stderr(&output));
+        }
+        let tasks = home.json(&["tasks", "--json", "--status", "interrupted"]);
+        let id = tasks[0]["id"].as_str().unwrap_or_else(|| panic!("{signal:?}: {tasks}")).to_owned();
+        server.push(Reply::new().text("Three ships."));
+        let output = run(&home, &server, &["tasks", "resume", &id, "Go on"]);
+        assert_eq!((code(&output), stdout(&output).as_str()), (0, "Three ships.\n"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_a_task_was_denied_is_told_with_the_flag_that_allows_it() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    let script = || {
+        [Reply::new().call("call_1", "bash", json!({ "command": "touch made" })), Reply::new().text("Done.")]
+    };
+    server.push_all(script());
+    let args = ["fork", PARENT, "--run", "Make it", "--model", MODEL];
+    let output = run(&home, &server, &args);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--allow 'bash:touch made'") || stderr(&output).contains("--allow"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!home.project.join("made").exists());
+    server.push_all(script());
+    let path = std::env::var("PATH").unwrap();
+    let output = command(&home, &server, &[&args[..], &["--allow", "bash:touch *"]].concat())
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(home.project.join("made").exists(), "{}", stderr(&output));
+}
+
+#[test]
+fn asking_wrongly_about_tasks_says_what_would_be_right() {
+    let empty = Home::new();
+    let before = empty.files();
+    let mut page = empty.page(&["tasks", "tasks --json", "tasks show 1e0f", "tasks --watch"]);
+    assert_eq!(empty.files(), before, "looking makes no database");
+    let home = with_parent();
+    page.push_str(&home.page(&[
+        "tasks",
+        "tasks --all",
+        "tasks --session ses_5c",
+        "tasks --status done",
+        "tasks show 1e0f",
+        "tasks cancel 1e0f",
+        "tasks clear",
+        "fork ses_5c --run hello",
+        "fork ses_5c --run hello --agent nobody --model anthropic/claude-sonnet-4-6",
+        "fork ses_5c --fork history",
+        "fork nowhere --run hello",
+    ]));
+    assert_page("wrong", &page);
+}
+
+#[test]
+fn a_live_list_is_redrawn_in_place_until_the_tasks_have_ended_or_ctrl_c() {
+    if is_missing("a_live_list_is_redrawn_in_place_until_the_tasks_have_ended_or_ctrl_c") {
+        return;
+    }
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    home.write("project/depth.txt", "nine metres\n");
+    let gate = Gate::new();
+    server.push_all([
+        Reply::new().call("call_1", "read", json!({ "path": "depth.txt" })),
+        Reply::new().text("Nine metres.").gate(0, &gate),
+    ]);
+    let args = ["fork", PARENT, "--run", "How deep is the harbour?", "--model", MODEL, "--agent", "explore"];
+    let child = spawn(&home, &server, &args);
+    assert!(gate.wait_reached());
+    wait_for_status(&home, "running");
+    let watching = Tmux::start(&command(&home, &server, &["tasks", "--watch"]), 80, 20);
+    let live = Tmux::start(&command(&home, &server, &["tasks"]), 80, 20);
+    assert_page("live", &live.wait("read:1"));
+    watching.wait("read:1");
+    watching.resize(44, 20);
+    let narrow =
+        watching.wait_until("a narrow page", |seen| seen.lines().all(|line| line.chars().count() <= 44));
+    assert_eq!(narrow.matches("DESCRIPTION").count(), 1, "{narrow}");
+    gate.release();
+    assert_eq!(live.exit_code(), 0);
+    let seen = live.wait("1 completed");
+    assert_eq!(seen.matches("DESCRIPTION").count(), 1, "it is drawn in one place:\n{seen}");
+    watching.wait("1 completed");
+    watching.key("C-c");
+    assert_eq!(watching.exit_code(), 0);
+    assert_eq!(code(&child.wait_with_output().unwrap()), 0);
+}
