@@ -27,7 +27,20 @@ use crate::run::Conversation;
 
 /// Tools that leave nothing on the disk, and those whose changes are recorded.
 const TOOLS: KnownTools<'static> = KnownTools {
-    traceless: &["read", "list", "grep", "glob", "recall", "todo", "skill", "webfetch"],
+    traceless: &[
+        "read",
+        "list",
+        "grep",
+        "glob",
+        "recall",
+        "todo",
+        "skill",
+        "webfetch",
+        "background_output",
+        "background_list",
+        "background_cancel",
+        "background_clear",
+    ],
     recording: &["write", "edit"],
 };
 /// So many files are named to the model.
