@@ -349,7 +349,9 @@ fn a_paste_of_many_lines_is_one_prompt_and_lines_can_be_begun() {
     tmux.prompt_after("did you mean `/compact`?");
     tmux.text("/und").key("Tab");
     tmux.wait("› /undo");
-    tmux.key("C-c").key("C-d");
+    tmux.key("C-c");
+    tmux.prompt_after("› /undo");
+    tmux.key("C-d");
     assert_eq!(tmux.exit_code(), 0);
     // What was typed is there again next time, for its user alone.
     let history = home.path.join(".local/share/plimsoll/chat-history");
