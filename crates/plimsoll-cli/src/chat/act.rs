@@ -320,10 +320,11 @@ impl Chat<'_> {
     }
 
     fn todo(&self) -> Done {
-        let session = self.require()?.session().clone();
-        match todo::newest(&self.opened.archive, &session)? {
-            Some(list) => self.screen.block(&todo::render(&list)),
-            None => self.teller.notice("the agent has written no list of things to do"),
+        let list = self.runtime.block_on(self.require()?.todos()).map_err(|error| told(&error))?;
+        if list.is_empty() {
+            self.teller.notice("the agent has written no list of things to do");
+        } else {
+            self.screen.block(&todo::render(&list));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::termios::{self, LocalModes, OptionalActions, Termios};
+use rustix::termios::{self, InputModes, LocalModes, OptionalActions, Termios};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -143,6 +143,8 @@ impl QuietTerminal {
         if let Ok(before) = termios::tcgetattr(io::stdin()) {
             let mut quiet = before.clone();
             quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON;
+            // Enter stays what it is for the editor; as a newline it would begin a new line of the prompt.
+            quiet.input_modes -= InputModes::ICRNL;
             let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &quiet);
             *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         }

@@ -163,7 +163,7 @@ fn what_leaves_the_window_is_told_with_its_receipt_and_comes_back() {
     let mut command = command(&home, &server, &["--context", "60000"]);
     command.envs([("PLIMSOLL_PRUNE_PROTECT_TOKENS", "1000"), ("PLIMSOLL_PRUNE_MIN_TOKENS", "100")]);
     let tmux = Tmux::start(&command, 100, 50);
-    tmux.wait("Ctrl-D quits");
+    tmux.prompt_after("Ctrl-D quits");
     tmux.line("Read the log");
     tmux.prompt_after("Read once.");
     tmux.line("/pin Never touch the tests.");
@@ -207,7 +207,7 @@ fn outputs_that_are_set_aside_are_told_and_come_back() {
         ("PLIMSOLL_PRUNE_ACTIVE_TURNS", "1"),
     ]);
     let tmux = Tmux::start(&command, 80, 40);
-    tmux.wait("Ctrl-D quits");
+    tmux.prompt_after("Ctrl-D quits");
     server.push_all([read("call_1"), read("call_2"), Reply::new().text("Read twice.")]);
     tmux.line("Read the log");
     tmux.prompt_after("Read twice.");
@@ -349,7 +349,9 @@ fn a_paste_of_many_lines_is_one_prompt_and_lines_can_be_begun() {
     tmux.prompt_after("did you mean `/compact`?");
     tmux.text("/und").key("Tab");
     tmux.wait("› /undo");
-    tmux.key("C-c").key("C-d");
+    tmux.key("C-c");
+    tmux.prompt_after("› /undo");
+    tmux.key("C-d");
     assert_eq!(tmux.exit_code(), 0);
     // What was typed is there again next time, for its user alone.
     let history = home.path.join(".local/share/plimsoll/chat-history");
@@ -459,7 +461,7 @@ fn colour_is_there_and_can_be_had_without() {
         let mut command = command(&home, &server, &[]);
         command.envs(variables);
         let tmux = Tmux::start(&command, 80, 24);
-        tmux.wait("Ctrl-D quits");
+        tmux.prompt_after("Ctrl-D quits");
         let bytes = tmux.record();
         tmux.line("Say it");
         let seen = tmux.prompt_after("let x = 1;");

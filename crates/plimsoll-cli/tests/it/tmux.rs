@@ -122,7 +122,11 @@ impl Tmux {
     }
 
     fn capture(&self, args: &[&str]) -> String {
-        let text = String::from_utf8(self.tmux(args).stdout).unwrap();
+        let output = self.tmux(args);
+        // Told apart from a screen that stays empty.
+        let gone = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "tmux itself has ended: {gone}");
+        let text = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n").trim_end().to_owned() + "\n"
     }
