@@ -130,7 +130,7 @@ fn take_in(driver: &mut Driver) -> Result<Vec<Message>, SessionError> {
     let steers: Vec<&Note> = fresh.iter().copied().filter(|note| note.kind == STEER).collect();
     for note in steers {
         let text = note.data["text"].as_str().unwrap_or_default();
-        messages.push(message_of(driver, text, None, vec![note.id.clone()]));
+        messages.push(message_of(driver, text, None, std::slice::from_ref(&note.id)));
     }
     let ended: Vec<(&Note, String, u32)> = fresh
         .iter()
@@ -154,7 +154,7 @@ fn take_in(driver: &mut Driver) -> Result<Vec<Message>, SessionError> {
         }
         if !runs.is_empty() {
             let (line, hint) = ended_text(&runs, &siblings, driver.settings().clock.now());
-            messages.push(message_of(driver, &line, Some(hint), ids));
+            messages.push(message_of(driver, &line, Some(hint), &ids));
         }
     }
     for message in &messages {
@@ -177,7 +177,7 @@ fn siblings_of(driver: &Driver, session: &SessionId) -> Result<Vec<Task>, Sessio
 }
 
 /// One message of the user's side: what a person sees, and what only the model does.
-fn message_of(driver: &Driver, shown: &str, hint: Option<String>, notes: Vec<String>) -> Message {
+fn message_of(driver: &Driver, shown: &str, hint: Option<String>, notes: &[String]) -> Message {
     let (now, mut ids) = (driver.settings().clock.now(), plimsoll_store::random_ids());
     let mut message = Message::user(ids.message(now), ids.part(now), shown).at(now);
     if let Some(part) = message.parts.first_mut() {
