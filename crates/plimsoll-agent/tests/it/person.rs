@@ -25,7 +25,7 @@ async fn a_compaction_is_told_what_to_keep() {
     // The wish holds this once.
     run(&mut conversation, "Read it 2 times, round r2").await;
     conversation.compact(&never).await.unwrap();
-    let last = dock.server.requests().into_iter().filter(is_summary).next_back().unwrap();
+    let last = dock.server.requests().into_iter().rfind(is_summary).unwrap();
     assert!(!last.contains("keel number"));
     let inspection = conversation.inspect().await.unwrap();
     assert!(inspection.kinds.fixed.0 > 0, "the system prompt and the tools count");

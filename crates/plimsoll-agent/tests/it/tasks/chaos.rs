@@ -64,7 +64,7 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
     agent.take_over = true;
     let crew = Crew::of(&agent);
     let limits = TaskLimits { time: Some(Duration::from_secs(20)), ..TaskLimits::default() };
-    let board = TaskBoard::new(archive, Arc::new(crew), limits, &agent.holder.clone());
+    let board = TaskBoard::new(archive, Arc::new(crew), limits, &agent.holder);
     let board = TaskBoard::knowing_gone(board, is_gone);
     let agent = agent.with_tasks(&board);
     (agent, board)

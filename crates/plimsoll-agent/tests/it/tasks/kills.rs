@@ -35,7 +35,7 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
     agent.policy = policy(|_| {});
     agent.take_over = true;
     let crew = Crew::of(&agent);
-    let board = TaskBoard::new(archive, Arc::new(crew), TaskLimits::default(), &agent.holder.clone());
+    let board = TaskBoard::new(archive, Arc::new(crew), TaskLimits::default(), &agent.holder);
     let board = TaskBoard::knowing_gone(board, is_gone);
     let mut agent = agent.with_tasks(&board);
     agent.profile.awaits_tasks = true;

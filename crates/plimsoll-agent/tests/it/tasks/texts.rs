@@ -158,7 +158,7 @@ fn what_a_parent_is_told() {
         let (shown, hidden) = ended_text(&runs, all, NOW);
         format!("{shown}\n----\n{hidden}")
     };
-    insta::assert_snapshot!("others_run", told(&[&one], &[one.clone(), two.clone()]));
+    insta::assert_snapshot!("others_run", told(&[&one], &[one.clone(), two]));
     insta::assert_snapshot!("last", told(&[&one], std::slice::from_ref(&one)));
     let all = [one.clone(), bad.clone(), lost.clone()];
     insta::assert_snapshot!("together", told(&[&one, &bad, &lost], &all));
