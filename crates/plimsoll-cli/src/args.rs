@@ -579,7 +579,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) policy: Vec<String>,
 
-    /// The model's context window, in tokens; 200000 where nothing else is configured.
+    /// The context window to try all sessions in, in tokens; otherwise the one each of them records, its model's, or
+    /// what is configured.
     #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) context: Option<u64>,
 
@@ -587,7 +588,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "TOKENS")]
     pub(crate) output: Option<u64>,
 
-    /// What every request carries besides the conversation: system prompt and tools.
+    /// What every request carries besides the conversation: system prompt and tools. At 0 what recorded usage tells.
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     pub(crate) fixed: u64,
 
@@ -599,9 +600,9 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "MODEL")]
     pub(crate) price: Option<String>,
 
-    /// How long a prompt cache lives, where times are recorded.
-    #[arg(long, value_name = "MINUTES", default_value_t = 5)]
-    pub(crate) cache_minutes: u64,
+    /// How long a prompt cache lives, where times are recorded; otherwise as recorded usage tells, else 5.
+    #[arg(long, value_name = "MINUTES")]
+    pub(crate) cache_minutes: Option<u64>,
 
     /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]

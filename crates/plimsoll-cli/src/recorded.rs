@@ -1,5 +1,7 @@
 //! What a session's file records of usage, as figures with a cost; and how large its model's window was.
 
+use std::collections::BTreeMap;
+
 use plimsoll::{Limits, Policy, Tokens};
 use plimsoll_formats::{Format, Recorded, Transcript};
 use plimsoll_tokens::ModelTable;
@@ -33,12 +35,15 @@ pub(crate) struct RecordedFigures {
     pub(crate) last_request: Option<Tokens>,
     /// All input of the largest request.
     pub(crate) largest_request: Option<Tokens>,
+    /// The model that gave the most of the responses.
+    pub(crate) model: Option<String>,
 }
 
 impl RecordedFigures {
     /// Add everything up.
     pub(crate) fn of(recorded: &Recorded) -> RecordedFigures {
         let table = ModelTable::default();
+        let mut models: BTreeMap<std::sync::Arc<str>, usize> = BTreeMap::new();
         let mut figures = RecordedFigures::default();
         let mut known: Option<(std::sync::Arc<str>, Option<plimsoll_tokens::ModelPrice>)> = None;
         for response in recorded.responses() {
@@ -52,6 +57,9 @@ impl RecordedFigures {
             figures.last_request =
                 Some(request).filter(|request| *request > Tokens::ZERO).or(figures.last_request);
             figures.largest_request = figures.largest_request.max(figures.last_request);
+            if let Some(model) = &response.model {
+                *models.entry(model.clone()).or_default() += 1;
+            }
             let price = response.model.as_ref().and_then(|model| {
                 // Neighbours mostly have the same model.
                 if known.as_ref().is_none_or(|(name, _)| name != model) {
@@ -65,6 +73,8 @@ impl RecordedFigures {
                 None => figures.unpriced += 1,
             }
         }
+        let most = models.into_iter().max_by_key(|(_, count)| *count);
+        figures.model = most.map(|(model, _)| model.to_string());
         figures
     }
 }

@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         version: Some(env!("CARGO_PKG_VERSION").into()),
         started: Some(Millis(START)),
         updated: Some(Millis(session.clock)),
+        context: None,
     };
     println!("{}", serde_json::to_string(&write(Format::OpencodeExport, &info, &session.messages)?)?);
     Ok(())

@@ -24,7 +24,9 @@
 //!
 //! ## What is assumed
 //!
-//! - Tokens are characters over four, for all rules alike, so figures compare though none is exact.
+//! - Requests weigh what the session's own usage says: the factor by which its model counts, and the hidden part that
+//!   goes with every request ([`Recording::measured`]). Where it records none, tokens are characters over four. Rules
+//!   decide by counters of their own, which know characters; only what fits and what it costs is measured.
 //! - A request that does not fit is not sent: it costs nothing, and what the call needed counts as lost. Where
 //!   the rules can react to a refusal, they may, and only a second refusal is a death.
 //! - The longest common beginning with the request before is read from the cache, the rest is written to it. A

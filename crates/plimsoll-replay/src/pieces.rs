@@ -29,7 +29,9 @@ pub(crate) struct Pieces<'a> {
     by_place: HashMap<(Kind, usize), Piece>,
     by_content: HashMap<(Kind, blake3::Hash), Piece>,
     texts: Vec<(Kind, Text)>,
+    /// What each piece weighs to rules, which count characters, and what a provider would count.
     tokens: Vec<u64>,
+    charged: Vec<u64>,
     /// The pieces that contain each reference.
     holders: Vec<Vec<Piece>>,
     /// In which request each piece was last seen.
@@ -49,6 +51,7 @@ impl<'a> Pieces<'a> {
             by_content: HashMap::new(),
             texts: Vec::new(),
             tokens: Vec::new(),
+            charged: Vec::new(),
             holders: vec![Vec::new(); recording.references()],
             seen_in: Vec::new(),
             request: 0,
@@ -72,7 +75,10 @@ impl<'a> Pieces<'a> {
             WindowRole::Tool => "tool",
         };
         let overhead = self.counter.message_overhead().0;
-        self.weighed(Kind::Role, &Text::from(name), overhead)
+        self.weighed(Kind::Role, &Text::from(name), overhead, |pieces| {
+            let measured = pieces.recording.measured();
+            measured.map_or(overhead, |measured| measured.counter().message_overhead().0)
+        })
     }
 
     /// The pieces of one block.
@@ -88,16 +94,12 @@ impl<'a> Pieces<'a> {
                 into.push(self.result(text));
                 for at in 0..files.len() {
                     let name = Text::from(format!("{part}/{at}"));
-                    into.push(self.weighed(Kind::File, &name, CharCounter::default().file_tokens().0));
+                    into.push(self.file(&name));
                 }
             }
             Block::Provider { value, .. } => into.push(self.counted(Kind::Text, value.json())),
             Block::File { part, .. } => {
-                into.push(self.weighed(
-                    Kind::File,
-                    &Text::from(part.as_str()),
-                    CharCounter::default().file_tokens().0,
-                ));
+                into.push(self.file(&Text::from(part.as_str())));
             }
         }
     }
@@ -107,11 +109,31 @@ impl<'a> Pieces<'a> {
         self.counted(Kind::Result, text)
     }
 
-    fn counted(&mut self, kind: Kind, text: &Text) -> Piece {
-        self.weighed(kind, text, self.counter.of_chars(text.chars()).0)
+    fn file(&mut self, name: &Text) -> Piece {
+        let tokens = CharCounter::default().file_tokens().0;
+        self.weighed(Kind::File, name, tokens, |_| tokens)
     }
 
-    fn weighed(&mut self, kind: Kind, text: &Text, tokens: u64) -> Piece {
+    fn counted(&mut self, kind: Kind, text: &Text) -> Piece {
+        let tokens = self.counter.of_chars(text.chars()).0;
+        self.weighed(kind, text, tokens, |pieces| pieces.charge(text))
+    }
+
+    /// What a provider would count for a text.
+    fn charge(&self, text: &Text) -> u64 {
+        let measured = self.recording.measured();
+        measured
+            .map_or_else(|| self.counter.count_text(text).0, |measured| measured.counter().count_text(text).0)
+    }
+
+    /// The piece of a text. What is `charged` for it is asked for once, because that may mean reading the text.
+    fn weighed(
+        &mut self,
+        kind: Kind,
+        text: &Text,
+        tokens: u64,
+        charged: impl FnOnce(&Pieces<'_>) -> u64,
+    ) -> Piece {
         let place = (kind, text.as_str().as_ptr() as usize);
         let long = text.len() > SHORT;
         if long && let Some(piece) = self.by_place.get(&place) {
@@ -122,12 +144,14 @@ impl<'a> Pieces<'a> {
             return *piece;
         }
         let piece = self.texts.len() as Piece;
+        let charged = charged(self);
         self.by_content.insert(content, piece);
         if long {
             self.by_place.insert(place, piece);
         }
         self.texts.push((kind, text.clone()));
         self.tokens.push(tokens);
+        self.charged.push(charged);
         self.seen_in.push(0);
         if !matches!(kind, Kind::Role | Kind::File) {
             for reference in self.recording.found_in(text) {
@@ -137,12 +161,17 @@ impl<'a> Pieces<'a> {
         piece
     }
 
-    /// What those pieces weigh.
+    /// What a provider would count for those pieces.
+    pub(crate) fn charged(&self, pieces: &[Piece]) -> u64 {
+        pieces.iter().map(|piece| self.charged[*piece as usize]).sum()
+    }
+
+    /// What those pieces weigh to rules.
     pub(crate) fn tokens(&self, pieces: &[Piece]) -> u64 {
         pieces.iter().map(|piece| self.tokens[*piece as usize]).sum()
     }
 
-    /// How many tokens two requests have in common from their beginning on.
+    /// How many tokens two requests have in common from their beginning on, as a provider counts them.
     pub(crate) fn common(&self, before: &[Piece], now: &[Piece]) -> u64 {
         let same = before.iter().zip(now).take_while(|(before, now)| before == now).count();
         let partly = match (before.get(same), now.get(same)) {
@@ -152,11 +181,12 @@ impl<'a> Pieces<'a> {
                 let bytes = before.bytes().zip(now.bytes()).take_while(|(a, b)| a == b).count();
                 let head = &now[..now.floor_char_boundary(bytes)];
                 // Only whole tokens can be read, and the same words of another kind are another request.
-                if before_kind == kind { self.counter.count(head).0.saturating_sub(1) } else { 0 }
+                let head = if head.is_empty() { 0 } else { self.charge(&Text::from(head)) };
+                if before_kind == kind { head.saturating_sub(1) } else { 0 }
             }
             _ => 0,
         };
-        self.tokens(&now[..same]) + partly
+        self.charged(&now[..same]) + partly
     }
 
     /// Take note of what a request shows.

@@ -1,7 +1,8 @@
 //! Prices: what a call costs with a prompt cache.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use plimsoll_tokens::ModelTable;
 use serde::{Deserialize, Serialize};
 
 /// Prices in dollars for a million tokens.
@@ -58,10 +59,16 @@ impl std::ops::AddAssign for Billed {
     }
 }
 
-/// Prices of models by the beginnings of their names.
+/// Prices of models by the beginnings of their names. Models of the table in `plimsoll-tokens` have their prices there;
+/// rows that were laid over it come before it, and the rows here are for models that it does not know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Prices(BTreeMap<String, Price>);
+pub struct Prices {
+    rows: BTreeMap<String, Price>,
+    /// The rows that were laid over.
+    #[serde(skip)]
+    own: BTreeSet<String>,
+}
 
 /// The row for models that no other row fits: as if a million tokens of input cost one dollar.
 pub const DEFAULT_ROW: &str = "default";
@@ -100,20 +107,22 @@ const LIST: [(&str, Price); 24] = [
 impl Default for Prices {
     fn default() -> Prices {
         let list = LIST.iter().map(|(name, price)| ((*name).to_owned(), *price));
-        Prices(list.chain([(DEFAULT_ROW.to_owned(), Price::of_input(1.0))]).collect())
+        let rows = list.chain([(DEFAULT_ROW.to_owned(), Price::of_input(1.0))]).collect();
+        Prices { rows, own: BTreeSet::new() }
     }
 }
 
 impl Prices {
     /// This table with the rows of another laid over it.
     pub fn with(mut self, other: Prices) -> Prices {
-        self.0.extend(other.0);
+        self.own.extend(other.rows.keys().cloned());
+        self.rows.extend(other.rows);
         self
     }
 
     /// Say which price cannot be one: below nothing, or above a dollar for a token.
     pub fn check(&self) -> Result<(), String> {
-        for (model, price) in &self.0 {
+        for (model, price) in &self.rows {
             let Price { cache_read, cache_write, output } = *price;
             for (name, dollars) in
                 [("cacheRead", cache_read), ("cacheWrite", cache_write), ("output", output)]
@@ -126,13 +135,24 @@ impl Prices {
         Ok(())
     }
 
-    /// The row for a model: the longest that its name begins with, whatever provider is named before it.
-    pub fn row(&self, model: &str) -> (&str, Price) {
+    /// The price of a model, and the row it is from: the longest that its name begins with, whatever provider is named
+    /// before it. `hour` asks for what it costs to write to a cache that lives for an hour.
+    pub fn row(&self, model: &str, hour: bool) -> (String, Price) {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-        let fits = self.0.iter().filter(|(row, _)| name.starts_with(row.as_str()));
-        match fits.max_by_key(|(row, _)| row.len()) {
-            Some((row, price)) => (row, *price),
-            None => (DEFAULT_ROW, self.0.get(DEFAULT_ROW).copied().unwrap_or(Price::of_input(1.0))),
+        let fits = self.rows.iter().filter(|(row, _)| name.starts_with(row.as_str()));
+        let fit = fits.max_by_key(|(row, _)| row.len());
+        let known = ModelTable::default().find(&name).and_then(|facts| facts.price);
+        match (fit, known) {
+            (Some((row, price)), _) if self.own.contains(row) => (row.clone(), *price),
+            (_, Some(known)) => {
+                let cache_write = known.cache_write_hour.filter(|_| hour).unwrap_or(known.cache_write);
+                (name, Price { cache_read: known.cache_read, cache_write, output: known.output })
+            }
+            (Some((row, price)), None) => (row.clone(), *price),
+            (None, None) => {
+                let price = self.rows.get(DEFAULT_ROW).copied().unwrap_or(Price::of_input(1.0));
+                (DEFAULT_ROW.to_owned(), price)
+            }
         }
     }
 }
@@ -144,14 +164,19 @@ mod tests {
     #[test]
     fn the_longest_row_that_fits_is_taken() {
         let prices = Prices::default();
-        assert_eq!(prices.row("anthropic/claude-opus-4-1-20250805").0, "claude-opus-4-1");
-        assert_eq!(prices.row("claude-opus-4-6").0, "claude-opus");
-        assert_eq!(prices.row("GPT-5-mini-2025").0, "gpt-5-mini");
-        assert_eq!(prices.row("nobody-knows").0, "default");
+        let sonnet = prices.row("anthropic/claude-sonnet-4-5-20250929", false);
+        assert_eq!((sonnet.0.as_str(), sonnet.1.cache_write), ("claude-sonnet-4-5-20250929", 3.75));
+        assert_eq!(prices.row("claude-sonnet-4-6", true).1.cache_write, 6.0);
+        assert_eq!(prices.row("gpt-5.5", false).1, Price::new(0.5, 5.0, 30.0), "not that of gpt-5");
+        assert_eq!(prices.row("claude-opus-99", false).0, "claude-opus");
+        assert_eq!(prices.row("nobody-knows", false).0, "default");
         let own: Prices =
             serde_json::from_str(r#"{"nobody": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
                 .unwrap_or_default();
-        assert_eq!(prices.with(own).row("nobody-knows").1, Price::new(1.0, 2.0, 3.0));
+        assert_eq!(prices.with(own).row("nobody-knows", false).1, Price::new(1.0, 2.0, 3.0));
+        let own: Prices = serde_json::from_str(r#"{"gpt": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
+            .unwrap_or_default();
+        assert_eq!(Prices::default().with(own).row("gpt-5.5", false).0, "gpt-5.5", "a longer row is closer");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use aho_corasick::AhoCorasick;
 use plimsoll::count::part_tokens;
 use plimsoll::{CharCounter, Log, Message, Millis, Part, PartBody, Role, Text, Tokens};
+use plimsoll_tokens::{Measured, WindowMeter};
 
 use crate::references;
 
@@ -17,6 +18,10 @@ pub struct Recording {
     /// Everything that some call refers to.
     references: Vec<String>,
     finder: Option<AhoCorasick>,
+    /// What the usage that the session records says about its requests, if it records any.
+    measured: Option<Measured>,
+    /// Tokens that were written to the cache, and what of them for an hour.
+    written: (Tokens, Tokens),
 }
 
 /// A message, and what is known about it if it is the answer to a call of the model.
@@ -40,6 +45,12 @@ pub(crate) struct Call {
 impl Recording {
     /// Take a session apart.
     pub fn of(messages: Vec<Message>) -> Recording {
+        let measured = WindowMeter::of(&messages).read();
+        let mut written = (Tokens::ZERO, Tokens::ZERO);
+        for usage in messages.iter().filter_map(|message| message.info.tokens.as_ref()) {
+            written.0 += usage.cache_write;
+            written.1 += usage.cache_write_hour;
+        }
         let log = Log::from_messages(messages);
         let mut steps: Vec<Step> = Vec::new();
         let mut summary = None;
@@ -64,9 +75,23 @@ impl Recording {
             });
             steps.push(Step { message, call });
         }
-        let mut recording = Recording { steps, references: Vec::new(), finder: None };
+        let mut recording = Recording { steps, references: Vec::new(), finder: None, measured, written };
         recording.refer();
         recording
+    }
+
+    /// What the usage that the session records says about its requests. All rules are weighed with it: their windows
+    /// by its factor, and its hidden part with every request. Without recorded usage there is none, and tokens are
+    /// characters over four.
+    pub fn measured(&self) -> Option<&Measured> {
+        self.measured.as_ref()
+    }
+
+    /// How long the session's prompt cache lived, as its usage tells; none if it does not.
+    pub fn cache_lifetime(&self) -> Option<Millis> {
+        let (all, hour) = self.written;
+        let lived = if hour.0 > all.0 / 2 { Millis(3_600_000) } else { Millis(300_000) };
+        (all > Tokens::ZERO).then_some(lived)
     }
 
     /// How many calls of the model there are.

@@ -19,7 +19,8 @@ pub struct Circumstances {
     pub context: Tokens,
     /// The model's longest answer, for which room is kept. By default an eighth of the window, at most 32,000.
     pub output: Option<Tokens>,
-    /// What every request carries besides the conversation: a system prompt, schemas of tools.
+    /// What every request carries besides the conversation: a system prompt, schemas of tools. At zero, what the
+    /// session's usage tells of it.
     pub fixed: Tokens,
     /// What tokens cost.
     pub price: Price,
@@ -62,9 +63,12 @@ impl Recording {
     ) -> Result<Report, SessionError> {
         let mut pieces = Pieces::new(self);
         let limits = circumstances.limits();
-        let sight = sight::sight(rules, self, limits, circumstances.fixed.0, &mut pieces)?;
+        // A host knows its own system prompt and tools. What a file does not show of them, usage tells.
+        let hidden = self.measured().map(plimsoll_tokens::Measured::hidden).unwrap_or_default();
+        let fixed = Some(circumstances.fixed).filter(|fixed| *fixed > Tokens::ZERO).unwrap_or(hidden);
+        let sight = sight::sight(rules, self, limits, fixed.0, &mut pieces)?;
         let report = Report { policy: rules.to_string(), ..Report::default() };
-        let mut run = Run { rules, circumstances, pieces, sight, report, sent: None };
+        let mut run = Run { rules, circumstances, fixed: fixed.0, pieces, sight, report, sent: None };
         for step in &self.steps {
             let usage = match &step.call {
                 Some(call) => {
@@ -83,6 +87,8 @@ impl Recording {
 struct Run<'a> {
     rules: &'a Rules,
     circumstances: &'a Circumstances,
+    /// What every request carries besides the conversation.
+    fixed: u64,
     pieces: Pieces<'a>,
     sight: Box<dyn Sight + 'a>,
     report: Report,
@@ -114,7 +120,7 @@ impl Run<'_> {
     }
 
     fn weigh(&self, request: &[Piece]) -> u64 {
-        self.pieces.tokens(request).saturating_add(self.circumstances.fixed.0)
+        self.pieces.charged(request).saturating_add(self.fixed)
     }
 
     /// Whether request and answer have room in the window.
@@ -126,7 +132,7 @@ impl Run<'_> {
     fn bill(&mut self, call: &Call, request: Vec<Piece>, tokens: u64) {
         let read = match &self.sent {
             Some((before, at)) if self.cache_lives(*at, call.at) => {
-                self.pieces.common(before, &request).saturating_add(self.circumstances.fixed.0)
+                self.pieces.common(before, &request).saturating_add(self.fixed)
             }
             _ => 0,
         };

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use plimsoll::{Millis, Tokens};
 use plimsoll_formats::Transcript;
-use plimsoll_replay::{Circumstances, DEFAULTS, Prices, Recording, Report, Rules, totals};
+use plimsoll_replay::{Circumstances, DEFAULTS, Price, Prices, Recording, Report, Rules, totals};
+use plimsoll_tokens::Measured;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -20,14 +21,15 @@ use crate::files::{self, Existing};
 use crate::input;
 use crate::output::{Column, Holds, Output, Table, counted, note, printable};
 use crate::progress::Progress;
+use crate::recorded::{RecordedFigures, SessionWindow, dollars};
 use crate::surroundings::Surroundings;
 
 /// Sessions replayed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Replays {
-    /// The window they were tried in.
-    context: u64,
+    /// The window they were all tried in; none if each was tried in its own.
+    context: Option<u64>,
     /// Each session.
     sessions: Vec<SessionReplay>,
     /// All of them together, policy by policy.
@@ -43,8 +45,18 @@ struct SessionReplay {
     format: String,
     title: Option<String>,
     model: Option<String>,
-    /// Which row of the prices was taken.
+    /// The window it was tried in.
+    context: u64,
+    /// Which row of the prices was taken, and what it says.
     price: String,
+    prices: Price,
+    /// How long its cache lived, in minutes.
+    cache_minutes: u64,
+    /// Whether tokens are as its recorded usage counts them, and what it hides in every request.
+    measured: bool,
+    hidden: Tokens,
+    /// What its recorded usage cost, in dollars.
+    recorded_cost: Option<f64>,
     policies: Vec<Report>,
 }
 
@@ -56,12 +68,14 @@ pub(crate) fn replay(
 ) -> Result<ExitCode, CliError> {
     let rules = rules(args, around)?;
     let prices = prices(args)?;
-    let circumstances = circumstances(args, around)?;
+    let config = Config::load(&PolicyArgs { policy: None, context: args.context }, around)?;
+    let circumstances = circumstances(args);
     let sources: Vec<Option<&Path>> = match args.files.as_slice() {
         [] => vec![None],
         files => files.iter().map(|file| Some(file.as_path())).collect(),
     };
     let progress = Progress::things("replaying", 0);
+    let asked = Asked { args, rules: &rules, prices: &prices, progress: &progress };
     let one = |source: &Option<&Path>| {
         let from = InputArgs {
             file: source.map(Path::to_path_buf),
@@ -70,7 +84,10 @@ pub(crate) fn replay(
             policy: PolicyArgs::default(),
         };
         let (name, transcript) = input::named(&from, around)?;
-        session(&name, transcript, &rules, &prices, &circumstances, args, &progress)
+        let recorded = RecordedFigures::of(&transcript.recorded);
+        let window = SessionWindow::of(&transcript, &recorded, &config.policy, args.context, config.context);
+        let circumstances = Circumstances { context: window.limits.context, ..circumstances };
+        session(&name, transcript, &recorded, &circumstances, &asked)
     };
     let (mut sessions, mut failed) = (Vec::new(), Vec::new());
     for done in sources.par_iter().map(one).collect::<Vec<_>>() {
@@ -90,7 +107,7 @@ pub(crate) fn replay(
     }
     failed.iter().for_each(CliError::tell);
     let total = totals(sessions.iter().flat_map(|session| &session.policies));
-    let replays = Replays { context: circumstances.context.0, sessions, total };
+    let replays = Replays { context: args.context, sessions, total };
     if let Some(file) = &args.html {
         let existing = if args.force { Existing::Replace } else { Existing::Keep };
         files::write(file, page::page(&replays).as_bytes(), existing).map_err(|error| {
@@ -107,16 +124,23 @@ pub(crate) fn replay(
     Ok(if failed.iter().any(CliError::is_failure) { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
+/// What is the same for all sessions of a replay.
+struct Asked<'a> {
+    args: &'a ReplayArgs,
+    rules: &'a [Rules],
+    prices: &'a Prices,
+    progress: &'a Progress,
+}
+
 /// One session under every policy, in parallel.
 fn session(
     name: &str,
     transcript: Transcript,
-    rules: &[Rules],
-    prices: &Prices,
+    recorded: &RecordedFigures,
     circumstances: &Circumstances,
-    args: &ReplayArgs,
-    progress: &Progress,
+    asked: &Asked,
 ) -> Result<SessionReplay, CliError> {
+    let Asked { args, rules, prices, progress } = asked;
     let Transcript { format, info, messages, side_chains, .. } = transcript;
     if !side_chains.is_empty() {
         note(&format!("note: {name} also holds {}, not replayed", counted(side_chains.len(), "sub-agent")));
@@ -129,9 +153,14 @@ fn session(
         return Err(CliError::failed(format!("{name} has no call of a model to replay")));
     }
     progress.more((recording.calls() * rules.len()) as u64);
-    let model = args.price.as_deref().or(info.model.as_deref()).unwrap_or_default();
-    let (row, price) = prices.row(model);
-    let circumstances = Circumstances { price, ..*circumstances };
+    // A session may have changed its model; the one that answered most is the one to price it with.
+    let model = args.price.as_deref().or(recorded.model.as_deref()).or(info.model.as_deref());
+    let model = model.unwrap_or_default();
+    let lived = recording.cache_lifetime();
+    let cache_lifetime = args.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
+    let cache_lifetime = cache_lifetime.or(lived).unwrap_or(circumstances.cache_lifetime);
+    let (row, price) = prices.row(model, cache_lifetime >= Millis(3_600_000));
+    let circumstances = Circumstances { price, cache_lifetime, ..*circumstances };
     let replayed = rules.par_iter().map(|rules| {
         let report = recording.replay_and_tell(rules, &circumstances, &|| progress.step());
         report.map_err(|error| CliError::failed(format!("cannot replay {name} under `{rules}`: {error}")))
@@ -142,7 +171,13 @@ fn session(
         format: format.to_string(),
         title: info.title,
         model: info.model,
-        price: row.to_owned(),
+        context: circumstances.context.0,
+        price: row,
+        prices: price,
+        cache_minutes: cache_lifetime.0 / 60_000,
+        measured: recording.measured().is_some(),
+        recorded_cost: recorded.cost,
+        hidden: recording.measured().map(Measured::hidden).unwrap_or_default(),
         policies,
     })
 }
@@ -190,37 +225,50 @@ fn prices(args: &ReplayArgs) -> Result<Prices, CliError> {
     Ok(Prices::default().with(own))
 }
 
-fn circumstances(args: &ReplayArgs, around: &Surroundings) -> Result<Circumstances, CliError> {
-    Ok(Circumstances {
-        context: Tokens(Config::load(&PolicyArgs { policy: None, context: args.context }, around)?.context),
-        output: args.output.map(Tokens),
-        fixed: Tokens(args.fixed),
-        cache_lifetime: Millis(args.cache_minutes.saturating_mul(60_000)),
-        ..Circumstances::default()
-    })
+fn circumstances(args: &ReplayArgs) -> Circumstances {
+    Circumstances { output: args.output.map(Tokens), fixed: Tokens(args.fixed), ..Circumstances::default() }
 }
 
 fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), CliError> {
-    let context = figures::count(replays.context);
     for session in replays.sessions.iter().filter(|_| each || replays.sessions.len() == 1) {
         let calls = counted(calls(&session.policies) as usize, "call");
         let model = session.model.as_deref().unwrap_or("unknown model");
-        let heading = format!(
-            "{}: {calls}, {model} (priced as {}), in a window of {context} tokens\n",
-            session.name, session.price
-        );
+        let context = figures::count(session.context);
+        let heading = format!("{}: {calls}, {model}, in a window of {context} tokens", session.name);
         output.painted(&printable(&heading))?;
+        output.painted(&printable(&told_prices(session)))?;
         output.table(&table(&session.policies))?;
         output.report(&reductions(&session.policies, when))?;
     }
     if replays.sessions.len() > 1 {
         let sessions = counted(replays.sessions.len(), "session");
         let calls = counted(calls(&replays.total) as usize, "call");
-        output.painted(&format!("{sessions}, {calls}, in a window of {context} tokens\n"))?;
+        let context =
+            replays.context.map(|context| format!("in a window of {} tokens", figures::count(context)));
+        let context = context.unwrap_or_else(|| "each in its own window".to_owned());
+        output.painted(&format!("{sessions}, {calls}, {context}\n"))?;
         output.table(&table(&replays.total))?;
         output.report(&reductions(&replays.total, figures::fired))?;
     }
     Ok(())
+}
+
+/// What a session was priced with, and how its tokens are known.
+fn told_prices(session: &SessionReplay) -> String {
+    let SessionReplay { price, prices, cache_minutes, measured, hidden, recorded_cost, .. } = session;
+    let counted = if *measured {
+        let cost = recorded_cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
+        format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
+    } else {
+        "tokens estimated by characters over four".to_owned()
+    };
+    // Prices are products of list prices and factors, and floats show that in their last digits.
+    let [cache_read, cache_write, output] = [prices.cache_read, prices.cache_write, prices.output]
+        .map(|dollars| (dollars * 10_000.0).round() / 10_000.0);
+    format!(
+        "priced as {price}: ${cache_read} read from the cache, ${cache_write} written for {cache_minutes} min, ${output} output, \
+         a million\n{counted}\n"
+    )
 }
 
 fn calls(reports: &[Report]) -> u64 {

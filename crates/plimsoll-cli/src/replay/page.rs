@@ -19,11 +19,10 @@ pub(super) fn page(replays: &Replays) -> String {
         STYLE
     );
     html += &format!(
-        "<header><h1>What would each policy have done?</h1>\n<p>{} replayed, {} calls of the model, in a window of \
-         {} tokens.</p></header>\n",
+        "<header><h1>What would each policy have done?</h1>\n<p>{} replayed, {} calls of the model, {}.</p></header>\n",
         if sessions == 1 { escape(&replays.sessions[0].name) } else { format!("{sessions} sessions") },
         figures::count(calls),
-        figures::count(replays.context)
+        window_words(replays)
     );
     html += &format!("<section>\n<h2>{}</h2>\n", if sessions == 1 { "Outcome" } else { "All sessions" });
     html += &table(&replays.total);
@@ -33,10 +32,22 @@ pub(super) fn page(replays: &Replays) -> String {
              was out of sight but had a handle to recall it by. A cross is a policy under which calls did not fit. \
              Up and to the left is better.</p>\n</section>\n";
     for session in &replays.sessions {
-        html += &section(session, replays.context, sessions > 1);
+        html += &section(session, session.context, sessions > 1);
     }
     html += &format!("<footer>{EXPLANATION}</footer>\n</main>\n</body>\n</html>\n");
     html
+}
+
+/// In which windows sessions were tried.
+fn window_words(replays: &Replays) -> String {
+    let one = replays.context.or(match replays.sessions.as_slice() {
+        [one] => Some(one.context),
+        _ => None,
+    });
+    one.map_or_else(
+        || "each session in its own window".to_owned(),
+        |context| format!("in a window of {} tokens", figures::count(context)),
+    )
 }
 
 fn title(replays: &Replays) -> String {

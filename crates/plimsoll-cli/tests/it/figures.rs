@@ -179,3 +179,19 @@ fn several_sessions_in_a_file_are_told() {
         "{told}"
     );
 }
+
+#[test]
+fn a_replay_weighs_requests_as_they_were_counted() {
+    let home = home();
+    let replay = home.json(&["replay", "--json", "--policy", "none", "s.jsonl"]);
+    let session = &replay["sessions"][0];
+    assert_eq!((&session["measured"], &session["context"]), (&json!(true), &json!(200_000)));
+    assert_eq!(session["cacheMinutes"], 60, "most was written to the cache for an hour");
+    assert_eq!(session["prices"]["cacheWrite"], 6.0, "which has its price");
+    let hidden = session["hidden"].as_u64().unwrap();
+    assert!((15_000..17_000).contains(&hidden), "{hidden}");
+    let windows = session["policies"][0]["windows"].as_array().unwrap();
+    let sent = windows.last().unwrap()["tokens"].as_u64().unwrap();
+    let recorded = home.json(&["inspect", "s.jsonl", "--json"])["recorded"]["lastRequest"].as_u64().unwrap();
+    assert!(sent.abs_diff(recorded) * 20 <= recorded, "{sent} for {recorded}");
+}

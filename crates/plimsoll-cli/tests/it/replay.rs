@@ -20,7 +20,7 @@ fn sample() -> String {
 
 #[test]
 fn the_sample_session_makes_every_layer_fire() {
-    let replay = parsed(&["replay", "--json", "--policy", "plimsoll", SAMPLE], "");
+    let replay = parsed(&["replay", "--json", "--context", "200000", "--policy", "plimsoll", SAMPLE], "");
     let report = &replay["total"][0];
     for kind in ["truncate", "prune", "compact"] {
         assert!(report["fired"][kind].as_u64().unwrap() > 0, "{kind}: {}", report["fired"]);
@@ -31,9 +31,10 @@ fn the_sample_session_makes_every_layer_fire() {
 #[test]
 fn a_table_compares_the_policies() {
     let home = Home::new().with("project/session.json", &sample());
-    insta::assert_snapshot!(
-        home.page(&["replay session.json", "replay --context 64000 --price default session.json"])
-    );
+    insta::assert_snapshot!(home.page(&[
+        "replay --context 200000 session.json",
+        "replay --context 64000 --price default session.json"
+    ]));
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn prices_are_of_the_model_or_as_asked() {
     let (plain, row) = cost(&[]);
     assert_eq!(row, "default");
     let (opus, row) = cost(&["--price", "claude-opus-4-6"]);
-    assert!(row == "claude-opus" && (opus / plain - 5.0).abs() < 1e-9);
+    assert!(row == "claude-opus-4-6" && (opus / plain - 5.0).abs() < 1e-9);
     let (own, row) = cost(&["--prices", "prices.json", "--price", "mine-1"]);
     assert!(row == "mine" && own > plain, "{row} {own}");
     let (code, _, told) = run(&home, &["replay", "--prices", "bad.json", "a.json"]);
