@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use plimsoll::{Limits, SessionId, Tokens};
-use plimsoll_agent::tasks::ConfiguredRoster;
+use plimsoll_agent::tasks::{ConfiguredRoster, Task};
 use plimsoll_agent::{
     Agent, AgentError, AgentSetupError, Asker, Conversation, EventSink, RunOverrides, TaskBoard, TaskLimits,
     parse_allow,
 };
-use plimsoll_config::{AgentFork, PermissionRule, RunConfig};
+use plimsoll_config::{PermissionRule, RunConfig};
 use plimsoll_session::SessionError;
 use plimsoll_store::{PageRequest, StoreError};
 
@@ -96,7 +96,8 @@ impl<'a> Setup<'a> {
         }
         if overrides.model.is_none() && self.args.agent.is_none() {
             // A session goes on with the model it has, where that can still be reached.
-            let same = RunOverrides { model: last_model(opened, session)?, ..overrides.clone() };
+            let model = last_model(opened, session)?.or_else(|| task_model(opened, session));
+            let same = RunOverrides { model, ..overrides.clone() };
             if same.model.is_some() && same.check(&self.run).is_ok() {
                 overrides = same;
             }
@@ -133,12 +134,9 @@ impl<'a> Setup<'a> {
         Ok(agent)
     }
 
-    /// Let an agent's forked tasks inherit in this way, whatever is configured.
-    pub(crate) fn set_fork(&mut self, agent: &str, way: AgentFork) {
-        // Shared only once a board was made, and then the way is settled.
-        if let Some(run) = Arc::get_mut(&mut self.run) {
-            run.agents.entry(agent.to_owned()).or_default().fork = Some(way);
-        }
+    /// Whether a flag names the model.
+    pub(crate) fn names_model(&self) -> bool {
+        self.args.model.is_some()
     }
 
     /// What runs background tasks in this process. `asker` and `events` are for tasks that are taken up without their
@@ -189,6 +187,12 @@ fn last_model(opened: &Opened, session: &SessionId) -> Result<Option<String>, Cl
         Some(format!("{provider}/{model}"))
     };
     Ok(page.messages.iter().find_map(name))
+}
+
+/// The model of a background task that has not spoken yet, as `provider/model`.
+fn task_model(opened: &Opened, session: &SessionId) -> Option<String> {
+    let record = opened.archive.store().task(session.as_str()).ok()?;
+    Some(Task::try_from(record).ok()?.data.model)
 }
 
 /// Why no agent can be set up.

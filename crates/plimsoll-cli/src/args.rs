@@ -688,7 +688,7 @@ pub(crate) struct ForkArgs {
     #[arg(long, value_name = "WORDS", requires = "run")]
     pub(crate) description: Option<String>,
 
-    /// The agent of the task; `general` if none is named.
+    /// The agent of the task; if none is named `general`, or the session's own for `--fork history`.
     #[arg(long, value_name = "NAME", requires = "run")]
     pub(crate) agent: Option<String>,
 
@@ -698,7 +698,7 @@ pub(crate) struct ForkArgs {
 
     /// How it is given the session: a digest, or the history itself, which needs the session's agent and model. As
     /// configured if not given.
-    #[arg(long, value_name = "digest|history", requires = "run")]
+    #[arg(long, value_name = "digest|history", requires = "run", hide_possible_values = true)]
     pub(crate) fork: Option<TaskFork>,
 
     /// What the task may do.

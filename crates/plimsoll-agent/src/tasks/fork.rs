@@ -213,7 +213,11 @@ impl TaskBoard {
         };
         let is_parents = parent.model.name.to_string() == task.data.model;
         let model = (!is_parents).then_some(task.data.model.as_str());
-        let rostered = self.rostered(&task.data.agent, model).await?;
+        let rostered = match self.rostered(&task.data.agent, model).await {
+            // The parent may have a model that no configuration names.
+            Err(_) if is_parents => self.rostered(&task.data.agent, Some(&task.data.model)).await?,
+            rostered => rostered?,
+        };
         let rostered = RosterAgent { is_own_model: !is_parents, ..rostered };
         let mut agent = self.task_agent(&parent, bounds, rostered);
         if task.data.fork.as_ref().is_some_and(|fork| fork.way == ForkWay::History) {
@@ -232,7 +236,7 @@ impl TaskBoard {
 
     /// The agent of a task's parent as the roster has it, and the permissions of all that stand above the task.
     async fn ancestors_of(self: &Arc<Self>, task: &Task) -> Result<(Agent, Vec<Permissions>), TaskError> {
-        let parent = task.parent.clone();
+        let (parent, model) = (task.parent.clone(), task.data.model.clone());
         self.blocking(move |board| {
             let (mut at, mut nearest, mut bounds) = (parent, None, Vec::new());
             loop {
@@ -245,6 +249,9 @@ impl TaskBoard {
                 // The agent of an imported session may not be one of ours.
                 let made = board.roster.agent(&name, None);
                 let made = made.or_else(|_| board.roster.agent(DEFAULT_AGENT, None));
+                // Where no model is configured, the task's own will do: only the permissions matter above it.
+                let made = made.or_else(|_| board.roster.agent(&name, Some(&model)));
+                let made = made.or_else(|_| board.roster.agent(DEFAULT_AGENT, Some(&model)));
                 let agent = made.map_err(TaskError::Agent)?.agent;
                 bounds.push(agent.profile.permissions.clone());
                 nearest.get_or_insert(agent);

@@ -73,6 +73,7 @@ impl Chat<'_> {
             ("revert", turn) => self.revert(turn),
             ("todo", _) => self.todo(),
             ("fork", prompt) => self.fork(prompt),
+            ("tasks", input) => self.tasks(input),
             ("new", _) => self.start_new(),
             ("resume", "") | ("sessions", _) => self.list_sessions(),
             ("resume", id) => self.resume(id),
@@ -308,11 +309,14 @@ impl Chat<'_> {
     fn reopen(&mut self, overrides: RunOverrides, id: &SessionId) -> Done {
         let before = self.conversation.as_ref().map(|open| open.session().clone());
         let chosen = std::mem::replace(&mut self.overrides, overrides);
-        let opened = self.agent().and_then(|agent| self.open(&agent, id).map_err(|error| told(&error)));
+        let opened = self.agent().and_then(|agent| {
+            let agent = self.agent_for(agent, id)?;
+            self.open(&agent, id).map_err(|error| told(&error))
+        });
         if opened.is_err() {
             self.overrides = chosen;
             if let Some(before) = before {
-                let agent = self.agent()?;
+                let agent = self.agent_for(self.agent()?, &before)?;
                 self.open(&agent, &before).map_err(|error| told(&error))?;
             }
         }

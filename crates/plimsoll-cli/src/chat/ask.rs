@@ -72,7 +72,9 @@ impl Asker for TerminalAsker {
             });
             let answer = match read.await {
                 Ok(Input::Line(line)) => answer_of(&line),
-                Ok(Input::Interrupt { .. } | Input::End) | Err(_) => PermissionAnswer::No { words: None },
+                Ok(Input::Interrupt { .. } | Input::Woken | Input::End) | Err(_) => {
+                    PermissionAnswer::No { words: None }
+                }
             };
             if answer == PermissionAnswer::Always {
                 let rule = rule_text(question);

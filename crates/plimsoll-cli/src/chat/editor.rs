@@ -1,7 +1,7 @@
 //! Reading a line: with an editor on a terminal, as it comes from anything else.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use reedline::{
 use super::complete::{Choices, CommandCompleter};
 use super::screen::Screen;
 use super::signals::Interrupts;
+use super::tasks::ActiveTasks;
 use crate::files;
 
 /// So many prompts are remembered.
@@ -40,8 +41,30 @@ pub(super) enum Input {
         /// Whether something had been typed, which is gone now.
         had_text: bool,
     },
+    /// Something has come that is to be answered now.
+    Woken,
     /// Ctrl-D, the end of the input, or a request to end.
     End,
+}
+
+/// Ends a read from elsewhere, unless a person is typing.
+#[derive(Clone)]
+pub(super) struct Wake {
+    break_reading: Arc<AtomicBool>,
+    has_text: Arc<AtomicBool>,
+    woken: Arc<AtomicBool>,
+}
+
+impl Wake {
+    /// End the read; says whether it will.
+    pub(super) fn end_read(&self) -> bool {
+        if self.has_text.load(Ordering::Acquire) {
+            return false;
+        }
+        self.woken.store(true, Ordering::Release);
+        self.break_reading.store(true, Ordering::Release);
+        true
+    }
 }
 
 /// Reads prompts.
@@ -56,11 +79,20 @@ pub(super) enum Reader {
 pub(super) struct Editor {
     line: Reedline,
     printer: std::sync::mpsc::SyncSender<String>,
-    has_text: Arc<AtomicBool>,
+    wake: Wake,
     screen: Arc<Screen>,
+    active: Arc<ActiveTasks>,
 }
 
 impl Reader {
+    /// What ends a read from elsewhere; lines that come from a pipe cannot be ended.
+    pub(super) fn wake(&self) -> Option<Wake> {
+        match self {
+            Reader::Editor(editor) => Some(editor.wake.clone()),
+            Reader::Lines => None,
+        }
+    }
+
     /// Read one prompt.
     pub(super) fn read(&mut self) -> Input {
         match self {
@@ -83,6 +115,7 @@ impl Editor {
         interrupts: &Interrupts,
         history: Option<&Path>,
         choices: &Arc<Mutex<Choices>>,
+        active: &Arc<ActiveTasks>,
     ) -> Editor {
         let mut keys = default_emacs_keybindings();
         let completes =
@@ -115,11 +148,14 @@ impl Editor {
             line = line.with_history(Box::new(history));
         }
         let (line, printer, has_text) = shared(line, screen, interrupts);
-        Editor { line, printer, has_text, screen: Arc::clone(screen) }
+        let break_reading = Arc::clone(&interrupts.break_reading);
+        let wake = Wake { break_reading, has_text, woken: Arc::default() };
+        Editor { line, printer, wake, screen: Arc::clone(screen), active: Arc::clone(active) }
     }
 
     fn read(&mut self) -> Input {
-        let input = read_line(&mut self.line, "› ", &self.printer, &self.has_text, &self.screen);
+        let prompt = PlainPrompt { indicator: "› ", active: Some(Arc::clone(&self.active)) };
+        let input = read_line(&mut self.line, &prompt, &self.printer, &self.wake, &self.screen);
         // A history that cannot be written is no reason to stop talking.
         let _ = self.line.sync_history();
         input
@@ -130,7 +166,9 @@ impl Editor {
 pub(super) fn ask_line(prompt: &'static str, screen: &Arc<Screen>, break_reading: &Arc<AtomicBool>) -> Input {
     let line = Reedline::create().with_edit_mode(Box::new(Emacs::new(default_emacs_keybindings())));
     let (mut line, printer, has_text) = with_printer(line, screen, break_reading);
-    read_line(&mut line, prompt, &printer, &has_text, screen)
+    let wake = Wake { break_reading: Arc::clone(break_reading), has_text, woken: Arc::default() };
+    let prompt = PlainPrompt { indicator: prompt, active: None };
+    read_line(&mut line, &prompt, &printer, &wake, screen)
 }
 
 fn shared(
@@ -162,19 +200,25 @@ fn with_printer(
 
 fn read_line(
     line: &mut Reedline,
-    prompt: &'static str,
+    prompt: &PlainPrompt,
     printer: &std::sync::mpsc::SyncSender<String>,
-    has_text: &AtomicBool,
+    wake: &Wake,
     screen: &Screen,
 ) -> Input {
     let _one_at_a_time = READING.lock().unwrap_or_else(PoisonError::into_inner);
-    has_text.store(false, Ordering::Release);
+    wake.has_text.store(false, Ordering::Release);
+    wake.woken.store(false, Ordering::Release);
     screen.begin_reading(printer.clone());
-    let read = line.read_line(&PlainPrompt(prompt));
+    let read = line.read_line(prompt);
     screen.end_reading();
     match read {
         Ok(Signal::Success(text)) => Input::Line(text),
-        Ok(Signal::CtrlC) => Input::Interrupt { had_text: has_text.load(Ordering::Acquire) },
+        Ok(Signal::CtrlC) => Input::Interrupt { had_text: wake.has_text.load(Ordering::Acquire) },
+        Ok(Signal::ExternalBreak(_)) if wake.woken.load(Ordering::Acquire) => {
+            // The prompt stays where it was; what was typed meanwhile is in the editor and comes back with the next.
+            let _ = io::stdout().write_all(b"\r\x1b[K").and_then(|()| io::stdout().flush());
+            Input::Woken
+        }
         // A terminal that is gone has nothing more to say.
         Ok(_) | Err(_) => Input::End,
     }
@@ -211,7 +255,11 @@ impl Highlighter for NoticeText {
     }
 }
 
-struct PlainPrompt(&'static str);
+struct PlainPrompt {
+    indicator: &'static str,
+    /// What stands at the right: how many tasks are at work.
+    active: Option<Arc<ActiveTasks>>,
+}
 
 impl Prompt for PlainPrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
@@ -219,11 +267,11 @@ impl Prompt for PlainPrompt {
     }
 
     fn render_prompt_right(&self) -> Cow<'_, str> {
-        "".into()
+        self.active.as_ref().map(|active| active.status()).unwrap_or_default().into()
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        self.0.into()
+        self.indicator.into()
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {

@@ -7,7 +7,7 @@
 //! | `editor`, `complete`, `command` | what is typed |
 //! | `ask` | whether a call may be made |
 //! | `signals` | Ctrl-C, a request to end, the terminal's modes |
-//! | `act`, `lists`, `todo` | the commands |
+//! | `act`, `lists`, `tasks`, `todo` | the commands |
 
 mod act;
 mod ask;
@@ -22,6 +22,7 @@ mod meter;
 mod r106_tests;
 mod screen;
 mod signals;
+mod tasks;
 mod tell;
 mod text;
 mod todo;
@@ -33,7 +34,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use plimsoll::SessionId;
-use plimsoll_agent::{Agent, AgentError, Asker, Conversation, DEFAULT_AGENT, RunOverrides, RunReport};
+use plimsoll_agent::{
+    Agent, AgentError, Asker, Conversation, DEFAULT_AGENT, RunOverrides, RunReport, TaskBoard,
+};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +69,7 @@ pub(super) struct Chat<'a> {
     setup: &'a Setup<'a>,
     around: &'a Surroundings,
     opened: Opened,
+    board: Arc<TaskBoard>,
     runtime: Runtime,
     screen: Arc<Screen>,
     teller: Arc<Teller>,
@@ -103,10 +107,13 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
         Some(id) => setup.overrides_for(&opened, id)?,
         None => setup.overrides(),
     };
+    let told = Arc::clone(&teller);
+    let board = setup.board(&opened, asker.clone(), Arc::new(move |event| told.tell(event)));
     let mut chat = Chat {
         setup: &setup,
         around,
         opened,
+        board,
         runtime,
         screen,
         teller,
@@ -121,7 +128,13 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
     let done = chat.begin(session.as_ref()).and_then(|()| {
         let mut reader = if is_interactive {
             let history = chat.history_file();
-            let editor = Editor::new(&chat.screen, &chat.interrupts, history.as_deref(), &chat.choices);
+            let editor = Editor::new(
+                &chat.screen,
+                &chat.interrupts,
+                history.as_deref(),
+                &chat.choices,
+                &chat.teller.active,
+            );
             Reader::Editor(Box::new(editor))
         } else {
             Reader::Lines
@@ -136,7 +149,10 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
 impl<'a> Chat<'a> {
     /// Open the session that goes on, and say where one is.
     fn begin(&mut self, session: Option<&SessionId>) -> Result<(), CliError> {
-        let agent = self.agent()?;
+        let agent = match session {
+            Some(id) => self.agent_for(self.agent()?, id)?,
+            None => self.agent()?,
+        };
         let name = agent.model.name.to_string();
         let about = match session {
             Some(id) => {
@@ -173,7 +189,12 @@ impl<'a> Chat<'a> {
                 }
                 None => {
                     self.refresh_choices();
-                    reader.read()
+                    let waking = reader.wake().and_then(|wake| self.wake_for_notes(wake));
+                    let input = reader.read();
+                    if let Some(waking) = waking {
+                        waking.abort();
+                    }
+                    input
                 }
             };
             match input {
@@ -194,6 +215,7 @@ impl<'a> Chat<'a> {
                     self.teller.notice(words::AGAIN_QUITS);
                     has_hinted = true;
                 }
+                Input::Woken => self.answer_notes(),
                 Input::End => break,
             }
         }
@@ -206,6 +228,7 @@ impl<'a> Chat<'a> {
 
     /// Give the session back, and say how to come back to it.
     fn end(&mut self) {
+        self.stop_tasks();
         if let Some(conversation) = self.conversation.take() {
             let id = conversation.session().clone();
             // What cannot be given back is free once its lease has run out.
@@ -220,6 +243,11 @@ impl<'a> Chat<'a> {
         let teller = Arc::clone(&self.teller);
         agent.events = Arc::new(move |event| teller.tell(event));
         agent.asker = self.asker.clone();
+        if self.board.limits().depth > 0 {
+            agent = agent.with_tasks(&self.board);
+        }
+        // Where lines come from a pipe, nothing tells the model later what has come of its tasks.
+        agent.profile.awaits_tasks = self.asker.is_none();
         Ok(agent)
     }
 
@@ -290,7 +318,11 @@ impl<'a> Chat<'a> {
         let done = self.runtime.block_on(async {
             match prompt {
                 Some(prompt) => conversation.run(prompt, cancel).await,
-                None => conversation.resume(cancel).await,
+                // Tasks that have ended since are answered first.
+                None => match conversation.take_notes().await? {
+                    true => conversation.go_on(cancel).await,
+                    false => conversation.resume(cancel).await,
+                },
             }
         });
         done.map(Some).map_err(|error| agent::failed(&error, "/continue"))

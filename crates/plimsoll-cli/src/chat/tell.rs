@@ -10,6 +10,7 @@ use plimsoll_agent::{CallStatus, Event, McpChange};
 use serde_json::Value;
 
 use super::screen::Screen;
+use super::tasks::ActiveTasks;
 use super::text::{one_line, wrap};
 use super::words;
 use crate::error::CliError;
@@ -25,6 +26,8 @@ pub(super) struct Teller {
     screen: Arc<Screen>,
     thinking: bool,
     calls: Mutex<HashMap<PartId, Call>>,
+    /// What is at work in the background.
+    pub(super) active: Arc<ActiveTasks>,
 }
 
 struct Call {
@@ -34,7 +37,7 @@ struct Call {
 
 impl Teller {
     pub(super) fn new(screen: &Arc<Screen>, thinking: bool) -> Teller {
-        Teller { screen: Arc::clone(screen), thinking, calls: Mutex::default() }
+        Teller { screen: Arc::clone(screen), thinking, calls: Mutex::default(), active: Arc::default() }
     }
 
     /// Remember what a call is about that a person was asked about, for when it is denied.
@@ -45,6 +48,7 @@ impl Teller {
     /// Tell of something that happened.
     pub(super) fn tell(&self, event: &Event) {
         let screen = &self.screen;
+        self.active.take(event);
         match event {
             Event::Text { delta } => screen.words(delta),
             Event::Thinking { delta } if self.thinking => screen.thoughts(delta),
@@ -207,7 +211,18 @@ fn size(bytes: u64) -> String {
 
 /// The telling field of a call's input, or all of it.
 fn input_in_short(input: &Value) -> String {
-    const TELLING: [&str; 8] = ["command", "path", "filePath", "url", "pattern", "handle", "search", "name"];
+    const TELLING: [&str; 10] = [
+        "command",
+        "path",
+        "filePath",
+        "url",
+        "pattern",
+        "handle",
+        "search",
+        "name",
+        "description",
+        "task_id",
+    ];
     let telling = TELLING.iter().find_map(|field| input.get(field)?.as_str());
     let all = || match input {
         Value::Object(fields) if fields.is_empty() => String::new(),

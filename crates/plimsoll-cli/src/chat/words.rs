@@ -58,6 +58,15 @@ pub(super) const ALL_IN_VIEW: &str =
 /// Nothing was said yet.
 pub(super) const NOTHING_SAID: &str = "nothing was said yet";
 
+/// The session has launched nothing, or all of it was cleared.
+pub(super) const NO_TASKS: &str = "this session has no background tasks";
+
+/// Tasks that were at work when the chat ended.
+pub(super) fn tasks_stopped(count: usize) -> String {
+    let (was, them) = if count == 1 { ("was", "it") } else { ("were", "one") };
+    format!("{} {was} stopped; `plimsoll tasks resume` takes {them} up again", counted(count, "task"))
+}
+
 /// Ctrl-C at an empty prompt.
 pub(super) const AGAIN_QUITS: &str = "Ctrl-C again quits, or Ctrl-D; the session is stored";
 
@@ -92,7 +101,7 @@ pub(super) struct CommandHelp {
 }
 
 /// All commands, as `/help` lists them.
-pub(super) const COMMANDS: [CommandHelp; 19] = [
+pub(super) const COMMANDS: [CommandHelp; 20] = [
     CommandHelp { name: "help", input: "", does: "list the commands and keys" },
     CommandHelp { name: "window", input: "", does: "show what is in the model's window, largest first" },
     CommandHelp { name: "plan", input: "", does: "show what would be set aside or summarised next" },
@@ -120,6 +129,11 @@ pub(super) const COMMANDS: [CommandHelp; 19] = [
         name: "fork",
         input: "[PROMPT]",
         does: "go on in a new session that knows this one; this one stays",
+    },
+    CommandHelp {
+        name: "tasks",
+        input: "[ID|cancel ID]",
+        does: "list the background tasks of this session, show one, or cancel one",
     },
     CommandHelp { name: "new", input: "", does: "begin a new session" },
     CommandHelp { name: "resume", input: "[ID]", does: "go on with another session; without ID, list them" },

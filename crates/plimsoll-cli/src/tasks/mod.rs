@@ -29,6 +29,8 @@ use crate::output::Output;
 use crate::store::{self, Opened};
 use crate::surroundings::Surroundings;
 
+pub(crate) use list::table;
+pub(crate) use show::page;
 pub(crate) use work::fork;
 
 /// List tasks, or do something else with them.

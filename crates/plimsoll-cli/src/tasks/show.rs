@@ -21,20 +21,21 @@ pub(super) fn run(given: &str, around: &Surroundings, output: &mut Output) -> Re
         output.json(&task)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let children: Vec<String> =
-        all.iter().filter(|other| other.parent == task.id).map(|child| name(child, &all)).collect();
-    output.report(&render(&task, &children))?;
+    output.report(&page(&task, &all))?;
     output.flush()?;
     note(&next_step(&task, &name(&task, &all)));
     Ok(ExitCode::SUCCESS)
 }
 
-fn render(task: &Task, children: &[String]) -> String {
+/// Everything about a task, as a page for people.
+pub(crate) fn page(task: &Task, all: &[Task]) -> String {
+    let children = all.iter().filter(|other| other.parent == task.id).map(|child| name(child, all));
+    let children: Vec<String> = children.collect();
     let (data, now) = (&task.data, when::now());
     let mut text = format!("{}\n", task.id);
     let mut row = |name: &str, value: &str| {
         if !value.is_empty() {
-            text.push_str(&format!("  {name:<12}{}\n", first_words(value, WORDS)));
+            text.push_str(&format!("  {name:<13}{}\n", first_words(value, WORDS)));
         }
     };
     let cleared = if data.cleared { ", cleared" } else { "" };

@@ -57,7 +57,7 @@ pub(crate) fn fork(
         context: policy.context,
         ..args.task.agent_args()
     };
-    let mut setup = Setup::load(&agent_args, around)?;
+    let setup = Setup::load(&agent_args, around)?;
     let (opened, session) = setup.open()?;
     let session = session.ok_or_else(|| CliError::usage("there is no session to fork"))?;
     let mut overrides = setup.overrides_for(&opened, &session)?;
@@ -70,9 +70,6 @@ pub(crate) fn fork(
     let name = args.agent.clone().or(own.filter(|_| history)).unwrap_or_else(|| FORK_AGENT.to_owned());
     let childs = RunOverrides { agent: Some(name.clone()), model: args.model.clone(), ..overrides.clone() };
     childs.check(&setup.run).map_err(setup_failed)?;
-    if let Some(way) = args.fork {
-        setup.set_fork(&name, way.into());
-    }
     let worker = Worker::begin(output);
     let mut agent = setup.agent(&opened, &overrides)?;
     agent.events = worker.events();
@@ -87,7 +84,7 @@ pub(crate) fn fork(
         agent: name,
         model: args.model.clone(),
         fork: true,
-        way: None,
+        way: args.fork.map(Into::into),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {

@@ -61,10 +61,12 @@ fn assert_page(name: &str, page: &str) {
         (r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}\b", "ses_[TASK]"),
         (r"\b[0-9a-f]{8,12}\b", "[SHORT]"),
         (r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "[TIME]"),
-        (r"\b\d+s\b", "[S]s"),
+        (r" +(\d+m )?\d+s\b", " [S]s"),
+        (r"\d+\.\d s\b", "[SECONDS]"),
+        (r"[\d,]+ of [\d,]+ tokens", "[N] of [N] tokens"),
         (r"\d+:\d\d", "[ELAPSED]"),
         (r"input [\d,]+", "input [N]"),
-        (r"cache write [\d,]+", "cache write [N]"),
+        (r"cache (read|write) [\d,]+", "cache $1 [N]"),
         (r"output [\d,]+", "output [N]"),
         (r"\$\d+\.\d+", "$$[COST]"),
         (r"[\d,]+ tokens", "[N] tokens"),
@@ -168,11 +170,15 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
             "tasks",
             &format!("tasks show {short}"),
             &format!("tasks output {short}"),
-            &format!("tasks output {short} --full"),
             &format!("tasks output {short} --json"),
             &format!("tasks cancel {short}"),
             &format!("tasks steer {short} more"),
         ]),
+    );
+    let said = home.run(&["tasks", "output", short, "--full", "--messages", "1"]);
+    assert!(
+        said.contains("] assistant: Only the tests are missing.") && !said.contains("] user: "),
+        "{said}"
     );
     // It goes on here, with its own model, and knows what it said.
     server.push(Reply::new().text("The documentation, too."));
@@ -384,4 +390,78 @@ fn a_live_list_is_redrawn_in_place_until_the_tasks_have_ended_or_ctrl_c() {
     watching.key("C-c");
     assert_eq!(watching.exit_code(), 0);
     assert_eq!(code(&child.wait_with_output().unwrap()), 0);
+}
+
+#[test]
+fn a_chat_shows_what_is_at_work_and_goes_on_by_itself_when_a_task_has_ended() {
+    if is_missing("a_chat_shows_what_is_at_work_and_goes_on_by_itself_when_a_task_has_ended") {
+        return;
+    }
+    let home = Home::new();
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request| {
+        let said = request.last_user_text();
+        if said == "Measure the harbour." {
+            return Reply::new().text("It is nine metres deep.").gate(0, &held);
+        }
+        if request.call_ids().is_empty() {
+            let input =
+                json!({ "description": "Measure it", "prompt": "Measure the harbour.", "agent": "explore" });
+            return Reply::new().call("call_1", "background_task", input);
+        }
+        if said.contains("Task Progress: 1/1") {
+            return Reply::new().text("Nine metres, says the task.");
+        }
+        Reply::new().text("I have handed it on.")
+    })
+    .unwrap();
+    let tmux = Tmux::start(&command(&home, &server, &["chat", "--model", MODEL]), 80, 30);
+    tmux.prompt_after("Ctrl-D quits");
+    tmux.line("How deep is it?");
+    tmux.wait("I have handed it on.");
+    tmux.wait("1 task at work: Measure it");
+    tmux.line("/tasks");
+    let twice = |seen: &str| seen.contains("running  explore") && seen.matches("1 task at work").count() == 2;
+    assert_page("chat_at_work", &tmux.wait_until("the tasks and a prompt", twice));
+    gate.release();
+    tmux.wait("task completed: Measure it");
+    // Without a key the model has answered, and the prompt is there again.
+    let seen = tmux.prompt_after("Nine metres, says the task.");
+    assert_page("chat_went_on", &seen);
+    tmux.key("C-d");
+    assert_eq!(tmux.exit_code(), 0);
+}
+
+#[test]
+fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    let gate = Gate::new();
+    server.push(Reply::new().text("Only the tests are missing.").gate(0, &gate));
+    let args = ["fork", PARENT, "--run", "What is missing?", "--model", MODEL, "--agent", "explore"];
+    let working = spawn(&home, &server, &args);
+    assert!(gate.wait_reached());
+    let id = wait_for_status(&home, "running")["id"].as_str().unwrap().to_owned();
+    let talk = |server: &ModelServer| {
+        let mut command = command(&home, server, &["chat", "--session", &id]);
+        let mut chat =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut chat.stdin.take().unwrap(), b"Which tests?\n").unwrap();
+        chat.wait_with_output().unwrap()
+    };
+    let refused = talk(&server);
+    assert_eq!(code(&refused), 1, "{}", stderr(&refused));
+    assert!(stderr(&refused).contains(&format!("plimsoll tasks steer {id}")), "{}", stderr(&refused));
+    gate.release();
+    assert_eq!(code(&working.wait_with_output().unwrap()), 0);
+    let (task, parent) = (only_task(&home), home.json(&["sessions", "show", PARENT, "--json"]));
+    server.push(Reply::new().text("Those of the cranes."));
+    let talked = talk(&server);
+    assert_eq!(code(&talked), 0, "{}", stderr(&talked));
+    assert!(stdout(&talked).contains("Those of the cranes."), "{}", stdout(&talked));
+    let request = server.last().unwrap();
+    assert!(request.contains("Only the tests are missing.") && request.last_user_text() == "Which tests?");
+    assert!(request.system.contains("change nothing") && !request.outline().contains("background_task"));
+    assert_eq!(only_task(&home), task);
+    assert_eq!(home.json(&["sessions", "show", PARENT, "--json"])["messages"], parent["messages"]);
 }
