@@ -15,7 +15,7 @@ use console::measure_text_width;
 use plimsoll_agent::{Asker, PermissionAnswer, PermissionQuestion};
 use tokio_util::sync::CancellationToken;
 
-use super::editor::{Input, ask_line};
+use super::editor::{Input, OpenQuestion, ask_line};
 use super::highlight::diff_style;
 use super::screen::Screen;
 use super::signals::Interrupts;
@@ -55,16 +55,19 @@ impl Asker for TerminalAsker {
     ) -> Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>> {
         Box::pin(async move {
             let _one_at_a_time = self.turn.lock().await;
+            // A task may ask while a prompt is awaited, whose line would take the answer for a prompt.
+            let _before_the_prompt = OpenQuestion::raise(&self.interrupts.break_reading);
             self.teller.asked(&question.part, &question.what);
             self.screen.block(&render(question, self.screen.width()));
             let ended = BreakOnDrop(Arc::default());
             let (screen, interrupts) = (Arc::clone(&self.screen), Arc::clone(&self.interrupts));
             let broken = Arc::clone(&ended.0);
             let read = tokio::task::spawn_blocking(move || {
-                drain_keys();
-                std::thread::sleep(TOO_SOON);
-                drain_keys();
-                let read = ask_line("allow? [y/a/N] ", &screen, &broken);
+                let read = ask_line("allow? [y/a/N] ", &screen, &broken, || {
+                    drain_keys();
+                    std::thread::sleep(TOO_SOON);
+                    drain_keys();
+                });
                 if let Input::Interrupt { had_text: false } = read {
                     interrupts.cancel_turn();
                 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use reedline::{
@@ -31,6 +31,36 @@ const MENU: &str = "commands";
 /// Held while a line is read: there is one terminal.
 static READING: Mutex<()> = Mutex::new(());
 
+/// How many questions wait for an answer, and what is told when one has it. They go before the prompt.
+static QUESTIONS: Mutex<usize> = Mutex::new(0);
+static ANSWERED: Condvar = Condvar::new();
+
+/// A question that has to be answered before the next prompt is read.
+pub(super) struct OpenQuestion;
+
+impl OpenQuestion {
+    /// Put a question before the prompt. A prompt that is being read gives way; what was typed comes back with it.
+    pub(super) fn raise(break_reading: &AtomicBool) -> OpenQuestion {
+        *QUESTIONS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        break_reading.store(true, Ordering::Release);
+        OpenQuestion
+    }
+
+    /// Wait until there is none.
+    fn await_none() {
+        let open = QUESTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(ANSWERED.wait_while(open, |open| *open > 0).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let mut open = QUESTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        *open = open.saturating_sub(1);
+        ANSWERED.notify_all();
+    }
+}
+
 /// What came.
 #[derive(Debug, PartialEq)]
 pub(super) enum Input {
@@ -52,7 +82,8 @@ pub(super) enum Input {
 pub(super) struct Wake {
     break_reading: Arc<AtomicBool>,
     has_text: Arc<AtomicBool>,
-    woken: Arc<AtomicBool>,
+    /// Whether the chat is to end; otherwise a read that was broken off has made way for something else.
+    quits: Option<Arc<AtomicBool>>,
 }
 
 impl Wake {
@@ -61,9 +92,13 @@ impl Wake {
         if self.has_text.load(Ordering::Acquire) {
             return false;
         }
-        self.woken.store(true, Ordering::Release);
         self.break_reading.store(true, Ordering::Release);
         true
+    }
+
+    /// Whether a read that was broken off is over for good.
+    fn is_over(&self) -> bool {
+        self.quits.as_ref().is_none_or(|quits| quits.load(Ordering::Acquire))
     }
 }
 
@@ -149,26 +184,32 @@ impl Editor {
         }
         let (line, printer, has_text) = shared(line, screen, interrupts);
         let break_reading = Arc::clone(&interrupts.break_reading);
-        let wake = Wake { break_reading, has_text, woken: Arc::default() };
+        let wake = Wake { break_reading, has_text, quits: Some(Arc::clone(&interrupts.quits)) };
         Editor { line, printer, wake, screen: Arc::clone(screen), active: Arc::clone(active) }
     }
 
     fn read(&mut self) -> Input {
         let prompt = PlainPrompt { indicator: "› ", active: Some(Arc::clone(&self.active)) };
-        let input = read_line(&mut self.line, &prompt, &self.printer, &self.wake, &self.screen);
+        OpenQuestion::await_none();
+        let input = read_line(&mut self.line, &prompt, &self.printer, &self.wake, &self.screen, || {});
         // A history that cannot be written is no reason to stop talking.
         let _ = self.line.sync_history();
         input
     }
 }
 
-/// Ask for one line, without history and completion.
-pub(super) fn ask_line(prompt: &'static str, screen: &Arc<Screen>, break_reading: &Arc<AtomicBool>) -> Input {
+/// Ask for one line, without history and completion. `before` is done once the terminal is free for it.
+pub(super) fn ask_line(
+    prompt: &'static str,
+    screen: &Arc<Screen>,
+    break_reading: &Arc<AtomicBool>,
+    before: impl FnOnce(),
+) -> Input {
     let line = Reedline::create().with_edit_mode(Box::new(Emacs::new(default_emacs_keybindings())));
     let (mut line, printer, has_text) = with_printer(line, screen, break_reading);
-    let wake = Wake { break_reading: Arc::clone(break_reading), has_text, woken: Arc::default() };
+    let wake = Wake { break_reading: Arc::clone(break_reading), has_text, quits: None };
     let prompt = PlainPrompt { indicator: prompt, active: None };
-    read_line(&mut line, &prompt, &printer, &wake, screen)
+    read_line(&mut line, &prompt, &printer, &wake, screen, before)
 }
 
 fn shared(
@@ -204,17 +245,18 @@ fn read_line(
     printer: &std::sync::mpsc::SyncSender<String>,
     wake: &Wake,
     screen: &Screen,
+    before: impl FnOnce(),
 ) -> Input {
     let _one_at_a_time = READING.lock().unwrap_or_else(PoisonError::into_inner);
+    before();
     wake.has_text.store(false, Ordering::Release);
-    wake.woken.store(false, Ordering::Release);
     screen.begin_reading(printer.clone());
     let read = line.read_line(prompt);
     screen.end_reading();
     match read {
         Ok(Signal::Success(text)) => Input::Line(text),
         Ok(Signal::CtrlC) => Input::Interrupt { had_text: wake.has_text.load(Ordering::Acquire) },
-        Ok(Signal::ExternalBreak(_)) if wake.woken.load(Ordering::Acquire) => {
+        Ok(Signal::ExternalBreak(_)) if !wake.is_over() => {
             // The prompt stays where it was; what was typed meanwhile is in the editor and comes back with the next.
             let _ = io::stdout().write_all(b"\r\x1b[K").and_then(|()| io::stdout().flush());
             Input::Woken

@@ -18,14 +18,29 @@ use crate::interrupt::{INTERRUPTED_CODE, release};
 /// Two interrupts within this time are one wish: to quit.
 const TWICE: Duration = Duration::from_secs(2);
 
+/// So long a turn may take to end once the process was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// What interrupts do.
 pub(super) struct Interrupts {
     state: Mutex<State>,
     /// Ends a line that is being read.
     pub(super) break_reading: Arc<AtomicBool>,
-    quits: AtomicBool,
+    /// Whether the chat is to end.
+    pub(super) quits: Arc<AtomicBool>,
     /// Whether a line that is being read can be broken off; one that comes from a pipe cannot.
     can_break: bool,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// Stop the turn.
+    Stop,
+    /// End.
+    End,
+    /// End; the terminal is gone.
+    EndWithoutTerminal,
 }
 
 #[derive(Default)]
@@ -40,19 +55,22 @@ impl Interrupts {
         let interrupts = Arc::new(Interrupts {
             state: Mutex::default(),
             break_reading: Arc::default(),
-            quits: AtomicBool::new(false),
+            quits: Arc::default(),
             can_break,
         });
         let _inside = runtime.enter();
-        let kinds =
-            [(SignalKind::interrupt(), false), (SignalKind::terminate(), true), (SignalKind::hangup(), true)];
-        for (kind, ends) in kinds {
+        let kinds = [
+            (SignalKind::interrupt(), Wish::Stop),
+            (SignalKind::terminate(), Wish::End),
+            (SignalKind::hangup(), Wish::EndWithoutTerminal),
+        ];
+        for (kind, wish) in kinds {
             // Where a signal cannot be taken, it does what it always does: the store is whole at any time.
             let Ok(mut signals) = signal(kind) else { continue };
             let interrupts = Arc::clone(&interrupts);
             runtime.spawn(async move {
                 while signals.recv().await.is_some() {
-                    interrupts.interrupt(ends);
+                    interrupts.interrupt(wish);
                 }
             });
         }
@@ -100,7 +118,7 @@ impl Interrupts {
         self.state().last = None;
     }
 
-    fn interrupt(&self, ends: bool) {
+    fn interrupt(&self, wish: Wish) {
         let mut state = self.state();
         state.last = Some(Instant::now());
         let is_reading = state.turn.is_none();
@@ -109,11 +127,20 @@ impl Interrupts {
             turn.cancel();
         }
         drop(state);
-        if !ends && !was_cancelled {
+        if wish == Wish::Stop && !was_cancelled {
             return;
         }
-        if self.quits.swap(true, Ordering::AcqRel) || (is_reading && !self.can_break) {
+        // A line that is read from a terminal that is gone never comes, and the editor would ask for it without end.
+        let is_lost = is_reading && (!self.can_break || wish == Wish::EndWithoutTerminal);
+        if self.quits.swap(true, Ordering::AcqRel) || is_lost {
             quit_now();
+        }
+        if wish != Wish::Stop {
+            // Whatever keeps the turn from ending, a process that was asked to end does.
+            std::thread::spawn(|| {
+                std::thread::sleep(GRACE);
+                quit_now();
+            });
         }
         self.break_reading.store(true, Ordering::Release);
     }

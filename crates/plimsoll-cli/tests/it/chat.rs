@@ -35,6 +35,14 @@ fn is_running(pid: Pid) -> bool {
     }
 }
 
+fn await_end(pid: Pid) {
+    let begun = Instant::now();
+    while is_running(pid) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A screen with what differs from run to run replaced.
 fn assert_screen(name: &str, screen: &str) {
     let filters = [
@@ -392,6 +400,12 @@ fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
     kill_process(Pid::from_raw(tmux.pid()).unwrap(), Signal::TERM).unwrap();
     assert_eq!(tmux.exit_code(), 130);
     go_on();
+    // A terminal that goes away while a prompt is awaited.
+    let tmux = begin(&home, &server, &["--continue"]);
+    let pid = Pid::from_raw(tmux.pid()).unwrap();
+    tmux.text("half a line").hang_up();
+    await_end(pid);
+    go_on();
     for hangs_up in [false, true] {
         let gate = Gate::new();
         server.push(Reply::new().text("A long answer, cut short").piece_size(Some(4)).gate(5, &gate));
@@ -404,11 +418,7 @@ fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
         } else {
             kill_process(pid, Signal::TERM).unwrap();
         }
-        let begun = Instant::now();
-        while is_running(pid) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "it does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        await_end(pid);
         gate.release();
         go_on();
     }
