@@ -97,16 +97,20 @@ fn texts(message: &WindowMessage) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A string where there is but one text: some servers know nothing else.
+/// A string where there is nothing but text: some servers know nothing else.
 fn user(message: &WindowMessage) -> Content {
     let parts = message.blocks.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(ContentPart::Text { text: text.as_str().to_owned() }),
         Block::File { mime, filename, url, .. } => Some(file(&File::new(mime, filename, url))),
         _ => None,
     });
-    let mut parts: Vec<ContentPart> = parts.collect();
-    match parts.as_mut_slice() {
-        [ContentPart::Text { text }] => Content::Text(std::mem::take(text)),
+    let parts: Vec<ContentPart> = parts.collect();
+    let words = parts.iter().map(|part| match part {
+        ContentPart::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    match words.collect::<Option<Vec<&str>>>() {
+        Some(words) if !words.is_empty() => Content::Text(words.join("\n\n")),
         _ => Content::Parts(parts),
     }
 }

@@ -334,10 +334,11 @@ mod deciding {
         let Inheritance::Digest { digest, why } = decide(&child_is, 200_000).unwrap() else { panic!() };
         assert_eq!(why.to_string(), reason);
         assert!(digest.context.contains("I will start a helper."), "what was said before the call");
-        assert!(
-            !digest.context.contains("[Tool:"),
-            "the launching call is no part of it: {}",
-            digest.context
+        let newest = digest.context.rsplit("I will start a helper.").next().unwrap();
+        // A call beside it that has its result is; the launching call and one without a result are not.
+        assert_eq!(
+            newest,
+            "\n[Tool: read] {\"path\":\"a.rs\"}\n[Tool result]\nfn a() {}\n</inherited_context>"
         );
     }
 
