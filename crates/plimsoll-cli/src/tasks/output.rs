@@ -32,7 +32,7 @@ pub(super) fn run(
     let desk = Desk::open(around)?;
     let (mut task, _) = desk.find(&args.task)?;
     if let (Some(longest), true) = (args.wait, task.status.is_active()) {
-        let waited = Progress::during("waiting for the task", || wait(&desk, task, longest))?;
+        let waited = Progress::during("waiting for the task", || wait(&desk, &task, longest))?;
         let Some(waited) = waited else { return Ok(ExitCode::from(interrupt::INTERRUPTED_CODE)) };
         task = waited;
     }
@@ -72,7 +72,7 @@ pub(super) fn why_none(task: &Task) -> String {
 }
 
 /// Wait until a task has ended, or the time is over; none if the wait was interrupted.
-fn wait(desk: &Desk, task: Task, longest: Option<u64>) -> Result<Option<Task>, CliError> {
+fn wait(desk: &Desk, task: &Task, longest: Option<u64>) -> Result<Option<Task>, CliError> {
     let cancel = CancellationToken::new();
     interrupt::cancel_first(cancel.clone());
     let until = longest.map(|seconds| std::time::Instant::now() + Duration::from_secs(seconds));

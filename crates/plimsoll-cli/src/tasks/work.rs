@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -88,6 +88,7 @@ pub(crate) fn fork(
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
+        worker.hold_lines();
         let task = launch_from(&board, &session, &agent, launch).await?;
         worker.tell_receipt(&task);
         worker.see_to_end(&board, task).await
@@ -204,7 +205,12 @@ struct Worker {
     json: bool,
     bar: ProgressBar,
     cancel: CancellationToken,
+    held: HeldLines,
 }
+
+/// Lines that wait until it was told what a task was given: a short task ends before that is known. None where nothing
+/// waits.
+type HeldLines = Arc<Mutex<Option<Vec<String>>>>;
 
 impl Worker {
     fn begin(output: &Output) -> Worker {
@@ -216,12 +222,12 @@ impl Worker {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
             bar.set_style(style);
         }
-        Worker { json: output.json, bar, cancel }
+        Worker { json: output.json, bar, cancel, held: Arc::default() }
     }
 
     /// What the task does goes to standard error for people, and to standard output for machines.
     fn events(&self) -> EventSink {
-        let (json, bar) = (self.json, self.bar.clone());
+        let (json, bar, held) = (self.json, self.bar.clone(), Arc::clone(&self.held));
         Arc::new(move |event| {
             if json {
                 return print_json(&serde_json::to_value(event).unwrap_or_default());
@@ -229,16 +235,27 @@ impl Worker {
             if let Event::TaskProgress { progress, .. } = event {
                 bar.set_message(printable(&progress_text(progress)));
             }
-            if let Some(line) = describe(event) {
-                bar.suspend(|| print_note(&line));
+            let Some(line) = describe(event) else { return };
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            match held.as_mut() {
+                Some(held) if !matches!(event, Event::TaskLaunched { .. }) => held.push(line),
+                _ => bar.suspend(|| print_note(&line)),
             }
         })
     }
 
+    /// Let everything but the launch wait for [`tell_receipt`](Worker::tell_receipt).
+    fn hold_lines(&self) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+
     /// What the task was given of its parent.
     fn tell_receipt(&self, task: &Task) {
-        if let (Some(fork), false) = (&task.data.fork, self.json) {
-            self.bar.suspend(|| print_note(&format!("  context: {}", fork_text(fork))));
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let receipt = task.data.fork.as_ref().filter(|_| !self.json);
+        let receipt = receipt.map(|fork| format!("  context: {}", fork_text(fork)));
+        for line in receipt.into_iter().chain(held.take().unwrap_or_default()) {
+            self.bar.suspend(|| print_note(&line));
         }
     }
 
