@@ -75,8 +75,8 @@ pub struct Profile {
     pub switches: Vec<ToolSwitch>,
     /// What of that it may do.
     pub permissions: Permissions,
-    /// The permissions of those that launched it, for a background task: it may do nothing that one of them may not.
-    pub bounds: Vec<Permissions>,
+    /// What those that launched it have and may, for a background task: it may do nothing that one of them may not.
+    pub bounds: Vec<Bound>,
     /// Whether a run waits for the session's background tasks when the model has said its last word, and lets it answer
     /// what came of them. A host that stays takes their notes later instead.
     pub awaits_tasks: bool,
@@ -121,10 +121,37 @@ pub struct Compaction {
     pub output: Option<Tokens>,
 }
 
-impl Profile {
+/// What one agent has and may, as a bound for the tasks that it launches.
+#[derive(Clone, Debug, Default)]
+pub struct Bound {
+    /// What it may do.
+    pub permissions: Permissions,
+    /// Tools that it has or has not. The last that matches decides.
+    pub switches: Vec<ToolSwitch>,
+}
+
+impl Bound {
     /// Whether it has a tool of that name, by its switches alone.
+    pub(crate) fn has(&self, tool: &str) -> bool {
+        is_on(&self.switches, tool)
+    }
+}
+
+fn is_on(switches: &[ToolSwitch], tool: &str) -> bool {
+    switches.iter().rev().find(|switch| matches(&switch.tool, tool)).is_none_or(|switch| switch.on)
+}
+
+impl Profile {
+    /// Whether it has a tool of that name, by its switches and by those of the agents above it. A tool that one of them is
+    /// without would let it do through a task what it cannot do itself.
     pub(crate) fn wants(&self, tool: &str) -> bool {
-        self.switches.iter().rev().find(|switch| matches(&switch.tool, tool)).is_none_or(|switch| switch.on)
+        is_on(&self.switches, tool) && self.bounds.iter().all(|bound| bound.has(tool))
+    }
+
+    /// What bounds the tasks of this agent: what bounds it, and what it has and may itself.
+    pub(crate) fn bounds_below(&self) -> Vec<Bound> {
+        let own = Bound { permissions: self.permissions.clone(), switches: self.switches.clone() };
+        self.bounds.iter().cloned().chain([own]).collect()
     }
 }
 

@@ -227,8 +227,10 @@ impl Conversation {
         let AllowHint { flag, setting } = AllowHint::of(&rule_for(&call.tool, &subject, directory));
         let (part, tool) = (call.part.clone(), call.tool.clone());
         self.agent.tell(&Event::Denied { part, tool, allow: flag, setting, asked: words.is_some() });
+        let is_outside = matches!(&subject, Subject::Path { real, .. } if !real.starts_with(directory));
         let what = match access {
-            Access::Read => "reading outside the project",
+            Access::Read if is_outside => "reading outside the project",
+            Access::Read => "reading this",
             Access::Act | Access::Session => "this call",
         };
         let error = match words {
@@ -254,7 +256,7 @@ impl Conversation {
     /// Whether a call reads in a folder that was opened to the model, and no rule says anything else.
     fn is_opened(&self, tool: &str, subject: &Subject) -> bool {
         let profile = &self.agent.profile;
-        let rules = || profile.bounds.iter().chain([&profile.permissions]);
+        let rules = || profile.bounds.iter().map(|bound| &bound.permissions).chain([&profile.permissions]);
         let is_ruled = |tool| rules().any(|rules| is_denied(rules, tool, subject, &self.agent.directory));
         matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real))
             && !is_ruled(tool)
@@ -320,7 +322,8 @@ impl Conversation {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0, tail: Vec::new() };
             let may_read = |path: &Path| {
                 let subject = Subject::Path { named: path.to_owned(), real: path.to_owned() };
-                let rules = || agent.profile.bounds.iter().chain([&agent.profile.permissions]);
+                let above = || agent.profile.bounds.iter().map(|bound| &bound.permissions);
+                let rules = || above().chain([&agent.profile.permissions]);
                 let denies = |tool: &str| rules().any(|rules| is_denied(rules, tool, &subject, &directory));
                 !denies(&call.tool) && (call.tool != "grep" || !denies("read"))
             };
@@ -360,6 +363,15 @@ impl Conversation {
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>, AgentError> {
         let FinishedCall { call, mut sink, result, hash, bytes, ending } = finished;
+        if let (Err(ToolError::Cancelled), 1..) = (&result, bytes) {
+            // What it printed by then may be what the user stopped it for.
+            let words = format!("\n[{}]", ToolError::Cancelled);
+            let _ = sink.write_all(words.as_bytes());
+            let receipt = self.driver.run(move |driver| driver.finish_output(sink)).await?;
+            self.reduced(progress, receipt.as_slice());
+            self.report_call_end(&call, CallStatus::Cancelled, bytes, Some(ToolError::Cancelled.to_string()));
+            return Ok(None);
+        }
         if let Err(error) = result {
             // What was printed by then is kept if it was long; the call itself is answered with the error.
             drop(sink);

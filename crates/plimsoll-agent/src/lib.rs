@@ -44,7 +44,7 @@ mod title;
 pub mod tools;
 mod untrusted;
 
-pub use agent::{Agent, Compaction, Profile, RunLimits};
+pub use agent::{Agent, Bound, Compaction, Profile, RunLimits};
 pub use ask::{Asker, PermissionAnswer, PermissionQuestion};
 pub use builtin::DEFAULT_AGENT;
 pub use error::AgentError;

@@ -9,6 +9,8 @@ use plimsoll_config::{Action, Origin, PermissionRule, Permissions, matches};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::agent::Bound;
+
 /// What a tool does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -134,7 +136,7 @@ pub(crate) struct Bounds<'a> {
     /// Its own.
     pub(crate) own: &'a Permissions,
     /// Those of all that stand above it.
-    pub(crate) above: &'a [Permissions],
+    pub(crate) above: &'a [Bound],
     /// What a person has allowed for good in this session. It answers what a bound would ask, and lifts no denial.
     pub(crate) granted: &'a Permissions,
 }
@@ -144,10 +146,11 @@ impl Bounds<'_> {
     pub(crate) fn decide(&self, tool: &str, access: Access, subject: &Subject, project: &Path) -> Action {
         let call = Call { tool, subject, project };
         let is_granted = call.rule(self.granted).is_some();
-        let above = self.above.iter().map(|bound| match decide(bound, tool, access, subject, project) {
-            Action::Ask if is_granted => Action::Allow,
-            action => action,
-        });
+        let above =
+            self.above.iter().map(|bound| match decide(&bound.permissions, tool, access, subject, project) {
+                Action::Ask if is_granted => Action::Allow,
+                action => action,
+            });
         above.fold(decide(self.own, tool, access, subject, project), stricter)
     }
 }

@@ -229,7 +229,9 @@ fn instructions(run: &RunConfig, home: Option<&Path>) -> Option<String> {
         if seen.contains(&file) {
             continue;
         }
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let Ok(bytes) = std::fs::read(&file) else { continue };
+        // One stray byte must not cost the rest of the rules.
+        let text = String::from_utf8_lossy(&bytes);
         let left = MOST_INSTRUCTIONS.saturating_sub(all.len());
         let end = (0..=text.len().min(left)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         if end > 0 {

@@ -24,7 +24,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut session = Session::new(Repository::read(&root)?);
     story(&mut session);
     let info = SessionInfo {
-        context: None,
         id: Some(session.id.to_string()),
         title: Some("Load figures per turn in the window".into()),
         directory: Some(DIRECTORY.into()),

@@ -12,6 +12,7 @@ use plimsoll::redact::redact;
 use plimsoll_providers::Secret;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::oneshot;
 
 use crate::process::{ProcessGroup, needed_environment};
 use crate::untrusted::clean;
@@ -83,6 +84,9 @@ impl ServerProcess {
             },
             None => "it has closed its output".to_owned(),
         };
+        if self.group.has_ended() {
+            self.notes.settle().await;
+        }
         match self.notes.last() {
             Some(said) => format!("{how}; its last words: {said}"),
             None => how,
@@ -97,13 +101,19 @@ impl ServerProcess {
 }
 
 /// What a server writes to standard error, in the log and as its last words.
-struct Notes(Arc<Mutex<VecDeque<String>>>);
+struct Notes {
+    last: Arc<Mutex<VecDeque<String>>>,
+    /// Says that everything was read.
+    all_read: Option<oneshot::Receiver<()>>,
+}
 
 impl Notes {
     fn follow(name: &str, mut errors: ChildStderr, environment: &[(String, Secret)]) -> io::Result<Notes> {
         let last: Arc<Mutex<VecDeque<String>>> = Arc::default();
         let (kept, name, secrets) = (Arc::clone(&last), name.to_owned(), environment.to_vec());
+        let (is_read, all_read) = oneshot::channel();
         let follow = move || {
+            let _is_read = is_read;
             let (mut line, mut left) = (Vec::new(), MOST_NOTES);
             let mut buffer = vec![0; 8 << 10];
             // Read to the end, also what is not logged: a full pipe would stop the server.
@@ -122,11 +132,19 @@ impl Notes {
             note(&name, &mut line, &secrets, &kept, left);
         };
         std::thread::Builder::new().name("plimsoll-mcp-notes".into()).spawn(follow)?;
-        Ok(Notes(last))
+        Ok(Notes { last, all_read: Some(all_read) })
+    }
+
+    /// Wait until the words of a server that has ended were read. A process that it left behind may hold its standard error
+    /// open, so not for long.
+    async fn settle(&mut self) {
+        if let Some(all_read) = self.all_read.take() {
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(1), all_read).await;
+        }
     }
 
     fn last(&self) -> Option<String> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         (!last.is_empty()).then(|| last.iter().map(String::as_str).collect::<Vec<_>>().join(" | "))
     }
 }

@@ -16,8 +16,8 @@ use super::{Guard, Rules, filter};
 
 pub(super) use super::reaper::Reaper;
 
-/// Devices that keep nothing, and the terminal.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+/// Devices that keep nothing. Not the terminal: a command could draw a false question on it, or switch Ctrl-C off.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// What the kernel can hold.
 #[derive(Clone, Copy)]

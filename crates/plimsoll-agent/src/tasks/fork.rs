@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll::fork::child::Child;
 use plimsoll::fork::history::{Identity, Point};
 use plimsoll::{Message, SessionId};
-use plimsoll_config::{AgentFork, Permissions};
+use plimsoll_config::AgentFork;
 use plimsoll_session::{Forked, Given, Identities, SessionError};
 use plimsoll_store::{NewSession, StoreError};
 
@@ -14,7 +14,7 @@ use super::board::{Caller, Launch, TaskBoard};
 use super::error::TaskError;
 use super::roster::RosterAgent;
 use super::task::{ForkReceipt, ForkWay, Task};
-use crate::agent::Agent;
+use crate::agent::{Agent, Bound, Profile};
 use crate::builtin::DEFAULT_AGENT;
 use crate::run::count_fixed;
 use crate::tools::{RefusedTool, ToolSet};
@@ -36,7 +36,7 @@ impl TaskBoard {
     ) -> Result<Born, TaskError> {
         let rostered = self.rostered(&launch.agent, launch.model.as_deref()).await?;
         let way = launch.way.or(rostered.fork).unwrap_or(self.limits.fork);
-        let agent = self.task_agent(&caller.agent, bounds_below(&caller.agent), rostered);
+        let agent = self.task_agent(&caller.agent, caller.agent.profile.bounds_below(), rostered);
         let title = match launch.fork {
             true => format!("Background (forked): {}", launch.description),
             false => format!("Background: {}", launch.description),
@@ -159,12 +159,7 @@ impl TaskBoard {
     }
 
     /// An agent as a task of this parent runs it.
-    fn task_agent(
-        self: &Arc<Self>,
-        parent: &Agent,
-        bounds: Vec<Permissions>,
-        rostered: RosterAgent,
-    ) -> Agent {
+    fn task_agent(self: &Arc<Self>, parent: &Agent, bounds: Vec<Bound>, rostered: RosterAgent) -> Agent {
         let RosterAgent { mut agent, is_own_model, .. } = rostered;
         if !is_own_model {
             agent.model = parent.model.clone();
@@ -187,8 +182,9 @@ impl TaskBoard {
             self.tools().into_iter().filter(|tool| self.roster.has_task_tool(&name, &tool.spec().name, true));
         let own: Vec<_> = own.collect();
         agent.tasks = (!own.is_empty()).then(|| Arc::clone(self));
-        agent.profile.tools = own.into_iter().fold(tools, ToolSet::with_shared);
         agent.profile.bounds = bounds;
+        let tools = tools.filter(|tool| agent.profile.wants(tool));
+        agent.profile.tools = own.into_iter().fold(tools, ToolSet::with_shared);
         agent.profile.awaits_tasks = true;
         agent.profile.limits = self.limits.narrow(agent.profile.limits);
         agent
@@ -208,7 +204,7 @@ impl TaskBoard {
     ) -> Result<Agent, TaskError> {
         let caller = caller.filter(|caller| caller.session == task.parent);
         let (parent, bounds) = match caller {
-            Some(caller) => (caller.agent.clone(), bounds_below(&caller.agent)),
+            Some(caller) => (caller.agent.clone(), caller.agent.profile.bounds_below()),
             None => self.ancestors_of(task).await?,
         };
         let is_parents = parent.model.name.to_string() == task.data.model;
@@ -234,8 +230,8 @@ impl TaskBoard {
         Ok(agent)
     }
 
-    /// The agent of a task's parent as the roster has it, and the permissions of all that stand above the task.
-    async fn ancestors_of(self: &Arc<Self>, task: &Task) -> Result<(Agent, Vec<Permissions>), TaskError> {
+    /// The agent of a task's parent as the roster has it, and what bounds the task: what all above it have and may.
+    async fn ancestors_of(self: &Arc<Self>, task: &Task) -> Result<(Agent, Vec<Bound>), TaskError> {
         let (parent, model) = (task.parent.clone(), task.data.model.clone());
         self.blocking(move |board| {
             let (mut at, mut nearest, mut bounds) = (parent, None, Vec::new());
@@ -253,7 +249,8 @@ impl TaskBoard {
                 let made = made.or_else(|_| board.roster.agent(&name, Some(&model)));
                 let made = made.or_else(|_| board.roster.agent(DEFAULT_AGENT, Some(&model)));
                 let agent = made.map_err(TaskError::Agent)?.agent;
-                bounds.push(agent.profile.permissions.clone());
+                let Profile { permissions, switches, .. } = &agent.profile;
+                bounds.push(Bound { permissions: permissions.clone(), switches: switches.clone() });
                 nearest.get_or_insert(agent);
                 match board.load(&at) {
                     Ok(task) => at = task.parent,
@@ -266,12 +263,6 @@ impl TaskBoard {
         })
         .await
     }
-}
-
-/// What bounds the permissions of an agent's tasks: its own, and what bounds those.
-fn bounds_below(agent: &Agent) -> Vec<Permissions> {
-    let profile = &agent.profile;
-    profile.bounds.iter().chain([&profile.permissions]).cloned().collect()
 }
 
 /// The parent itself as its task runs it: the same to a provider, byte for byte. Its tools for background tasks are offered

@@ -92,7 +92,10 @@ impl Tool for Grep {
             .heap_limit(Some(LINE_MEMORY))
             .build();
         let mut matches = 0_u64;
-        let walk = WalkBuilder::new(root).require_git(false).sort_by_file_path(Path::cmp).build();
+        let mut walk = WalkBuilder::new(root);
+        // Workflows, settings and the like are hidden and worth finding; what git keeps for itself is not.
+        walk.require_git(false).hidden(false).filter_entry(|entry| entry.file_name() != ".git");
+        let walk = walk.sort_by_file_path(Path::cmp).build();
         for entry in walk.flatten() {
             if call.cancel.is_cancelled() {
                 return Err(ToolError::Cancelled);

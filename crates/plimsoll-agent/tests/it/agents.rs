@@ -140,6 +140,13 @@ fn agents_md_is_read_from_the_root_of_the_repository_down() {
     assert!(system.contains("part: no tests here") && !system.contains("root: run make"));
 }
 
+#[test]
+fn one_stray_byte_does_not_cost_the_rest_of_the_rules() {
+    let place = Place::new();
+    std::fs::write(place.project.join("AGENTS.md"), b"Say caf\xe9.\nRun make.\n").unwrap();
+    assert!(place.agent("build").profile.system.join("\n").contains("Run make."));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_linked_agents_md_hands_out_no_file_of_the_users() {

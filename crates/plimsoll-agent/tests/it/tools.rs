@@ -174,3 +174,45 @@ async fn what_may_not_be_read_is_neither_searched_nor_listed() {
     let listed = call(&dock, talk, "list", json!({ "depth": 3 })).await;
     assert_eq!(listed.trim(), "open.txt\nprod.env");
 }
+
+#[tokio::test]
+async fn what_a_command_printed_before_it_was_stopped_is_kept() {
+    let dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
+    let talk = &mut dock.begin().await;
+    for (count, is_cut) in [(3, false), (60_000, true)] {
+        let id = format!("call_{count}");
+        let command = format!("seq 1 {count}; echo ready > ready; sleep 600");
+        dock.server.push(Reply::new().call(&id, "bash", json!({ "command": command })));
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let (ready, stop) = (dock.folder.path().join("project/ready"), cancel.clone());
+        let watch = tokio::spawn(async move {
+            while !ready.exists() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            std::fs::remove_file(&ready).unwrap();
+            stop.cancel();
+        });
+        let report = talk.run("Do it", &cancel).await.unwrap();
+        watch.await.unwrap();
+        assert_eq!(report.end, plimsoll_agent::RunEnd::Cancelled);
+        assert_eq!(report.reductions.len(), usize::from(is_cut), "a cut is told with its receipt");
+        dock.server.push(Reply::new().text("I see."));
+        run(talk, "What came of it?").await;
+        let last = dock.server.last().unwrap();
+        let shown = last.result(&id).unwrap();
+        assert!(shown.starts_with("1\n2\n3\n") && shown.contains("[Interrupted:"), "{shown}");
+        assert_eq!(shown.contains("spill_"), is_cut);
+    }
+}
+
+#[tokio::test]
+async fn grep_finds_what_is_hidden_and_not_what_git_keeps() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    for (folder, file) in [(".github", ".github/ci.yml"), (".git", ".git/config")] {
+        std::fs::create_dir_all(dock.folder.path().join("project").join(folder)).unwrap();
+        dock.write(file, "needle\n");
+    }
+    let talk = &mut dock.begin().await;
+    let found = call(&dock, talk, "grep", json!({ "pattern": "needle" })).await;
+    assert_eq!(found.trim(), ".github/ci.yml:1:needle");
+}

@@ -460,6 +460,35 @@ fn a_terminal_is_given_nothing_to_obey_by_models_and_tools() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_has_no_hold_on_the_terminal() {
+    if is_missing("a_command_has_no_hold_on_the_terminal") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let command =
+        "printf 'f%s' alse-one > /dev/tty; trap '' TTOU; stty -isig < /dev/tty; touch tried; sleep 600";
+    server.push(Reply::new().call("call_1", "bash", json!({ "command": command })));
+    let tmux = begin(&home, &server, &["--allow", "bash", "--sandbox", "require"]);
+    tmux.line("Go");
+    let begun = Instant::now();
+    while !home.project.join("tried").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", tmux.screen());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The key is heeded, whatever the command has tried.
+    let seen = loop {
+        tmux.key("C-c");
+        let seen = tmux.everything();
+        if seen.contains("stopped") || begun.elapsed() > Duration::from_secs(30) {
+            break seen;
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    assert!(seen.contains("stopped") && !seen.contains("false-one"), "{seen}");
+}
+
 #[test]
 fn colour_is_there_and_can_be_had_without() {
     if is_missing("colour_is_there_and_can_be_had_without") {

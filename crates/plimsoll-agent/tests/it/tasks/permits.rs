@@ -152,3 +152,29 @@ fn forks_are_counted() {
     assert_eq!(count(names::FORKS_CUT), 1.0);
     assert_eq!(count(names::FORK_TOKENS), 2.0);
 }
+
+#[tokio::test]
+async fn a_task_has_no_tool_that_one_above_it_is_without() {
+    let server = ModelServer::answering(|request: &Captured| match request.call_ids().len() {
+        0 => Reply::new().call("call_1", "write", json!({ "path": "made.txt", "content": "by a task" })),
+        _ => Reply::new().text("So be it."),
+    })
+    .unwrap();
+    let mut dock = TaskDock::with(Dock::new(server).allow("all"), TaskLimits::default(), None);
+    let off = |tool: &str| plimsoll_config::ToolSwitch {
+        tool: tool.into(),
+        on: false,
+        origin: plimsoll_config::Origin::BuiltIn,
+    };
+    dock.agent.profile.switches.push(off("write"));
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    dock.ended(&task.id).await;
+    let last = dock.dock.server.last().unwrap();
+    assert!(
+        last.result("call_1").unwrap().starts_with("There is no tool `write`"),
+        "{:?}",
+        last.result("call_1")
+    );
+    assert!(!dock.dock.folder.path().join("project/made.txt").exists());
+}
