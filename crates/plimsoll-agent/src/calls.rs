@@ -19,9 +19,7 @@ use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, repeat_warning};
 use crate::hooks::{HookedCall, HookedInput, HookedOutput};
 use crate::metrics;
-use crate::permissions::{
-    Access, AllowHint, Bounds, Subject, is_denied, reason_to_ask, remembered_rule, rule_for,
-};
+use crate::permissions::{Access, AllowHint, Bounds, Subject, is_denied, reason_to_ask, remembered_rule};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
@@ -224,7 +222,7 @@ impl Conversation {
                 }
             }
         };
-        let AllowHint { flag, setting } = AllowHint::of(&rule_for(&call.tool, &subject, directory));
+        let AllowHint { flag, setting } = AllowHint::of(&remembered_rule(&call.tool, &subject, directory));
         let (part, tool) = (call.part.clone(), call.tool.clone());
         self.agent.tell(&Event::Denied { part, tool, allow: flag, setting, asked: words.is_some() });
         let is_outside = matches!(&subject, Subject::Path { real, .. } if !real.starts_with(directory));

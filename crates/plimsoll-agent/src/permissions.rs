@@ -187,16 +187,56 @@ pub(crate) fn reason_to_ask(access: Access, subject: &Subject, project: &Path) -
 }
 
 /// What a person allows for good when they are asked about a call. A line of several commands is allowed as it stands, for a
-/// rule about its first word would allow every line.
+/// rule about its first word would allow every line. Of a program with commands of its own, only that command is: a yes
+/// to `git status` is none to `git push`.
 pub(crate) fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
     let rule = rule_for(tool, subject, project);
-    match subject {
-        Subject::Command(command) if !is_simple(command) => {
-            PermissionRule { pattern: command.trim().to_owned(), ..rule }
-        }
-        _ => rule,
+    let Subject::Command(command) = subject else { return rule };
+    let command = command.trim();
+    if !is_simple(command) {
+        return PermissionRule { pattern: command.to_owned(), ..rule };
     }
+    let mut words = command.split_whitespace();
+    let (first, second) = (words.next().unwrap_or_default(), words.next());
+    if !WITH_COMMANDS.contains(&first) {
+        return rule;
+    }
+    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
+    let pattern = match second.filter(|word| !word.starts_with('-') && is_name(word)) {
+        Some(second) => format!("{first} {second} *"),
+        // Options before the command may change what it runs.
+        None => literal(command),
+    };
+    PermissionRule { pattern, ..rule }
 }
+
+/// Programs with commands of their own, some of which do much more than others.
+const WITH_COMMANDS: [&str; 24] = [
+    "apt",
+    "apt-get",
+    "aws",
+    "az",
+    "brew",
+    "bundle",
+    "cargo",
+    "composer",
+    "dotnet",
+    "gcloud",
+    "gh",
+    "git",
+    "go",
+    "gradle",
+    "helm",
+    "jj",
+    "kubectl",
+    "mvn",
+    "pip",
+    "pnpm",
+    "poetry",
+    "systemctl",
+    "terraform",
+    "yarn",
+];
 
 /// The narrowest rule that would allow such calls and is worth writing down.
 pub(crate) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
@@ -233,18 +273,20 @@ fn literal(text: &str) -> String {
 }
 
 /// Programs that run what their arguments say; a rule for such a word would be a rule for everything.
-const RUNNERS: [&str; 40] = [
+const RUNNERS: [&str; 56] = [
     "ash", "awk", "bash", "builtin", "busybox", "chroot", "command", "dash", "docker", "doas", "env", "eval",
     "exec", "find", "fish", "ionice", "ksh", "nice", "node", "nohup", "npx", "parallel", "perl", "php",
     "python", "python3", "ruby", "setsid", "sh", "source", "ssh", "stdbuf", "strace", "su", "sudo", "time",
-    "timeout", "watch", "xargs", "zsh",
+    "timeout", "watch", "xargs", "zsh", "bun", "bunx", "deno", "entr", "gawk", "just", "lua", "make", "mawk",
+    "npm", "script", "tar", "tclsh", "unshare", "uv", "uvx",
 ];
 
 fn runs_others(word: &str) -> bool {
     let bare: String = word.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
     let name = bare.rsplit('/').next().unwrap_or(&bare);
     // A variable before a command says nothing of the command.
-    bare.contains('=') || name == "." || RUNNERS.contains(&name)
+    let is_python = name.starts_with("python");
+    bare.contains('=') || name == "." || is_python || RUNNERS.contains(&name)
 }
 
 /// What a person would have to write to allow such calls.
@@ -626,7 +668,9 @@ mod tests {
     #[test]
     fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
         let always = |line: &str| remembered_rule("bash", &command(line), Path::new("/project")).pattern;
-        assert_eq!(always("cargo test -q"), "cargo *");
+        assert_eq!(always("ls src"), "ls *");
+        assert_eq!(always("cargo test -q"), "cargo test *");
+        assert_eq!(always("git status"), "git status *");
         // Nothing that runs what its arguments say is allowed by its first word.
         for line in [
             "X=1 rm a",
@@ -646,6 +690,11 @@ mod tests {
             "a; b",
             "ls > x",
             "$(ls)",
+            "git -c alias.x=!rm x",
+            "git",
+            "make test",
+            "npm run build",
+            "python3.12 x.py",
         ] {
             assert_eq!(always(line), line);
             let rule = PermissionRule {
