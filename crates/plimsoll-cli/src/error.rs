@@ -64,7 +64,7 @@ impl CliError {
 
     /// Tell it on standard error.
     pub(crate) fn tell(&self) {
-        // Where standard error is gone too, there is nobody to tell.
+        // Where standard error is closed too, the error cannot be told.
         let _ = anstream::stderr().write_all(self.text().as_bytes());
     }
 

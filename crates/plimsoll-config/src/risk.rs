@@ -285,7 +285,7 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "sandbox.write"),
     (RunRisk::ByContent, "sandbox.network"),
     (RunRisk::ByContent, "sandbox.unix_sockets"),
-    // Servers of the user's own network, which trust whoever can reach them; and a place that is told every address.
+    // Hosts: servers of the user's own network trust every request that reaches them. A proxy is told every address.
     (RunRisk::NeedsTrust, "webfetch.hosts"),
     (RunRisk::NeedsTrust, "webfetch.proxy"),
     // Each task is a session of its own that is paid for.

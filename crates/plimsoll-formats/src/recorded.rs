@@ -47,7 +47,7 @@ impl RecordedResponse {
         self.input + self.cache_read + self.cache_write
     }
 
-    /// The same as the engine has it.
+    /// These figures in the engine's type.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::new(self.input, self.output);
         (usage.cache_read, usage.cache_write) = (self.cache_read, self.cache_write);

@@ -123,7 +123,7 @@ impl Tool for Bash {
                 Ok(Sign::Ended) => break End::Exit,
                 Ok(Sign::Cancelled) => break End::Cancelled,
                 Err(RecvTimeoutError::Timeout) => break End::TimedOut,
-                // Nobody watches any more, so how it ended is not known either.
+                // The threads that read and wait are gone, so how it ended is not known.
                 Err(RecvTimeoutError::Disconnected) => break End::Exit,
             }
             if last.1 > MAX_OUTPUT {

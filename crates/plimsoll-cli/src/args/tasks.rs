@@ -210,7 +210,7 @@ pub(crate) struct TaskRunArgs {
 }
 
 impl TaskRunArgs {
-    /// The same as the flags of an agent.
+    /// These flags as those of an agent.
     pub(crate) fn agent_args(&self) -> AgentArgs {
         AgentArgs { allow: self.allow.clone(), sandbox: self.sandbox, ..AgentArgs::default() }
     }

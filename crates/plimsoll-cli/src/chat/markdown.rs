@@ -433,7 +433,7 @@ fn classify(start: &str) -> Option<Kind> {
     }
 }
 
-/// The same for a line of which no more comes.
+/// What kind of line it is when no more of it comes.
 fn classify_whole(start: &str) -> Kind {
     classify(start).unwrap_or(Kind::Prose { marker: 0 })
 }

@@ -13,7 +13,7 @@ struct Made {
     hidden: u64,
 }
 
-/// A session of Claude Code in `/work/app`: a prompt, an attachment of the host, and reads of three files in turn. The
+/// A session of Claude Code in `/srv/app`: a prompt, an attachment of the host, and reads of three files in turn. The
 /// usage is that of a provider which counts three tokens for every eight letters, and of a host that sends so many
 /// tokens unseen.
 fn claude(made: &Made) -> String {
@@ -25,7 +25,7 @@ fn claude(made: &Made) -> String {
         record["uuid"] = json!(uuid);
         record["parentUuid"] = parent.take();
         record["sessionId"] = json!("5d0c31aa-1111-4222-8333-444455556666");
-        record["cwd"] = json!("/work/app");
+        record["cwd"] = json!("/srv/app");
         record["timestamp"] =
             json!(format!("2026-05-01T10:{:02}:{:02}.000Z", lines.len() / 60, lines.len() % 60));
         *parent = json!(uuid);
@@ -41,7 +41,7 @@ fn claude(made: &Made) -> String {
     );
     sent += tokens(prompt) + tokens(&listing);
     for number in 0..made.responses {
-        let path = format!("/work/app/src/{}.rs", ["sums", "ledger", "main"][number % 3]);
+        let path = format!("/srv/app/src/{}.rs", ["sums", "ledger", "main"][number % 3]);
         let call = json!({ "type": "tool_use", "id": format!("c{number}"), "name": "Read", "input": { "file_path": path } });
         let usage = json!({ "input_tokens": 5, "cache_read_input_tokens": sent - 5 - 600, "cache_creation_input_tokens": 600,
             "cache_creation": { "ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 500 }, "output_tokens": 40 });
@@ -123,7 +123,7 @@ fn window_and_sessions_tell_what_was_recorded() {
     let told = home.run(&["window", "s.jsonl"]);
     assert!(told.contains("tokens as usage tells, ") && told.contains(" of them not in the file"), "{told}");
     let text = std::fs::read_to_string(home.project.join("s.jsonl")).unwrap();
-    let text = text.replace("/work/app", home.project.to_str().unwrap());
+    let text = text.replace("/srv/app", home.project.to_str().unwrap());
     home.write(".claude/projects/-work-app/5d0c31aa-1111-4222-8333-444455556666.jsonl", &text);
     let told = home.run(&["sessions"]);
     assert!(told.contains("COST") && told.contains("$0.10"), "{told}");

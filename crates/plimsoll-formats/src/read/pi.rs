@@ -28,7 +28,7 @@ const ROLES: [(&str, &str); 4] = [
     ("stopReason", "assistant"),
     ("usage", "assistant"),
 ];
-/// The same for blocks.
+/// A field that tells the kind of a block which does not name it.
 const BLOCKS: [(&str, &str); 3] = [("arguments", "toolCall"), ("thinking", "thinking"), ("text", "text")];
 
 pub(super) fn read(

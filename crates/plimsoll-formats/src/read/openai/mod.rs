@@ -21,7 +21,7 @@ use crate::transcript::{Chain, Transcript};
 /// What roles are known by where a message does not say.
 const ROLES: [(&str, &str); 3] =
     [("tool_call_id", "tool"), ("tool_calls", "assistant"), ("function_call", "assistant")];
-/// The same for blocks.
+/// A field that tells the kind of a block which does not name it.
 const BLOCKS: [(&str, &str); 3] = [("arguments", "tool_call"), ("thinking", "thinking"), ("text", "text")];
 
 pub(super) fn read(
@@ -105,7 +105,7 @@ impl<'a> Agents<'a> {
 
 /// Tells which messages are pieces of one response.
 ///
-/// A model is asked again after somebody else has spoken: a user, or a tool. So messages of a model that follow each
+/// A model is asked again after a user or a tool has spoken. So messages of a model that follow each
 /// other are one response, unless they have different names or models. Where tokens were counted, the counts tell it,
 /// even if a tool answers a call before the next call of the same response is written.
 #[derive(Default)]
