@@ -1,0 +1,232 @@
+//! What can be asked of `sessions`.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use plimsoll_formats::Format;
+use plimsoll_import::Tool;
+
+use super::values::{format, tokens};
+
+pub(super) const SESSIONS: &str = "\
+Examples:
+  plimsoll sessions                         the newest of this directory
+  plimsoll sessions --all --limit 50        of every directory
+  plimsoll sessions --tool codex --json | jq -r '.[].path'
+  plimsoll sessions import s.jsonl          so that it can be reduced and undone
+  plimsoll sessions show ses_5c             what is known about a stored one
+
+Stored sessions are in one database: `--store FILE`, PLIMSOLL_STORE, `store` in the configuration, or \
+plimsoll/plimsoll.db in $XDG_DATA_HOME or ~/.local/share. `sessions import` makes it.";
+
+const SHOW: &str = "\
+Examples:
+  plimsoll sessions show                    the newest stored session of this directory
+  plimsoll sessions show ses_5c --messages 50
+  plimsoll sessions show ses_5c --json | jq .usage";
+
+const IMPORT: &str = "\
+Examples:
+  plimsoll sessions import s.jsonl
+  plimsoll sessions import 5d0c31aa         a session of another tool, by its id
+  plimsoll sessions import codex:019e       one of that tool alone
+  plimsoll sessions import opencode.db --session ses_5c
+  id=$(plimsoll sessions import - < chat.json)
+
+The ids go to standard output, one a line. All of a session is stored or nothing, with those of its sub-agents. \
+Importing it again adds what is new, and goes on with a last message that was still being written. Where the stored \
+copy is no longer the beginning of the file, or was continued here, a new session is made. Messages and tool outputs are kept as they are; of what a file says \
+about its session, title, directory, model and times are.
+
+A session keeps its id; one without gets an id from its content, so that the same is not stored twice. Message ids \
+too short to be the only ones of their kind are replaced. A call that the conversation left behind without an answer \
+is marked as interrupted. Where a file does not say in which directory its agent worked, it is the current one.";
+
+const EXPORT: &str = "\
+Examples:
+  plimsoll sessions export ses_5c > session.json
+  plimsoll sessions export ses_5c --to openai-chat --out chat.json";
+
+const RM: &str = "\
+Examples:
+  plimsoll sessions rm ses_5c ses_7f";
+
+const PURGE: &str = "\
+Examples:
+  plimsoll sessions purge ses_5c --match 'sk-[A-Za-z0-9]{20,}'
+  plimsoll sessions purge ses_5c --match 'sk-[A-Za-z0-9]{20,}' --yes
+  plimsoll sessions purge ses_5c --part prt_1e0f40599001aQ --yes
+
+What goes is destroyed in the log, in marks, receipts and titles, in spilled outputs, in the index for searches, in free \
+pages and the write-ahead log, and with the copies that upgrades left. `[purged]` stands in its place, and a receipt that \
+cannot be undone. Forks that share it lose it too. Other sessions that say the same, backups and the disk itself are \
+not touched.";
+
+const GC: &str = "\
+Examples:
+  plimsoll sessions gc
+  PLIMSOLL_SPILLS_AGE=1d plimsoll sessions gc
+
+How long outputs stay is configured:
+  [spills]
+  age = \"7d\"                # or keep = true
+  mostBytes = 1000000000     # the oldest go when all together take more";
+
+const CHECK: &str = "\
+Examples:
+  plimsoll sessions check --json | jq -r '.problems[]'";
+
+/// For `sessions`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct SessionsArgs {
+    /// What to do with them; to list them if nothing else.
+    #[command(subcommand)]
+    pub(crate) command: Option<SessionsCommand>,
+
+    /// Which ones.
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+/// What to do with sessions.
+#[derive(Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List them, the newest first. The same as `plimsoll sessions`.
+    List(ListArgs),
+    /// Show what is known about a stored session, and its newest messages.
+    #[command(after_help = SHOW)]
+    Show(ShowArgs),
+    /// Store sessions, so that they can be reduced, undone and recalled.
+    #[command(after_help = IMPORT)]
+    Import(ImportArgs),
+    /// Write a stored session as a transcript.
+    #[command(after_help = EXPORT)]
+    Export(ExportArgs),
+    /// Remove stored sessions, with their tasks and the outputs that were spilled from them.
+    #[command(after_help = RM)]
+    Rm {
+        /// Sessions, by their ids or the beginnings of them.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+        /// Although another process runs one of them; it is named, and cannot write any more.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Let go of spilled outputs that are too old or too many, and of files that nothing needs.
+    #[command(after_help = GC)]
+    Gc,
+    /// Look for damage in the database; the exit code is the answer.
+    #[command(after_help = CHECK)]
+    Check,
+    /// Destroy content of a stored session for good, such as a secret; without `--yes` show what would go.
+    #[command(after_help = PURGE)]
+    Purge(PurgeArgs),
+}
+
+/// For `sessions purge`.
+#[derive(Args)]
+pub(crate) struct PurgeArgs {
+    /// A stored session, by its id or the beginning of it.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// What matches this regular expression; of spilled outputs those in which something matches, as a whole.
+    #[arg(long = "match", value_name = "RE", required_unless_present = "part", conflicts_with = "part")]
+    pub(crate) pattern: Option<String>,
+
+    /// All of this part, with the output that was spilled from it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) part: Option<String>,
+
+    /// Do it.
+    #[arg(long)]
+    pub(crate) yes: bool,
+
+    /// Although another process runs the session; it is named, and cannot write any more.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// For `sessions show`.
+#[derive(Args)]
+pub(crate) struct ShowArgs {
+    /// A stored session, by its id or the beginning of it; the newest of this directory if none is given.
+    pub(crate) id: Option<String>,
+
+    /// So many of its newest messages.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) messages: u64,
+}
+
+fn tools() -> impl TypedValueParser<Value = Tool> {
+    let unknown = |name: String| format!("there is no tool `{name}`");
+    let tool = move |name: String| {
+        Tool::ALL.into_iter().find(|tool| tool.key() == name).ok_or_else(|| unknown(name))
+    };
+    PossibleValuesParser::new(Tool::ALL.map(Tool::key)).try_map(tool)
+}
+
+/// For `sessions import`.
+#[derive(Args)]
+pub(crate) struct ImportArgs {
+    /// Transcripts, ids of sessions of other tools (also as TOOL:ID), or `-` for standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Take this session of a database, by its id or the beginning of it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+
+    /// Store a session that is stored already once more, under new ids.
+    #[arg(long)]
+    pub(crate) again: bool,
+
+    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// For `sessions export`.
+#[derive(Args)]
+pub(crate) struct ExportArgs {
+    /// A stored session, by its id or the beginning of it.
+    pub(crate) id: String,
+
+    /// The format to write: opencode-export, opencode-messages, openai-chat or anthropic-messages.
+    #[arg(long, value_name = "FORMAT", value_parser = format, default_value = "opencode-export")]
+    pub(crate) to: Format,
+
+    /// Write to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Write over a file that is there.
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
+}
+
+/// Which sessions to list.
+#[derive(Args, Clone)]
+pub(crate) struct ListArgs {
+    /// Sessions of every directory, not of the current one alone.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// At most so many.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) limit: usize,
+
+    /// Sessions of this tool alone: opencode, claude-code, codex, pi or plimsoll.
+    #[arg(long, value_parser = tools(), hide_possible_values = true, value_name = "NAME")]
+    pub(crate) tool: Option<Tool>,
+
+    /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) policy: Option<String>,
+
+    /// The model's context window, in tokens; 200000 where nothing else is configured.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    pub(crate) context: Option<u64>,
+}

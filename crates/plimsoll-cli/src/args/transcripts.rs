@@ -1,0 +1,226 @@
+//! What can be asked about transcripts: `inspect`, `replay`, `window`, `convert` and `fork`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_formats::Format;
+
+use super::tasks::{TaskFork, TaskRunArgs};
+use super::values::{format, request_format, tokens};
+
+pub(super) const REPLAY: &str = "\
+Examples:
+  plimsoll replay                           the newest session of this directory
+  plimsoll replay --context 64000 s.jsonl   the same session under pressure
+  plimsoll replay --html page.html ~/.codex/sessions/2026/*/*/*.jsonl
+  plimsoll replay --policy none --policy plimsoll --policy my.json s.jsonl
+
+Policies: none (nothing is ever reduced), plimsoll, opencode, opencode-1.18, openfork, a policy
+file, and the published rules of others: anthropic-clear (above 100,000 tokens all but 3 tool
+results are cleared), mask-N (all but N tool results are masked), codex (at 90 % a summary and
+20,000 tokens of the user's words stay).
+
+Columns: deaths are calls that would not have fitted; peak is the largest request as a share of
+the window; in sight and by handle say how much of what a call refers to was still in the window,
+or could be recalled.";
+
+pub(super) const INSPECT: &str = "\
+Examples:
+  plimsoll inspect                          the newest session of this directory
+  plimsoll inspect --context 128000 s.jsonl how far a file is from the line of a smaller model
+  plimsoll inspect --json s.jsonl | jq '.byTool[0]'";
+
+pub(super) const WINDOW: &str = "\
+Examples:
+  plimsoll window s.jsonl | less
+  plimsoll window --as anthropic-messages s.jsonl > request.json
+  plimsoll window --policy opencode --json s.jsonl | jq .tokens";
+
+pub(super) const CONVERT: &str = "\
+Examples:
+  plimsoll convert --to openai-chat s.jsonl > chat.json
+  plimsoll convert --to opencode-export --out session.json s.jsonl
+  plimsoll convert --to anthropic-messages --session ses_5c opencode.db";
+
+pub(super) const FORK: &str = "\
+Examples:
+  plimsoll fork s.jsonl | other-agent       the session as context for another agent
+  plimsoll fork --stats s.jsonl > digest.txt
+  plimsoll fork --context 32000 s.jsonl     for an agent with a small window
+  plimsoll fork --policy openfork --json s.jsonl
+  plimsoll fork ses_5c --run \"what is still to be done?\" --agent explore
+  plimsoll fork claude-code:5d0c --run \"review what was changed\" --allow 'bash:cargo *'
+
+With `--run` a background task that knows the session works on the prompt here. What it does goes to standard error, its \
+answer to standard output; `plimsoll tasks` lists it from then on. A session of another tool is imported first. Exit codes: \
+0 the task is completed, 1 it failed or was cancelled, 130 it was interrupted and can be resumed.";
+
+/// What to read, and by which policy.
+#[derive(Args)]
+pub(crate) struct InputArgs {
+    /// The transcript: a file, a session's id, `-` for standard input, or nothing for the newest session of this
+    /// directory.
+    pub(crate) file: Option<PathBuf>,
+
+    /// Take this session, by its id or the beginning of it: of FILE if it is a database, else of all there are.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+
+    /// Refuse a transcript with records of unknown kinds or wrong values instead of noting them.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// The policy.
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+/// Settings that flags can name.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct PolicyArgs {
+    /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
+    #[arg(long, value_name = "NAME|FILE", global = true)]
+    pub(crate) policy: Option<String>,
+
+    /// The model's context window, in tokens; 200000 where nothing else is configured.
+    #[arg(long, value_name = "TOKENS", global = true, value_parser = tokens)]
+    pub(crate) context: Option<u64>,
+}
+
+/// For `replay`.
+#[derive(Args)]
+pub(crate) struct ReplayArgs {
+    /// Transcripts, ids of sessions, `-` for standard input, or nothing for the newest session of this directory.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// A policy to try; can be given several times. All of them if none is given.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) policy: Vec<String>,
+
+    /// The context window to try all sessions in, in tokens; otherwise the one each of them records, its model's, or
+    /// what is configured.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    pub(crate) context: Option<u64>,
+
+    /// The model's longest answer, for which room is kept; an eighth of the window, at most 32000, if not given.
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) output: Option<u64>,
+
+    /// What every request carries besides the conversation: system prompt and tools. At 0 what recorded usage tells.
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    pub(crate) fixed: u64,
+
+    /// Prices by model, as JSON: {"name": {"cacheRead": 0.3, "cacheWrite": 3.75, "output": 15}}.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+
+    /// Price all sessions as this model; `default` is one dollar for a million tokens of input.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) price: Option<String>,
+
+    /// How long a prompt cache lives, where times are recorded; otherwise as recorded usage tells, else 5.
+    #[arg(long, value_name = "MINUTES")]
+    pub(crate) cache_minutes: Option<u64>,
+
+    /// Write a page with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write over a file that is there.
+    #[arg(long, requires = "html")]
+    pub(crate) force: bool,
+
+    /// A table for each session, not only for all together.
+    #[arg(long)]
+    pub(crate) each: bool,
+
+    /// Take this session, by its id or the beginning of it: of FILE if it is a database, else of all there are.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+
+    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// For `window`.
+#[derive(Args)]
+pub(crate) struct WindowArgs {
+    /// What to read, and how.
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// Print it as the body of a request: openai-chat or anthropic-messages.
+    #[arg(long = "as", value_name = "FORMAT", value_parser = request_format)]
+    pub(crate) request: Option<Format>,
+}
+
+/// For `inspect`.
+#[derive(Args)]
+pub(crate) struct InspectArgs {
+    /// What to read, and how.
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// Show the log beside the window: also what a summary stands for.
+    #[arg(long)]
+    pub(crate) log: bool,
+}
+
+/// For `convert`.
+#[derive(Args)]
+pub(crate) struct ConvertArgs {
+    /// What to read, and how.
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// The format to write: opencode-export, opencode-messages, openai-chat or anthropic-messages.
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    pub(crate) to: Format,
+
+    /// Write to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Write over a file that is there.
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
+}
+
+/// For `fork`.
+#[derive(Args)]
+pub(crate) struct ForkArgs {
+    /// What to read, and how.
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// Tell on standard error what was done to the history.
+    #[arg(long, conflicts_with = "run")]
+    pub(crate) stats: bool,
+
+    /// Let a background task that knows the session work on this, and print its answer.
+    #[arg(long, value_name = "PROMPT")]
+    pub(crate) run: Option<String>,
+
+    /// What the task is about, in a few words; the beginning of PROMPT if not given.
+    #[arg(long, value_name = "WORDS", requires = "run")]
+    pub(crate) description: Option<String>,
+
+    /// The agent of the task; if none is named `general`, or the session's own for `--fork history`.
+    #[arg(long, value_name = "NAME", requires = "run")]
+    pub(crate) agent: Option<String>,
+
+    /// Its model; the agent's own or the session's if none is named.
+    #[arg(short, long, value_name = "PROVIDER/MODEL", requires = "run")]
+    pub(crate) model: Option<String>,
+
+    /// How it is given the session: a digest, or the history itself, which needs the session's agent and model. As
+    /// configured if not given.
+    #[arg(long, value_name = "digest|history", requires = "run", hide_possible_values = true)]
+    pub(crate) fork: Option<TaskFork>,
+
+    /// What the task may do.
+    #[command(flatten)]
+    pub(crate) task: TaskRunArgs,
+}

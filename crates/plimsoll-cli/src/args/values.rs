@@ -1,0 +1,32 @@
+//! Parsers for values that several commands take.
+
+use plimsoll_formats::Format;
+
+pub(super) fn request_format(name: &str) -> Result<Format, String> {
+    match name.parse() {
+        Ok(format @ (Format::OpenaiChat | Format::AnthropicMessages)) => Ok(format),
+        _ => Err("a request is written as openai-chat or anthropic-messages".to_owned()),
+    }
+}
+
+pub(super) fn format(name: &str) -> Result<Format, String> {
+    name.parse().map_err(|error: plimsoll_formats::UnknownFormat| error.to_string())
+}
+
+pub(super) fn lines(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.trim().parse::<u64>().ok().filter(|number| *number > 0);
+    let range = match text.split_once('-') {
+        None => number(text).map(|line| (line, line)),
+        Some((first, "")) => number(first).map(|first| (first, u64::MAX)),
+        Some((first, last)) => number(first).zip(number(last)),
+    };
+    let range = range.ok_or("lines are counted from 1 and written as 100-140, 100- or 100")?;
+    if range.0 > range.1 {
+        return Err(format!("line {} comes after line {}", range.0, range.1));
+    }
+    Ok(range)
+}
+
+pub(super) fn tokens(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|tokens| *tokens > 0).ok_or_else(|| "expected a whole number above 0".to_owned())
+}
