@@ -61,7 +61,8 @@ pub use model::Model;
 pub use permissions::{Access, BadRule, Subject, parse_allow};
 pub use person::NextReductions;
 pub use revert::{
-    RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, UncoveredCall, plan_revert, revert,
+    RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, RevertedTask, UncoveredCall,
+    plan_revert, revert,
 };
 pub use run::{Conversation, RunEnd, RunReport, Stop};
 pub use sandbox::{Confinement, Guard, Sandbox};

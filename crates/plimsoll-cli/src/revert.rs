@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use plimsoll_agent::{RevertAction, RevertError, RevertReport, RevertTarget, plan_revert, revert};
+use plimsoll_agent::{
+    RevertAction, RevertError, RevertReport, RevertTarget, RevertedTask, plan_revert, revert,
+};
 use serde_json::json;
 
 use crate::args::{PolicyArgs, RevertArgs};
@@ -56,6 +58,8 @@ pub(crate) fn told(error: RevertError) -> CliError {
         RevertError::Nothing | RevertError::NoRevert => CliError::no(error.to_string()),
         RevertError::NoTurn { .. } => CliError::usage(error.to_string())
             .hint("turns are counted by your prompts: `plimsoll sessions show SESSION` has them"),
+        RevertError::TasksAtWork(_) => CliError::no(error.to_string())
+            .hint("wait for them, or end them: `plimsoll tasks cancel ID`, in a chat `/tasks cancel ID`"),
         RevertError::Session(error) => error.into(),
     }
 }
@@ -85,12 +89,31 @@ pub(crate) fn rendered(report: &RevertReport, is_plan: bool) -> String {
         }
         text.push('\n');
     }
+    let (gone, there): (Vec<&RevertedTask>, Vec<&RevertedTask>) =
+        report.tasks.iter().partition(|task| task.is_gone);
+    for (tasks, words) in [
+        (there, "with what these background tasks changed:"),
+        (gone, "what these background tasks did is not known, their sessions are gone:"),
+    ] {
+        if !tasks.is_empty() {
+            text.push_str(&format!("{words}\n"));
+        }
+        for task in tasks {
+            let about: String = task.description.chars().take(CALL).collect();
+            let at_work = match task.is_active && is_plan {
+                true => " (still at work, which has to end first)",
+                false => "",
+            };
+            text.push_str(&format!("  turn {}  {}  {about}{at_work}\n", task.turn, task.id));
+        }
+    }
     if !report.uncovered.is_empty() {
         text.push_str("what these calls did is not covered:\n");
         for call in &report.uncovered {
             let input: String = call.input.chars().take(CALL).collect();
             let rest = if input.len() < call.input.len() { " …" } else { "" };
-            text.push_str(&format!("  turn {}  {}  {input}{rest}\n", call.turn, call.tool));
+            let by = call.task.as_ref().map(|task| format!(" of {task}")).unwrap_or_default();
+            text.push_str(&format!("  turn {}  {}{by}  {input}{rest}\n", call.turn, call.tool));
         }
     }
     text.trim_end().to_owned()

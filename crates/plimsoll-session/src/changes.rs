@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use plimsoll::log::ToolState;
-use plimsoll::{Message, MessageId, Part, PartBody, PartId, SessionId};
+use plimsoll::{Message, MessageId, Millis, Part, PartBody, PartId, SessionId};
 use plimsoll_store::{Archive, KEPT, Keeping, PageRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -66,18 +66,26 @@ pub struct RevertRecord {
 
 /// What a call, or a revert, has left on the disk.
 #[derive(Clone, Debug, PartialEq)]
-pub enum CallTrace {
+pub struct CallTrace {
+    /// The session whose log tells of it.
+    pub session: SessionId,
+    /// The call's part, or that of the notice.
+    pub part: PartId,
+    /// The turn it belongs to.
+    pub turn: usize,
+    /// When it began, as far as the log says.
+    pub at: Millis,
+    /// What it has done.
+    pub deed: Deed,
+}
+
+/// What was done to the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deed {
     /// A file was changed, or was about to be.
-    Changed {
-        /// The call's part.
-        part: PartId,
-        /// The change.
-        change: FileChange,
-    },
-    /// A call whose doings are not known.
+    Changed(FileChange),
+    /// It is not known what a call has done.
     Unknown {
-        /// The call's part.
-        part: PartId,
         /// The tool.
         tool: String,
         /// What it was given, in one line.
@@ -87,29 +95,29 @@ pub enum CallTrace {
     Reverted {
         /// The notice.
         message: MessageId,
-        /// Its part.
-        part: PartId,
         /// What was done.
         record: RevertRecord,
     },
 }
 
-/// What the calls of one turn have left on the disk, in order.
+/// One turn of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TurnTrace {
-    /// Which prompt of the session, from 1; 0 for what came before the first.
-    pub turn: usize,
+pub struct TurnHead {
     /// How the prompt begins.
     pub prompt: String,
-    /// What its calls have left, and reverts after it.
-    pub traces: Vec<CallTrace>,
+    /// When it was asked.
+    pub asked: Millis,
 }
 
-/// What all turns of a session have left on the disk, oldest first.
+/// What all turns of a session have left on the disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChangeHistory {
-    /// The turns.
-    pub turns: Vec<TurnTrace>,
+    /// The session.
+    pub session: SessionId,
+    /// Its turns by their number, which counts prompts from 1; 0 stands for what came before the first.
+    pub turns: Vec<TurnHead>,
+    /// What their calls have left, and reverts between them, oldest first.
+    pub traces: Vec<CallTrace>,
 }
 
 /// Which tools leave nothing on the disk that a record does not tell of, by their names.
@@ -141,7 +149,7 @@ impl ChangeHistory {
         session: &SessionId,
         tools: KnownTools<'_>,
     ) -> Result<ChangeHistory, SessionError> {
-        let mut history = ChangeHistory::default();
+        let mut history = ChangeHistory { session: session.clone(), ..ChangeHistory::default() };
         let mut from = None;
         loop {
             let request = PageRequest { from: from.take(), oldest_first: true, most: PAGE };
@@ -154,32 +162,35 @@ impl ChangeHistory {
 
     fn add(&mut self, message: &Message, tools: KnownTools<'_>) {
         if self.turns.is_empty() {
-            self.turns.push(TurnTrace::default());
+            self.turns.push(TurnHead::default());
         }
-        if message.is_question() {
+        let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default();
+        // What tasks have to tell comes from the user's side too, and is part of the turn that waits for it.
+        if message.is_question() && !tells_notes(message) {
             let prompt = message.text().split_whitespace().collect::<Vec<_>>().join(" ");
             let prompt = prompt.chars().take(PROMPT).collect();
-            self.turns.push(TurnTrace { turn: self.turns.len(), prompt, traces: Vec::new() });
+            self.turns.push(TurnHead { prompt, asked: created });
         }
-        let Some(turn) = self.turns.last_mut() else { return };
+        let turn = self.turns.len() - 1;
         for part in &message.parts {
+            let mut push = |at, deed| {
+                let (session, part) = (self.session.clone(), part.id.clone());
+                self.traces.push(CallTrace { session, part, turn, at, deed });
+            };
             match &part.body {
                 PartBody::Tool(call) => {
+                    let at = call.state.time.start.unwrap_or(created);
                     let changes = ours(&call.state.extra).and_then(|ours| ours.get("files"));
                     let changes: Vec<FileChange> = changes.and_then(read).unwrap_or_default();
-                    let part = &part.id;
                     if changes.is_empty() && tools.is_unknown(&call.tool, &call.state) {
-                        let (part, tool) = (part.clone(), call.tool.clone());
-                        turn.traces.push(CallTrace::Unknown { part, tool, input: line_of(&call.state) });
+                        push(at, Deed::Unknown { tool: call.tool.clone(), input: line_of(&call.state) });
                     }
-                    let change = |change| CallTrace::Changed { part: part.clone(), change };
-                    turn.traces.extend(changes.into_iter().map(change));
+                    changes.into_iter().for_each(|change| push(at, Deed::Changed(change)));
                 }
                 PartBody::Text(_) if message.is_notice() => {
                     let record = ours(&part.extra).and_then(|ours| ours.get("revert")).and_then(read);
                     if let Some(record) = record {
-                        let (message, part) = (message.info.id.clone(), part.id.clone());
-                        turn.traces.push(CallTrace::Reverted { message, part, record });
+                        push(created, Deed::Reverted { message: message.info.id.clone(), record });
                     }
                 }
                 _ => {}
@@ -187,45 +198,66 @@ impl ChangeHistory {
         }
     }
 
+    /// Add what another session has left, oldest first, at its time among the rest. The order within each session is that
+    /// of its log, whatever its times say: a clock may have been set back.
+    pub fn merge(&mut self, others: Vec<CallTrace>) {
+        let mut merged = Vec::with_capacity(self.traces.len() + others.len());
+        let mut others = others.into_iter().peekable();
+        for own in std::mem::take(&mut self.traces) {
+            while let Some(earlier) = others.next_if(|other| other.at < own.at) {
+                merged.push(earlier);
+            }
+            merged.push(own);
+        }
+        merged.extend(others);
+        self.traces = merged;
+    }
+
     /// The newest turn that has changed files and was not put back since.
     pub fn newest_changed(&self) -> Option<usize> {
         let undone = self.undone();
         // Everything from this turn on was put back by a revert further down.
         let mut reverted_from = usize::MAX;
-        for turn in self.turns.iter().rev() {
-            for trace in turn.traces.iter().rev() {
-                match trace {
-                    CallTrace::Reverted { message, record, .. }
-                        if record.is_done && record.undoes.is_none() && !undone.contains(message) =>
-                    {
-                        reverted_from = reverted_from.min(record.turn);
-                    }
-                    CallTrace::Changed { .. } if turn.turn < reverted_from => return Some(turn.turn),
-                    _ => {}
+        let mut newest = None;
+        for trace in self.traces.iter().rev() {
+            match &trace.deed {
+                Deed::Reverted { message, record }
+                    if trace.session == self.session
+                        && record.is_done
+                        && record.undoes.is_none()
+                        && !undone.contains(message) =>
+                {
+                    reverted_from = reverted_from.min(record.turn);
                 }
+                // What another session has done late may belong to an early turn.
+                Deed::Changed(_) if trace.turn < reverted_from => newest = newest.max(Some(trace.turn)),
+                _ => {}
             }
         }
-        None
+        newest
     }
 
-    /// The newest revert that was not taken back, with the turn it stands in.
-    pub fn newest_revert(&self) -> Option<(&MessageId, &PartId, &RevertRecord)> {
+    /// The newest revert of this session that was not taken back.
+    pub fn newest_revert(&self) -> Option<(&MessageId, &RevertRecord)> {
         let undone = self.undone();
-        let traces = self.turns.iter().rev().flat_map(|turn| turn.traces.iter().rev());
-        let mut reverts = traces.filter_map(|trace| match trace {
-            CallTrace::Reverted { message, part, record } => Some((message, part, record)),
-            _ => None,
-        });
-        reverts.find(|(message, _, record)| record.undoes.is_none() && !undone.contains(*message))
+        let mut reverts = self.reverts().rev();
+        reverts.find(|(message, record)| record.undoes.is_none() && !undone.contains(*message))
     }
 
     fn undone(&self) -> HashSet<&MessageId> {
-        let traces = self.turns.iter().flat_map(|turn| &turn.traces);
-        let undone = traces.filter_map(|trace| match trace {
-            CallTrace::Reverted { record, .. } if record.is_done => record.undoes.as_ref(),
-            _ => None,
-        });
-        undone.collect()
+        self.reverts()
+            .filter(|(_, record)| record.is_done)
+            .filter_map(|(_, record)| record.undoes.as_ref())
+            .collect()
+    }
+
+    fn reverts(&self) -> impl DoubleEndedIterator<Item = (&MessageId, &RevertRecord)> {
+        self.traces.iter().filter(|trace| trace.session == self.session).filter_map(|trace| {
+            match &trace.deed {
+                Deed::Reverted { message, record } => Some((message, record)),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -344,6 +376,14 @@ impl Driver {
         }
         self.advance(part)
     }
+}
+
+/// Where a message of the user's side says, under `metadata` of a part, which notes of the inbox it tells.
+pub const NOTES_KEY: &str = "notes";
+
+fn tells_notes(message: &Message) -> bool {
+    let tells = |part: &Part| part.extra.get("metadata").is_some_and(|about| about.get(NOTES_KEY).is_some());
+    message.parts.iter().any(tells)
 }
 
 /// What stands under `metadata.plimsoll`.

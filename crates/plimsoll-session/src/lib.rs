@@ -56,7 +56,9 @@ mod reductions;
 mod settings;
 
 pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
-pub use changes::{CallTrace, ChangeHistory, FileChange, KnownTools, RevertRecord, TurnTrace, seen_files};
+pub use changes::{
+    CallTrace, ChangeHistory, Deed, FileChange, KnownTools, NOTES_KEY, RevertRecord, TurnHead, seen_files,
+};
 pub use climb::{Climb, ClimbStep, Climbed};
 pub use driver::{Content, Driver, Prepared};
 pub use error::SessionError;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll::log::TextPart;
 use plimsoll::{Message, Part, PartBody, SessionId, ToolStatus};
-use plimsoll_session::{Driver, SessionError};
+use plimsoll_session::{Driver, NOTES_KEY, SessionError};
 use plimsoll_store::{Note, TaskFilter};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -26,8 +26,6 @@ pub(super) const ENDED: &str = "task.ended";
 pub(super) const STEER: &str = "task.steer";
 /// Where a call says of which runs it has told the model.
 pub(crate) const TOLD_KEY: &str = "tasks";
-/// Where a message says which notes it tells.
-const NOTES_KEY: &str = "notes";
 /// Tasks that end together are told together.
 const GATHER: Duration = Duration::from_millis(100);
 /// How often tasks of other processes are looked after while they are waited for.

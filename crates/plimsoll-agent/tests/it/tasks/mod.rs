@@ -7,5 +7,6 @@ mod lives;
 mod machine;
 mod permits;
 mod restarts;
+mod reverts;
 mod support;
 mod texts;

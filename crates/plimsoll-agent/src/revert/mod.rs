@@ -8,6 +8,11 @@
 //! A revert is a change like those it takes back: what it replaces is kept and recorded first, in a notice that the model
 //! reads before the next prompt. So it can be taken back in turn, and a process that dies in the middle leaves every file
 //! whole and can do the rest again.
+//!
+//! What background tasks have changed belongs to the turn that launched them, and is put back with it in the same plan:
+//! the changes of all sessions to a file are one sequence by time. See `tasks.rs`.
+
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +20,7 @@ use std::sync::Arc;
 
 use plimsoll::{MessageId, PartId, SessionId};
 use plimsoll_session::{
-    CallTrace, ChangeHistory, Driver, FileChange, KnownTools, RevertRecord, SessionError,
+    CallTrace, ChangeHistory, Deed, Driver, FileChange, KnownTools, RevertRecord, SessionError,
 };
 use plimsoll_store::{Archive, SpillRecord, StoreError};
 use serde::Serialize;
@@ -24,6 +29,9 @@ use thiserror::Error;
 use crate::event::{Event, EventSink};
 use crate::place::{Content, Place, ReplaceError, remove_empty_folder};
 use crate::run::Conversation;
+
+pub use tasks::RevertedTask;
+use tasks::{HeldTasks, TaskTraces};
 
 /// Tools that leave nothing on the disk, and those whose changes are recorded.
 const TOOLS: KnownTools<'static> = KnownTools {
@@ -36,6 +44,9 @@ const TOOLS: KnownTools<'static> = KnownTools {
         "todo",
         "skill",
         "webfetch",
+        // What a task does is found in its own session.
+        "background_task",
+        "background_steer",
         "background_output",
         "background_list",
         "background_cancel",
@@ -74,9 +85,18 @@ pub enum RevertError {
         /// That of the newest.
         last: usize,
     },
+    /// Tasks of those turns may still change files.
+    #[error("{}", tell_at_work(.0))]
+    TasksAtWork(Vec<RevertedTask>),
     /// The session cannot be read or written.
     #[error(transparent)]
     Session(#[from] SessionError),
+}
+
+fn tell_at_work(tasks: &[RevertedTask]) -> String {
+    let named: Vec<String> =
+        tasks.iter().map(|task| format!("`{}` ({})", task.id, task.description)).collect();
+    format!("nothing was put back: background tasks of these turns still work: {}", named.join(", "))
 }
 
 impl From<StoreError> for RevertError {
@@ -103,6 +123,8 @@ pub struct RevertReport {
     pub files: Vec<RevertedFile>,
     /// Calls of those turns whose doings are not known, and were not taken back.
     pub uncovered: Vec<UncoveredCall>,
+    /// Background tasks that these turns launched or resumed. What they changed with `write` and `edit` is put back too.
+    pub tasks: Vec<RevertedTask>,
 }
 
 impl RevertReport {
@@ -140,8 +162,11 @@ pub enum RevertAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UncoveredCall {
-    /// The turn that made it.
+    /// The turn that made it, or that launched the task which did.
     pub turn: usize,
+    /// The task that made it; none for the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<SessionId>,
     /// The call's part.
     pub part: PartId,
     /// The tool.
@@ -170,8 +195,9 @@ struct Step {
     made: BTreeSet<PathBuf>,
 }
 
-/// A recorded change, with the turn and the part that it belongs to.
+/// A recorded change, with the session and the part that tell of it.
 struct Recorded<'a> {
+    session: &'a SessionId,
     part: &'a PartId,
     change: &'a FileChange,
 }
@@ -192,7 +218,13 @@ pub fn revert(
     events: &EventSink,
 ) -> Result<RevertReport, RevertError> {
     let archive = Arc::clone(driver.archive());
-    let RevertPlan { mut report, undoes, steps } = RevertPlan::new(&archive, driver.session(), target)?;
+    let planned = RevertPlan::new(&archive, driver.session(), target)?;
+    let _held = HeldTasks::take(&archive, driver.session(), &planned.report.tasks)?;
+    // Once more, for a task may have gone on until now.
+    let RevertPlan { mut report, undoes, steps } = match planned.report.tasks.is_empty() {
+        true => planned,
+        false => RevertPlan::new(&archive, driver.session(), target)?,
+    };
     if steps.is_empty() {
         return Ok(report);
     }
@@ -231,12 +263,14 @@ pub fn revert(
 
 impl RevertPlan {
     fn new(archive: &Archive, session: &SessionId, target: RevertTarget) -> Result<RevertPlan, RevertError> {
-        let history = ChangeHistory::read(archive, session, TOOLS)?;
+        let mut history = ChangeHistory::read(archive, session, TOOLS)?;
+        let mut tasks = TaskTraces::read(archive, &history)?;
+        tasks.merge_into(&mut history);
         let (turn, undoes) = match target {
             RevertTarget::LastTurn => (history.newest_changed().ok_or(RevertError::Nothing)?, None),
             RevertTarget::Turn(turn) => (turn, None),
             RevertTarget::LastRevert => {
-                let (message, _, record) = history.newest_revert().ok_or(RevertError::NoRevert)?;
+                let (message, record) = history.newest_revert().ok_or(RevertError::NoRevert)?;
                 (record.turn, Some(message.clone()))
             }
         };
@@ -252,15 +286,15 @@ impl RevertPlan {
                 notice: None,
                 files: Vec::new(),
                 uncovered: Vec::new(),
+                // A revert is taken back by what its own record says.
+                tasks: if undoes.is_none() { tasks.since(turn) } else { Vec::new() },
             },
             undoes,
             steps: Vec::new(),
         };
         let mut changes: BTreeMap<&str, Vec<Recorded<'_>>> = BTreeMap::new();
-        for turn in history.turns.iter().skip(turn).rev() {
-            for trace in turn.traces.iter().rev() {
-                plan.gather(turn.turn, trace, &mut changes);
-            }
+        for trace in history.traces.iter().rev().filter(|trace| trace.turn >= turn) {
+            plan.gather(trace, &mut changes);
         }
         plan.report.uncovered.reverse();
         for (path, changes) in changes {
@@ -270,26 +304,21 @@ impl RevertPlan {
     }
 
     /// Take up what a trace says, the newest first.
-    fn gather<'a>(
-        &mut self,
-        turn: usize,
-        trace: &'a CallTrace,
-        changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>,
-    ) {
-        let mut add = |part, change: &'a FileChange| {
-            changes.entry(&change.path).or_default().push(Recorded { part, change });
+    fn gather<'a>(&mut self, trace: &'a CallTrace, changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>) {
+        let CallTrace { session, part, turn, deed, .. } = trace;
+        let mut add = |change: &'a FileChange| {
+            changes.entry(&change.path).or_default().push(Recorded { session, part, change });
         };
-        match (trace, &self.undoes) {
-            (CallTrace::Changed { part, change }, None) => add(part, change),
-            (CallTrace::Reverted { part, record, .. }, None) => {
-                record.files.iter().rev().for_each(|change| add(part, change));
+        match (deed, &self.undoes) {
+            (Deed::Changed(change), None) => add(change),
+            (Deed::Reverted { record, .. }, None) => record.files.iter().rev().for_each(add),
+            (Deed::Reverted { message, record }, Some(undone)) if message == undone => {
+                record.files.iter().rev().for_each(add);
             }
-            (CallTrace::Reverted { message, part, record }, Some(undone)) if message == undone => {
-                record.files.iter().rev().for_each(|change| add(part, change));
-            }
-            (CallTrace::Unknown { part, tool, input }, None) => {
-                let (part, tool, input) = (part.clone(), tool.clone(), input.clone());
-                self.report.uncovered.push(UncoveredCall { turn, part, tool, input });
+            (Deed::Unknown { tool, input }, None) => {
+                let (turn, part, tool, input) = (*turn, part.clone(), tool.clone(), input.clone());
+                let task = (*session != self.report.session).then(|| session.clone());
+                self.report.uncovered.push(UncoveredCall { turn, task, part, tool, input });
             }
             _ => {}
         }
@@ -312,7 +341,7 @@ impl RevertPlan {
         let mut kept = None;
         let mut mode = None;
         let mut made = BTreeSet::new();
-        for Recorded { part, change } in changes {
+        for Recorded { session, part, change } in changes {
             if state != change.after.as_deref() {
                 if state == change.before.as_deref() {
                     // The process died before it was made, or it was taken back since.
@@ -321,7 +350,7 @@ impl RevertPlan {
                 left.problem = Some("it was changed by something else since".into());
                 break;
             }
-            let Some(found) = archive.kept(&self.report.session, &change.handle(part))? else {
+            let Some(found) = archive.kept(session, &change.handle(part))? else {
                 left.problem = Some("what it held is not kept here".into());
                 break;
             };
