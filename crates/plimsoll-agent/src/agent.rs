@@ -194,7 +194,7 @@ impl Agent {
     /// The same agent with background tasks, and with the tools for them that its configuration lets it have.
     pub fn with_tasks(mut self, board: &Arc<TaskBoard>) -> Agent {
         let name = &self.profile.name;
-        let own = board.tools().into_iter().filter(|tool| board.offers(name, &tool.spec().name));
+        let own = board.tools(name).into_iter().filter(|tool| board.offers(name, &tool.spec().name));
         self.profile.tools = own.fold(std::mem::take(&mut self.profile.tools), ToolSet::with_shared);
         self.tasks = Some(Arc::clone(board));
         self

@@ -176,9 +176,9 @@ impl TaskBoard {
         &self.limits
     }
 
-    /// The tools for background tasks, which name the agents that there are.
-    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        task_tools(&self.roster.agents())
+    /// The tools for background tasks as an agent is given them: they name the agents that it can give tasks to.
+    pub(crate) fn tools(&self, agent: &str) -> Vec<Arc<dyn Tool>> {
+        task_tools(&self.roster.agents(agent))
     }
 
     /// Whether an agent that is no task itself is offered a tool for background tasks.

@@ -34,7 +34,15 @@ impl TaskBoard {
         caller: &Caller,
         launch: &Launch,
     ) -> Result<Born, TaskError> {
-        let rostered = self.rostered(&launch.agent, launch.model.as_deref()).await?;
+        let rostered = match self.rostered(&launch.agent, launch.model.as_deref()).await {
+            // The parent may have a model that no configuration names, such as one from a flag, and the task gets it.
+            Err(_) if launch.model.is_none() => {
+                let parents = caller.agent.model.name.to_string();
+                let made = self.rostered(&launch.agent, Some(&parents)).await?;
+                RosterAgent { is_own_model: false, ..made }
+            }
+            rostered => rostered?,
+        };
         let way = launch.way.or(rostered.fork).unwrap_or(self.limits.fork);
         let agent = self.task_agent(&caller.agent, caller.agent.profile.bounds_below(), rostered);
         let title = match launch.fork {
@@ -178,9 +186,9 @@ impl TaskBoard {
         agent.lease = self.lease;
         let name = agent.profile.name.clone();
         let tools = std::mem::take(&mut agent.profile.tools).filter(|tool| !tool.starts_with(TOOL_PREFIX));
-        let own =
-            self.tools().into_iter().filter(|tool| self.roster.has_task_tool(&name, &tool.spec().name, true));
-        let own: Vec<_> = own.collect();
+        let own = self.tools(&name).into_iter();
+        let own: Vec<_> =
+            own.filter(|tool| self.roster.has_task_tool(&name, &tool.spec().name, true)).collect();
         agent.tasks = (!own.is_empty()).then(|| Arc::clone(self));
         agent.profile.bounds = bounds;
         let tools = tools.filter(|tool| agent.profile.wants(tool));
@@ -219,7 +227,7 @@ impl TaskBoard {
         if task.data.fork.as_ref().is_some_and(|fork| fork.way == ForkWay::History) {
             // Offered as they were to the parent, because the cache begins with them.
             let offered = self
-                .tools()
+                .tools(&task.data.agent)
                 .into_iter()
                 .filter(|tool| self.roster.has_task_tool(&task.data.agent, &tool.spec().name, false));
             let tools = std::mem::take(&mut agent.profile.tools);

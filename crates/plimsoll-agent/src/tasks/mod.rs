@@ -27,6 +27,7 @@ mod runner;
 mod status;
 mod task;
 mod text;
+mod transcript;
 mod watch;
 
 /// How the names of the tools for background tasks begin.
@@ -41,7 +42,7 @@ pub use roster::{ConfiguredRoster, Roster, RosterAgent};
 pub use status::TaskStatus;
 pub use task::{ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskRun};
 pub use text::{
-    AGENT_REQUIRED, EndedRun, FORK_AND_RESUME, IGNORED_IN_RESUME, NO_MESSAGES, NOTHING_TO_CLEAR,
-    PROMPT_REQUIRED, TaskView, TranscriptFilter, cleared_text, duration_text, ended_text, fork_text,
-    list_text, toast_text, transcript_text,
+    AGENT_REQUIRED, EndedRun, FORK_AND_RESUME, IGNORED_IN_RESUME, NOTHING_TO_CLEAR, PROMPT_REQUIRED,
+    TaskView, cleared_text, duration_text, ended_text, fork_text, list_text, toast_text,
 };
+pub use transcript::{NO_MESSAGES, TranscriptFilter, transcript_text};

@@ -14,14 +14,19 @@ use crate::builtin::{BUILT_IN, over_built_in};
 use crate::event::EventSink;
 use crate::setup::{AgentSetupError, INTERNAL, RunOverrides};
 
+/// Said of the parent's own agent where a fork inherits the conversation.
+const OWN_AGENT: &str =
+    "(This session's own agent: with `fork` it starts from this very conversation, which is cheap.)";
+const LAUNCH_TOOL: &str = "background_task";
+
 /// Makes agents by their names. A closure of a name and a model, as `provider/model`, is one.
 pub trait Roster: Send + Sync {
     /// The agent of a name, with the model that is named or its own. Its tools are those of a session that is no task,
     /// without those for background tasks: the board adds them where they belong.
     fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, String>;
 
-    /// The agents that can be given a task and what each is for, as the model is told.
-    fn agents(&self) -> Vec<(String, String)> {
+    /// The agents that a session of agent `parent` can give a task to, and what each is for, as the model is told.
+    fn agents(&self, _parent: &str) -> Vec<(String, String)> {
         Vec::new()
     }
 
@@ -77,6 +82,19 @@ impl ConfiguredRoster {
     fn config(&self, name: &str) -> AgentConfig {
         over_built_in(name, self.run.agents.get(name).cloned().unwrap_or_default())
     }
+
+    /// Whether a fork of this agent by itself begins with the very conversation of its parent.
+    fn inherits_history(&self, name: &str) -> bool {
+        self.config(name).fork.or(self.run.tasks.fork) == Some(AgentFork::History)
+    }
+
+    /// Whether an agent that a person talks to is told of itself. A fork inherits the conversation only where parent and
+    /// task are the same agent, so a model that is not told of its own could never ask for one; and an agent whose tasks
+    /// may launch tasks was meant to delegate to itself. Any other keeps its list short: work that fits an agent made
+    /// for tasks is better off there.
+    fn suits_itself(&self, name: &str) -> bool {
+        self.inherits_history(name) || self.has_task_tool(name, LAUNCH_TOOL, true)
+    }
 }
 
 impl Roster for ConfiguredRoster {
@@ -103,15 +121,21 @@ impl Roster for ConfiguredRoster {
         Ok(RosterAgent { agent, is_own_model, fork: own.fork })
     }
 
-    fn agents(&self) -> Vec<(String, String)> {
+    fn agents(&self, parent: &str) -> Vec<(String, String)> {
         let configured = self.run.agents.keys().map(String::as_str);
         let names: BTreeSet<&str> = BUILT_IN.into_iter().chain(configured).collect();
         let is_given_tasks = |name: &&str| {
             let own = self.config(name);
-            !own.disabled && !INTERNAL.contains(name) && own.mode != Some(AgentMode::Primary)
+            let is_listed =
+                own.mode != Some(AgentMode::Primary) || (*name == parent && self.suits_itself(parent));
+            !own.disabled && !INTERNAL.contains(name) && is_listed
         };
         let described = |name: &str| {
-            let about = self.config(name).description.unwrap_or_default();
+            let mut about = self.config(name).description.unwrap_or_default();
+            if name == parent && self.inherits_history(name) {
+                let blank = if about.is_empty() { "" } else { " " };
+                about.push_str(&format!("{blank}{OWN_AGENT}"));
+            }
             (name.to_owned(), about)
         };
         names.into_iter().filter(is_given_tasks).map(described).collect()

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use plimsoll::{Message, Millis, PartBody, ToolStatus};
-use serde_json::{Value, json};
+use plimsoll::{Message, Millis};
 
 use super::ids::short_id;
 use super::status::TaskStatus;
 use super::task::{ForkReceipt, ForkWay, Task, TaskPhase, TaskRun};
+use super::transcript::{TranscriptFilter, transcript_text};
 
 /// Refuses a fork of something that is there already.
 pub const FORK_AND_RESUME: &str = "Cannot use fork and resume together. Use fork for new tasks with context, resume for \
@@ -20,8 +20,6 @@ pub const PROMPT_REQUIRED: &str = "Prompt is required when resuming a task";
 pub const IGNORED_IN_RESUME: &str = "Note: agent and description are ignored in resume mode.";
 /// A clear that finds nothing.
 pub const NOTHING_TO_CLEAR: &str = "No background tasks to clear.";
-/// A session without messages.
-pub const NO_MESSAGES: &str = "No messages available for this task.";
 /// So much of a prompt is shown in a status.
 const PROMPT_CHARS: usize = 500;
 /// A longer description is cut in a list.
@@ -175,6 +173,18 @@ impl TaskView<'_> {
         text
     }
 
+    /// The messages of the task's session, and how it stands: a transcript alone does not say whether it has ended, or why.
+    pub fn session(&self, messages: &[Message], filter: &TranscriptFilter) -> String {
+        let (status, data) = (self.task.status, &self.task.data);
+        let error = data.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+        format!(
+            "{}\n\n---\n\nStatus: {} {status} ({}){error}",
+            transcript_text(messages, filter),
+            status.icon(),
+            self.duration()
+        )
+    }
+
     /// A row of the list.
     fn row(&self) -> String {
         let (task, data) = (self.task, &self.task.data);
@@ -200,11 +210,16 @@ impl TaskView<'_> {
 
 /// The tasks of a session as a table; `status` as it was asked for.
 pub fn list_text(tasks: &[Task], status: Option<&str>, now: Millis) -> String {
-    let wanted = status.map(str::to_lowercase).filter(|status| !status.trim().is_empty());
+    let wanted = status.map(|status| status.trim().to_lowercase()).filter(|status| !status.is_empty());
+    // A task that was resumed runs as any other.
+    let is_wanted = |task: &Task, wanted: &str| {
+        task.status.name() == wanted
+            || (task.status == TaskStatus::Resumed && wanted == TaskStatus::Running.name())
+    };
     let mut shown: Vec<&Task> = tasks
         .iter()
         .filter(|task| !task.data.cleared)
-        .filter(|task| wanted.as_ref().is_none_or(|wanted| task.status.name() == wanted.trim()))
+        .filter(|task| wanted.as_ref().is_none_or(|wanted| is_wanted(task, wanted)))
         .collect();
     if shown.is_empty() {
         return match status.filter(|_| wanted.is_some()) {
@@ -433,86 +448,6 @@ fn top_tools(tasks: &[&Task]) -> String {
         (true, _) => String::new(),
         (false, 0) => format!(" ({})", named.join(" ")),
         (false, more) => format!(" ({} +{more} more)", named.join(" ")),
-    }
-}
-
-/// Which messages of a task are wanted, and what of them.
-#[derive(Clone, Debug, Default)]
-pub struct TranscriptFilter {
-    /// Only those after this message; all if it is not known.
-    pub since: Option<String>,
-    /// Only so many of the newest.
-    pub most: Option<usize>,
-    /// Thoughts too.
-    pub thinking: bool,
-    /// What tools answered, too.
-    pub results: bool,
-}
-
-/// The messages of a task as text.
-pub fn transcript_text(messages: &[Message], filter: &TranscriptFilter) -> String {
-    let known = filter.since.as_deref();
-    let since = known.and_then(|id| messages.iter().position(|message| message.info.id.as_str() == id));
-    let messages = &messages[since.map_or(0, |place| place + 1)..];
-    let first = filter.most.map_or(0, |most| messages.len().saturating_sub(most));
-    let shown: Vec<String> = messages
-        .iter()
-        .enumerate()
-        .skip(first)
-        .filter_map(|(place, message)| message_text(place, message, filter))
-        .collect();
-    if shown.is_empty() { NO_MESSAGES.to_owned() } else { shown.join("\n\n") }
-}
-
-fn message_text(place: usize, message: &Message, filter: &TranscriptFilter) -> Option<String> {
-    let mut thoughts = Vec::new();
-    let mut calls = Vec::new();
-    for part in &message.parts {
-        match &part.body {
-            PartBody::Reasoning(thought) if filter.thinking && !thought.text.is_empty() => {
-                thoughts.push(thought.text.as_str());
-            }
-            PartBody::Tool(tool) => {
-                let input = tool.state.input.as_ref().map_or(Value::Null, |input| input.value().clone());
-                let mut call =
-                    json!({ "tool": tool.tool, "status": status_name(&tool.state.status), "input": input });
-                if filter.results
-                    && let (Some(result), Some(call)) = (tool.state.result(), call.as_object_mut())
-                {
-                    call.insert("result".into(), result.as_str().into());
-                }
-                calls.push(call);
-            }
-            _ => {}
-        }
-    }
-    let text = message.text();
-    if text.is_empty() && thoughts.is_empty() && calls.is_empty() {
-        return None;
-    }
-    let id = match message.info.id.as_str() {
-        "" => format!("msg_{place}"),
-        id => id.to_owned(),
-    };
-    let role = message.info.role.as_ref().map_or("unknown", |role| role.name());
-    let mut shown = format!("[{id}] {role}: {text}");
-    if !thoughts.is_empty() {
-        shown.push_str(&format!("\nthinking:\n{}", thoughts.join("\n")));
-    }
-    if !calls.is_empty() {
-        let pretty = serde_json::to_string_pretty(&calls).unwrap_or_default();
-        shown.push_str(&format!("\ntoolCalls:\n{pretty}"));
-    }
-    Some(shown)
-}
-
-fn status_name(status: &ToolStatus) -> &str {
-    match status {
-        ToolStatus::Pending => "pending",
-        ToolStatus::Running => "running",
-        ToolStatus::Completed => "completed",
-        ToolStatus::Error => "error",
-        ToolStatus::Other(name) => name,
     }
 }
 

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll::Message;
 use plimsoll_providers::ToolSpec;
-use plimsoll_store::PageRequest;
+use plimsoll_store::StoreError;
 use serde_json::{Value, json};
 
 use super::{Tool, ToolCall, ToolError, number, optional_text};
@@ -82,7 +83,7 @@ impl Kind {
                     "timeout": count("How long to wait at most, in seconds. Default: 120, at most 600."),
                     "full_session": flag("Give the messages of the task's session in place of its result."),
                     "since_message_id": text("Only messages after this one. Needs full_session."),
-                    "message_limit": count("Only so many of the newest messages, at most 100. Needs full_session."),
+                    "message_limit": count("Only so many of the newest messages. Default: 100, which is the most. Needs full_session."),
                     "include_thinking": flag("Thoughts too. Needs full_session."),
                     "include_tool_results": flag("What tools answered, too. Needs full_session."),
                 }),
@@ -263,10 +264,10 @@ impl Work<'_> {
     async fn output(&self) -> Result<String, ToolError> {
         let input = self.call.input;
         let wait = number(input, "timeout")?.unwrap_or(DEFAULT_WAIT).min(LONGEST_WAIT);
+        let limit = number(input, "message_limit")?;
         let filter = TranscriptFilter {
             since: optional_text(input, "since_message_id")?.map(str::to_owned),
-            most: number(input, "message_limit")?
-                .map(|most| usize::try_from(most.min(MOST_MESSAGES)).unwrap_or(usize::MAX)),
+            most: Some(limit.unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES) as usize),
             thinking: flag(input, "include_thinking")?,
             results: flag(input, "include_tool_results")?,
         };
@@ -287,7 +288,7 @@ impl Work<'_> {
             }
         }
         let text = match full {
-            true => self.transcript(&task, &filter).await,
+            true => self.transcript(&task, &filter, limit.is_none_or(|limit| limit > MOST_MESSAGES)).await,
             false => self.tell(&task, |view| view.output()).await,
         };
         match text {
@@ -299,19 +300,32 @@ impl Work<'_> {
         }
     }
 
-    async fn transcript(&self, task: &Task, filter: &TranscriptFilter) -> Result<String, TaskError> {
+    /// The messages of a task's session and how it stands. `is_capped` where fewer messages are shown than were asked for;
+    /// that is said.
+    async fn transcript(
+        &self,
+        task: &Task,
+        filter: &TranscriptFilter,
+        is_capped: bool,
+    ) -> Result<String, TaskError> {
         let (archive, id) = (Arc::clone(self.board.archive()), task.id.clone());
-        // More than are shown, because messages without anything to show are left out.
-        let request = PageRequest { from: None, oldest_first: false, most: 4 * MOST_MESSAGES };
-        let read = tokio::task::spawn_blocking(move || archive.store().page(&id, &request)).await;
-        let page = read.map_err(|error| TaskError::Internal(error.to_string()))?;
-        let mut messages = match page {
-            Ok(page) => page.messages,
-            Err(plimsoll_store::StoreError::Missing { .. }) => Vec::new(),
+        let wanted = filter.clone();
+        let read = tokio::task::spawn_blocking(move || wanted.read(&archive, &id));
+        let messages = read.await.map_err(|error| TaskError::Internal(error.to_string()))?;
+        let messages = match messages {
+            Ok(messages) => messages,
+            Err(StoreError::Missing { .. }) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
-        messages.reverse();
-        Ok(tasks::transcript_text(&messages, filter))
+        // More than are shown are read where there are more; the message that is known is among them.
+        let is_known = |first: &Message| filter.since.as_deref() == Some(first.info.id.as_str());
+        let has_older =
+            filter.most.is_some_and(|most| messages.len() > most) && !messages.first().is_some_and(is_known);
+        let text = self.tell(task, |view| view.session(&messages, filter)).await?;
+        Ok(match is_capped && has_older {
+            true => format!("(Older messages are left out. These are the newest {MOST_MESSAGES}.)\n\n{text}"),
+            false => text,
+        })
     }
 
     async fn list(&self) -> Result<String, ToolError> {

@@ -12,19 +12,19 @@ use tempfile::TempDir;
 use crate::support::{is_summary, lines, open_archive, reader, run};
 
 /// A home with a repository in it, and a scripted model that the environment names.
-struct Place {
+pub(crate) struct Place {
     _folder: TempDir,
-    home: PathBuf,
-    project: PathBuf,
-    server: ModelServer,
+    pub(crate) home: PathBuf,
+    pub(crate) project: PathBuf,
+    pub(crate) server: ModelServer,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         Place::with(ModelServer::start().unwrap())
     }
 
-    fn with(server: ModelServer) -> Place {
+    pub(crate) fn with(server: ModelServer) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().canonicalize().unwrap();
         let project = home.join("repository/part");
@@ -33,13 +33,13 @@ impl Place {
         Place { _folder: folder, home, project, server }
     }
 
-    fn write(&self, place: &str, text: &str) {
+    pub(crate) fn write(&self, place: &str, text: &str) {
         let path = self.home.join(place);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    fn config(&self, directory: &Path) -> RunConfig {
+    pub(crate) fn config(&self, directory: &Path) -> RunConfig {
         let variables = [
             ("HOME".to_owned(), self.home.display().to_string()),
             ("ANTHROPIC_API_KEY".to_owned(), "sk-ant-test-0123456789".to_owned()),
@@ -56,7 +56,7 @@ impl Place {
         Agent::configured(archive, Policy::default(), &config, &overrides, directory, Some(&self.home))
     }
 
-    fn agent(&self, name: &str) -> Agent {
+    pub(crate) fn agent(&self, name: &str) -> Agent {
         self.agent_in(&self.project, RunOverrides { agent: Some(name.into()), ..RunOverrides::default() })
             .unwrap()
     }

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use plimsoll::Message;
 use plimsoll_agent::tasks::{Task, TaskStatus, TranscriptFilter, transcript_text};
-use plimsoll_store::{PageRequest, StoreError};
+use plimsoll_store::StoreError;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +17,6 @@ use crate::progress::Progress;
 use crate::run::tell::ended;
 use crate::surroundings::Surroundings;
 
-/// Messages without anything to show are left out, so that more are read than are wanted.
-const READ_TIMES: u64 = 4;
 /// How often it is looked whether the process of the task has gone.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
@@ -94,24 +91,21 @@ fn wait(desk: &Desk, task: &Task, longest: Option<u64>) -> Result<Option<Task>, 
 }
 
 fn print_messages(args: &OutputArgs, task: &Task, desk: &Desk, output: &mut Output) -> Result<(), CliError> {
-    let most = READ_TIMES.saturating_mul(args.messages as u64).max(1);
-    let request = PageRequest { from: None, oldest_first: false, most };
-    let mut messages: Vec<Message> = match desk.opened.archive.store().page(&task.id, &request) {
-        Ok(page) => page.messages,
-        // The session of a task may have been removed.
-        Err(StoreError::Missing { .. }) => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
-    messages.reverse();
-    if output.json {
-        let first = messages.len().saturating_sub(args.messages);
-        return Ok(output.json(&&messages[first..])?);
-    }
     let filter = TranscriptFilter {
         since: args.since.clone(),
         most: Some(args.messages),
         thinking: args.thinking,
         results: args.results,
     };
+    let messages = match filter.read(&desk.opened.archive, &task.id) {
+        Ok(messages) => messages,
+        // The session of a task may have been removed.
+        Err(StoreError::Missing { .. }) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    if output.json {
+        let first = messages.len().saturating_sub(args.messages);
+        return Ok(output.json(&&messages[first..])?);
+    }
     Ok(output.text(&transcript_text(&messages, &filter))?)
 }

@@ -1,6 +1,8 @@
 //! Background tasks, against the scripted model.
 
+mod calls;
 mod chaos;
+mod configured;
 mod forks;
 mod kills;
 mod lives;

@@ -144,7 +144,7 @@ fn r68_r69_the_list() {
     assert!(text.contains("`33333333 (resumed)`") && text.contains("`11111111`"));
     insta::assert_snapshot!(text);
     let running = list_text(&all, Some(" RUNNING "), NOW);
-    assert!(running.contains("**Total: 2**"), "{running}");
+    assert!(running.contains("**Total: 4** | ⏳ 4 running |"), "those that were resumed run too: {running}");
 }
 
 #[test]
