@@ -12,15 +12,15 @@ use tempfile::TempDir;
 use crate::support::{is_summary, lines, open_archive, reader, run};
 
 /// A home with a repository in it, and a scripted model that the environment names.
-struct Place {
+pub(crate) struct Place {
     _folder: TempDir,
-    home: PathBuf,
-    project: PathBuf,
-    server: ModelServer,
+    pub(crate) home: PathBuf,
+    pub(crate) project: PathBuf,
+    pub(crate) server: ModelServer,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         Place::with(ModelServer::start().unwrap())
     }
 
@@ -33,13 +33,13 @@ impl Place {
         Place { _folder: folder, home, project, server }
     }
 
-    fn write(&self, place: &str, text: &str) {
+    pub(crate) fn write(&self, place: &str, text: &str) {
         let path = self.home.join(place);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    fn config(&self, directory: &Path) -> RunConfig {
+    pub(crate) fn config(&self, directory: &Path) -> RunConfig {
         let variables = [
             ("HOME".to_owned(), self.home.display().to_string()),
             ("ANTHROPIC_API_KEY".to_owned(), "sk-ant-test-0123456789".to_owned()),
@@ -49,14 +49,18 @@ impl Place {
         Config::load(&Flags::default(), &around).unwrap().run.unwrap()
     }
 
-    fn agent_in(&self, directory: &Path, overrides: RunOverrides) -> Result<Agent, AgentSetupError> {
+    pub(crate) fn agent_in(
+        &self,
+        directory: &Path,
+        overrides: RunOverrides,
+    ) -> Result<Agent, AgentSetupError> {
         let config = self.config(directory);
         let overrides = RunOverrides { model: Some("anthropic/claude-sonnet-4-6".into()), ..overrides };
         let archive = open_archive(&self.home);
         Agent::configured(archive, Policy::default(), &config, &overrides, directory, Some(&self.home))
     }
 
-    fn agent(&self, name: &str) -> Agent {
+    pub(crate) fn agent(&self, name: &str) -> Agent {
         self.agent_in(&self.project, RunOverrides { agent: Some(name.into()), ..RunOverrides::default() })
             .unwrap()
     }
@@ -172,4 +176,32 @@ async fn agents_md_is_there_again_after_every_compaction() {
     assert!(requests.iter().any(is_summary), "it was compacted");
     let asked: Vec<_> = requests.iter().filter(|request| !is_summary(request)).collect();
     assert!(asked.iter().all(|request| request.system.contains("Always answer in rhyme.")));
+}
+
+/// Skills of the home, the project and the configuration reach the model of a configured agent, and its text on demand.
+#[tokio::test]
+async fn a_configured_agent_has_the_skills_of_its_places() {
+    let place = Place::new();
+    let skill =
+        |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nDo as {name} says.\n");
+    place.write(".plimsoll/skills/homely/SKILL.md", &skill("homely"));
+    place.write("repository/part/.claude/skills/local/SKILL.md", &skill("local"));
+    place.write("shelf/named/SKILL.md", &skill("named"));
+    place.write(".config/plimsoll/config.toml", "skills = [\"~/shelf\"]\n");
+    place.server.push_all([
+        Reply::new().call("call_1", "skill", json!({ "name": "named" })),
+        Reply::new().text("Done."),
+    ]);
+    run(&mut place.agent("build").begin("").await.unwrap(), "Go").await;
+    let last = place.server.last().unwrap();
+    assert!(last.result("call_1").unwrap().contains("Do as named says."), "{:?}", last.result("call_1"));
+    let tools = last.body["tools"].as_array().unwrap();
+    let described =
+        tools.iter().find(|tool| tool["name"] == "skill").unwrap()["description"].as_str().unwrap();
+    for name in ["homely", "local", "named"] {
+        assert!(described.contains(&format!("About {name}.")), "{described}");
+    }
+    // An agent that is without the tool is not told of them.
+    place.write(".config/plimsoll/config.toml", "[agents.build.tools]\nskill = false\n");
+    assert!(place.agent("build").profile.tools.get("skill").is_none());
 }
