@@ -75,6 +75,8 @@ pub struct Profile {
     pub switches: Vec<ToolSwitch>,
     /// What of that it may do.
     pub permissions: Permissions,
+    /// So many of these rules, from the first, hold for all agents; those of this one and of flags follow.
+    pub general_rules: usize,
     /// What those that launched it have and may, for a background task: it may do nothing that one of them may not.
     pub bounds: Vec<Bound>,
     /// Whether a run waits for the session's background tasks when the model has said its last word, and lets it answer
@@ -126,6 +128,8 @@ pub struct Compaction {
 pub struct Bound {
     /// What it may do.
     pub permissions: Permissions,
+    /// So many of these rules, from the first, hold for all agents.
+    pub general_rules: usize,
     /// Tools that it has or has not. The last that matches decides.
     pub switches: Vec<ToolSwitch>,
 }
@@ -150,7 +154,11 @@ impl Profile {
 
     /// What bounds the tasks of this agent: what bounds it, and what it has and may itself.
     pub(crate) fn bounds_below(&self) -> Vec<Bound> {
-        let own = Bound { permissions: self.permissions.clone(), switches: self.switches.clone() };
+        let own = Bound {
+            permissions: self.permissions.clone(),
+            general_rules: self.general_rules,
+            switches: self.switches.clone(),
+        };
         self.bounds.iter().cloned().chain([own]).collect()
     }
 }
@@ -166,6 +174,7 @@ impl Agent {
             tools: ToolSet::builtin(&policy),
             switches: Vec::new(),
             permissions: Permissions::default(),
+            general_rules: 0,
             bounds: Vec::new(),
             awaits_tasks: false,
             limits: RunLimits::default(),

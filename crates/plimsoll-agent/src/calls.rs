@@ -19,7 +19,9 @@ use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, repeat_warning};
 use crate::hooks::{HookedCall, HookedInput, HookedOutput};
 use crate::metrics;
-use crate::permissions::{Access, AllowHint, Bounds, Subject, is_denied, reason_to_ask, remembered_rule};
+use crate::permissions::{
+    Access, AllowHint, Bounds, DeniedCall, Subject, is_denied, reason_to_ask, remembered_rule,
+};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
@@ -222,9 +224,18 @@ impl Conversation {
                 }
             }
         };
-        let AllowHint { flag, setting } = AllowHint::of(&remembered_rule(&call.tool, &subject, directory));
-        let (part, tool) = (call.part.clone(), call.tool.clone());
-        self.agent.tell(&Event::Denied { part, tool, allow: flag, setting, asked: words.is_some() });
+        let denied = DeniedCall { tool: &call.tool, access, subject: &subject, project: directory };
+        let hint = AllowHint::find(&self.agent.profile, &self.granted, denied, tool.also_needs(&subject));
+        self.agent.tell(&Event::Denied {
+            part: call.part.clone(),
+            tool: call.tool.clone(),
+            hint: hint.words(),
+            allow: hint.flag,
+            setting: hint.setting,
+            also: hint.also,
+            rule: hint.rule,
+            asked: words.is_some(),
+        });
         let is_outside = matches!(&subject, Subject::Path { real, .. } if !real.starts_with(directory));
         let what = match access {
             Access::Read if is_outside => "reading outside the project",

@@ -200,10 +200,20 @@ pub enum Event {
         part: PartId,
         /// The tool.
         tool: String,
-        /// The flag that would allow it.
-        allow: String,
+        /// What would allow it, in words for a person.
+        hint: String,
+        /// The flag that would allow it, if one would.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        allow: Option<String>,
         /// The line of `plimsoll.toml` that would.
-        setting: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        setting: Option<String>,
+        /// The line of `plimsoll.toml` that is needed besides.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        also: Option<String>,
+        /// The rule that decided, with where it stands; none where no rule fits.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
         /// Whether a person was asked and said no.
         asked: bool,
     },

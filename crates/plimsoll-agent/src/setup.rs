@@ -120,6 +120,7 @@ impl Agent {
         }
         profile.system.extend(instructions(run, home));
         profile.permissions.rules.clone_from(&run.permissions.rules);
+        profile.general_rules = run.permissions.rules.len();
         profile.permissions.rules.extend(own.permissions.rules.iter().chain(&overrides.allow).cloned());
         if let Some(steps) = own.steps.into_iter().chain(run.caps.steps).min() {
             profile.limits.steps = u64::from(steps);

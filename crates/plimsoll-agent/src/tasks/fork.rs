@@ -257,8 +257,8 @@ impl TaskBoard {
                 let made = made.or_else(|_| board.roster.agent(&name, Some(&model)));
                 let made = made.or_else(|_| board.roster.agent(DEFAULT_AGENT, Some(&model)));
                 let agent = made.map_err(TaskError::Agent)?.agent;
-                let Profile { permissions, switches, .. } = &agent.profile;
-                bounds.push(Bound { permissions: permissions.clone(), switches: switches.clone() });
+                let Profile { permissions, general_rules, switches, .. } = agent.profile.clone();
+                bounds.push(Bound { permissions, general_rules, switches });
                 nearest.get_or_insert(agent);
                 match board.load(&at) {
                     Ok(task) => at = task.parent,

@@ -67,6 +67,11 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// The setting that such a call needs besides being allowed, as a line of `plimsoll.toml`.
+    fn also_needs(&self, _subject: &Subject) -> Option<String> {
+        None
+    }
+
     /// What the calls of it are held to by the system, where it confines them.
     fn confinement(&self) -> Option<&Confinement> {
         None

@@ -49,7 +49,11 @@ impl Place {
         Config::load(&Flags::default(), &around).unwrap().run.unwrap()
     }
 
-    fn agent_in(&self, directory: &Path, overrides: RunOverrides) -> Result<Agent, AgentSetupError> {
+    pub(crate) fn agent_in(
+        &self,
+        directory: &Path,
+        overrides: RunOverrides,
+    ) -> Result<Agent, AgentSetupError> {
         let config = self.config(directory);
         let overrides = RunOverrides { model: Some("anthropic/claude-sonnet-4-6".into()), ..overrides };
         let archive = open_archive(&self.home);
@@ -172,4 +176,32 @@ async fn agents_md_is_there_again_after_every_compaction() {
     assert!(requests.iter().any(is_summary), "it was compacted");
     let asked: Vec<_> = requests.iter().filter(|request| !is_summary(request)).collect();
     assert!(asked.iter().all(|request| request.system.contains("Always answer in rhyme.")));
+}
+
+/// Skills of the home, the project and the configuration reach the model of a configured agent, and its text on demand.
+#[tokio::test]
+async fn a_configured_agent_has_the_skills_of_its_places() {
+    let place = Place::new();
+    let skill =
+        |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nDo as {name} says.\n");
+    place.write(".plimsoll/skills/homely/SKILL.md", &skill("homely"));
+    place.write("repository/part/.claude/skills/local/SKILL.md", &skill("local"));
+    place.write("shelf/named/SKILL.md", &skill("named"));
+    place.write(".config/plimsoll/config.toml", "skills = [\"~/shelf\"]\n");
+    place.server.push_all([
+        Reply::new().call("call_1", "skill", json!({ "name": "named" })),
+        Reply::new().text("Done."),
+    ]);
+    run(&mut place.agent("build").begin("").await.unwrap(), "Go").await;
+    let last = place.server.last().unwrap();
+    assert!(last.result("call_1").unwrap().contains("Do as named says."), "{:?}", last.result("call_1"));
+    let tools = last.body["tools"].as_array().unwrap();
+    let described =
+        tools.iter().find(|tool| tool["name"] == "skill").unwrap()["description"].as_str().unwrap();
+    for name in ["homely", "local", "named"] {
+        assert!(described.contains(&format!("About {name}.")), "{described}");
+    }
+    // An agent that is without the tool is not told of them.
+    place.write(".config/plimsoll/config.toml", "[agents.build.tools]\nskill = false\n");
+    assert!(place.agent("build").profile.tools.get("skill").is_none());
 }

@@ -150,7 +150,7 @@ async fn what_is_not_allowed_is_denied_and_both_are_told() {
     let flags: Vec<&str> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Denied { allow, .. } => Some(allow.as_str()),
+            Event::Denied { allow, .. } => allow.as_deref(),
             _ => None,
         })
         .collect();

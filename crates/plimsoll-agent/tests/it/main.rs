@@ -10,6 +10,7 @@ mod attacks;
 mod compaction;
 mod files;
 mod globs;
+mod hints;
 mod hooks;
 mod journal;
 mod kept_kills;

@@ -350,7 +350,7 @@ async fn without_a_rule_nothing_is_fetched_and_the_user_is_told_what_would_allow
     assert_eq!(site.asked(), 0);
     let events = fetcher.dock.events.lock().unwrap();
     let flag = events.iter().find_map(|event| match event {
-        Event::Denied { allow, .. } => Some(allow.clone()),
+        Event::Denied { allow, .. } => allow.clone(),
         _ => None,
     });
     assert_eq!(flag.unwrap(), format!("--allow 'webfetch:http://local.test:{}/*'", site.port));

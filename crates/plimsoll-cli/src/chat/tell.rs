@@ -68,13 +68,10 @@ impl Teller {
                 let call = self.calls().remove(part);
                 self.call_line(tool, call.as_ref(), *status, *bytes, error.as_deref());
             }
-            Event::Denied { part, allow, setting, asked: false, .. } => {
+            Event::Denied { part, hint, asked: false, .. } => {
                 let what = self.calls().get(part).map(|call| call.what.clone()).unwrap_or_default();
-                let (allow, setting) = (one_line(allow, 200), one_line(setting, 200));
-                self.notice(&format!(
-                    "not allowed{}: `{allow}` allows it, or `{setting}` in plimsoll.toml",
-                    if what.is_empty() { String::new() } else { format!(" ({what})") }
-                ));
+                let what = if what.is_empty() { String::new() } else { format!(" ({what})") };
+                self.notice(&format!("not allowed{what}: {}", one_line(hint, 500)));
             }
             Event::Summarising { chunk, of, early, .. } => {
                 let piece = if *of > 1 { format!(" (part {chunk} of {of})") } else { String::new() };

@@ -219,9 +219,7 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
         }
         // Where everything is held there is nothing to say.
         Event::Confined { confinement, .. } if !confinement.is_whole() => Some(format!("· {confinement}")),
-        Event::Denied { tool, allow, setting, .. } => {
-            Some(format!("  {tool} was denied; `{allow}` allows it, or `{setting}` in plimsoll.toml"))
-        }
+        Event::Denied { tool, hint, .. } => Some(format!("  {tool} was denied; {hint}")),
         Event::Summarising { chunk, of, early, .. } => {
             let piece = if *of > 1 { format!(" (part {chunk} of {of})") } else { String::new() };
             let when = if *early { "preparing a summary" } else { "summarising what came before" };

@@ -214,6 +214,16 @@ impl Tool for Webfetch {
         Ok(Subject::Address(url.into()))
     }
 
+    fn also_needs(&self, subject: &Subject) -> Option<String> {
+        let Subject::Address(address) = subject else { return None };
+        let url = Url::parse(address).ok()?;
+        // Other names are not looked up for a call that is not made.
+        let host = url.host_str()?.trim_end_matches('.');
+        let is_own = host == "localhost" || host.ends_with(".localhost");
+        let is_closed = !self.is_named(&url) && (is_own || forbidden_literal(&url).is_some());
+        is_closed.then(|| host_setting(&url))
+    }
+
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let Subject::Address(address) = call.subject else {
             return Err(ToolError::Failed("the call names no address".into()));
@@ -265,11 +275,15 @@ fn is_same_host(from: &Url, to: &Url) -> bool {
 }
 
 fn refused(url: &Url, why: &str) -> ToolError {
+    let setting = host_setting(url);
+    ToolError::Failed(format!("Refused: {why}. The user can allow it with `{setting}` in the configuration."))
+}
+
+/// The setting that opens a host of this machine or of a private network.
+fn host_setting(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    ToolError::Failed(format!(
-        "Refused: {why}. The user can allow it with `webfetch.hosts = [\"{host}{port}\"]` in the configuration."
-    ))
+    format!("webfetch.hosts = [\"{host}{port}\"]")
 }
 
 /// An address without the name and password in it.

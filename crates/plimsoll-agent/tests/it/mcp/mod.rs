@@ -101,7 +101,7 @@ async fn a_servers_word_that_a_tool_only_reads_allows_nothing() {
     assert!(said.starts_with("Denied"), "{said}");
     let events = dock.events.lock().unwrap();
     let hint = events.iter().find_map(|event| match event {
-        Event::Denied { allow, .. } => Some(allow.clone()),
+        Event::Denied { allow, .. } => allow.clone(),
         _ => None,
     });
     assert_eq!(hint.as_deref(), Some("--allow fake_echo"));
