@@ -35,15 +35,15 @@ mod window;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Cli, Command};
+use args::{
+    AgentCommand, Cli, Command, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand,
+};
 use error::CliError;
 use output::Output;
 use surroundings::Surroundings;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = args::parse();
     cli.color.hold();
     begin_log();
     let mut output = Output::new(cli.json);
@@ -72,29 +72,41 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
     around.store = cli.store.clone();
     let around = &around;
     match &cli.command {
-        Command::Run(args) => run::run(args, around, output),
-        Command::Chat(args) => chat::run(args, around, output),
-        Command::Tasks(args) => tasks::run(args, around, output),
-        Command::Sessions(args) => sessions::run(args, around, output),
-        Command::Inspect(args) => inspect::run(args, around, output),
-        Command::Replay(args) => replay::replay(args, around, output),
-        Command::Window(args) => window::run(args, around, output),
-        Command::Prune(args) => commands::prune(args, around, output),
-        Command::Compact(args) => commands::compact(args, around, output),
-        Command::Fork(args) => commands::fork(args, around, output),
-        Command::Convert(args) => convert::run(args, around, output),
-        Command::Receipts(args) => receipts::list(args, around, output),
-        Command::Revert(args) => revert::run(args, around, output),
-        Command::Undo { receipt, force } => receipts::undo(receipt, *force, around, output),
-        Command::Recall(args) => recall::run(args, around, output),
-        Command::Pin(args) => pins::pin(args, around, output),
-        Command::Pins { session } => pins::list(session.as_deref(), around, output),
-        Command::Unpin { receipt, force } => pins::unpin(receipt, *force, around, output),
-        Command::Truncate(args) => truncate::run(args, around, output),
-        Command::Config(args) => config::run(args, around, output),
-        Command::Trust(args) => config::trust(args, around, output),
-        Command::Untrust { directory } => config::untrust(directory.as_deref(), around, output),
-        Command::Completions { shell } => manual::completions(*shell, output),
-        Command::Man { directory } => manual::man(directory.as_deref(), output),
+        Command::Agent(command) => match command {
+            AgentCommand::Run(args) => run::run(args, around, output),
+            AgentCommand::Chat(args) => chat::run(args, around, output),
+            AgentCommand::Tasks(args) => tasks::run(args, around, output),
+        },
+        Command::Look(command) => match command {
+            LookCommand::Sessions(args) => sessions::run(args, around, output),
+            LookCommand::Inspect(args) => inspect::run(args, around, output),
+            LookCommand::Window(args) => window::run(args, around, output),
+            LookCommand::Replay(args) => replay::replay(args, around, output),
+        },
+        Command::Reduce(command) => match command {
+            ReduceCommand::Prune(args) => commands::prune(args, around, output),
+            ReduceCommand::Compact(args) => commands::compact(args, around, output),
+            ReduceCommand::Truncate(args) => truncate::run(args, around, output),
+            ReduceCommand::Pin(args) => pins::pin(args, around, output),
+            ReduceCommand::Pins { session } => pins::list(session.as_deref(), around, output),
+            ReduceCommand::Unpin { receipt, force } => pins::unpin(receipt, *force, around, output),
+        },
+        Command::Return(command) => match command {
+            ReturnCommand::Receipts(args) => receipts::list(args, around, output),
+            ReturnCommand::Undo { receipt, force } => receipts::undo(receipt, *force, around, output),
+            ReturnCommand::Recall(args) => recall::run(args, around, output),
+            ReturnCommand::Revert(args) => revert::run(args, around, output),
+        },
+        Command::Pass(command) => match command {
+            PassCommand::Fork(args) => commands::fork(args, around, output),
+            PassCommand::Convert(args) => convert::run(args, around, output),
+        },
+        Command::Setup(command) => match command {
+            SetupCommand::Config(args) => config::run(args, around, output),
+            SetupCommand::Trust(args) => config::trust(args, around, output),
+            SetupCommand::Untrust { directory } => config::untrust(directory.as_deref(), around, output),
+            SetupCommand::Completions { shell } => manual::completions(*shell, output),
+            SetupCommand::Man { directory } => manual::man(directory.as_deref(), output),
+        },
     }
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use plimsoll_config::SandboxMode;
 
+use super::transcripts::POLICY;
 use super::values::tokens;
 
 pub(super) const RUN: &str = "\
@@ -107,11 +108,11 @@ pub(crate) struct AgentArgs {
     pub(crate) force: bool,
 
     /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(short, long, value_name = "NAME|FILE", help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
     /// The model's context window, in tokens; what is known of the model where nothing is said.
-    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens, help_heading = POLICY)]
     pub(crate) context: Option<u64>,
 }
 

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use plimsoll_formats::Format;
 use plimsoll_import::Tool;
 
+use super::transcripts::POLICY;
 use super::values::{format, tokens};
 
 pub(super) const SESSIONS: &str = "\
@@ -176,7 +177,7 @@ pub(crate) struct ImportArgs {
     pub(crate) files: Vec<PathBuf>,
 
     /// Take this session of a database, by its id or the beginning of it.
-    #[arg(long, value_name = "ID")]
+    #[arg(short, long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
     /// Store a session that is stored already once more, under new ids.
@@ -195,11 +196,11 @@ pub(crate) struct ExportArgs {
     pub(crate) id: String,
 
     /// The format to write: opencode-export, opencode-messages, openai-chat or anthropic-messages.
-    #[arg(long, value_name = "FORMAT", value_parser = format, default_value = "opencode-export")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = format, default_value = "opencode-export")]
     pub(crate) to: Format,
 
     /// Write to this file instead of standard output.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
     /// Write over a file that is there.
@@ -211,11 +212,11 @@ pub(crate) struct ExportArgs {
 #[derive(Args, Clone)]
 pub(crate) struct ListArgs {
     /// Sessions of every directory, not of the current one alone.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) all: bool,
 
     /// At most so many.
-    #[arg(long, default_value_t = 20, value_name = "N")]
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
 
     /// Sessions of this tool alone: opencode, claude-code, codex, pi or plimsoll.
@@ -223,10 +224,10 @@ pub(crate) struct ListArgs {
     pub(crate) tool: Option<Tool>,
 
     /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(short, long, value_name = "NAME|FILE", help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
     /// The model's context window, in tokens; 200000 where nothing else is configured.
-    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens, help_heading = POLICY)]
     pub(crate) context: Option<u64>,
 }

@@ -102,7 +102,7 @@ pub(crate) struct RecallArgs {
 
     /// Look for HANDLE in what this stored session can see, not in all sessions. Without HANDLE search everything that
     /// is out of its window; of the newest of this directory if neither is given.
-    #[arg(long, value_name = "ID")]
+    #[arg(short, long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
     /// These lines alone, counted from 1: 100-140, 100- or 100.
@@ -110,19 +110,19 @@ pub(crate) struct RecallArgs {
     pub(crate) lines: Option<(u64, u64)>,
 
     /// Lines that match this regular expression alone, with their numbers.
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(short, long, value_name = "PATTERN")]
     pub(crate) grep: Option<String>,
 
     /// Take the pattern as it is, not as a regular expression.
-    #[arg(long, requires = "grep")]
+    #[arg(short = 'F', long, requires = "grep")]
     pub(crate) literal: bool,
 
     /// Take upper and lower case as the same.
-    #[arg(long, requires = "grep")]
+    #[arg(short, long, requires = "grep")]
     pub(crate) ignore_case: bool,
 
     /// So many lines before and after each match.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "grep")]
+    #[arg(short = 'C', long, value_name = "N", default_value_t = 0, requires = "grep")]
     pub(crate) context_lines: usize,
 
     /// No more than so many bytes.

@@ -115,11 +115,11 @@ pub(crate) enum TasksCommand {
 #[derive(Args, Clone)]
 pub(crate) struct TaskList {
     /// Tasks of every directory, not of the current one alone.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) all: bool,
 
     /// Tasks of this session alone, by its id or the beginning of it.
-    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    #[arg(short, long, value_name = "ID", conflicts_with = "all")]
     pub(crate) session: Option<String>,
 
     /// Tasks in this status alone: queued, running, completed, error, cancelled, interrupted or resumed.
@@ -131,7 +131,7 @@ pub(crate) struct TaskList {
     pub(crate) cleared: bool,
 
     /// At most so many.
-    #[arg(long, default_value_t = 20, value_name = "N")]
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
 
     /// Keep the list up to date until Ctrl-C; with `--json` a line for each change.

@@ -55,6 +55,11 @@ With `--run` a background task that knows the session works on the prompt here. 
 answer to standard output; `plimsoll tasks` lists it from then on. A session of another tool is imported first. Exit codes: \
 0 the task is completed, 1 it failed or was cancelled, 130 it was interrupted and can be resumed.";
 
+/// Headings in help for what many commands have in common, so that it comes after what a command has of its own: which
+/// transcript is read, and by which policy.
+pub(super) const INPUT: &str = "Transcript";
+pub(super) const POLICY: &str = "Policy";
+
 /// What to read, and by which policy.
 #[derive(Args)]
 pub(crate) struct InputArgs {
@@ -63,11 +68,11 @@ pub(crate) struct InputArgs {
     pub(crate) file: Option<PathBuf>,
 
     /// Take this session, by its id or the beginning of it: of FILE if it is a database, else of all there are.
-    #[arg(long, value_name = "ID")]
+    #[arg(short, long, value_name = "ID", help_heading = INPUT)]
     pub(crate) session: Option<String>,
 
     /// Refuse a transcript with records of unknown kinds or wrong values instead of noting them.
-    #[arg(long)]
+    #[arg(long, help_heading = INPUT)]
     pub(crate) strict: bool,
 
     /// The policy.
@@ -79,11 +84,18 @@ pub(crate) struct InputArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PolicyArgs {
     /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
-    #[arg(long, value_name = "NAME|FILE", global = true)]
+    #[arg(short, long, value_name = "NAME|FILE", global = true, help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
     /// The model's context window, in tokens; 200000 where nothing else is configured.
-    #[arg(long, value_name = "TOKENS", global = true, value_parser = tokens)]
+    #[arg(
+        short = 'w',
+        long,
+        value_name = "TOKENS",
+        global = true,
+        value_parser = tokens,
+        help_heading = POLICY
+    )]
     pub(crate) context: Option<u64>,
 }
 
@@ -95,12 +107,12 @@ pub(crate) struct ReplayArgs {
     pub(crate) files: Vec<PathBuf>,
 
     /// A policy to try; can be given several times. All of them if none is given.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(short, long, value_name = "NAME|FILE")]
     pub(crate) policy: Vec<String>,
 
     /// The context window to try all sessions in, in tokens; otherwise the one each of them records, its model's, or
     /// what is configured.
-    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) context: Option<u64>,
 
     /// The model's longest answer, for which room is kept; an eighth of the window, at most 32000, if not given.
@@ -136,11 +148,11 @@ pub(crate) struct ReplayArgs {
     pub(crate) each: bool,
 
     /// Take this session, by its id or the beginning of it: of FILE if it is a database, else of all there are.
-    #[arg(long, value_name = "ID")]
+    #[arg(short, long, value_name = "ID", help_heading = INPUT)]
     pub(crate) session: Option<String>,
 
     /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
-    #[arg(long)]
+    #[arg(long, help_heading = INPUT)]
     pub(crate) strict: bool,
 }
 
@@ -176,11 +188,11 @@ pub(crate) struct ConvertArgs {
     pub(crate) input: InputArgs,
 
     /// The format to write: opencode-export, opencode-messages, openai-chat or anthropic-messages.
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    #[arg(short, long, value_name = "FORMAT", value_parser = format)]
     pub(crate) to: Format,
 
     /// Write to this file instead of standard output.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
     /// Write over a file that is there.

@@ -46,6 +46,41 @@ fn help_is_worth_reading() {
 }
 
 #[test]
+fn help_is_as_wide_as_the_page_and_no_wider_than_is_read_with_ease() {
+    let home = Home::new();
+    let help = |columns, args: &[&str]| home.run_with(args, &[("COLUMNS", columns)]);
+    for columns in ["60", "80"] {
+        assert_snapshot!(format!("plimsoll_short_{columns}"), help(columns, &["-h"]));
+    }
+    assert_eq!(help("200", &["-h"]), help("100", &["-h"]));
+    assert_eq!(help("80", &[]).replace("exit: 2", "exit: 0"), stderr_first(&help("80", &["-h"])));
+}
+
+/// What was printed on standard output, as if it had been on standard error.
+fn stderr_first(told: &str) -> String {
+    let (code, rest) = told.split_once("----- stdout -----\n").unwrap();
+    format!("{code}----- stdout -----\n----- stderr -----\n{}", rest.replace("----- stderr -----\n", ""))
+}
+
+#[test]
+fn short_flags_do_what_the_long_ones_do() {
+    let home = Home::new().with("project/s.json", &crate::support::chat(8));
+    for (short, long) in [
+        ("inspect s.json -w 64000 -p opencode -j", "inspect s.json --context 64000 --policy opencode --json"),
+        ("sessions -a -n 5", "sessions --all --limit 5"),
+        ("convert s.json -t openai-chat", "convert s.json --to openai-chat"),
+        (
+            "replay s.json -p none -p opencode -w 64000",
+            "replay s.json --policy none --policy opencode --context 64000",
+        ),
+    ] {
+        let run = |line: &str| home.run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(run(short), run(long), "{short}");
+        assert!(run(short).starts_with("exit: 0"), "{}", run(short));
+    }
+}
+
+#[test]
 fn the_version_is_told() {
     with_settings!({ filters => [(r"\d+\.\d+\.\d+", "[VERSION]")] }, {
         assert_snapshot!(ok(&["--version"], ""), @"plimsoll [VERSION]");
