@@ -7,7 +7,7 @@
 
 use thiserror::Error;
 
-use super::{Digest, fork_until};
+use super::{Digest, DigestSource};
 use crate::chars::Chars;
 use crate::count::{Counter, Fixed, Tokens};
 use crate::limits::{Limits, Line};
@@ -77,7 +77,8 @@ pub(crate) fn fork_for_until(
     child: &Child<'_>,
     counter: &dyn Counter,
 ) -> Result<Digest, NoRoom> {
-    let mut digest = fork_until(messages, last, &policy.fork);
+    let source = DigestSource::until(messages, last);
+    let mut digest = source.digest(&policy.fork);
     let Some(room) = child.room(policy, counter) else { return Ok(digest) };
     let mut budget = policy.fork.char_budget;
     loop {
@@ -96,7 +97,7 @@ pub(crate) fn fork_for_until(
         // it is smaller by a step at least, so the loop ends.
         let fitting = (chars as f64 * may_have as f64 / has as f64) as u64;
         budget = Chars(fitting.min(chars - chars / STEPS)).max(ForkPolicy::LEAST_BUDGET);
-        digest = fork_until(messages, last, &policy.fork.sized_to(budget));
+        digest = source.digest(&policy.fork.sized_to(budget));
     }
 }
 

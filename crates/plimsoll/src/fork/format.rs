@@ -148,6 +148,12 @@ impl<'a> Lines<'a> {
         };
         // Newline, label, colon.
         let chars = Chars(2) + Chars::of(&label);
+        let are_words = Lines::are_words_in(message);
+        Lines { label, lines: Vec::with_capacity(message.parts.len()), chars, are_words }
+    }
+
+    /// Whether a person said something in a message.
+    pub(super) fn are_words_in(message: &Message) -> bool {
         // Hosts speak as the user too; such texts are marked.
         let typed = |part: &Part| match &part.body {
             PartBody::Text(text) => {
@@ -155,8 +161,7 @@ impl<'a> Lines<'a> {
             }
             _ => false,
         };
-        let are_words = message.starts_turn() && message.parts.iter().any(typed);
-        Lines { label, lines: Vec::with_capacity(message.parts.len()), chars, are_words }
+        message.starts_turn() && message.parts.iter().any(typed)
     }
 
     pub(super) fn push(&mut self, line: Line<'a>) {

@@ -137,27 +137,47 @@ pub fn fork(messages: &[Message], policy: &ForkPolicy) -> Digest {
 /// Like [`fork`], with one more message behind the others: the part of a step that came before its launching call. It is
 /// given apart so that a long history need not be copied for it.
 pub(crate) fn fork_until(messages: &[Message], last: Option<&Message>, policy: &ForkPolicy) -> Digest {
-    let mut slice = boundary::slice(messages);
-    let original = messages.len() + usize::from(last.is_some());
-    slice.messages.extend(last);
-    let tiered = tiers::apply(&slice.messages, policy);
-    let fitted = budget::fit(&tiered.messages, slice.pinned(), policy);
-    let Results { distribution, cut, squeezed, head_tail } = &fitted.results;
-    let TierDistribution { tier1, tier2, tier3 } = *cut;
-    let stats = ForkStats {
-        original_count: original,
-        final_count: fitted.count,
-        total_chars: fitted.chars,
-        removed_messages: fitted.removed,
-        kept_words: fitted.words,
-        left_out_messages: original - slice.messages.len(),
-        shortened_messages: fitted.shortened,
-        compaction_detected: slice.summary.is_some(),
-        compaction_slice_index: slice.summary.map(|at| at as i64).unwrap_or(-1),
-        truncated_results: fitted.results.truncated(),
-        truncated_by: TruncatedBy { tier1, tier2, tier3, budget: *squeezed },
-        tier_distribution: distribution.clone(),
-        head_tail_applied: *head_tail,
-    };
-    Digest { preamble: preamble::preamble(&stats, policy), context: fitted.text, stats }
+    DigestSource::until(messages, last).digest(policy)
+}
+
+/// What a digest is made of, found once for all digests that are tried.
+pub(crate) struct DigestSource<'a> {
+    slice: boundary::Slice<'a>,
+    /// Messages of the parent.
+    original: usize,
+}
+
+impl<'a> DigestSource<'a> {
+    /// What was said in `messages`, and one more message behind them.
+    pub(crate) fn until(messages: &'a [Message], last: Option<&'a Message>) -> DigestSource<'a> {
+        let mut slice = boundary::slice(messages);
+        slice.messages.extend(last);
+        DigestSource { slice, original: messages.len() + usize::from(last.is_some()) }
+    }
+
+    /// Its digest by a policy. Costs what the digest is long and not what the history is: messages are looked at from the
+    /// newest on, until the budget is full.
+    pub(crate) fn digest(&self, policy: &ForkPolicy) -> Digest {
+        let DigestSource { slice, original } = self;
+        let (newest, left_out) = tiers::newest(&slice.messages, slice.pinned(), policy);
+        let fitted = budget::fit(&newest, slice.pinned(), policy);
+        let Results { distribution, cut, squeezed, head_tail } = &fitted.results;
+        let TierDistribution { tier1, tier2, tier3 } = *cut;
+        let stats = ForkStats {
+            original_count: *original,
+            final_count: fitted.count,
+            total_chars: fitted.chars,
+            removed_messages: fitted.removed + left_out,
+            kept_words: fitted.words,
+            left_out_messages: original - slice.messages.len(),
+            shortened_messages: fitted.shortened,
+            compaction_detected: slice.summary.is_some(),
+            compaction_slice_index: slice.summary.map(|at| at as i64).unwrap_or(-1),
+            truncated_results: fitted.results.truncated(),
+            truncated_by: TruncatedBy { tier1, tier2, tier3, budget: *squeezed },
+            tier_distribution: distribution.clone(),
+            head_tail_applied: *head_tail,
+        };
+        Digest { preamble: preamble::preamble(&stats, policy), context: fitted.text, stats }
+    }
 }

@@ -1,5 +1,6 @@
 //! Stage 2: the older a tool result, the less of it stays.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use aho_corasick::{AhoCorasick, packed};
@@ -28,13 +29,97 @@ impl Tiered<'_> {
 
 /// Number the results from the newest and cut each to its tier's limit.
 pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
-    let names = tool_names(messages);
-    let results = messages.iter().flat_map(|message| &message.parts).filter(|part| has_result(part)).count();
-    let calls = call_tiers(messages, policy, results);
-    let cutter = Cutter::new(policy, first_limit(messages, &names, policy));
-    let mut index = results;
-    let mut shown = Vec::with_capacity(messages.len());
-    for message in messages {
+    let mut walk = Walk::new(messages, policy);
+    let mut shown: Vec<Lines<'a>> = messages.iter().rev().map(|message| walk.lines(message)).collect();
+    shown.reverse();
+    Tiered { messages: shown }
+}
+
+/// Like [`apply`], for as many of the newest messages as can be of any use to [`fit`](super::budget::fit): those that fill
+/// the budget, the first `pinned`, and before them the user's words as far as the policy has room for them. Gives them and
+/// how many were left out; what `fit` makes of them is what it would make of all.
+pub(super) fn newest<'a>(
+    messages: &[&'a Message],
+    pinned: usize,
+    policy: &ForkPolicy,
+) -> (Vec<Lines<'a>>, usize) {
+    let pinned = pinned.min(messages.len());
+    let mut walk = Walk::new(messages, policy);
+    let enough = policy.char_budget.max(policy.no_removal);
+    let (mut shown, mut chars) = (Vec::new(), Chars::ZERO);
+    let mut older = messages[pinned..].iter().rev();
+    // What is longer than the budget by itself is removed in part, so that nothing before it can stay as it is.
+    while chars <= enough
+        && let Some(message) = older.next()
+    {
+        let lines = walk.lines(message);
+        chars += lines.chars();
+        shown.push(lines);
+    }
+    if let Some(room) = policy.words_room {
+        let mut words = Chars::ZERO;
+        // The first words that do not fit end the search, so one more than fit is needed.
+        while words <= room
+            && let Some(message) = older.next()
+        {
+            match Lines::are_words_in(message) {
+                true => {
+                    let lines = walk.lines(message);
+                    words += lines.chars().min(policy.least_result);
+                    shown.push(lines);
+                }
+                false => walk.skip(message),
+            }
+        }
+    }
+    let left_out = messages.len() - pinned - shown.len();
+    let first = &messages[..pinned];
+    if first.iter().any(|message| message.parts.iter().any(has_result)) {
+        // Its results are numbered behind all that was not walked over yet.
+        older.for_each(|message| walk.skip(message));
+    }
+    shown.extend(first.iter().rev().map(|message| walk.lines(message)));
+    shown.reverse();
+    (shown, left_out)
+}
+
+/// Walks over messages from the newest to the oldest and numbers their results.
+struct Walk<'m, 'a, 'p> {
+    messages: &'m [&'a Message],
+    policy: &'p ForkPolicy,
+    cutter: Cutter<'p>,
+    /// Results that were walked over.
+    results: usize,
+    /// What belongs together of calls and results in parts of their own. It takes a look at all messages, and few hosts
+    /// write such parts, so it is made when the first of them is met.
+    names: OnceCell<BTreeMap<&'a str, &'a str>>,
+    calls: OnceCell<BTreeMap<&'a str, Tier>>,
+}
+
+impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
+    fn new(messages: &'m [&'a Message], policy: &'p ForkPolicy) -> Walk<'m, 'a, 'p> {
+        let mut walk = Walk {
+            messages,
+            policy,
+            cutter: Cutter::new(policy, None),
+            results: 0,
+            names: OnceCell::new(),
+            calls: OnceCell::new(),
+        };
+        walk.cutter.first_limit = walk.first_limit();
+        walk
+    }
+
+    /// Walk over a message without making anything of it.
+    fn skip(&mut self, message: &Message) {
+        self.results += message.parts.iter().filter(|part| has_result(part)).count();
+    }
+
+    /// What the next older message shows.
+    fn lines(&mut self, message: &'a Message) -> Lines<'a> {
+        let policy = self.policy;
+        self.skip(message);
+        let mut index = self.results;
         let mut lines = Lines::new(message);
         for part in &message.parts {
             match &part.body {
@@ -57,25 +142,58 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
                     let input = tool.state.input.as_ref().map(|input| input.json());
                     lines.push(Line::Call { tool: &tool.tool, input, limit: params(tier, policy) });
                     if let Some(result) = tool.state.result().filter(|_| has_result(part)) {
-                        lines.push(cutter.result(part, &tool.tool, result, tier));
+                        lines.push(self.cutter.result(part, &tool.tool, result, tier));
                     }
                 }
                 PartBody::ToolCall(call) => {
-                    let tier = calls.get(call.call_id.as_str()).copied().unwrap_or(Tier::First);
+                    let tier = self.call_tier(call.call_id.as_str());
                     let input = call.input.as_ref().map(|input| input.json());
                     lines.push(Line::Call { tool: &call.tool, input, limit: params(tier, policy) });
                 }
                 PartBody::ToolResult(result) if has_result(part) => {
                     index -= 1;
-                    let tool = tool_of(part, &names);
-                    lines.push(cutter.result(part, tool, &result.text, tier(index, policy)));
+                    let tool = self.tool_of(part);
+                    lines.push(self.cutter.result(part, tool, &result.text, tier(index, policy)));
                 }
                 _ => {}
             }
         }
-        shown.push(lines);
+        lines
     }
-    Tiered { messages: shown }
+
+    /// The tool whose result a part holds; empty where no part says.
+    fn tool_of(&self, part: &'a Part) -> &'a str {
+        match &part.body {
+            PartBody::Tool(tool) => &tool.tool,
+            PartBody::ToolResult(result) => {
+                let names = || self.names.get_or_init(|| tool_names(self.messages));
+                let named = result.tool.as_deref();
+                named.or_else(|| names().get(result.call_id.as_str()).copied()).unwrap_or_default()
+            }
+            _ => "",
+        }
+    }
+
+    /// The tier of a separate call is that of its result.
+    fn call_tier(&self, call: &str) -> Tier {
+        let calls = self.calls.get_or_init(|| call_tiers(self.messages, self.policy));
+        calls.get(call).copied().unwrap_or(Tier::First)
+    }
+
+    /// What the first tier's results are cut to so that together they fit the room there is for them; nothing if the
+    /// policy sets no such room. It is never less than the second tier's limit: newer results are worth more.
+    fn first_limit(&self) -> Option<Chars> {
+        let room = self.policy.newest_room?;
+        let newest = self.messages.iter().rev().flat_map(|message| message.parts.iter().rev());
+        let newest =
+            newest.filter_map(|part| Some((part, result_of(part)?))).take(self.policy.tier1_count as usize);
+        let can_be_cut = |part: &'a Part, result: &Text| {
+            !is_cleared(part, result) && !is_uncut(self.tool_of(part), self.policy)
+        };
+        let lengths =
+            newest.filter(|(part, result)| can_be_cut(part, result)).map(|(_, result)| result.chars());
+        Some(level(lengths, room).max(self.policy.tier2_limit))
+    }
 }
 
 /// The result in a part, if there is something in it. Only such parts take a place in the numbering.
@@ -125,43 +243,20 @@ fn tool_names<'a>(messages: &[&'a Message]) -> BTreeMap<&'a str, &'a str> {
     calls.collect()
 }
 
-/// The tool whose result a part holds; empty where nobody says.
-fn tool_of<'a>(part: &'a Part, names: &BTreeMap<&str, &'a str>) -> &'a str {
-    match &part.body {
-        PartBody::Tool(tool) => &tool.tool,
-        PartBody::ToolResult(result) => {
-            let named = result.tool.as_deref();
-            named.or_else(|| names.get(result.call_id.as_str()).copied()).unwrap_or_default()
-        }
-        _ => "",
-    }
-}
-
 fn is_uncut(tool: &str, policy: &ForkPolicy) -> bool {
     policy.uncut_tools.iter().any(|name| tool.contains(name.as_str()))
 }
 
-/// The tier of a separate call is that of its result.
-fn call_tiers<'a>(messages: &[&'a Message], policy: &ForkPolicy, results: usize) -> BTreeMap<&'a str, Tier> {
+/// The tiers of results in parts of their own, by their calls.
+fn call_tiers<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> BTreeMap<&'a str, Tier> {
     let parts = messages.iter().flat_map(|message| &message.parts).filter(|part| has_result(part));
+    let results = parts.clone().count();
     let numbered = parts.enumerate().map(|(at, part)| (part, tier(results - 1 - at, policy)));
     let separate = numbered.filter_map(|(part, tier)| match &part.body {
         PartBody::ToolResult(result) => Some((result.call_id.as_str(), tier)),
         _ => None,
     });
     separate.collect()
-}
-
-/// What the first tier's results are cut to so that together they fit the room there is for them; nothing if the
-/// policy sets no such room. It is never less than the second tier's limit: newer results are worth more.
-fn first_limit(messages: &[&Message], names: &BTreeMap<&str, &str>, policy: &ForkPolicy) -> Option<Chars> {
-    let room = policy.newest_room?;
-    let newest = messages.iter().rev().flat_map(|message| message.parts.iter().rev());
-    let newest = newest.filter_map(|part| Some((part, result_of(part)?))).take(policy.tier1_count as usize);
-    let can_be_cut =
-        |part: &Part, result: &Text| !is_cleared(part, result) && !is_uncut(tool_of(part, names), policy);
-    let lengths = newest.filter(|(part, result)| can_be_cut(part, result)).map(|(_, result)| result.chars());
-    Some(level(lengths, room).max(policy.tier2_limit))
 }
 
 /// Looks for any of a few words. The vectorised search is some twenty times as fast as the automaton, but takes

@@ -480,6 +480,38 @@ proptest! {
     }
 
     #[test]
+    fn properties_a_fork_that_stops_early_is_that_of_the_whole_walk(
+        messages in histories(60),
+        preset in presets(),
+        budget in 1_000u64..60_000,
+        no_removal in 0u64..100,
+        words in prop::option::of(0u64..5_000),
+        newest in prop::option::of(0u64..20_000),
+    ) {
+        let mut spec = preset.policy().into_spec();
+        spec.fork.char_budget = Chars(budget);
+        spec.fork.no_removal = Chars(budget * no_removal / 100);
+        spec.fork.words_room = words.map(Chars);
+        spec.fork.newest_room = newest.map(Chars);
+        let policy = Policy::new(spec).unwrap();
+        let digest = fork(&messages, &policy.fork);
+        // All of it, stage by stage.
+        let slice = plimsoll::fork::boundary::slice(&messages);
+        let tiered = plimsoll::fork::tiers::apply(&slice.messages, &policy.fork);
+        let whole = plimsoll::fork::budget::fit(&tiered.messages, slice.pinned(), &policy.fork);
+        let stats = &digest.stats;
+        prop_assert_eq!(&digest.context, &whole.text);
+        prop_assert_eq!(
+            (stats.final_count, stats.removed_messages, stats.kept_words, stats.shortened_messages),
+            (whole.count, whole.removed, whole.words, whole.shortened)
+        );
+        prop_assert_eq!(stats.total_chars, whole.chars);
+        prop_assert_eq!(&stats.tier_distribution, &whole.results.distribution);
+        prop_assert_eq!(stats.truncated_results, whole.results.truncated());
+        prop_assert_eq!(stats.head_tail_applied, whole.results.head_tail);
+    }
+
+    #[test]
     fn properties_a_fork_fits_its_child(
         messages in histories(40),
         preset in presets(),
