@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll::{Message, PartBody, Tokens};
-use plimsoll_formats::{Format, Transcript};
+use plimsoll_formats::{Format, Lost, Transcript};
 use serde_json::Value;
 
 use crate::args::ConvertArgs;
@@ -51,10 +51,10 @@ impl Target<'_> {
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
         let written = Progress::during("converting", || {
-            plimsoll_formats::write(self.format, &transcript.info, &transcript.messages)
+            plimsoll_formats::write_counting(self.format, &transcript.info, &transcript.messages)
         });
-        let written = written.map_err(|error| CliError::usage(error.to_string()))?;
-        let mut lost = lost(transcript, self.format, &written);
+        let (written, left_out) = written.map_err(|error| CliError::usage(error.to_string()))?;
+        let mut lost = lost(transcript, self.format, &written, &left_out);
         lost.extend_from_slice(also);
         if !lost.is_empty() {
             note(&format!("lost: {}", lost.join(", ")));
@@ -81,7 +81,7 @@ fn is_there(path: &Path) -> CliError {
 }
 
 /// What the format has no place for, counted.
-fn lost(transcript: &Transcript, to: Format, written: &Value) -> Vec<String> {
+fn lost(transcript: &Transcript, to: Format, written: &Value, left_out: &[Lost]) -> Vec<String> {
     let mut lost = Vec::new();
     let mut count = |count: usize, one: &str, more: &str| match count {
         0 => {}
@@ -103,6 +103,7 @@ fn lost(transcript: &Transcript, to: Format, written: &Value) -> Vec<String> {
             "records of usage",
         );
     }
+    left_out.iter().for_each(|lost| count(lost.count, lost.one, lost.more));
     lost
 }
 

@@ -77,4 +77,4 @@ pub use lines::{BROKEN, MAX_LINE};
 pub use read::{read, read_as, visit, visit_as};
 pub use recorded::{Recorded, RecordedResponse};
 pub use transcript::{BrokenLine, Chain, SessionInfo, Transcript};
-pub use write::{write, write_window};
+pub use write::{Lost, write, write_counting, write_window};

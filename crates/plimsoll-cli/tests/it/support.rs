@@ -264,7 +264,7 @@ pub(crate) fn export(directory: &Path) -> Value {
         messages.push(message(21 + 2 * n, "user", vec![text(&format!("Next {n}"))], user.clone()));
     }
     json!({
-        "info": { "id": id, "projectID": "global", "directory": directory, "title": "Fix the build", "version": "1.18.33",
+        "info": { "id": id, "slug": "fix-the-build", "projectID": "global", "directory": directory, "title": "Fix the build", "version": "1.18.33",
             "time": { "created": 1_777_713_516_000_u64, "updated": 1_777_713_599_000_u64 } },
         "messages": messages,
     })

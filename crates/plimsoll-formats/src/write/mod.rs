@@ -22,13 +22,23 @@ use crate::transcript::SessionInfo;
 /// stand only in [`Format::OpencodeExport`], which has a place for them. For what a model would be given now,
 /// see [`write_window`].
 pub fn write(format: Format, info: &SessionInfo, messages: &[Message]) -> Result<Value, FormatError> {
+    write_counting(format, info, messages).map(|(written, _)| written)
+}
+
+/// Like [`write`], with what OpenCode's export has no place for. For the other formats nothing is counted here.
+pub fn write_counting(
+    format: Format,
+    info: &SessionInfo,
+    messages: &[Message],
+) -> Result<(Value, Vec<Lost>), FormatError> {
     match format {
         Format::OpencodeExport | Format::OpencodeMessages => Ok(opencode::write(format, info, messages)),
         Format::OpenaiChat | Format::AnthropicMessages => {
             let whole: Vec<Message> = messages.iter().cloned().map(unmarked).collect();
             let model = messages.iter().rev().find_map(|message| message.info.model_id.clone());
             let info = SessionInfo { model: info.model.clone().or(model), ..info.clone() };
-            write_window(format, &info, &Window::of(&whole, &Policy::default()))
+            let written = write_window(format, &info, &Window::of(&whole, &Policy::default()))?;
+            Ok((written, Vec::new()))
         }
         other => Err(FormatError::NotWritable(other)),
     }
@@ -40,6 +50,24 @@ pub fn write_window(format: Format, info: &SessionInfo, window: &Window) -> Resu
         Format::OpenaiChat => Ok(openai::write(info, window)),
         Format::AnthropicMessages => Ok(anthropic::write(info, window)),
         other => Err(FormatError::NotWritable(other)),
+    }
+}
+
+/// Something that is not in what was written, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// How many of them; more than none.
+    pub count: usize,
+    /// What one of them is called.
+    pub one: &'static str,
+    /// What several of them are called.
+    pub more: &'static str,
+}
+
+impl Lost {
+    /// So many of something; nothing for none.
+    pub(crate) fn new(count: usize, one: &'static str, more: &'static str) -> Option<Lost> {
+        (count > 0).then_some(Lost { count, one, more })
     }
 }
 

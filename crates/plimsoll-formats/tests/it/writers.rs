@@ -196,3 +196,108 @@ fn the_request_of_a_forked_child_begins_with_its_parents() {
         assert!(childs.len() > parents.len() + 500);
     }
 }
+
+/// A field that OpenCode refuses stops the whole import, so every message has what its schema asks for.
+#[test]
+fn an_opencode_export_has_every_field_that_opencode_insists_on() {
+    let mut messages = conversation();
+    let mut failed = Message::assistant("m7".into(), Vec::new());
+    failed.info.error = Some(json!({ "name": "APIError", "data": { "message": "overloaded" } }));
+    let mut odd = Message::assistant("m8".into(), vec![Part::new("p20".into(), PartBody::Bare(json!(7)))]);
+    odd.info.error = Some(json!("stopped"));
+    messages.extend([failed, odd]);
+    let (written, lost) =
+        plimsoll_formats::write_counting(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
+    let info = &written["info"];
+    assert!(info["id"].as_str().unwrap().starts_with("ses_"), "{info}");
+    assert_eq!(info["slug"], "imported-session");
+    let mut names: Vec<(u64, String)> = Vec::new();
+    for message in written["messages"].as_array().unwrap() {
+        let (about, id) = (&message["info"], message["info"]["id"].as_str().unwrap());
+        assert!(id.starts_with("msg_"), "{id}");
+        names.push((about["time"]["created"].as_u64().unwrap(), id.to_owned()));
+        if about["role"] == "assistant" {
+            let tokens = &about["tokens"];
+            assert!(tokens["reasoning"].is_u64() && tokens["cache"]["write"].is_u64(), "{about}");
+            assert!(about["parentID"].as_str().unwrap().starts_with("msg_"), "{about}");
+        }
+        let parts: Vec<&str> =
+            message["parts"].as_array().unwrap().iter().map(|part| part["id"].as_str().unwrap()).collect();
+        assert!(parts.iter().all(|id| id.starts_with("prt_")) && parts.is_sorted(), "{parts:?}");
+    }
+    assert!(names.is_sorted(), "OpenCode sorts by time and name: {names:?}");
+    let last: Vec<&Value> = written["messages"].as_array().unwrap().iter().rev().take(2).collect();
+    assert_eq!(last[0]["info"]["error"], json!({ "name": "UnknownError", "data": { "message": "stopped" } }));
+    assert_eq!(last[1]["info"]["error"]["data"]["isRetryable"], false);
+    let told: Vec<String> = lost.iter().map(|lost| format!("{} {}", lost.count, lost.one)).collect();
+    assert_eq!(told, ["1 system message in the next request", "1 part of a kind OpenCode does not know"]);
+}
+
+/// OpenCode would count a summary that was undone here.
+#[test]
+fn an_undone_compaction_is_not_in_an_opencode_export() {
+    let mut messages = conversation();
+    for part in &mut messages[4].parts {
+        if let PartBody::Compaction(marker) = &mut part.body {
+            marker.set_aside = Some(plimsoll::log::Moment::default());
+        }
+    }
+    let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
+    let text = written.to_string();
+    assert!(!text.contains("So far.") && !text.contains("compaction"), "{text}");
+    assert!(text.contains("Seen.") && text.contains("Next"));
+}
+
+/// What the window shows after a reduction is what OpenCode's rules make of the export.
+#[test]
+fn opencode_shows_of_an_export_what_the_window_shows() {
+    use plimsoll::log::{CompactionPart, Effect, Mark, Moment};
+    let mark = |effect| Mark { receipt: None, effect, set: Moment::default(), lifted: None };
+    let mut messages = conversation();
+    messages.truncate(4);
+    let long = "word ".repeat(400);
+    let cut =
+        Part::text("p40".into(), long.as_str()).with_marks(vec![mark(Effect::Cut(plimsoll::Chars(200)))]);
+    let hidden = Part::text("p41".into(), "left out").with_marks(vec![mark(Effect::Hide)]);
+    let state = ToolState::completed(json!({}), "a long output");
+    let cleared = Part::tool("p42".into(), "c42", "read", state).with_marks(vec![mark(Effect::Clear)]);
+    let pinned =
+        Part::text("p43".into(), "Keep this.").with_marks(vec![mark(Effect::Pin("Keep this.".into()))]);
+    messages[1].parts.push(pinned);
+    messages.push(Message::user("m10".into(), "p30".into(), "Go on"));
+    messages.push(Message::assistant("m11".into(), vec![cut, hidden, cleared]));
+    let mut marker = Message::user("m12".into(), "p31".into(), "");
+    let part = CompactionPart {
+        tail_start: Some("m11".into()),
+        prompt: Some("m10".into()),
+        ..CompactionPart::default()
+    };
+    marker.parts = vec![Part::new("p31".into(), PartBody::Compaction(part))];
+    let mut summary = Message::assistant("m13".into(), vec![Part::text("p32".into(), "So far.")]);
+    summary.info.summary = true;
+    summary.info.parent_id = Some("m12".into());
+    messages.extend([marker, summary, Message::user("m14".into(), "p33".into(), "And now")]);
+
+    let shown = |messages: &[Message], policy: &Policy| -> Vec<String> {
+        let window = Window::of(messages, policy);
+        let texts =
+            window.messages.iter().flat_map(|message| &message.blocks).filter_map(|block| match block {
+                plimsoll::Block::Text { text, .. } => Some(text.as_str().to_owned()),
+                plimsoll::Block::Result { cleared: true, .. } => Some("cleared".to_owned()),
+                plimsoll::Block::Result { text, .. } => Some(text.as_str().to_owned()),
+                _ => None,
+            });
+        let mut texts: Vec<String> = texts.filter(|text| text != "Rules").collect();
+        // The notice of what is left out stands at another place of its message.
+        texts.sort();
+        texts
+    };
+    let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
+    let mut read = read(written.to_string().as_bytes()).unwrap();
+    // OpenCode knows no marks of ours.
+    let strip = |part: &mut Part| part.marks.clear();
+    read.messages.iter_mut().flat_map(|message| &mut message.parts).for_each(strip);
+    let opencode = plimsoll::Preset::Opencode.policy();
+    assert_eq!(shown(&read.messages, &opencode), shown(&messages, &Policy::default()));
+    assert!(written.to_string().contains("a long output"), "OpenCode keeps what is cleared");
+}
