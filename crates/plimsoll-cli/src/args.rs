@@ -41,7 +41,7 @@ Configuration, from the lightest to the heaviest:
 
 Environment:
   PLIMSOLL_POLICY            a preset or a policy file
-  PLIMSOLL_CONTEXT           the model's context window, in tokens
+  PLIMSOLL_CONTEXT           the model's context window in tokens, as 128k
   PLIMSOLL_STORE             the database of Plimsoll's own sessions
   PLIMSOLL_<SECTION>_<FIELD> any field of the policy, as PLIMSOLL_PRUNE_PROTECT_TOKENS=30000
   PLIMSOLL_LOG               what is logged on standard error: error, warn, info, debug

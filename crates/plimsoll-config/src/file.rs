@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::ConfigError;
 use crate::layers::{Layer, folder, placed};
-use crate::names::{check_key, leaves};
+use crate::names::{self, check_key, leaves};
 use crate::opencode::{self, Notice};
 use crate::origin::Origin;
 use crate::run::{RunLayer, SECTIONS, Tree};
@@ -284,9 +284,9 @@ impl ConfigFile {
 
     fn take_context(&mut self) -> Result<(), ConfigError> {
         let Some(value) = self.fields.shift_remove("context") else { return Ok(()) };
-        let tokens = value.as_u64().filter(|tokens| *tokens > 0);
-        let wrong =
-            || self.wrong("context", format!("`context`: expected a whole number above 0, found {value}"));
+        let number = value.as_u64().filter(|tokens| *tokens > 0);
+        let tokens = number.or_else(|| names::tokens(value.as_str()?));
+        let wrong = || self.wrong("context", format!("`context`: expected {}, found {value}", names::TOKENS));
         self.context = Some(tokens.ok_or_else(wrong)?);
         Ok(())
     }

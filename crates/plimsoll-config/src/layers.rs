@@ -165,9 +165,9 @@ pub(crate) fn environment_policy(around: &Surroundings) -> Result<Vec<Layer>, Co
     }
     if let Some(text) = around.variable(WINDOW) {
         let origin = Origin::Variable(WINDOW.to_owned());
-        let tokens = text.trim().parse().ok().filter(|tokens| *tokens > 0);
+        let tokens = names::tokens(text);
         let tokens = tokens.ok_or_else(|| {
-            let problem = format!("expected a whole number above 0, found `{text}`");
+            let problem = format!("expected {}, found `{text}`", names::TOKENS);
             ConfigError::Value { origin: origin.clone(), problem }
         })?;
         let origins = BTreeMap::from([("context".to_owned(), origin)]);

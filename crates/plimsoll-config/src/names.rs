@@ -1,7 +1,7 @@
 //! The names of fields and variables, and which of them may have been meant.
 
-use plimsoll::Policy;
 use plimsoll::policy::Setting;
+use plimsoll::{Policy, Tokens};
 use serde_json::Value;
 
 use crate::error::ConfigError;
@@ -88,6 +88,14 @@ pub(crate) fn check_variables(around: &Surroundings) -> Result<(), ConfigError> 
         }
     }
     Ok(())
+}
+
+/// What a number of tokens is written as, in messages.
+pub(crate) const TOKENS: &str = "a number of tokens above 0, such as 128000 or 128k";
+
+/// A number of tokens above 0.
+pub(crate) fn tokens(text: &str) -> Option<u64> {
+    text.parse().ok().map(|Tokens(tokens)| tokens).filter(|tokens| *tokens > 0)
 }
 
 /// The name most like the given one, if any is like it at all.

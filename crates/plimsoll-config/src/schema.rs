@@ -21,7 +21,10 @@ pub(crate) fn config_schema() -> Value {
     add(&mut schema, "$defs", definitions);
     let own = json!({
         "policy": { "type": "string", "description": "A preset, or a policy file." },
-        "context": { "type": "integer", "minimum": 1, "description": "The context window, in tokens." },
+        "context": {
+            "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": "^[0-9][0-9_,.]*[kKmM]?$" }],
+            "description": "The context window, in tokens: `128000` or `\"128k\"`.",
+        },
         "store": { "type": "string", "description": "The database, from where this file is." },
         "durability": {
             "enum": ["process", "power"],

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
@@ -40,6 +41,39 @@ impl Tokens {
 impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&thousands(self.0))
+    }
+}
+
+/// A text that is not a number of tokens.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number of tokens, such as 128000, 128k or 1m")]
+pub struct InvalidTokens;
+
+impl FromStr for Tokens {
+    type Err = InvalidTokens;
+
+    /// A whole number, or one of thousands (`128k`) or millions (`1m`, `1.5m`). Thousands are of 1,000: that is how sizes
+    /// of windows are written. Separators, as in the numbers that are shown, may stay.
+    fn from_str(text: &str) -> Result<Tokens, InvalidTokens> {
+        let text = text.trim();
+        let (number, zeros) = match text.char_indices().next_back() {
+            Some((at, 'k' | 'K')) => (&text[..at], 3),
+            Some((at, 'm' | 'M')) => (&text[..at], 6),
+            _ => (text, 0),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let is_digit = |digit: char| digit.is_ascii_digit();
+        // `1.` and `.5` are more likely slips than numbers, and more decimals than zeros are no whole number. A comma
+        // before other than three digits may be meant as a decimal point.
+        let mut groups = whole.split([',', '_']);
+        let is_number = groups.next().is_some_and(|first| !first.is_empty() && first.chars().all(is_digit))
+            && groups.all(|group| group.len() == 3 && group.chars().all(is_digit))
+            && fraction.chars().all(is_digit)
+            && fraction.len() <= zeros
+            && number.contains('.') != fraction.is_empty();
+        let digits: String = whole.chars().filter(|c| is_digit(*c)).collect();
+        let digits = format!("{digits}{fraction:0<zeros$}");
+        digits.parse().ok().filter(|_| is_number).map(Tokens).ok_or(InvalidTokens)
     }
 }
 

@@ -92,7 +92,7 @@ pub mod window;
 
 pub use cache::CachePlan;
 pub use chars::{Chars, Text};
-pub use count::{CharCounter, Counter, Fixed, Memo, Rounding, Tokens};
+pub use count::{CharCounter, Counter, Fixed, InvalidTokens, Memo, Rounding, Tokens};
 pub use limits::{Limits, Line};
 pub use load::Load;
 pub use log::{

@@ -111,7 +111,7 @@ pub(crate) struct AgentArgs {
     #[arg(short, long, value_name = "NAME|FILE", help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
-    /// The model's context window, in tokens; what is known of the model where nothing is said.
+    /// The model's context window in tokens, as 128k; what is known of the model where nothing is said.
     #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens, help_heading = POLICY)]
     pub(crate) context: Option<u64>,
 }

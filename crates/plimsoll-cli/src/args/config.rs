@@ -15,7 +15,7 @@ Examples:
 
 A `plimsoll.toml` names a policy and what it changes:
   policy = \"opencode\"        # a preset, or a policy file
-  context = 128000           # the model's context window, in tokens
+  context = 128000           # the model's context window in tokens, or \"128k\"
   store = \"~/plimsoll.db\"    # the database of Plimsoll's own sessions; see `plimsoll trust`
   model = \"anthropic/claude-sonnet-4-6\"
   [prune]

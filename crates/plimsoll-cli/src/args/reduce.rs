@@ -17,7 +17,7 @@ pub(super) const COMPACT: &str = "\
 Examples:
   plimsoll compact --plan s.jsonl           which messages a summary would take the place of
   plimsoll compact --offline s.jsonl        a summary made without a model
-  plimsoll compact --plan --context 64000 --json s.jsonl
+  plimsoll compact --plan --context 64k --json s.jsonl
   plimsoll compact --offline --apply ses_5c put it into a stored session";
 
 pub(super) const TRUNCATE: &str = "\

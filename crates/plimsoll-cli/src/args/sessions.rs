@@ -227,7 +227,7 @@ pub(crate) struct ListArgs {
     #[arg(short, long, value_name = "NAME|FILE", help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
-    /// The model's context window, in tokens; 200000 where nothing else is configured.
+    /// The model's context window in tokens, as 128k; 200000 where nothing else is configured.
     #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens, help_heading = POLICY)]
     pub(crate) context: Option<u64>,
 }

@@ -6,12 +6,12 @@ use clap::Args;
 use plimsoll_formats::Format;
 
 use super::tasks::{TaskFork, TaskRunArgs};
-use super::values::{format, request_format, tokens};
+use super::values::{format, request_format, tokens, tokens_or_none};
 
 pub(super) const REPLAY: &str = "\
 Examples:
   plimsoll replay                           the newest session of this directory
-  plimsoll replay --context 64000 s.jsonl   the same session under pressure
+  plimsoll replay --context 64k s.jsonl     the same session under pressure
   plimsoll replay --html page.html ~/.codex/sessions/2026/*/*/*.jsonl
   plimsoll replay --policy none --policy plimsoll --policy my.json s.jsonl
 
@@ -27,7 +27,7 @@ or could be recalled.";
 pub(super) const INSPECT: &str = "\
 Examples:
   plimsoll inspect                          the newest session of this directory
-  plimsoll inspect --context 128000 s.jsonl how far a file is from the line of a smaller model
+  plimsoll inspect --context 128k s.jsonl   how far a file is from the line of a smaller model
   plimsoll inspect --json s.jsonl | jq '.byTool[0]'";
 
 pub(super) const WINDOW: &str = "\
@@ -46,7 +46,7 @@ pub(super) const FORK: &str = "\
 Examples:
   plimsoll fork s.jsonl | other-agent       the session as context for another agent
   plimsoll fork --stats s.jsonl > digest.txt
-  plimsoll fork --context 32000 s.jsonl     for an agent with a small window
+  plimsoll fork --context 32k s.jsonl       for an agent with a small window
   plimsoll fork --policy openfork --json s.jsonl
   plimsoll fork ses_5c --run \"what is still to be done?\" --agent explore
   plimsoll fork claude-code:5d0c --run \"review what was changed\" --allow 'bash:cargo *'
@@ -87,7 +87,7 @@ pub(crate) struct PolicyArgs {
     #[arg(short, long, value_name = "NAME|FILE", global = true, help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
-    /// The model's context window, in tokens; 200000 where nothing else is configured.
+    /// The model's context window in tokens, as 128k; 200000 where nothing else is configured.
     #[arg(
         short = 'w',
         long,
@@ -110,17 +110,17 @@ pub(crate) struct ReplayArgs {
     #[arg(short, long, value_name = "NAME|FILE")]
     pub(crate) policy: Vec<String>,
 
-    /// The context window to try all sessions in, in tokens; otherwise the one each of them records, its model's, or
+    /// The context window to try all sessions in, in tokens, as 64k; otherwise the one each of them records, its model's, or
     /// what is configured.
     #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) context: Option<u64>,
 
     /// The model's longest answer, for which room is kept; an eighth of the window, at most 32000, if not given.
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) output: Option<u64>,
 
     /// What every request carries besides the conversation: system prompt and tools. At 0 what recorded usage tells.
-    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    #[arg(long, value_name = "TOKENS", default_value = "0", value_parser = tokens_or_none)]
     pub(crate) fixed: u64,
 
     /// Prices by model, as JSON: {"name": {"cacheRead": 0.3, "cacheWrite": 3.75, "output": 15}}.

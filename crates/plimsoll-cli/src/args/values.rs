@@ -1,5 +1,6 @@
 //! Parsers for values that several commands take.
 
+use plimsoll::{InvalidTokens, Tokens};
 use plimsoll_formats::Format;
 
 pub(super) fn request_format(name: &str) -> Result<Format, String> {
@@ -27,6 +28,13 @@ pub(super) fn lines(text: &str) -> Result<(u64, u64), String> {
     Ok(range)
 }
 
+/// A number of tokens above 0.
 pub(super) fn tokens(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|tokens| *tokens > 0).ok_or_else(|| "expected a whole number above 0".to_owned())
+    let above_zero = || "expected a number of tokens above 0, such as 128000, 128k or 1m".to_owned();
+    tokens_or_none(text).ok().filter(|tokens| *tokens > 0).ok_or_else(above_zero)
+}
+
+/// A number of tokens, which may be 0.
+pub(super) fn tokens_or_none(text: &str) -> Result<u64, String> {
+    text.parse().map(|Tokens(tokens)| tokens).map_err(|error: InvalidTokens| error.to_string())
 }

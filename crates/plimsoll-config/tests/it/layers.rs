@@ -47,6 +47,28 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
     (home, config)
 }
 
+#[test]
+fn a_context_window_is_written_in_thousands_or_millions() {
+    let home = Home::new();
+    let around = |text: &str| home.around(&home.project, &[("PLIMSOLL_CONTEXT", text)]);
+    for (text, tokens) in [("128k", 128_000), ("1M", 1_000_000), ("64000", 64_000)] {
+        assert_eq!(Config::load(&Flags::default(), &around(text)).unwrap().context, tokens);
+        home.write("project/plimsoll.toml", &format!("context = \"{text}\"\n"));
+        assert_eq!(
+            Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap().context,
+            tokens
+        );
+    }
+    for text in ["0", "0k", "many", "1.5", "-1k"] {
+        home.write("project/plimsoll.toml", "");
+        let told = Config::load(&Flags::default(), &around(text)).unwrap_err().to_string();
+        assert!(told.contains("such as 128000 or 128k") && told.contains(text), "{told}");
+        home.write("project/plimsoll.toml", &format!("context = \"{text}\"\n"));
+        let told = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap_err().to_string();
+        assert!(told.contains("plimsoll.toml:1: `context`: expected a number of tokens above 0"), "{told}");
+    }
+}
+
 fn layer_of(config: &Config, field: &str) -> &'static str {
     match config.origin(field) {
         Origin::BuiltIn | Origin::Preset(_) => LAYERS[0],

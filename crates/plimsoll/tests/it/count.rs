@@ -8,6 +8,38 @@ use rstest::rstest;
 use serde_json::json;
 
 #[rstest]
+#[case("128000", Some(128_000))]
+#[case("128k", Some(128_000))]
+#[case("128K", Some(128_000))]
+#[case("1m", Some(1_000_000))]
+#[case("1.5M", Some(1_500_000))]
+#[case("0.5k", Some(500))]
+#[case("1,048,576", Some(1_048_576))]
+#[case("200_000", Some(200_000))]
+#[case(" 64k\n", Some(64_000))]
+#[case("0", Some(0))]
+#[case("18446744073709551615", Some(u64::MAX))]
+#[case("18446744073709551616", None)]
+#[case("18446744073709551615k", None)]
+#[case("", None)]
+#[case("k", None)]
+#[case(".5k", None)]
+#[case("1.k", None)]
+#[case("1.5", None)]
+#[case("1.0001k", None)]
+#[case("1,5k", None)]
+#[case("1,,000", None)]
+#[case("-1", None)]
+#[case("+1", None)]
+#[case("1e3", None)]
+#[case("128kb", None)]
+#[case("128 k", None)]
+#[case("12８k", None)]
+fn tokens_are_read_as_they_are_written(#[case] text: &str, #[case] tokens: Option<u64>) {
+    assert_eq!(text.parse::<Tokens>().ok(), tokens.map(Tokens), "{text:?}");
+}
+
+#[rstest]
 #[case("", 0)]
 #[case("abcd", 1)]
 #[case("abcde", 2)]
