@@ -96,7 +96,7 @@ fn file_of(block: &Json) -> Option<FilePart> {
         "image" | "document" => {
             // pi writes the data beside the type, Anthropic puts it under `source`.
             let source = block.get("source").unwrap_or(block);
-            let mime = source.string("media_type").or_else(|| source.string("mimeType"));
+            let mime = ["media_type", "mimeType", "mediaType"].into_iter().find_map(|key| source.string(key));
             let url = match (source.text("data"), source.text("url")) {
                 (Some(bytes), _) if source.text("type") != Some("text") => {
                     data(mime.as_deref().unwrap_or("application/octet-stream"), bytes)
@@ -116,8 +116,11 @@ fn file_of(block: &Json) -> Option<FilePart> {
         "file" | "input_file" => {
             let file = block.get("file").unwrap_or(block);
             let url = file.text("file_data").or_else(|| file.text("url"));
-            let mime = file.string("mime");
-            Some(FilePart { mime, filename: file.string("filename"), url: url.map(Text::from) })
+            // Cline writes the words of a file beside its path.
+            let words = file.text("content").map(|words| format!("data:text/plain,{words}"));
+            let mime = file.string("mime").or_else(|| words.as_ref().map(|_| "text/plain".to_owned()));
+            let filename = file.string("filename").or_else(|| file.string("path"));
+            Some(FilePart { mime, filename, url: url.map(Text::from).or(words.map(Text::from)) })
         }
         _ => None,
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::json::{Json, Take};
+use crate::signs;
 
 /// How every SQLite database begins. No other agent read here keeps its sessions in one.
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -33,11 +34,27 @@ pub enum Format {
     OpenaiChat,
     /// A request to Anthropic's Messages API.
     AnthropicMessages,
+    /// Gemini CLI's chats under `~/.gemini/tmp`: JSONL, or one document in older versions.
+    GeminiCli,
+    /// goose's sessions: JSONL of older versions, or what `goose session export` writes.
+    Goose,
+    /// Cline's and Roo's `api_conversation_history.json`, and Cline's newer `*.messages.json`.
+    Cline,
+    /// OpenHands' events: a list, JSONL, or the output of an evaluation.
+    Openhands,
+    /// Kimi's `wire.jsonl` and `context.jsonl`.
+    Kimi,
+    /// Events of Anthropic's Managed Agents, a line each.
+    ManagedAgents,
+    /// Trae agent's trajectories.
+    Trae,
+    /// aider's `.aider.chat.history.md`.
+    Aider,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 9] = [
+    pub const ALL: [Format; 17] = [
         Format::OpencodeExport,
         Format::OpencodeMessages,
         Format::OpencodeDatabase,
@@ -47,6 +64,14 @@ impl Format {
         Format::SweAgent,
         Format::OpenaiChat,
         Format::AnthropicMessages,
+        Format::GeminiCli,
+        Format::Goose,
+        Format::Cline,
+        Format::Openhands,
+        Format::Kimi,
+        Format::ManagedAgents,
+        Format::Trae,
+        Format::Aider,
     ];
 
     /// The format's name on the command line and in messages.
@@ -61,12 +86,20 @@ impl Format {
             Format::SweAgent => "swe-agent",
             Format::OpenaiChat => "openai-chat",
             Format::AnthropicMessages => "anthropic-messages",
+            Format::GeminiCli => "gemini-cli",
+            Format::Goose => "goose",
+            Format::Cline => "cline",
+            Format::Openhands => "openhands",
+            Format::Kimi => "kimi",
+            Format::ManagedAgents => "managed-agents",
+            Format::Trae => "trae",
+            Format::Aider => "aider",
         }
     }
 
     /// Whether it is written line by line, so that it can be read while it grows.
     pub fn is_lines(self) -> bool {
-        matches!(self, Format::ClaudeCode | Format::Codex | Format::Pi)
+        matches!(self, Format::ClaudeCode | Format::Codex | Format::Pi | Format::Kimi | Format::ManagedAgents)
     }
 
     pub(crate) fn names() -> String {
@@ -76,8 +109,11 @@ impl Format {
     /// The format a value belongs to: a whole document, or one record of a line format.
     pub(crate) fn of(value: &Json) -> Option<Format> {
         match value {
-            Json::List(items) => Format::of_list(items),
-            Json::Object(_) => Format::of_document(value).or_else(|| Format::of_record(value)),
+            Json::List(items) => signs::of_list(items).or_else(|| Format::of_list(items)),
+            // The tools' own fields are looked for first: their records may also look like messages of a chat.
+            Json::Object(_) => signs::of_object(value)
+                .or_else(|| Format::of_document(value))
+                .or_else(|| Format::of_record(value)),
             _ => None,
         }
     }
@@ -123,9 +159,6 @@ impl Format {
         if is_log || (first.is_none() && has("info")) {
             return Some(Format::OpencodeExport);
         }
-        if !messages.is_empty() && messages.iter().all(is_gemini) {
-            return None;
-        }
         // The cheaper question first.
         let is_openai = messages.iter().any(speaks_openai);
         let is_anthropic = !is_openai && (is_anthropic || messages.iter().any(speaks_anthropic));
@@ -170,24 +203,6 @@ fn is_chat_message(value: &Json) -> bool {
     value.text("role").is_some_and(|role| ROLES.contains(&role) || role.contains("-subagent"))
         && (has("content") || has("tool_calls"))
         && !["type", "kind", "messages"].iter().any(|key| has(key))
-}
-
-/// Whether this is a message as Gemini's command line writes it: who speaks is the type of it.
-fn is_gemini(message: &Json) -> bool {
-    matches!(message.text("type"), Some("user" | "gemini" | "info" | "warning" | "error"))
-        && message.get("role").is_none()
-}
-
-/// Whether this begins like a chat of Gemini's command line.
-pub(crate) fn looks_like_gemini(beginning: &[u8]) -> bool {
-    let lines = beginning.split(|byte| *byte == b'\n').take(20);
-    std::iter::once(beginning).chain(lines).any(|text| {
-        let value = first_value(text).and_then(|text| Json::parse(&text).map(Json::into_owned).ok());
-        value.is_some_and(|value| {
-            let messages = value.get("messages").and_then(Json::as_list).unwrap_or_default();
-            value.get("projectHash").is_some() || messages.first().is_some_and(is_gemini)
-        })
-    })
 }
 
 fn speaks_openai(message: &Json) -> bool {
@@ -248,6 +263,8 @@ impl FromStr for Format {
             "traj" => Some(Format::SweAgent),
             "openai" => Some(Format::OpenaiChat),
             "anthropic" => Some(Format::AnthropicMessages),
+            "gemini" => Some(Format::GeminiCli),
+            "roo" | "roo-code" => Some(Format::Cline),
             _ => None,
         };
         let full = Format::ALL.into_iter().find(|format| format.name() == wanted);
@@ -273,9 +290,15 @@ pub fn detect(beginning: &[u8]) -> Option<Format> {
     // A document may span lines, so the first value is tried before the lines are; and lines are tried one by
     // one, because the first of them may be broken or of an unknown kind.
     let format = |text| Format::of(&Json::parse(&first_value(text)?).ok()?);
-    // The lines of a document of another tool may look like records.
-    let lines = || (!looks_like_gemini(beginning)).then(|| beginning.split(|byte| *byte == b'\n').take(200));
-    format(beginning).or_else(|| lines()?.find_map(format))
+    let lines = || beginning.split(|byte| *byte == b'\n').take(200);
+    match format(beginning).or_else(|| lines().find_map(format)) {
+        // The context of Kimi is messages of a chat but for a few records, which need not come first.
+        Some(Format::OpenaiChat) if lines().any(|line| format(line) == Some(Format::Kimi)) => {
+            Some(Format::Kimi)
+        }
+        None if signs::is_aider(beginning) => Some(Format::Aider),
+        found => found,
+    }
 }
 
 /// Whether this is a list without items and nothing else. It says nothing about its format, and as a session without
@@ -287,7 +310,7 @@ fn is_empty_list(text: &[u8]) -> bool {
 
 /// The first JSON value in `text`. If it is not there to its end, what is there is closed behind the last
 /// element that is complete.
-fn first_value(text: &[u8]) -> Option<Cow<'_, str>> {
+pub(crate) fn first_value(text: &[u8]) -> Option<Cow<'_, str>> {
     let text = text.trim_ascii_start();
     if !matches!(text.first(), Some(b'{' | b'[')) {
         return None;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::detect::Format;
 use crate::error::FormatError;
-use crate::json::{Json, Take, problem, told};
+use crate::json::{Filter, Json, Take, problem, told};
 use crate::parse::{Key, Wanted, mended, parse};
 use crate::transcript::Transcript;
 
@@ -51,8 +51,10 @@ impl Document {
     fn joined(self) -> Document {
         let first = self.text().trim_ascii_start().lines().next().map(Json::parse);
         let is_message = |record: &Json| {
-            record.is_object()
-                && !["messages", "trajectory", "history", "info"].iter().any(|key| record.get(key).is_some())
+            // The output of an evaluation has a run of an agent on each line.
+            let is_run = record.get("instance_id").is_some() && record.get("history").is_some();
+            let lists = ["messages", "trajectory", "history", "info", "conversation", "steps", "agent_steps"];
+            record.is_object() && (is_run || !lists.iter().any(|key| record.get(key).is_some()))
         };
         if !matches!(first, Some(Ok(record)) if is_message(&record)) {
             return self;
@@ -85,7 +87,8 @@ impl Document {
         transcript.torn = self.torn;
     }
 
-    fn text(&self) -> &str {
+    /// The text, without a mark of its encoding.
+    pub(crate) fn text(&self) -> &str {
         self.text.strip_prefix('\u{feff}').unwrap_or(&self.text)
     }
 
@@ -98,12 +101,21 @@ impl Document {
         Json::parse_some(self.text(), outline).map_err(|source| self.json_error(source))
     }
 
+    /// The fields of the document that `filter` asks for; nothing of a document that is a list.
+    pub(crate) fn header(&self, filter: Filter) -> Result<Json<'_>, FormatError> {
+        if self.is_list() {
+            return Ok(Json::Null);
+        }
+        Json::parse_some(self.text(), filter).map_err(|source| self.json_error(source))
+    }
+
     /// Where the list under `key` is: there, or the document itself.
     pub(crate) fn list<'k>(&self, key: &'k str) -> At<'k> {
         if self.is_list() { At::Root } else { At::Key(&At::Root, key) }
     }
 
-    fn is_list(&self) -> bool {
+    /// Whether the document is a list, or was lines.
+    pub(crate) fn is_list(&self) -> bool {
         self.text().trim_ascii_start().starts_with('[')
     }
 
@@ -256,7 +268,8 @@ fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
             Take::Whole
         }
         "content" | "system" | "meta" | "info" | "source" | "tool_calls" | "parts" | "input_schema"
-        | "function" | "stop_sequences" => Take::Raw,
+        | "function" | "stop_sequences" | "ts" | "modelInfo" | "metrics" | "condenseId"
+        | "condenseParent" | "instance_id" => Take::Raw,
         _ => Take::Skip,
     }
 }

@@ -62,9 +62,19 @@ pub enum FormatError {
     /// A database was handed over as a stream.
     #[error("an OpenCode database cannot be read from a stream; give the path of the file")]
     NeedsPath,
-    /// The database has no session of that name.
-    #[error("{format}: there is no session {}; {near}", named(.id), format = Format::OpencodeDatabase)]
+    /// There are records and not one message among them.
+    #[error("this looks like {format}, but nothing in it is a message: {found}")]
+    NoMessages {
+        /// What it was read as.
+        format: Format,
+        /// What was found instead.
+        found: String,
+    },
+    /// The file has no session of that name.
+    #[error("{format}: there is no session {}; {near}", named(.id))]
     NoSession {
+        /// What it was read as.
+        format: Format,
         /// The id that was asked for; nothing if it was the newest.
         id: Option<String>,
         /// Sessions that may have been meant, in words.

@@ -148,6 +148,14 @@ impl Misfits {
         }
     }
 
+    /// The text that an item of a list should be.
+    pub(crate) fn item_text(&mut self, item: &Json, at: &At) -> Option<String> {
+        if item.as_str().is_none() {
+            self.add(at, "a string", item.clone().into_value(), None);
+        }
+        item.as_str().map(str::to_owned)
+    }
+
     /// Take what a model was shown out of a field: its text, or the JSON of whatever else stands there.
     pub(crate) fn take_words(&mut self, json: &mut Json, at: &At, key: &str) -> String {
         match json.take(key) {

@@ -167,7 +167,11 @@ impl Database {
         };
         match place {
             Some(place) => Ok(rows.swap_remove(place).info),
-            None => Err(FormatError::NoSession { id: id.map(str::to_owned), near: near(id, &rows) }),
+            None => {
+                let (format, id) = (Format::OpencodeDatabase, id);
+                let near = near(id, &rows);
+                Err(FormatError::NoSession { format, id: id.map(str::to_owned), near })
+            }
         }
     }
 

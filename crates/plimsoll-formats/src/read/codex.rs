@@ -13,7 +13,7 @@ use plimsoll::log::At;
 use plimsoll::{Millis, Role, Tokens, Usage};
 use serde_json::{Value, json};
 
-use super::Sink;
+use super::{Sink, choose};
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
 use crate::detect::Format;
@@ -148,11 +148,16 @@ const SEALED: &str = "[The provider keeps this summary encrypted]";
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
+    wanted: Option<&str>,
     sink: Sink,
 ) -> io::Result<()> {
-    let Outline { taken_back, session_start, other_sessions } = outline(lines)?;
+    let mut sessions = outline(lines)?;
+    let infos: Vec<SessionInfo> = sessions.iter().map(|session| session.info.clone()).collect();
+    let chosen = choose(wanted, &infos).unwrap_or(sessions.len() - 1);
+    let session_end = sessions.get(chosen + 1).map_or(u64::MAX, |next| next.start);
+    let Session { start: session_start, taken_back, .. } = sessions.remove(chosen);
     let mut taken_back = taken_back.into_iter().peekable();
-    transcript.other_sessions = other_sessions;
+    transcript.other_sessions = sessions.into_iter().map(|session| session.info).collect();
     let mut sink = |message| sink(Chain::Main, message);
     let log = Assembly::new(&mut sink, MOST_HELD);
     let (hasher, said) = (Hasher::default(), HashSet64::default());
@@ -160,24 +165,24 @@ pub(super) fn read(
     let mut position = 0;
     lines.each(transcript, |text, place, transcript| {
         position += 1;
-        if place.line < session_start {
+        if !(session_start..session_end).contains(&place.line) {
             transcript.pass("record of another session");
             return Ok(());
         }
         while taken_back.next_if(|range| range.end <= place.line).is_some() {}
         if taken_back.peek().is_some_and(|range| range.contains(&place.line)) {
-            transcript.info.seen(millis(Json::parse_some(text, wanted)?.get("timestamp")));
+            transcript.info.seen(millis(Json::parse_some(text, record_fields)?.get("timestamp")));
             transcript.pass("rolled back");
             (reading.open, reading.last) = (None, None);
             if text.contains("token_count") {
                 // What was taken back was paid for.
-                reading.record(Json::parse_some(text, wanted)?, &At::In(&place), transcript)?;
+                reading.record(Json::parse_some(text, record_fields)?, &At::In(&place), transcript)?;
                 (reading.open, reading.last) = (None, None);
             }
             return Ok(());
         }
         reading.log.record(position, text.len(), 0, reading.open.or(reading.last));
-        let read = reading.record(Json::parse_some(text, wanted)?, &At::In(&place), transcript);
+        let read = reading.record(Json::parse_some(text, record_fields)?, &At::In(&place), transcript);
         reading.log.settle(&mut transcript.notes);
         read.map_err(Fault::Json)
     })?;
@@ -185,18 +190,21 @@ pub(super) fn read(
     Ok(())
 }
 
-/// What has to be known of a file before its records are read.
-struct Outline {
+/// What has to be known of a session before its records are read.
+#[derive(Default)]
+struct Session {
+    info: SessionInfo,
+    /// The line it begins with. It goes on to where the next begins: files hold several if they were put together.
+    start: u64,
     /// The lines of turns that were taken back. The lines of one are those from where the user spoke.
     taken_back: Vec<Range<u64>>,
-    /// The line with which the last session begins, where several were put into one file.
-    session_start: u64,
-    other_sessions: Vec<SessionInfo>,
 }
 
-fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Outline> {
+/// The sessions of a file, at least one.
+fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
     let mut turns: Vec<u64> = Vec::new();
-    let mut outline = Outline { taken_back: Vec::new(), session_start: 0, other_sessions: Vec::new() };
+    let mut ended: Vec<Session> = Vec::new();
+    let mut session = Session::default();
     // The sessions since the newest began: a forked one repeats its parent's record before anything is said.
     let mut ids: Vec<SessionInfo> = Vec::new();
     let mut has_items = false;
@@ -214,13 +222,17 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Outline> {
                 let (id, directory) = (payload.string("id"), payload.string("cwd"));
                 let is_known = id.is_none() || ids.iter().any(|known| known.id == id);
                 if !is_known && has_items && !ids.is_empty() {
-                    outline.other_sessions.extend(ids.drain(..).take(1));
-                    outline.session_start = place.line;
+                    ids.clear();
                     turns.clear();
-                    outline.taken_back.clear();
+                    let next = Session { start: place.line, ..Session::default() };
+                    ended.push(std::mem::replace(&mut session, next));
                 }
                 if !is_known {
-                    ids.push(SessionInfo { id, directory, ..SessionInfo::default() });
+                    let info = SessionInfo { id, directory, ..SessionInfo::default() };
+                    if ids.is_empty() {
+                        session.info = info.clone();
+                    }
+                    ids.push(info);
                 }
                 has_items = false;
             }
@@ -229,8 +241,8 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Outline> {
                 let left = turns.len().saturating_sub(count);
                 if let Some(&start) = turns.get(left) {
                     turns.truncate(left);
-                    outline.taken_back.retain(|range| range.start < start);
-                    outline.taken_back.push(start..place.line);
+                    session.taken_back.retain(|range| range.start < start);
+                    session.taken_back.push(start..place.line);
                 }
             }
             _ => {}
@@ -238,7 +250,8 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Outline> {
         Ok(())
     })?;
     lines.rewind()?;
-    Ok(outline)
+    ended.push(session);
+    Ok(ended)
 }
 
 /// The fields that tell turns and what takes them back.
@@ -263,7 +276,7 @@ fn is_synthetic(text: &str) -> bool {
 }
 
 /// Events mostly repeat the items at length, so they are left alone until it is known which they are.
-fn wanted(before: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
+fn record_fields(before: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     let is_event = |(name, value): &(Cow<str>, Json)| name == "type" && value.as_str() == Some("event_msg");
     if depth == 0 && key == "payload" && before.iter().any(is_event) { Take::Raw } else { Take::Whole }
 }

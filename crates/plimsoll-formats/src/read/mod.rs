@@ -1,25 +1,32 @@
 //! The readers, one file each, and the choice among them.
 
+mod aider;
 mod anthropic;
 mod claude_code;
+mod cline;
 mod codex;
+mod gemini;
+pub(crate) mod goose;
+mod kimi;
+mod managed_agents;
 mod openai;
 pub(crate) mod opencode;
+mod openhands;
 mod pi;
 mod swe_agent;
+mod trae;
 
 use std::io::{BufRead, Cursor, Read, Seek, SeekFrom};
 
 use plimsoll::Message;
-use serde::de::IgnoredAny;
 
-use crate::detect::{Format, detect, looks_like_gemini};
+use crate::detect::{Format, detect};
 use crate::document::Document;
 use crate::error::FormatError;
-use crate::json::told;
 use crate::lines::Lines;
+use crate::nearest::nearest;
 use crate::recorded::Recorded;
-use crate::transcript::{Chain, Transcript};
+use crate::transcript::{Chain, SessionInfo, Transcript};
 
 /// How much of a transcript is looked at to tell its format.
 const BEGINNING: u64 = 64 << 10;
@@ -41,23 +48,44 @@ pub(crate) type Sink<'s> = &'s mut dyn FnMut(Chain, Message);
 /// assert!(transcript.torn);
 /// # Ok::<(), plimsoll_formats::FormatError>(())
 /// ```
-pub fn read(mut input: impl BufRead) -> Result<Transcript, FormatError> {
-    let (format, beginning) = look(&mut input)?;
+pub fn read(input: impl BufRead) -> Result<Transcript, FormatError> {
+    read_any(input, None)
+}
+
+/// Read one session of a file that holds several: the one whose id is this, or alone begins with it.
+///
+/// ```
+/// let file = concat!(
+///     r#"{"type":"session","id":"first","cwd":"/a"}"#, "\n",
+///     r#"{"type":"message","message":{"role":"user","content":"One"}}"#, "\n",
+///     r#"{"type":"session","id":"second","cwd":"/b"}"#, "\n",
+///     r#"{"type":"message","message":{"role":"user","content":"Two"}}"#, "\n",
+/// );
+/// // The newest is read unless another is asked for.
+/// assert_eq!(plimsoll_formats::read(file.as_bytes())?.messages[0].text(), "Two");
+/// assert_eq!(plimsoll_formats::read_session(file.as_bytes(), "fir")?.messages[0].text(), "One");
+/// assert!(plimsoll_formats::read_session(file.as_bytes(), "third").is_err());
+/// # Ok::<(), plimsoll_formats::FormatError>(())
+/// ```
+pub fn read_session(input: impl BufRead, id: &str) -> Result<Transcript, FormatError> {
+    read_any(input, Some(id))
+}
+
+fn read_any(mut input: impl BufRead, wanted: Option<&str>) -> Result<Transcript, FormatError> {
+    let (format, beginning) = sniff(&mut input)?;
     let input = Cursor::new(beginning).chain(input);
-    collect(|sink| match format {
-        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
-        _ if format.is_lines() => held(format, input, sink),
-        _ => document(format, true, (input, 0), sink),
-    })
+    let reader = Reader { format, redetect: true, wanted };
+    collect(
+        |sink| if format.is_lines() { reader.held(input, sink) } else { reader.document((input, 0), sink) },
+    )
 }
 
 /// Read a transcript as the given format, whatever it looks like.
 pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, FormatError> {
-    collect(|sink| match format {
-        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
-        _ if format.is_lines() => held(format, input, sink),
-        _ => document(format, false, (input, 0), sink),
-    })
+    let reader = Reader { format, redetect: false, wanted: None };
+    collect(
+        |sink| if format.is_lines() { reader.held(input, sink) } else { reader.document((input, 0), sink) },
+    )
 }
 
 /// Visit a transcript message by message, oldest first, whatever format it is.
@@ -84,18 +112,32 @@ pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, Format
 ///
 /// When it fails, `sink` may have been given messages from before the fault.
 pub fn visit(
-    mut input: impl BufRead + Seek,
+    input: impl BufRead + Seek,
     sink: &mut dyn FnMut(Chain, Message),
 ) -> Result<Transcript, FormatError> {
+    visit_any(input, None, sink)
+}
+
+/// Visit one session of a file that holds several, as [`read_session`] reads it.
+pub fn visit_session(
+    input: impl BufRead + Seek,
+    id: &str,
+    sink: &mut dyn FnMut(Chain, Message),
+) -> Result<Transcript, FormatError> {
+    visit_any(input, Some(id), sink)
+}
+
+fn visit_any(
+    mut input: impl BufRead + Seek,
+    wanted: Option<&str>,
+    sink: Sink,
+) -> Result<Transcript, FormatError> {
     let start = input.stream_position()?;
-    let (format, _) = look(&mut input)?;
+    let (format, _) = sniff(&mut input)?;
     let size = input.seek(SeekFrom::End(0))?.saturating_sub(start);
     input.seek(SeekFrom::Start(start))?;
-    match format {
-        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
-        _ if format.is_lines() => lines(format, input, sink),
-        _ => document(format, true, (input, size), sink),
-    }
+    let reader = Reader { format, redetect: true, wanted };
+    if format.is_lines() { reader.lines(input, sink) } else { reader.document((input, size), sink) }
 }
 
 /// Visit a transcript as the given format, whatever it looks like.
@@ -104,15 +146,12 @@ pub fn visit_as(
     input: impl BufRead + Seek,
     sink: &mut dyn FnMut(Chain, Message),
 ) -> Result<Transcript, FormatError> {
-    match format {
-        Format::OpencodeDatabase => Err(FormatError::NeedsPath),
-        _ if format.is_lines() => lines(format, input, sink),
-        _ => document(format, false, (input, 0), sink),
-    }
+    let reader = Reader { format, redetect: false, wanted: None };
+    if format.is_lines() { reader.lines(input, sink) } else { reader.document((input, 0), sink) }
 }
 
 /// The format, and what was read to tell it.
-fn look(input: &mut impl BufRead) -> Result<(Format, Vec<u8>), FormatError> {
+fn sniff(input: &mut impl BufRead) -> Result<(Format, Vec<u8>), FormatError> {
     let mut beginning = Vec::new();
     input.by_ref().take(BEGINNING).read_to_end(&mut beginning)?;
     if beginning.trim_ascii().is_empty() {
@@ -120,7 +159,7 @@ fn look(input: &mut impl BufRead) -> Result<(Format, Vec<u8>), FormatError> {
     }
     match detect(&beginning) {
         Some(format) => Ok((format, beginning)),
-        None => Err(FormatError::Unrecognised { hint: looks_like(&beginning) }),
+        None => Err(FormatError::Unrecognised { hint: nearest(&beginning) }),
     }
 }
 
@@ -143,24 +182,156 @@ fn collect(visit: impl FnOnce(Sink) -> Result<Transcript, FormatError>) -> Resul
     Ok(transcript)
 }
 
-/// Lines from an input that cannot go back, which all formats need.
-fn held(format: Format, mut input: impl BufRead, sink: Sink) -> Result<Transcript, FormatError> {
-    let mut bytes = Vec::new();
-    input.read_to_end(&mut bytes)?;
-    lines(format, Cursor::new(bytes), sink)
+/// How a transcript is read.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    format: Format,
+    /// Whether the whole of a document may show another format than its beginning did.
+    redetect: bool,
+    /// The session that is wanted, by its id; the newest without one.
+    wanted: Option<&'a str>,
 }
 
-fn lines(format: Format, input: impl BufRead + Seek, sink: Sink) -> Result<Transcript, FormatError> {
-    let mut lines = Lines::new(input);
-    let mut transcript = Transcript::new(format);
-    match format {
-        Format::ClaudeCode => claude_code::read(&mut lines, &mut transcript, sink)?,
-        Format::Pi => {
-            record_usage(&mut transcript, sink, |transcript, sink| pi::read(&mut lines, transcript, sink))?;
-        }
-        _ => codex::read(&mut lines, &mut transcript, sink)?,
+impl Reader<'_> {
+    /// Lines from an input that cannot go back, which all formats need.
+    fn held(self, mut input: impl BufRead, sink: Sink) -> Result<Transcript, FormatError> {
+        let mut bytes = Vec::new();
+        input.read_to_end(&mut bytes)?;
+        self.lines(Cursor::new(bytes), sink)
     }
-    good(lines.good, transcript)
+
+    fn lines(self, input: impl BufRead + Seek, sink: Sink) -> Result<Transcript, FormatError> {
+        let mut lines = Lines::new(input);
+        let mut transcript = Transcript::new(self.format);
+        self.counted(&mut transcript, sink, |transcript, sink| {
+            match self.format {
+                Format::ClaudeCode => claude_code::read(&mut lines, transcript, self.wanted, sink)?,
+                Format::Codex => codex::read(&mut lines, transcript, self.wanted, sink)?,
+                Format::Pi => record_usage(transcript, sink, |transcript, sink| {
+                    pi::read(&mut lines, transcript, self.wanted, sink)
+                })?,
+                Format::Kimi => record_usage(transcript, sink, |transcript, sink| {
+                    kimi::read(&mut lines, transcript, sink)
+                })?,
+                _ => record_usage(transcript, sink, |transcript, sink| {
+                    managed_agents::read(&mut lines, transcript, sink)
+                })?,
+            }
+            require_good_line(lines.good, transcript)
+        })?;
+        Ok(transcript)
+    }
+
+    /// Read a document, as what it shows itself to be as a whole, which its beginning may not have shown.
+    fn document(self, (input, size): (impl Read, u64), sink: Sink) -> Result<Transcript, FormatError> {
+        let format = self.format;
+        if format == Format::OpencodeDatabase {
+            return Err(FormatError::NeedsPath);
+        }
+        let document = Document::hold(format, input, size)?;
+        let mut transcript = Transcript::new(format);
+        self.counted(&mut transcript, sink, |transcript, sink| {
+            document.note_lines(transcript);
+            record_usage(transcript, sink, |transcript, sink| match format {
+                Format::OpencodeExport | Format::OpencodeMessages => {
+                    opencode::read(&document, transcript, sink)
+                }
+                Format::GeminiCli => gemini::read(&document, transcript, sink),
+                Format::Goose => goose::read(&document, transcript, sink),
+                Format::Cline => cline::read(&document, transcript, sink),
+                Format::Openhands => openhands::read(&document, transcript, self.wanted, sink),
+                Format::Trae => trae::read(&document, transcript, self.wanted, sink),
+                Format::Aider => {
+                    aider::read(&document, transcript, self.wanted, sink);
+                    Ok(())
+                }
+                _ => self.chat(&document, transcript, sink),
+            })
+        })?;
+        Ok(transcript)
+    }
+
+    /// Read a document of a format that says little about itself.
+    fn chat(self, document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
+        let outline = document.outline()?;
+        let shown = Format::of(&outline).filter(|format| self.redetect && !format.is_lines());
+        transcript.format = shown.unwrap_or(self.format);
+        match transcript.format {
+            Format::OpencodeExport | Format::OpencodeMessages => opencode::read(document, transcript, sink),
+            Format::SweAgent => swe_agent::read(document, &outline, transcript, sink),
+            Format::AnthropicMessages => anthropic::read(document, &outline, transcript, sink),
+            Format::Cline => cline::read(document, transcript, sink),
+            Format::GeminiCli => gemini::read(document, transcript, sink),
+            Format::Openhands => openhands::read(document, transcript, self.wanted, sink),
+            _ => openai::read(document, &outline, transcript, sink),
+        }
+    }
+
+    /// Let `read` hand on messages, and look whether what came of it is a session, and the one that is wanted.
+    ///
+    /// A file without a single message that says something, whose records were not understood and which does not
+    /// even name a session, is of another format that looks alike. Taken for an empty session it would be passed
+    /// over; so it is an error.
+    fn counted(
+        self,
+        transcript: &mut Transcript,
+        sink: Sink,
+        read: impl FnOnce(&mut Transcript, Sink) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
+        let mut has_said = false;
+        read(transcript, &mut |chain, message| {
+            has_said |= !message.parts.is_empty() || message.info.tokens.is_some();
+            sink(chain, message);
+        })?;
+        if let Some(id) = self.wanted {
+            require_session(id, transcript)?;
+        }
+        if has_said || transcript.torn || transcript.info.id.is_some() {
+            return Ok(());
+        }
+        let unknown: Vec<&str> = transcript.skipped.keys().map(String::as_str).collect();
+        let found = match (unknown.is_empty(), transcript.notes.first().first()) {
+            (false, _) => format!("it has records of other kinds: `{}`", unknown.join("`, `")),
+            (true, Some(note)) => format!("{}: {}", note.at, note.problem),
+            (true, None) => return Ok(()),
+        };
+        Err(FormatError::NoMessages { format: transcript.format, found })
+    }
+}
+
+/// The place of the session that is wanted: the one with this id, or the only one whose id begins with it.
+fn choose(wanted: Option<&str>, sessions: &[SessionInfo]) -> Option<usize> {
+    let wanted = wanted?;
+    let id = |place: &usize| sessions[*place].id.as_deref().unwrap_or_default();
+    let places = || 0..sessions.len();
+    places().find(|place| id(place) == wanted).or_else(|| {
+        let mut near = places().filter(|place| id(place).starts_with(wanted));
+        near.next().filter(|_| near.next().is_none())
+    })
+}
+
+/// An error if the session that was read is not the one that is wanted.
+fn require_session(wanted: &str, transcript: &Transcript) -> Result<(), FormatError> {
+    let own = transcript.info.id.as_deref();
+    let all: Vec<&str> = own
+        .into_iter()
+        .chain(transcript.other_sessions.iter().filter_map(|info| info.id.as_deref()))
+        .collect();
+    let near: Vec<&&str> = all.iter().filter(|id| id.starts_with(wanted)).collect();
+    let is_it = own.is_some_and(|id| id == wanted || id.starts_with(wanted) && near.len() == 1);
+    if is_it {
+        return Ok(());
+    }
+    let named = |ids: &[&str]| ids.iter().take(10).map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
+    let near = match (near.len(), all.len()) {
+        (2.., _) => {
+            format!("several begin with it: {}", named(&near.into_iter().copied().collect::<Vec<_>>()))
+        }
+        (_, 0) => "its session has no id".to_owned(),
+        (_, 1) => format!("it holds {} alone", named(&all)),
+        (_, count) => format!("it holds {count}: {}", named(&all)),
+    };
+    Err(FormatError::NoSession { format: transcript.format, id: Some(wanted.to_owned()), near })
 }
 
 /// Let `read` hand on messages, and note the usage that each of them carries. The readers of Claude Code and Codex
@@ -183,69 +354,12 @@ pub(crate) fn record_usage<E>(
 }
 
 /// An error if not one line could be read.
-fn good(good: u64, mut transcript: Transcript) -> Result<Transcript, FormatError> {
-    match transcript.broken.take() {
+fn require_good_line(good: u64, transcript: &Transcript) -> Result<(), FormatError> {
+    match &transcript.broken {
         Some(broken) if good == 0 => {
-            let format = transcript.format;
-            Err(FormatError::Lines { format, line: broken.line, problem: broken.problem })
+            let (format, line, problem) = (transcript.format, broken.line, broken.problem.clone());
+            Err(FormatError::Lines { format, line, problem })
         }
-        broken => {
-            transcript.broken = broken;
-            Ok(transcript)
-        }
-    }
-}
-
-/// Read a document; with `look` as what it shows itself to be as a whole, which its beginning may not have shown.
-fn document(
-    format: Format,
-    look: bool,
-    (input, size): (impl Read, u64),
-    sink: Sink,
-) -> Result<Transcript, FormatError> {
-    let document = Document::hold(format, input, size)?;
-    if matches!(format, Format::OpencodeExport | Format::OpencodeMessages) {
-        let mut transcript = Transcript::new(format);
-        record_usage(&mut transcript, sink, |transcript, sink| opencode::read(&document, transcript, sink))?;
-        return Ok(transcript);
-    }
-    let outline = document.outline()?;
-    let shown = Format::of(&outline).filter(|format| look && !format.is_lines()).unwrap_or(format);
-    let mut transcript = Transcript::new(shown);
-    document.note_lines(&mut transcript);
-    record_usage(&mut transcript, sink, |transcript, sink| match shown {
-        Format::OpencodeExport | Format::OpencodeMessages => opencode::read(&document, transcript, sink),
-        Format::SweAgent => swe_agent::read(&document, &outline, transcript, sink),
-        Format::AnthropicMessages => anthropic::read(&document, &outline, transcript, sink),
-        _ => openai::read(&document, &outline, transcript, sink),
-    })?;
-    Ok(transcript)
-}
-
-fn looks_like(beginning: &[u8]) -> String {
-    let hint = match beginning {
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{' | b'[', 0, ..] => {
-            ", it looks like UTF-16 (convert it to UTF-8)"
-        }
-        [0x1f, 0x8b, ..] => ", it is compressed with gzip (unpack it first)",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => ", it is compressed with zstd (unpack it first)",
-        _ if looks_like_gemini(beginning) => ", it looks like a chat of Gemini CLI, which cannot be read yet",
-        _ if matches!(beginning.trim_ascii_start().first(), Some(b'{' | b'[')) => {
-            return like_json(beginning);
-        }
-        _ => "",
-    };
-    hint.to_owned()
-}
-
-/// What to say about something that starts like JSON: where it stops being JSON, if that is in sight.
-fn like_json(beginning: &[u8]) -> String {
-    let first = serde_json::Deserializer::from_slice(beginning).into_iter::<IgnoredAny>().next();
-    match first {
-        Some(Err(error)) if !error.is_eof() => {
-            let (line, column) = (error.line(), error.column());
-            format!(", it starts like JSON but is none at line {line}, column {column}: {}", told(&error))
-        }
-        _ => ", though it starts like JSON".to_owned(),
+        _ => Ok(()),
     }
 }

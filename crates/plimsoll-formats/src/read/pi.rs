@@ -7,7 +7,7 @@ use plimsoll::log::{At, CompactionPart};
 use plimsoll::{MessageId, Millis, PartBody, Role, Tokens, Usage};
 use serde_json::{Number, json};
 
-use super::Sink;
+use super::{Sink, choose};
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{blocks, file, finish, flatten};
 use crate::hash::{HashMap64, Hasher};
@@ -34,6 +34,7 @@ const BLOCKS: [(&str, &str); 3] = [("arguments", "toolCall"), ("thinking", "thin
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
+    wanted: Option<&str>,
     sink: Sink,
 ) -> io::Result<()> {
     let mut index = Index::default();
@@ -41,29 +42,36 @@ pub(super) fn read(
         index.entry(&Json::parse_some(text, outline)?, place, transcript);
         Ok(())
     })?;
-    let Some(leaf) = index.offsets.len().checked_sub(1) else { return Ok(()) };
+    if index.offsets.is_empty() {
+        return Ok(());
+    }
+    // Where several sessions were put into one file, the last is read unless another is wanted.
+    let mut infos = Vec::new();
+    for &header in index.session_starts.iter().filter(|_| index.session_starts.len() > 1) {
+        let header = Json::parse(lines.again(index.offsets[header as usize])?).unwrap_or_default();
+        let (id, directory) = (header.string("id"), header.string("cwd"));
+        infos.push(SessionInfo { id, directory, ..SessionInfo::default() });
+    }
+    let chosen = choose(wanted, &infos).or(infos.len().checked_sub(1));
+    let start = |number: usize| index.session_starts.get(number).copied();
+    let session = chosen.and_then(start).unwrap_or(0);
+    let session_end = chosen.and_then(|number| start(number + 1)).unwrap_or(index.offsets.len() as u32);
+    let others = infos.into_iter().enumerate().filter(|(number, _)| Some(*number) != chosen);
+    transcript.other_sessions.extend(others.map(|(_, info)| info));
+    let leaf = session_end.saturating_sub(1);
     let (tree, repeated, kept) = std::mem::take(&mut index.names).resolve(&index.kept);
     repeated.iter().for_each(|_| transcript.skip("repeated entry"));
     let entries = index.entries();
     let tails = Tails::new(&index, &kept, &entries);
     let all: Vec<u32> = (0..index.offsets.len() as u32).collect();
     let mut path = vec![false; all.len()];
-    tree.path(leaf as u32, &all, &mut path, transcript);
-
-    // Where several sessions were put into one file, the last is read.
-    let session =
-        index.session_starts.last().copied().filter(|_| index.session_starts.len() > 1).unwrap_or(0);
-    for &header in index.session_starts.iter().filter(|header| **header < session) {
-        let header = Json::parse(lines.again(index.offsets[header as usize])?).unwrap_or_default();
-        let (id, directory) = (header.string("id"), header.string("cwd"));
-        transcript.other_sessions.push(SessionInfo { id, directory, ..SessionInfo::default() });
-    }
+    tree.path(leaf, &all, &mut path, transcript);
 
     let mut sink = |message| sink(Chain::Main, message);
     let log = Assembly::new(&mut sink, MOST_HELD);
     let mut reading = Reading { log, tails };
     for (place, &offset) in index.offsets.iter().enumerate() {
-        let is_other = (place as u32) < session;
+        let is_other = !(session..session_end).contains(&(place as u32));
         if is_other || !path[place] && index.headers.binary_search(&(place as u32)).is_err() {
             let what = if is_other { "entry of another session" } else { "entry of another branch" };
             transcript.pass(what);

@@ -11,9 +11,8 @@ use plimsoll_formats::{Format, read, write};
 
 use crate::support::check;
 
-/// The folders whose formats have a reader.
-const READABLE: [&str; 7] =
-    ["claude-code", "codex", "openai-messages", "opencode", "pi", "plain-jsonl", "swe-agent"];
+/// Recordings of HTTP that happen to stand among the transcripts.
+const OTHERS: [&str; 1] = ["cline-1.json"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
@@ -38,14 +37,14 @@ fn everything_reads_and_can_be_written() {
     assert!(!found.is_empty(), "no transcripts in {folder}");
     for path in found {
         let start = Instant::now();
-        let folder = path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let transcript = match read(BufReader::new(File::open(&path).unwrap())) {
             Ok(transcript) => transcript,
-            Err(error) if READABLE.contains(&folder.as_str()) => panic!("{}: {error}", path.display()),
-            Err(error) => {
-                println!("{}: not read: {error}", path.display());
+            Err(error) if OTHERS.contains(&name.as_str()) => {
+                println!("{name}: not read: {error}");
                 continue;
             }
+            Err(error) => panic!("{}: {error}", path.display()),
         };
         let took = start.elapsed();
         if !matches!(transcript.format, Format::OpencodeExport | Format::OpencodeMessages) {
@@ -76,7 +75,10 @@ fn everything_reads_and_can_be_written() {
         for format in [Format::OpencodeExport, Format::OpenaiChat, Format::AnthropicMessages] {
             let written = write(format, &transcript.info, &log).unwrap();
             let again = read(written.to_string().as_bytes()).unwrap();
-            assert_eq!(again.format, format, "{}", path.display());
+            // A chat of texts alone is the same in the formats of both providers.
+            let is_plain =
+                log.iter().all(|message| message.parts.iter().all(|part| part.as_tool().is_none()));
+            assert!(again.format == format || is_plain, "{} as {format}", path.display());
             assert!(again.skipped.is_empty(), "{} as {format}: {:?}", path.display(), again.skipped);
             let calls = |messages: &[plimsoll::Message]| {
                 messages.iter().flat_map(|m| &m.parts).filter(|part| part.as_tool().is_some()).count()

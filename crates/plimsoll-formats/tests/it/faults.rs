@@ -1,6 +1,7 @@
 //! Input that is not what it should be: a clear error or a count, never a panic.
 
 use plimsoll_formats::{BROKEN, Format, FormatError, read, read_as};
+use rstest::rstest;
 
 use crate::support::shape;
 
@@ -121,9 +122,9 @@ fn of_fields_with_one_name_the_last_counts() {
 fn what_is_no_transcript_is_told_apart() {
     let problem = |input: &[u8]| read(input).unwrap_err().to_string();
     assert_eq!(problem(b" \n "), "the transcript is empty");
-    assert!(
-        problem(b"hello").starts_with("this is no transcript of a known format; known are: opencode-export")
-    );
+    assert!(problem(b"hello").starts_with(
+        "this is no transcript of a known format, it is text: nearest is aider, but no line begins with `# aider chat started at`; known are: opencode-export"
+    ));
     assert!(problem(b"SQLite format 3\0...").contains("give the path of the file"));
     assert!(problem(b"\xff\xfe{\0").contains("UTF-16"));
     assert!(problem(b"\x1f\x8b\x08").contains("gzip"));
@@ -133,6 +134,56 @@ fn what_is_no_transcript_is_told_apart() {
         zero.contains("control character (\\u0000-\\u001F) found while parsing a string; known are"),
         "{zero}"
     );
+}
+
+/// What is of no known format is told with the nearest one and what is missing for it; nothing is read as zero messages.
+#[rstest]
+#[case::list_of_others(
+    r#"[{"scope":"https://a","method":"GET","path":"/","status":200}]"#,
+    "nearest is openai-chat, but the first item has no `role`, only `scope`, `method`, `path`, `status`; known are"
+)]
+#[case::list_of_numbers("[1, 2]", "nearest is openai-chat, but the first item is a number, no message")]
+#[case::other_document(
+    r#"{"name":"package","version":"1"}"#,
+    "nearest is openai-chat, but it has no list `messages`, only `name`, `version`"
+)]
+#[case::messages_of_others(
+    r#"{"messages":[{"from":"a","body":"b"}]}"#,
+    "this looks like openai-chat, but nothing in it is a message: messages[0].role: expected a string, found null"
+)]
+#[case::messages_that_are_none(
+    r#"{"messages":[1, 2]}"#,
+    "this looks like openai-chat, but nothing in it is a message: messages[0]: expected an object, found 1"
+)]
+#[case::no_list(r#"{"messages":"none"}"#, "nearest is openai-chat, but `messages` is a string, no list")]
+#[case::lines_of_others(
+    "{\"level\":\"info\",\"msg\":\"a\"}\n{\"level\":\"info\"}\n",
+    "nearest is openai-chat, but its first record has no `role`, only `level`, `msg`"
+)]
+#[case::lines_with_types(
+    "{\"type\":\"start\",\"at\":1}\n{\"type\":\"end\"}\n",
+    "nearest is codex, but its first record has no `payload`, only `type`, `at`"
+)]
+#[case::records_like_codex(
+    "{\"type\":\"request\",\"payload\":{}}\n",
+    "this looks like codex, but nothing in it is a message: it has records of other kinds: `request`"
+)]
+#[case::steps_of_others(
+    r#"{"steps":[{"run":"make"}]}"#,
+    "nearest is trae, but the first of `steps` has only `run`"
+)]
+#[case::binary("\u{1}\0\u{2}", "it is neither JSON nor text")]
+#[case::archive("PK\u{3}\u{4}", "it is a ZIP archive (unpack it first)")]
+fn a_file_of_no_known_format_is_told_with_the_nearest(#[case] input: &str, #[case] told: &str) {
+    let error = read(input.as_bytes()).unwrap_err().to_string();
+    assert!(error.contains(told), "{error}");
+}
+
+#[test]
+fn a_session_without_messages_is_one_all_the_same() {
+    for empty in ["[]", r#"{"messages":[]}"#, r#"{"info":{"id":"s"},"messages":[]}"#] {
+        assert_eq!(read(empty.as_bytes()).unwrap().messages.len(), 0, "{empty}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What real files have that the formats' own writers do not promise: each case was read wrongly once.
 
 use plimsoll::Tokens;
-use plimsoll_formats::{Format, read};
+use plimsoll_formats::Format;
 
 use crate::support::{read_ok, shape};
 
@@ -122,19 +122,6 @@ fn of_several_pi_sessions_in_one_file_the_newest_is_read() {
     ]));
     assert_eq!(shape(&read.messages), ["user text:second"]);
     assert_eq!((read.info.id.as_deref(), read.other_sessions[0].id.as_deref()), (Some("two"), Some("one")));
-}
-
-#[test]
-fn a_gemini_chat_is_refused_by_name() {
-    let document = r#"{"sessionId":"s","projectHash":"h","startTime":"2026-01-01T00:00:00Z","messages":[
-        {"id":"1","timestamp":"2026-01-01T00:00:00Z","type":"user","content":"hello"},
-        {"id":"2","timestamp":"2026-01-01T00:00:01Z","type":"gemini","content":"hi","tokens":{"input":10}}]}"#;
-    let list = r#"{"messages":[{"type":"user","content":"hello"},{"type":"gemini","content":"hi"}]}"#;
-    let jsonl = "{\"sessionId\":\"s\",\"projectHash\":\"h\",\"kind\":\"main\"}\n{\"id\":\"1\",\"timestamp\":\"t\",\"type\":\"user\",\"content\":[{\"text\":\"hello\"}]}\n";
-    for chat in [document, list, jsonl] {
-        let error = read(chat.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("it looks like a chat of Gemini CLI, which cannot be read yet"), "{error}");
-    }
 }
 
 #[test]

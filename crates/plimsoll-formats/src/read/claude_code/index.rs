@@ -113,6 +113,11 @@ impl Index {
         self.session_of[place as usize]
     }
 
+    /// What is known of all sessions, by number.
+    pub(super) fn sessions(&self) -> &[SessionInfo] {
+        &self.sessions
+    }
+
     /// What is known of a session.
     pub(super) fn session_info(&self, number: u32) -> &SessionInfo {
         &self.sessions[number as usize]

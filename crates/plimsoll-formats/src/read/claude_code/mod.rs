@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::index::{Index, kept, merge, outline};
 use self::kinds::{Kind, shown};
 use self::path::Path;
-use super::Sink;
+use super::{Sink, choose};
 use crate::assembly::{Assembly, Compaction, MOST_HELD};
 use crate::blocks::{SHAPES, anthropic_usage, blocks, file, finish, flatten, small, spoken, tool_result};
 use crate::hash::HashMap64;
@@ -36,6 +36,7 @@ const SYNTHETIC: &str = "<synthetic>";
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
+    wanted: Option<&str>,
     sink: Sink,
 ) -> io::Result<()> {
     let mut index = Index::default();
@@ -49,8 +50,9 @@ pub(super) fn read(
         transcript.pass("repeated record");
         index.kinds[place as usize] = Kind::Link;
     }
-    Visit { lines, index: &index, tree: &tree, keys: Vec::new(), marks: vec![false; tree.len()] }
-        .all(transcript, sink)
+    let wanted = choose(wanted, index.sessions()).map(|number| number as u32);
+    let marks = vec![false; tree.len()];
+    Visit { lines, index: &index, tree: &tree, wanted, keys: Vec::new(), marks }.all(transcript, sink)
 }
 
 /// The fields that are read of a record of the session.
@@ -69,6 +71,8 @@ struct Visit<'a, R> {
     lines: &'a mut Lines<R>,
     index: &'a Index,
     tree: &'a Tree,
+    /// The number of the session that is wanted, if not the newest.
+    wanted: Option<u32>,
     /// Room for each record, used again for each chain.
     keys: Vec<u32>,
     marks: Vec<bool>,
@@ -146,8 +150,8 @@ impl<R: BufRead + Seek> Visit<'_, R> {
 
     /// Which of `all` make up the conversation, oldest first.
     fn choose(&mut self, all: &[u32], transcript: &mut Transcript) -> Vec<u32> {
-        let Visit { index, tree, marks, .. } = self;
-        let mut chosen = Path { index, tree, all, marks }.choose(transcript);
+        let Visit { index, tree, marks, wanted, .. } = self;
+        let mut chosen = Path { index, tree, all, wanted: *wanted, marks }.choose(transcript);
         tree.order(&mut chosen, &mut self.keys);
         chosen
     }

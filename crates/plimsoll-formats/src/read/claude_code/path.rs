@@ -19,6 +19,8 @@ pub(super) struct Path<'a> {
     pub(super) tree: &'a Tree,
     /// All records that may belong to it, ascending.
     pub(super) all: &'a [u32],
+    /// The session whose newest record ends the conversation; the one of the newest record of all without one.
+    pub(super) wanted: Option<u32>,
     /// Room for a mark for each record of the file; no mark is set before and after.
     pub(super) marks: &'a mut [bool],
 }
@@ -41,8 +43,9 @@ impl Path<'_> {
 
     /// The newest record that is said, or the attachments that hang on it.
     fn leaf(&mut self) -> Option<u32> {
-        let Path { index, tree, all, marks } = self;
-        let speaks = |place: &&u32| index.kind(**place) != Kind::Link;
+        let Path { index, tree, all, wanted, marks } = self;
+        let is_wanted = |place: u32| wanted.is_none_or(|wanted| index.session_of(place) == wanted);
+        let speaks = |place: &&u32| index.kind(**place) != Kind::Link && is_wanted(**place);
         let said = |place: &&u32| speaks(place) && index.kind(**place) != Kind::Attachment;
         let newest = *all.iter().rev().find(said).or_else(|| all.iter().rev().find(speaks))?;
         // An attachment makes no branch the newest, but may be the last record of that one.

@@ -261,7 +261,7 @@ pub(super) fn message(
 }
 
 /// Usage as chat completions count it: the cached part is part of the prompt, reasoning part of the completion.
-fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
+pub(super) fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
     let mut inside = |key: &str, field: &str| {
         let details = misfits.object(usage, at, key)?;
         misfits.number(details, &At::Key(at, key), field)
