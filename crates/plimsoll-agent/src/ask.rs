@@ -30,7 +30,7 @@ pub struct PermissionQuestion {
     pub tool: String,
     /// Exactly what would be run, opened or fetched. It comes from a model: control characters in it are not harmless.
     pub what: String,
-    /// What would be done in detail, such as the change of a file.
+    /// What would be done in detail, such as the change of a file; all of it, however long.
     pub preview: Option<String>,
     /// Why it is asked.
     pub why: &'static str,

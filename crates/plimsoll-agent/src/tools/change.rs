@@ -10,9 +10,6 @@ use super::{ToolCall, ToolError, files};
 use crate::event::Event;
 use crate::place::{Content, Place, ReplaceError};
 
-/// So many chars of a change are shown to a person who is asked.
-const PREVIEW: usize = 20_000;
-
 /// What a file holds that is about to be changed, as the model knows it; none if it is not there.
 pub(super) fn known_content(call: &ToolCall<'_>) -> Result<Option<Content>, ToolError> {
     let path = call.path()?;
@@ -81,20 +78,10 @@ pub(super) fn change_file(call: &ToolCall<'_>, old: Option<&Content>, new: &[u8]
     }
 }
 
-/// A change as lines that go and lines that come, for a person who is asked.
+/// A change as lines that go and lines that come, for a person who is asked. All of it: how much fits a screen is known
+/// where it is shown, and what is left out there can be asked for.
 pub(super) fn diff(old: &[u8], new: &[u8]) -> String {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(500)).diff_lines(&*old, &*new);
-    shortened(&diff.unified_diff().context_radius(3).to_string())
-}
-
-/// As much of a text as a person reads, and how much more there is.
-pub(super) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(PREVIEW) {
-        None => text.to_owned(),
-        Some((end, _)) => {
-            let lines = text[end..].lines().count();
-            format!("{}\n[… {lines} more lines]\n", &text[..end])
-        }
-    }
+    diff.unified_diff().context_radius(3).to_string()
 }

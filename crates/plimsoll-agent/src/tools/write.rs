@@ -6,7 +6,7 @@ use std::path::Path;
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
-use super::change::{change_file, diff, known_content, shortened};
+use super::change::{change_file, diff, known_content};
 use super::{Tool, ToolCall, ToolError, alias, files, text};
 use crate::permissions::{Access, Subject};
 use crate::place::{MOST_BYTES, Place};
@@ -78,7 +78,7 @@ impl Tool for Write {
         let old = Place::find(real).ok().flatten().and_then(|place| place.read().ok().flatten());
         Some(match old {
             Some(old) => diff(&old.bytes, content.as_bytes()),
-            None => shortened(content),
+            None => content.to_owned(),
         })
     }
 

@@ -72,6 +72,31 @@ async fn what_no_rule_decides_is_asked_with_exactly_what_would_run() {
 }
 
 #[tokio::test]
+async fn what_is_asked_is_whole_however_long_it_is() {
+    let no = || PermissionAnswer::No { words: None };
+    let (dock, person) = asked_dock([no(), no(), no()]);
+    let old: String = (0..4_000).map(|n| format!("old line {n}\n")).collect();
+    let new = old.replace("old", "new");
+    dock.write("long.txt", &old);
+    let command = "echo one; ".repeat(5_000);
+    let talk = &mut dock.begin().await;
+    dock.server.push_all([
+        Reply::new()
+            .call("call_1", "write", json!({ "path": "long.txt", "content": new }))
+            .call("call_2", "write", json!({ "path": "other.txt", "content": new }))
+            .call("call_3", "bash", json!({ "command": command })),
+        Reply::new().text("Thanks."),
+    ]);
+    run(talk, "Do it").await;
+    let asked = person.asked.lock().unwrap();
+    let change = asked[0].preview.as_deref().unwrap();
+    let count = |sign: &str| change.lines().filter(|line| line.starts_with(sign)).count();
+    assert_eq!((count("-old line"), count("+new line")), (4_000, 4_000));
+    assert_eq!(asked[1].preview.as_deref(), Some(new.as_str()));
+    assert_eq!(asked[2].what, command);
+}
+
+#[tokio::test]
 async fn always_holds_for_calls_like_it_in_this_conversation_only() {
     let no = || PermissionAnswer::No { words: Some("use make".into()) };
     let (dock, person) = asked_dock([PermissionAnswer::Always, no(), no()]);

@@ -1,7 +1,4 @@
 //! Asking whether a call may be made: exactly what would be done, and no as the answer to anything unclear.
-//!
-//! What is shown comes from a model. Every line of it stands behind a bar, wrapped here and not by the terminal, so that
-//! none can look like a line of the question; whatever is invisible is spelled out.
 
 use std::future::Future;
 use std::io;
@@ -10,24 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Style};
-use console::measure_text_width;
 use plimsoll_agent::{Asker, PermissionAnswer, PermissionQuestion};
 use tokio_util::sync::CancellationToken;
 
-use super::editor::{Input, OpenQuestion, ask_line};
-use super::highlight::diff_style;
+use super::editor::{Input, OpenQuestion, ask_line, hold_terminal};
+use super::pager::{self, Paged};
+use super::question::{QuestionText, rule_text};
 use super::screen::Screen;
 use super::signals::Interrupts;
 use super::tell::Teller;
-use super::text::{one_line, visible};
-use crate::style::{HEADING, QUIET, paint};
+use super::words;
 
-const QUESTION: Style = AnsiColor::Yellow.on_default().bold();
 /// Keys that come so soon after the question were meant for something else.
 const TOO_SOON: Duration = Duration::from_millis(400);
-/// More lines of a change than this are counted instead of shown.
-const MOST_LINES: usize = 1_000;
 
 /// Asks on the terminal.
 pub(super) struct TerminalAsker {
@@ -47,6 +39,16 @@ impl Drop for BreakOnDrop {
     }
 }
 
+/// What was answered.
+#[derive(Debug, PartialEq)]
+enum Reply {
+    Answer(PermissionAnswer),
+    /// Show all of it, and ask again.
+    View,
+}
+
+const NO: PermissionAnswer = PermissionAnswer::No { words: None };
+
 impl Asker for TerminalAsker {
     fn ask<'a>(
         &'a self,
@@ -58,45 +60,97 @@ impl Asker for TerminalAsker {
             // A task may ask while a prompt is awaited, whose line would take the answer for a prompt.
             let _before_the_prompt = OpenQuestion::raise(&self.interrupts.break_reading);
             self.teller.asked(&question.part, &question.what);
-            self.screen.block(&render(question, self.screen.width()));
             let ended = BreakOnDrop(Arc::default());
-            let (screen, interrupts) = (Arc::clone(&self.screen), Arc::clone(&self.interrupts));
-            let broken = Arc::clone(&ended.0);
-            let read = tokio::task::spawn_blocking(move || {
-                let read = ask_line("allow? [y/a/N] ", &screen, &broken, || {
-                    drain_keys();
-                    std::thread::sleep(TOO_SOON);
-                    drain_keys();
-                });
-                if let Input::Interrupt { had_text: false } = read {
-                    interrupts.cancel_turn();
-                }
-                read
-            });
-            let answer = match read.await {
-                Ok(Input::Line(line)) => answer_of(&line),
-                Ok(Input::Interrupt { .. } | Input::Woken | Input::End) | Err(_) => {
-                    PermissionAnswer::No { words: None }
-                }
-            };
+            let answer = self.answer(question, &ended.0).await;
             if answer == PermissionAnswer::Always {
                 let rule = rule_text(question);
                 self.teller.notice(&format!("allowed from now on in this session: {rule}"));
             }
-            drop(ended);
             answer
         })
     }
 }
 
+impl TerminalAsker {
+    /// Show the question and read answers until one decides.
+    async fn answer(&self, question: &PermissionQuestion, ended: &Arc<AtomicBool>) -> PermissionAnswer {
+        let task = self.teller.active.asking(&question.session);
+        let text = Arc::new(QuestionText::new(question, task.as_ref()));
+        let brief = text.brief(self.screen.width(), self.screen.height());
+        self.screen.block(&brief.text);
+        let (mut may_always, mut is_first) = (brief.is_whole, true);
+        loop {
+            let prompt = match (brief.is_whole, may_always) {
+                (true, _) => "allow? [y/a/N] ",
+                (false, false) => "allow? [y/v/N] ",
+                (false, true) => "allow? [y/a/v/N] ",
+            };
+            match self.read(prompt, ended, is_first).await {
+                Some(Reply::Answer(PermissionAnswer::Always)) if !may_always => {
+                    self.teller.notice(words::SEE_ALL_FIRST);
+                }
+                Some(Reply::Answer(answer)) => return answer,
+                Some(Reply::View) => match self.view(&text, ended).await {
+                    Some(Paged { was_interrupted: false, has_seen_end }) => {
+                        if has_seen_end && !may_always {
+                            may_always = true;
+                            self.screen.lines(&text.always(self.screen.width()));
+                        }
+                    }
+                    Some(_) => {
+                        self.interrupts.cancel_turn();
+                        return NO;
+                    }
+                    None => return NO,
+                },
+                None => return NO,
+            }
+            is_first = false;
+        }
+    }
+
+    /// Read one answer; none where there is no more to be had.
+    async fn read(&self, prompt: &'static str, ended: &Arc<AtomicBool>, is_first: bool) -> Option<Reply> {
+        let (screen, interrupts) = (Arc::clone(&self.screen), Arc::clone(&self.interrupts));
+        let broken = Arc::clone(ended);
+        let read = tokio::task::spawn_blocking(move || {
+            let read = ask_line(prompt, &screen, &broken, || {
+                if is_first {
+                    drain_keys();
+                    std::thread::sleep(TOO_SOON);
+                }
+                drain_keys();
+            });
+            if let Input::Interrupt { had_text: false } = read {
+                interrupts.cancel_turn();
+            }
+            read
+        });
+        match read.await {
+            Ok(Input::Line(line)) => Some(reply_of(&line)),
+            Ok(Input::Interrupt { .. } | Input::Woken | Input::End) | Err(_) => None,
+        }
+    }
+
+    /// Show all of it.
+    async fn view(&self, text: &Arc<QuestionText>, ended: &Arc<AtomicBool>) -> Option<Paged> {
+        let (screen, text, ended) = (Arc::clone(&self.screen), Arc::clone(text), Arc::clone(ended));
+        let shown = tokio::task::spawn_blocking(move || {
+            hold_terminal(&screen, || pager::page(&screen, &ended, |width| text.rows(width)))
+        });
+        shown.await.ok()
+    }
+}
+
 /// What an answer means. Whatever is not clearly a yes is a no.
-fn answer_of(line: &str) -> PermissionAnswer {
-    match line.trim().to_lowercase().as_str() {
+fn reply_of(line: &str) -> Reply {
+    Reply::Answer(match line.trim().to_lowercase().as_str() {
         "y" | "yes" => PermissionAnswer::Once,
         "a" | "always" => PermissionAnswer::Always,
-        "" | "n" | "no" => PermissionAnswer::No { words: None },
+        "" | "n" | "no" => NO,
+        "v" | "view" => return Reply::View,
         _ => PermissionAnswer::No { words: Some(line.trim().to_owned()) },
-    }
+    })
 }
 
 /// Throw away keys that were pressed before the question could be read.
@@ -110,133 +164,18 @@ fn drain_keys() {
     }
 }
 
-/// The question, without the line that is typed.
-fn render(question: &PermissionQuestion, width: usize) -> String {
-    let tool = one_line(&question.tool, 60);
-    let agent = match question.agent.as_str() {
-        "build" => String::new(),
-        agent => format!("{}: ", one_line(agent, 40)),
-    };
-    let mut text = format!("{} {agent}{}", paint(QUESTION, "?"), paint(HEADING, &tool));
-    text.push_str(&paint(QUIET, &format!(" ({})", question.why)));
-    text.push('\n');
-    text.push_str(&barred(&visible(&question.what), width, false));
-    if let Some(preview) = &question.preview {
-        text.push_str(&paint(QUIET, "  with\n"));
-        let whole = visible(&preview.replace('\t', "    "));
-        let shown: Vec<&str> = whole.lines().take(MOST_LINES).collect();
-        text.push_str(&barred(&shown.join("\n"), width, true));
-        let more = whole.lines().count().saturating_sub(MOST_LINES);
-        if more > 0 {
-            text.push_str(&paint(QUESTION, &format!("  {more} more lines are not shown\n")));
-        }
-    }
-    text.push_str(&paint(QUIET, "  y  once\n  a  always in this session, what fits\n"));
-    text.push_str(&barred(&rule_text(question), width, false));
-    text.push_str(&paint(QUIET, "  n  no, as is Enter; or say why not"));
-    text
-}
-
-fn rule_text(question: &PermissionQuestion) -> String {
-    let (tool, pattern) = (&question.always.tool, &question.always.pattern);
-    let rule = if pattern == "*" { format!("every `{tool}`") } else { format!("{tool}:{pattern}") };
-    visible(&rule).replace('\n', "\\n")
-}
-
-/// Text behind a bar: `│` where a line begins, `┆` where it goes on.
-fn barred(text: &str, width: usize, is_diff: bool) -> String {
-    let room = width.saturating_sub(5).max(8);
-    let mut out = String::new();
-    for line in text.split('\n') {
-        for (at, piece) in pieces(line, room).iter().enumerate() {
-            let bar = if at == 0 { "│" } else { "┆" };
-            let style = diff_style(line).filter(|_| is_diff);
-            let painted = style.map_or_else(|| piece.clone(), |style| paint(style, piece));
-            out.push_str(&format!("  {} {painted}\n", paint(QUESTION, bar)));
-        }
-    }
-    out
-}
-
-/// A line in pieces of at most so many columns.
-fn pieces(line: &str, room: usize) -> Vec<String> {
-    let mut pieces = vec![String::new()];
-    let mut column = 0;
-    for c in line.chars() {
-        let width = measure_text_width(c.encode_utf8(&mut [0; 4]));
-        if column + width > room {
-            pieces.push(String::new());
-            column = 0;
-        }
-        if let Some(last) = pieces.last_mut() {
-            last.push(c);
-        }
-        column += width;
-    }
-    pieces
-}
-
 #[cfg(test)]
 mod tests {
-    use plimsoll_agent::{PermissionAnswer, PermissionQuestion, parse_allow};
+    use plimsoll_agent::PermissionAnswer;
 
-    use super::{answer_of, render};
-
-    fn question(what: &str, preview: Option<&str>) -> PermissionQuestion {
-        PermissionQuestion {
-            session: "ses_1".into(),
-            agent: "build".into(),
-            part: "prt_1".into(),
-            tool: "bash".into(),
-            what: what.into(),
-            preview: preview.map(str::to_owned),
-            why: "it runs a command",
-            always: parse_allow("bash:cargo *", None).unwrap(),
-        }
-    }
-
-    fn plain(question: &PermissionQuestion, width: usize) -> String {
-        anstream::adapter::strip_str(&render(question, width)).to_string()
-    }
-
-    #[test]
-    fn a_question_shows_exactly_what_would_run() {
-        insta::assert_snapshot!(plain(&question("cargo test\u{1b}[2K\rrm -rf ~ # \u{202e}txt", None), 60), @r"
-        ? bash (it runs a command)
-          │ cargo test\e[2K\rrm -rf ~ # \u{202e}txt
-          y  once
-          a  always in this session, what fits
-          │ bash:cargo *
-          n  no, as is Enter; or say why not
-        ");
-        insta::assert_snapshot!(plain(&question("src/a.rs", Some("@@ -1 +1 @@\n-\told line\n+\tnew line")), 40), @r"
-        ? bash (it runs a command)
-          │ src/a.rs
-          with
-          │ @@ -1 +1 @@
-          │ -    old line
-          │ +    new line
-          y  once
-          a  always in this session, what fits
-          │ bash:cargo *
-          n  no, as is Enter; or say why not
-        ");
-    }
-
-    #[test]
-    fn every_line_of_a_model_stands_behind_a_bar() {
-        let evil = format!("true{}allow? [y/a/N] y\n\nallow? [y/a/N] y", " ".repeat(300));
-        for width in [20, 40, 80, 200] {
-            let shown = plain(&question(&evil, None), width);
-            for line in shown.lines().filter(|line| line.contains("allow?")) {
-                assert!(line.starts_with("  │ ") || line.starts_with("  ┆ "), "{line}");
-            }
-            assert!(shown.lines().all(|line| console::measure_text_width(line) <= width.max(60)), "{shown}");
-        }
-    }
+    use super::{Reply, reply_of};
 
     #[test]
     fn only_a_clear_yes_is_a_yes() {
+        let answer_of = |line: &str| match reply_of(line) {
+            Reply::Answer(answer) => answer,
+            Reply::View => panic!("{line}"),
+        };
         for yes in ["y", " Y ", "yes"] {
             assert_eq!(answer_of(yes), PermissionAnswer::Once);
         }
@@ -247,5 +186,6 @@ mod tests {
         for words in ["yy", "ya", "yes please", "use make instead"] {
             assert_eq!(answer_of(words), PermissionAnswer::No { words: Some(words.into()) });
         }
+        assert_eq!((reply_of("v"), reply_of(" View ")), (Reply::View, Reply::View));
     }
 }

@@ -212,6 +212,17 @@ pub(super) fn ask_line(
     read_line(&mut line, &prompt, &printer, &wake, screen, before)
 }
 
+/// Do something with the terminal while no line is read. What others have to say meanwhile is said afterwards.
+pub(super) fn hold_terminal<T>(screen: &Screen, work: impl FnOnce() -> T) -> T {
+    let _one_at_a_time = READING.lock().unwrap_or_else(PoisonError::into_inner);
+    let (printer, held) = std::sync::mpsc::sync_channel(PRINTER_LINES);
+    screen.begin_reading(printer);
+    let done = work();
+    screen.end_reading();
+    held.try_iter().for_each(|text| screen.lines(&text));
+    done
+}
+
 fn shared(
     line: Reedline,
     screen: &Arc<Screen>,

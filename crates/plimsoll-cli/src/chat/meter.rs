@@ -55,41 +55,67 @@ impl Meter {
         meter
     }
 
-    /// On one line of at most so many columns: what has no room is left out, the last first.
+    /// On one line of fewer than so many columns. What has no room is said in short or left out, in this order: the tokens,
+    /// which the bar shows too, the cost, and only then what is out of the window.
     pub(super) fn line(&self, width: usize) -> String {
-        let mut pieces = Vec::new();
-        match self.line.filter(|line| *line > Tokens::ZERO) {
+        let full = match self.line.filter(|line| *line > Tokens::ZERO) {
             Some(line) => {
                 let percent = self.tokens.0.saturating_mul(100) / line.0;
-                pieces.push(format!("{} {percent} %", bar(percent)));
-                pieces.push(paint(QUIET, &format!("{} of {line} tokens", self.tokens)));
+                format!("{} {percent} %", bar(percent))
             }
-            None => pieces.push(paint(QUIET, &format!("{} tokens, window unknown", self.tokens))),
-        }
-        if self.cost > 0.0 {
-            pieces.push(paint(QUIET, &dollars(self.cost)));
-        }
-        if self.aside > 0 {
-            pieces.push(paint(QUIET, &format!("{} set aside", Tokens(self.aside as u64))));
-        }
-        if self.shortened > 0 {
-            pieces.push(paint(QUIET, &format!("{} shortened", Tokens(self.shortened as u64))));
-        }
-        if self.summaries > 0 {
-            let told =
-                if self.summaries == 1 { "1 summary".into() } else { counted(self.summaries, "summarie") };
-            pieces.push(paint(QUIET, &told));
-        }
-        let mut line = String::new();
-        for piece in pieces {
-            let joined =
-                if line.is_empty() { piece } else { format!("{line}{}{piece}", paint(QUIET, " · ")) };
-            if measure_text_width(&joined) >= width && !line.is_empty() {
+            None => paint(QUIET, "window unknown"),
+        };
+        let number = |count: usize| Tokens(count as u64);
+        let some = |count: usize, told: String| if count > 0 { told } else { String::new() };
+        let aside = some(self.aside, format!("{} set aside", number(self.aside)));
+        let shortened = some(self.shortened, format!("{} shortened", number(self.shortened)));
+        let summaries = match self.summaries {
+            0 => String::new(),
+            1 => "1 summary".to_owned(),
+            count => counted(count, "summarie"),
+        };
+        let cost = if self.cost > 0.0 { dollars(self.cost) } else { String::new() };
+        let mut pieces = [self.weight(Tokens::to_string, " tokens"), aside, shortened, summaries, cost];
+        let last = pieces.len() - 1;
+        let shorter = [
+            (0, self.weight(in_short, "")),
+            (0, String::new()),
+            (last, String::new()),
+            (3, String::new()),
+            (2, String::new()),
+            (1, String::new()),
+        ];
+        let mut line = joined(&full, &pieces);
+        for (place, piece) in shorter {
+            if measure_text_width(&line) < width {
                 break;
             }
-            line = joined;
+            pieces[place] = piece;
+            line = joined(&full, &pieces);
         }
         line
+    }
+
+    fn weight(&self, told: impl Fn(&Tokens) -> String, unit: &str) -> String {
+        match self.line.filter(|line| *line > Tokens::ZERO) {
+            Some(line) => format!("{} of {}{unit}", told(&self.tokens), told(&line)),
+            None => format!("{}{}", told(&self.tokens), if unit.is_empty() { " tokens" } else { unit }),
+        }
+    }
+}
+
+fn joined(first: &str, pieces: &[String]) -> String {
+    let rest =
+        pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| paint(QUIET, &format!(" · {piece}")));
+    [first.to_owned()].into_iter().chain(rest).collect()
+}
+
+/// A number of tokens in a few letters.
+fn in_short(tokens: &Tokens) -> String {
+    match tokens.0 {
+        0..1_000 => tokens.to_string(),
+        1_000..1_000_000 => format!("{}k", tokens.0 / 1_000),
+        _ => format!("{:.1}M", tokens.0 as f64 / 1e6),
     }
 }
 
@@ -134,12 +160,23 @@ mod tests {
     #[test]
     fn the_meter_fits_its_line_and_says_the_most_important_first() {
         let all =
-            "███░░░░░░░ 30 % · 48,000 of 160,000 tokens · $0.1234 · 3 set aside · 2 shortened · 1 summary";
+            "███░░░░░░░ 30 % · 48,000 of 160,000 tokens · 3 set aside · 2 shortened · 1 summary · $0.1234";
         assert_eq!(plain(&meter(48_000), 200), all);
-        assert_eq!(plain(&meter(48_000), 60), "███░░░░░░░ 30 % · 48,000 of 160,000 tokens · $0.1234");
-        assert_eq!(plain(&meter(48_000), 40), "███░░░░░░░ 30 %");
+        let narrower = [
+            (80, "███░░░░░░░ 30 % · 48k of 160k · 3 set aside · 2 shortened · 1 summary · $0.1234"),
+            (70, "███░░░░░░░ 30 % · 3 set aside · 2 shortened · 1 summary · $0.1234"),
+            (60, "███░░░░░░░ 30 % · 3 set aside · 2 shortened · 1 summary"),
+            (50, "███░░░░░░░ 30 % · 3 set aside · 2 shortened"),
+            (40, "███░░░░░░░ 30 % · 3 set aside"),
+            (20, "███░░░░░░░ 30 %"),
+        ];
+        for (width, line) in narrower {
+            assert_eq!(plain(&meter(48_000), width), line);
+        }
         let unknown = Meter { line: None, cost: 0.0, ..meter(5) };
-        assert_eq!(plain(&unknown, 50), "5 tokens, window unknown · 3 set aside");
+        assert_eq!(plain(&unknown, 80), "window unknown · 5 tokens · 3 set aside · 2 shortened · 1 summary");
+        let nothing_left = Meter { aside: 0, shortened: 0, summaries: 0, ..meter(48_000) };
+        assert_eq!(plain(&nothing_left, 60), "███░░░░░░░ 30 % · 48,000 of 160,000 tokens · $0.1234");
         assert_eq!(
             plain(&Meter { aside: 0, shortened: 0, summaries: 0, cost: 0.0, ..meter(1) }, 80),
             "░░░░░░░░░░ 0 % · 1 of 160,000 tokens"

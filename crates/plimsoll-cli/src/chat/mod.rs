@@ -5,7 +5,7 @@
 //! | `screen`, `markdown`, `highlight`, `text` | write to the terminal, and let nothing untrusted do so |
 //! | `tell`, `words`, `meter` | what happens, in words |
 //! | `editor`, `complete`, `command` | what is typed |
-//! | `ask` | whether a call may be made |
+//! | `ask`, `question`, `pager` | whether a call may be made |
 //! | `signals` | Ctrl-C, a request to end, the terminal's modes |
 //! | `act`, `lists`, `tasks`, `todo` | the commands |
 
@@ -18,6 +18,8 @@ mod highlight;
 mod lists;
 mod markdown;
 mod meter;
+mod pager;
+mod question;
 #[cfg(test)]
 mod r106_tests;
 mod screen;
@@ -143,6 +145,10 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
     });
     chat.end();
     drop(quiet);
+    if chat.interrupts.has_lost_terminal() {
+        // A thread may still be reading from it, and never comes back.
+        signals::quit_now();
+    }
     done
 }
 

@@ -18,8 +18,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// What is waited for is told after so long.
 const PATIENCE: Duration = Duration::from_millis(150);
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Where a width is not known, a page is this wide.
+/// Where the size is not known, a page is this large.
 const WIDTH: usize = 80;
+const HEIGHT: usize = 24;
 
 /// The terminal, or whatever is in its place.
 pub(super) struct Screen {
@@ -84,6 +85,12 @@ impl Screen {
     pub(super) fn width(&self) -> usize {
         let known = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
         known.map_or(WIDTH, |(_, columns)| usize::from(columns).max(10))
+    }
+
+    /// How high it is now.
+    pub(super) fn height(&self) -> usize {
+        let known = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
+        known.map_or(HEIGHT, |(rows, _)| usize::from(rows).max(2))
     }
 
     /// More of the answer.

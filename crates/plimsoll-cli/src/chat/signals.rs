@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::termios::{self, InputModes, LocalModes, OptionalActions, Termios};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::pager;
 use crate::interrupt::{INTERRUPTED_CODE, release};
 
 /// Two interrupts within this time are one wish: to quit.
@@ -30,6 +33,8 @@ pub(super) struct Interrupts {
     pub(super) quits: Arc<AtomicBool>,
     /// Whether a line that is being read can be broken off; one that comes from a pipe cannot.
     can_break: bool,
+    /// Whether the terminal is gone.
+    has_lost_terminal: AtomicBool,
 }
 
 /// What a signal asks for.
@@ -57,7 +62,14 @@ impl Interrupts {
             break_reading: Arc::default(),
             quits: Arc::default(),
             can_break,
+            has_lost_terminal: AtomicBool::new(false),
         });
+        if can_break {
+            let watched = Arc::clone(&interrupts);
+            // Without this thread a hang-up is known by its signal alone.
+            let watch = move || watch_terminal(&watched);
+            drop(std::thread::Builder::new().name("plimsoll-terminal".into()).spawn(watch));
+        }
         let _inside = runtime.enter();
         let kinds = [
             (SignalKind::interrupt(), Wish::Stop),
@@ -106,6 +118,11 @@ impl Interrupts {
         self.quits.load(Ordering::Acquire)
     }
 
+    /// Whether the terminal is gone, so that nothing can be read any more.
+    pub(super) fn has_lost_terminal(&self) -> bool {
+        self.has_lost_terminal.load(Ordering::Acquire)
+    }
+
     /// Ctrl-C was pressed at an empty prompt; says whether it was pressed just before, too.
     pub(super) fn pressed_twice(&self) -> bool {
         let now = Instant::now();
@@ -119,6 +136,11 @@ impl Interrupts {
     }
 
     fn interrupt(&self, wish: Wish) {
+        // A hang-up is told by a signal, by the shell that passes it on, and by the terminal itself. It is one wish: taken
+        // for a second one, it would cut off the turn that is being ended.
+        if wish == Wish::EndWithoutTerminal && self.has_lost_terminal.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let mut state = self.state();
         state.last = Some(Instant::now());
         let is_reading = state.turn.is_none();
@@ -150,8 +172,25 @@ impl Interrupts {
     }
 }
 
+/// Wait until the terminal hangs up. The kernel sends a signal for that only to processes that have it as their controlling
+/// terminal. Others are told by the end of their input, which the editor's library reads again and again without end.
+fn watch_terminal(interrupts: &Interrupts) {
+    let stdin = io::stdin();
+    loop {
+        let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
+        match poll(&mut watched, None) {
+            Err(Errno::INTR) => {}
+            Ok(_) if watched[0].revents().contains(PollFlags::HUP) => {
+                return interrupts.interrupt(Wish::EndWithoutTerminal);
+            }
+            // A terminal that cannot be watched.
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
 /// End the process: the terminal as it was, sessions given back.
-fn quit_now() -> ! {
+pub(super) fn quit_now() -> ! {
     restore();
     release();
     std::process::exit(i32::from(INTERRUPTED_CODE));
@@ -186,6 +225,7 @@ impl Drop for QuietTerminal {
 }
 
 fn restore() {
+    pager::leave();
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &before);
         // The line of what is waited for, and brackets around what is pasted.

@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Task, TaskError, find_task};
+use plimsoll_agent::tasks::{Task, TaskError, find_task, short_id};
 use plimsoll_agent::{Agent, Event};
 use tokio::task::JoinHandle;
 
 use super::editor::Wake;
+use super::question::AskingTask;
 use super::text::one_line;
 use super::{Chat, words};
 use crate::agent::failed;
@@ -45,6 +46,13 @@ impl ActiveTasks {
             }
             _ => {}
         }
+    }
+
+    /// The task whose session asks something; none if it is no task.
+    pub(super) fn asking(&self, session: &SessionId) -> Option<AskingTask> {
+        let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let description = tasks.get(session)?.clone();
+        Some(AskingTask { id: short_id(session, tasks.keys()), description })
     }
 
     /// What is at work, in a few words; nothing where nothing is.

@@ -61,6 +61,10 @@ pub(super) const NOTHING_SAID: &str = "nothing was said yet";
 /// The session has launched nothing, or all of it was cleared.
 pub(super) const NO_TASKS: &str = "this session has no background tasks";
 
+/// A yes for good to something that does not fit the screen.
+pub(super) const SEE_ALL_FIRST: &str =
+    "not everything was shown: `v` shows all of it, then `a` can be answered";
+
 /// Tasks that were at work when the chat ended.
 pub(super) fn tasks_stopped(count: usize) -> String {
     let (was, them) = if count == 1 { ("was", "it") } else { ("were", "one") };

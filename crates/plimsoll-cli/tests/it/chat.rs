@@ -53,6 +53,7 @@ fn assert_screen(name: &str, screen: &str) {
         // How much something weighs is calibrated by the usage of requests, which grow with the tools that there are.
         (r"[\d,]+ → [\d,]+ tokens", "[N] → [N] tokens"),
         (r"([\d,]+ of )?[\d,]+ tokens", "[N] tokens"),
+        (r"\d+k of \d+k", "[N]"),
         (r"[█░]{10} \d+ %", "[BAR] [N] %"),
         (r"(?m)^ *[\d,]+  ", "  [N]  "),
         (r" +[-+][\d,]+  ", "  [N]  "),
@@ -157,6 +158,74 @@ fn a_question_is_answered_by_a_person_and_not_by_keys_typed_before() {
     tmux.key("Enter");
     tmux.prompt_after("No four.");
     assert!(!home.project.join("four").exists());
+}
+
+#[test]
+fn what_is_too_long_for_the_screen_is_paged_before_a_yes_for_good() {
+    if is_missing("what_is_too_long_for_the_screen_is_paged_before_a_yes_for_good") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    // More lines, and more characters, than any limit there ever was on what is shown.
+    let content: String = (1..=3_000).map(|n| format!("line {n} of a long file\n")).collect();
+    let echoes: Vec<String> = (1..=60).map(|n| format!("echo {n} >> made")).collect();
+    server.push_all([
+        Reply::new().call("call_1", "write", json!({ "path": "long.txt", "content": content })),
+        Reply::new().call("call_2", "bash", json!({ "command": echoes.join("\n") })),
+        Reply::new().text("Both are done."),
+    ]);
+    let tmux = Tmux::start(&command(&home, &server, &[]), 80, 24);
+    tmux.prompt_after("Ctrl-D quits");
+    tmux.line("Write it");
+    let seen = tmux.wait("allow? [y/v/N]");
+    assert!(seen.contains("of 3,000 lines shown") && seen.contains("│ line 1 of a long file"), "{seen}");
+    assert_screen("long_change", &tmux.screen());
+    // A yes for good is not to be had blindly, and is not taken for a reason to say no.
+    tmux.line("a");
+    tmux.wait_until("the question again", |seen| seen.matches("allow? [y/v/N]").count() == 2);
+    tmux.wait("not everything was shown");
+    assert!(!home.project.join("long.txt").exists());
+    tmux.line("v");
+    tmux.wait_seen("1-23 of 3,005");
+    tmux.key("Space").wait_seen("23-45 of 3,005");
+    tmux.resize(60, 20).wait_seen("23-41 of 3,005");
+    assert_screen("long_change_paged", &tmux.screen());
+    tmux.key("q").wait_until("the question again", |seen| seen.matches("allow? [y/v/N]").count() == 3);
+    tmux.line("v");
+    tmux.wait_seen("1-19 of 3,005");
+    tmux.key("G");
+    tmux.wait_seen("3,005 of 3,005");
+    assert!(tmux.screen().contains("line 3000 of a long file"), "{}", tmux.screen());
+    tmux.key("q").wait("allow? [y/a/v/N]");
+    tmux.line("y");
+    let seen = tmux.wait_until("the command", |seen| seen.contains("│ echo 1 >> made"));
+    assert!(!seen.contains("echo 60"), "{seen}");
+    tmux.wait_until("its question", |seen| seen.matches("allow? [y/v/N]").count() == 4);
+    assert_eq!(std::fs::read_to_string(home.project.join("long.txt")).unwrap(), content);
+    tmux.line("v");
+    tmux.wait_seen("1-19 of ");
+    // Everything that would run can be seen, without a jump.
+    let mut pages = tmux.screen();
+    for _ in 0..8 {
+        tmux.key("Space");
+        std::thread::sleep(Duration::from_millis(150));
+        pages.push_str(&tmux.screen());
+    }
+    let missing: Vec<usize> =
+        (1..=60).filter(|n| !pages.contains(&format!("│ echo {n} >> made\n"))).collect();
+    assert!(missing.is_empty(), "{missing:?} in {pages}");
+    tmux.key("q").wait_until("the offer", |seen| seen.matches("allow? [y/a/v/N]").count() == 2);
+    tmux.line("a");
+    tmux.prompt_after("Both are done.");
+    assert_eq!(std::fs::read_to_string(home.project.join("made")).unwrap().lines().count(), 60);
+    // Ctrl-C on a page is Ctrl-C at the question.
+    server.push(Reply::new().call("call_3", "bash", json!({ "command": echoes.join(";\n") })));
+    tmux.line("Once more");
+    tmux.wait_until("a question", |seen| seen.matches("allow? [y/v/N]").count() == 5);
+    tmux.line("v");
+    tmux.wait_seen("1-19 of ");
+    tmux.key("C-c");
+    tmux.prompt_after("stopped; what was said and done is stored");
 }
 
 #[test]

@@ -136,6 +136,19 @@ impl Tmux {
         self.wait_until(&format!("`{text}`"), |seen| seen.contains(text))
     }
 
+    /// Wait until something is on the screen now, also where the program has taken all of it.
+    pub(crate) fn wait_seen(&self, text: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let seen = self.screen();
+            if seen.contains(text) {
+                return seen;
+            }
+            assert!(begun.elapsed() < PATIENCE, "`{text}` was not seen:\n{seen}");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
     /// Wait until the program waits for a prompt below this text.
     pub(crate) fn prompt_after(&self, text: &str) -> String {
         self.wait_until(&format!("a prompt after `{text}`"), |seen| {

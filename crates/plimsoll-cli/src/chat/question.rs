@@ -1,0 +1,334 @@
+//! What a person is shown who is asked: in short what fits the screen, and all of it page by page.
+//!
+//! What is shown comes from a model. Every line of it stands behind a bar, wrapped here and not by the terminal, so that
+//! none can look like a line of the question; whatever is invisible is spelled out. How much of it is hidden is said, and
+//! a yes for good is not to be had before all of it was on the screen.
+
+use anstyle::{AnsiColor, Style};
+use console::measure_text_width;
+use plimsoll::Tokens;
+use plimsoll_agent::PermissionQuestion;
+
+use super::highlight::diff_style;
+use super::text::{one_line, visible};
+use crate::output::counted;
+use crate::style::{HEADING, QUIET, paint};
+
+pub(super) const QUESTION: Style = AnsiColor::Yellow.on_default().bold();
+/// Rows of the question that are not the model's: its head, notes, answers, and the line that is typed.
+const FRAME: usize = 9;
+/// So much of what would be done is shown on the smallest screen.
+const LEAST_ROWS: usize = 6;
+/// So much is shown of the rule that a yes for good would make.
+const RULE_ROWS: usize = 3;
+
+/// A task that asks.
+pub(super) struct AskingTask {
+    /// Its id, as `/tasks` takes it.
+    pub(super) id: String,
+    /// What it is about.
+    pub(super) description: String,
+}
+
+/// A question, ready to be shown.
+pub(super) struct QuestionText {
+    head: String,
+    what: String,
+    preview: Option<String>,
+    rule: String,
+}
+
+/// As much of a question as fits the screen.
+pub(super) struct Brief {
+    /// The question, without the line that is typed.
+    pub(super) text: String,
+    /// Whether nothing of it is hidden.
+    pub(super) is_whole: bool,
+}
+
+impl QuestionText {
+    pub(super) fn new(question: &PermissionQuestion, task: Option<&AskingTask>) -> QuestionText {
+        let tool = one_line(&question.tool, 60);
+        let agent = match question.agent.as_str() {
+            "build" => String::new(),
+            agent => format!("{}: ", one_line(agent, 40)),
+        };
+        let mut head = format!("{} {agent}{}", paint(QUESTION, "?"), paint(HEADING, &tool));
+        head.push_str(&paint(QUIET, &format!(" ({})", question.why)));
+        head.push('\n');
+        if let Some(task) = task {
+            let about = format!("  asked by task {}: {}", task.id, one_line(&task.description, 100));
+            head.push_str(&format!("{about}\n"));
+        }
+        let preview = question.preview.as_ref().map(|preview| visible(&preview.replace('\t', "    ")));
+        QuestionText { head, what: visible(&question.what), preview, rule: rule_text(question) }
+    }
+
+    /// What fits a screen of this size.
+    pub(super) fn brief(&self, width: usize, height: usize) -> Brief {
+        let rule = Excerpt::of(&self.rule, width, RULE_ROWS, false);
+        let room = height.saturating_sub(FRAME + RULE_ROWS).max(LEAST_ROWS);
+        let what =
+            Excerpt::of(&self.what, width, if self.preview.is_some() { room / 2 } else { room }, false);
+        let left = room.saturating_sub(what.rows);
+        let preview = self.preview.as_ref().map(|text| Excerpt::of(text, width, left, true));
+        let is_whole = [Some(&what), preview.as_ref(), Some(&rule)].iter().flatten().all(|it| it.is_whole());
+        let mut text = format!("{}{what}", self.head);
+        if let Some(preview) = preview {
+            text.push_str(&paint(QUIET, "  with\n"));
+            text.push_str(&preview.to_string());
+        }
+        text.push_str(&paint(QUIET, "  y  once\n"));
+        if is_whole {
+            text.push_str(&self.always(width));
+            text.push('\n');
+        } else {
+            text.push_str(&paint(QUESTION, "  v  show all of it"));
+            text.push_str(&paint(QUIET, "; then  a  can be answered, always\n"));
+        }
+        text.push_str(&paint(QUIET, "  n  no, as is Enter; or say why not"));
+        Brief { text, is_whole }
+    }
+
+    /// What a yes for good is.
+    pub(super) fn always(&self, width: usize) -> String {
+        let rule = Excerpt::of(&self.rule, width, RULE_ROWS, false).to_string();
+        paint(QUIET, "  a  always in this session, what fits\n") + rule.trim_end_matches('\n')
+    }
+
+    /// All of it, row by row.
+    pub(super) fn rows(&self, width: usize) -> Vec<String> {
+        let mut rows: Vec<String> = self.head.lines().map(str::to_owned).collect();
+        rows.extend(barred(&self.what, width, false).map(|row| row.text));
+        if let Some(preview) = &self.preview {
+            rows.push(paint(QUIET, "  with"));
+            rows.extend(barred(preview.trim_end_matches('\n'), width, true).map(|row| row.text));
+        }
+        rows.push(paint(QUIET, "  a  always in this session would allow what fits"));
+        rows.extend(barred(&self.rule, width, false).map(|row| row.text));
+        rows
+    }
+}
+
+/// What a yes for good would allow, on one line.
+pub(super) fn rule_text(question: &PermissionQuestion) -> String {
+    let (tool, pattern) = (&question.always.tool, &question.always.pattern);
+    let rule = if pattern == "*" { format!("every `{tool}`") } else { format!("{tool}:{pattern}") };
+    visible(&rule).replace('\n', "\\n")
+}
+
+/// The beginning of a text behind bars, and how much more of it there is.
+struct Excerpt {
+    shown: String,
+    rows: usize,
+    note: Option<String>,
+}
+
+impl Excerpt {
+    fn of(text: &str, width: usize, most: usize, is_diff: bool) -> Excerpt {
+        // A diff ends with a newline, which is no line of its own; a command may, and then it is seen.
+        let text = if is_diff { text.trim_end_matches('\n') } else { text };
+        let mut rows = barred(text, width, is_diff);
+        let shown: Vec<Row> = rows.by_ref().take(most).collect();
+        let next = rows.next();
+        let note = next.map(|next| {
+            let total = text.split('\n').count();
+            if total == 1 {
+                let seen: usize = shown.iter().map(|row| row.chars).sum();
+                let more = text.chars().count().saturating_sub(seen);
+                return format!("the line goes on for {}", counted(more, "more character"));
+            }
+            // A line that goes on in the first row that is not shown was not shown.
+            format!("{} of {} shown", Tokens(next.line as u64), counted(total, "line"))
+        });
+        let rows = shown.len();
+        Excerpt { shown: shown.into_iter().map(|row| row.text + "\n").collect(), rows, note }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.note.is_none()
+    }
+}
+
+impl std::fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)?;
+        match &self.note {
+            Some(note) => writeln!(f, "{}", paint(QUESTION, &format!("  … {note}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A row of the screen.
+struct Row {
+    text: String,
+    /// Which line of the text it belongs to, from 0.
+    line: usize,
+    /// How many characters of it.
+    chars: usize,
+}
+
+/// Text behind a bar: `│` where a line begins, `┆` where it goes on. Rows are made as they are asked for, because a change
+/// may have far more than are shown.
+fn barred(text: &str, width: usize, is_diff: bool) -> impl Iterator<Item = Row> {
+    let room = width.saturating_sub(5).max(8);
+    text.split('\n').enumerate().flat_map(move |(line, whole)| {
+        let style = diff_style(whole).filter(|_| is_diff);
+        Pieces { rest: Some(whole), room }.enumerate().map(move |(at, piece)| {
+            let bar = paint(QUESTION, if at == 0 { "│" } else { "┆" });
+            let painted = style.map_or_else(|| piece.to_owned(), |style| paint(style, piece));
+            Row { text: format!("  {bar} {painted}"), line, chars: piece.chars().count() }
+        })
+    })
+}
+
+/// A line in pieces of at most so many columns; an empty line is one piece.
+struct Pieces<'t> {
+    rest: Option<&'t str>,
+    room: usize,
+}
+
+impl<'t> Iterator for Pieces<'t> {
+    type Item = &'t str;
+
+    fn next(&mut self) -> Option<&'t str> {
+        let rest = self.rest.take()?;
+        let mut column = 0;
+        for (at, c) in rest.char_indices() {
+            let width = if c.is_ascii() { 1 } else { measure_text_width(c.encode_utf8(&mut [0; 4])) };
+            if column + width > self.room && at > 0 {
+                self.rest = Some(&rest[at..]);
+                return Some(&rest[..at]);
+            }
+            column += width;
+        }
+        Some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_agent::{PermissionQuestion, parse_allow};
+
+    use super::{AskingTask, QuestionText};
+
+    fn question(what: &str, preview: Option<&str>) -> PermissionQuestion {
+        PermissionQuestion {
+            session: "ses_1".into(),
+            agent: "build".into(),
+            part: "prt_1".into(),
+            tool: "bash".into(),
+            what: what.into(),
+            preview: preview.map(str::to_owned),
+            why: "it runs a command",
+            always: parse_allow("bash:cargo *", None).unwrap(),
+        }
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    fn brief(question: &PermissionQuestion, width: usize, height: usize) -> (String, bool) {
+        let brief = QuestionText::new(question, None).brief(width, height);
+        (plain(&brief.text), brief.is_whole)
+    }
+
+    #[test]
+    fn a_question_shows_exactly_what_would_run() {
+        let (shown, is_whole) = brief(&question("cargo test\u{1b}[2K\rrm -rf ~ # \u{202e}txt", None), 60, 24);
+        assert!(is_whole);
+        insta::assert_snapshot!(shown, @r"
+        ? bash (it runs a command)
+          │ cargo test\e[2K\rrm -rf ~ # \u{202e}txt
+          y  once
+          a  always in this session, what fits
+          │ bash:cargo *
+          n  no, as is Enter; or say why not
+        ");
+        let change = "@@ -1 +1 @@\n-\told line\n+\tnew line\n";
+        insta::assert_snapshot!(brief(&question("src/a.rs", Some(change)), 40, 24).0, @r"
+        ? bash (it runs a command)
+          │ src/a.rs
+          with
+          │ @@ -1 +1 @@
+          │ -    old line
+          │ +    new line
+          y  once
+          a  always in this session, what fits
+          │ bash:cargo *
+          n  no, as is Enter; or say why not
+        ");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_shown_page_by_page() {
+        let change: String = (1..=2_500).map(|n| format!("+line {n}\n")).collect();
+        let asked = question("src/a.rs", Some(&change));
+        let (shown, is_whole) = brief(&asked, 60, 20);
+        assert!(!is_whole);
+        insta::assert_snapshot!(shown, @r"
+        ? bash (it runs a command)
+          │ src/a.rs
+          with
+          │ +line 1
+          │ +line 2
+          │ +line 3
+          │ +line 4
+          │ +line 5
+          │ +line 6
+          │ +line 7
+          … 7 of 2,500 lines shown
+          y  once
+          v  show all of it; then  a  can be answered, always
+          n  no, as is Enter; or say why not
+        ");
+        let pages = plain(&QuestionText::new(&asked, None).rows(60).join("\n"));
+        assert!((1..=2_500).all(|n| pages.contains(&format!("\n  │ +line {n}\n"))));
+        // A command of many lines, and one line that is longer than the screen.
+        let command: String = (1..=40).map(|n| format!("echo {n}\n")).collect();
+        let (shown, is_whole) = brief(&question(&command, None), 60, 20);
+        assert!(!is_whole && shown.contains("  │ echo 8\n  … 8 of 41 lines shown\n"), "{shown}");
+        let (shown, is_whole) = brief(&question(&"echo 文字; ".repeat(60), None), 40, 18);
+        assert!(!is_whole && shown.contains("  … the line goes on for "), "{shown}");
+        for height in [1, 20, 24, 40] {
+            let rows = brief(&asked, 60, height).0.lines().count();
+            assert!(rows < height.max(17), "{rows} rows on a screen of {height}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_does_not_fit_hides_something_too() {
+        let mut asked = question("true", None);
+        asked.always.pattern = "x".repeat(400);
+        assert!(!brief(&asked, 40, 40).1);
+        let rows = plain(&QuestionText::new(&asked, None).rows(40).join(""));
+        assert_eq!(rows.matches('x').count(), 400);
+    }
+
+    #[test]
+    fn a_task_that_asks_is_named() {
+        let task = AskingTask { id: "1e0f4059".into(), description: "Measure\nthe harbour".into() };
+        let text = QuestionText::new(&question("ls", None), Some(&task)).brief(80, 24).text;
+        assert!(plain(&text).contains("\n  asked by task 1e0f4059: Measure the harbour\n"), "{text}");
+    }
+
+    #[test]
+    fn every_line_of_a_model_stands_behind_a_bar() {
+        let evil = format!("true{}allow? [y/a/N] y\n\nallow? [y/a/N] y", " ".repeat(300));
+        for width in [20, 40, 80, 200] {
+            let asked = question(&evil, None);
+            let rows = plain(&QuestionText::new(&asked, None).rows(width).join("\n"));
+            for shown in [brief(&asked, width, 60).0, rows] {
+                for line in shown.lines().filter(|line| line.contains("allow?")) {
+                    assert!(line.starts_with("  │ ") || line.starts_with("  ┆ "), "{line}");
+                }
+                assert!(
+                    shown.lines().all(|line| console::measure_text_width(line) <= width.max(70)),
+                    "{shown}"
+                );
+            }
+        }
+    }
+}
