@@ -147,7 +147,7 @@ fn draw(rows: &[String], position: &Position, (width, height): (usize, usize), c
     let last = (position.top + page).min(rows.len());
     let number = |count: usize| Tokens(count as u64);
     let at = format!("{}-{} of {}", number(position.top + 1), number(last), number(rows.len()));
-    let keys = "Space further, b back, G to the end, q leaves";
+    let keys = "Space on, b back, G end, q leaves";
     let status = one_line(&format!("{at} · {keys}"), width.saturating_sub(1));
     let mut out = io::stdout().lock();
     let plain = |text: &str| {

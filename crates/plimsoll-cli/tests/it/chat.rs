@@ -53,6 +53,7 @@ fn assert_screen(name: &str, screen: &str) {
         // How much something weighs is calibrated by the usage of requests, which grow with the tools that there are.
         (r"[\d,]+ → [\d,]+ tokens", "[N] → [N] tokens"),
         (r"([\d,]+ of )?[\d,]+ tokens", "[N] tokens"),
+        (r"\d+k of \d+k", "[N]"),
         (r"[█░]{10} \d+ %", "[BAR] [N] %"),
         (r"(?m)^ *[\d,]+  ", "  [N]  "),
         (r" +[-+][\d,]+  ", "  [N]  "),
