@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::TaskError;
 use super::ids::find_task;
-use super::limits::TaskLimits;
+use super::limits::{TaskLimits, require_price};
 use super::progress::ProgressMeter;
 use super::roster::Roster;
 use super::task::{Task, TaskChange, TaskData, TaskPhase, TaskProgress};
@@ -357,6 +357,7 @@ impl TaskBoard {
                 }
             }
             let agent = self.agent_again(caller, &task).await?;
+            require_price(&agent)?;
             let begun = self
                 .blocking(move |board| {
                     board.claim(&own, |board| {

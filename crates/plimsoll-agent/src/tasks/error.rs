@@ -52,6 +52,17 @@ pub enum TaskError {
         /// How deep it may be.
         most: u32,
     },
+    /// What it costs cannot be held against its limit.
+    #[error(
+        "the price of `{model}` is not known, so that the limit of {most} dollars cannot be held. Use another model, or \
+         have its prices set under `[providers.NAME.models.ID]`"
+    )]
+    NoPrice {
+        /// The model, as `provider/model`.
+        model: String,
+        /// The limit.
+        most: f64,
+    },
     /// Its agent cannot be set up.
     #[error("{0}")]
     Agent(String),

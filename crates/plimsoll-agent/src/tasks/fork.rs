@@ -12,6 +12,7 @@ use plimsoll_store::{NewSession, StoreError};
 use super::TOOL_PREFIX;
 use super::board::{Caller, Launch, TaskBoard};
 use super::error::TaskError;
+use super::limits::require_price;
 use super::roster::RosterAgent;
 use super::task::{ForkReceipt, ForkWay, Task};
 use crate::agent::{Agent, Bound, Profile};
@@ -45,6 +46,7 @@ impl TaskBoard {
         };
         let way = launch.way.or(rostered.fork).unwrap_or(self.limits.fork);
         let agent = self.task_agent(&caller.agent, caller.agent.profile.bounds_below(), rostered);
+        require_price(&agent)?;
         let title = match launch.fork {
             true => format!("Background (forked): {}", launch.description),
             false => format!("Background: {}", launch.description),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use plimsoll_config::{AgentFork, TaskConfig};
 
-use crate::agent::RunLimits;
+use super::error::TaskError;
+use crate::agent::{Agent, RunLimits};
 
 /// How many tasks there may be, and how much each may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,5 +68,16 @@ impl TaskLimits {
             cost: least(self.cost, own.cost),
             ..own
         }
+    }
+}
+
+/// Refuse an agent whose cost could never reach its limit because no price is known. A limit that silently does not hold is
+/// worse than a task that does not run, and `plimsoll run` refuses the same of the agent that a person talks to.
+pub(super) fn require_price(agent: &Agent) -> Result<(), TaskError> {
+    match agent.profile.limits.cost {
+        Some(most) if agent.model.price.is_none() => {
+            Err(TaskError::NoPrice { model: agent.model.name.to_string(), most })
+        }
+        _ => Ok(()),
     }
 }

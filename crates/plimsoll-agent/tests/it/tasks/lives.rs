@@ -343,3 +343,54 @@ async fn limits_of_steps_and_time_end_a_task_with_words_for_it() {
     assert_eq!(ended.status, TaskStatus::Error);
     assert_eq!(ended.data.error.as_deref(), Some("The time limit of 0s was reached."));
 }
+
+/// A task that would go on for ever, under these limits.
+async fn endless(limits: TaskLimits, is_priced: bool) -> (TaskDock, plimsoll_agent::Conversation) {
+    let server = ModelServer::answering(|request: &Captured| {
+        let n = request.call_ids().len();
+        Reply::new().text("Still at it.").call(format!("call_{n}"), "list", json!({ "path": "." }))
+    })
+    .unwrap();
+    let mut dock = Dock::new(server);
+    if is_priced {
+        let table = plimsoll_tokens::ModelTable::default();
+        dock.agent.model.price = table.find("claude-sonnet-4-6").unwrap().price;
+    } else {
+        dock.agent.model.price = None;
+    }
+    let dock = TaskDock::with(dock, limits, None);
+    let talk = dock.begin().await;
+    (dock, talk)
+}
+
+#[tokio::test]
+async fn a_limit_of_tokens_ends_a_task() {
+    let limits = TaskLimits { tokens: Some(1), ..TaskLimits::default() };
+    let (dock, talk) = endless(limits, false).await;
+    let task = dock.launch(&talk, "Work").await;
+    let ended = dock.ended(&task.id).await;
+    assert_eq!(ended.status, TaskStatus::Error);
+    assert_eq!(ended.data.error.as_deref(), Some("The limit of 1 tokens was reached."));
+    assert_eq!(ended.data.progress.steps, 1);
+}
+
+#[tokio::test]
+async fn a_limit_of_cost_ends_a_task() {
+    let limits = TaskLimits { cost: Some(0.000_001), ..TaskLimits::default() };
+    let (dock, talk) = endless(limits, true).await;
+    let task = dock.launch(&talk, "Work").await;
+    let ended = dock.ended(&task.id).await;
+    assert_eq!(ended.status, TaskStatus::Error);
+    assert_eq!(ended.data.error.as_deref(), Some("The limit of 0.000001 dollars was reached."));
+    assert_eq!(ended.data.progress.steps, 1);
+}
+
+#[tokio::test]
+async fn a_limit_of_cost_that_cannot_be_held_is_refused_and_nothing_is_made() {
+    let limits = TaskLimits { cost: Some(2.0), ..TaskLimits::default() };
+    let (dock, talk) = endless(limits, false).await;
+    let refused = dock.board.launch(&dock.caller(&talk), launch("Work")).await.unwrap_err();
+    assert!(refused.to_string().starts_with("the price of `anthropic/scripted` is not known"), "{refused}");
+    assert!(dock.board.tasks(None).await.unwrap().is_empty());
+    assert_eq!(dock.dock.archive.store().sessions(&Default::default()).unwrap().len(), 1);
+}
