@@ -9,7 +9,7 @@ use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::{Policy, SessionId, Tokens};
 use plimsoll_config::{McpServer, Permissions, ToolSwitch, matches};
 use plimsoll_session::{Counting, DriverHandle, SessionError, Settings};
-use plimsoll_store::{Archive, Clock};
+use plimsoll_store::{Archive, Clock, TakeOver};
 
 use crate::ask::Asker;
 use crate::builtin::{BASE_PROMPT, DEFAULT_AGENT};
@@ -46,8 +46,8 @@ pub struct Agent {
     pub directory: PathBuf,
     /// Who runs the session, in words for a person who finds it taken.
     pub holder: String,
-    /// Take a session although another process runs it.
-    pub take_over: bool,
+    /// Whether a session is taken although another process runs it.
+    pub take_over: TakeOver,
     /// For how long the right to run a session is taken and renewed.
     pub lease: Duration,
     /// The time.
@@ -190,7 +190,7 @@ impl Agent {
             mcp: Arc::default(),
             directory,
             holder: format!("process {}", std::process::id()),
-            take_over: false,
+            take_over: TakeOver::Never,
             lease: Duration::from_secs(60),
             clock: Clock::default(),
             asker: None,
@@ -273,7 +273,7 @@ impl Agent {
             hook: self.own_summary_text(),
             counting: self.counting.clone(),
             holder: self.holder.clone(),
-            take_over: self.take_over,
+            take_over: self.take_over.clone(),
             lease: self.lease,
             clock: self.clock.clone(),
             ..Settings::new(self.model.name.model.clone())

@@ -11,7 +11,7 @@ use plimsoll_agent::{
 };
 use plimsoll_config::{PermissionRule, RunConfig};
 use plimsoll_session::SessionError;
-use plimsoll_store::{PageRequest, StoreError};
+use plimsoll_store::{PageRequest, StoreError, TakeOver};
 
 use crate::args::AgentArgs;
 use crate::config::{self, Config, ForRun};
@@ -130,7 +130,7 @@ impl<'a> Setup<'a> {
             ));
         }
         agent.holder = store::holder();
-        agent.take_over = self.args.force;
+        agent.take_over = if self.args.force { TakeOver::Always } else { TakeOver::Never };
         Ok(agent)
     }
 
@@ -171,7 +171,7 @@ pub(crate) async fn open(agent: &Agent, id: &SessionId) -> Result<Conversation, 
             if store::is_gone(&holder) =>
         {
             note(&format!("note: `{holder}` ran this session and is gone; it goes on from what was stored"));
-            Agent { take_over: true, ..agent.clone() }.open(id).await
+            Agent { take_over: TakeOver::From(holder), ..agent.clone() }.open(id).await
         }
         other => other,
     }

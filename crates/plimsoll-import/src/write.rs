@@ -383,6 +383,8 @@ impl Strand {
             directory,
             version: info.version.clone(),
             messages: Vec::new(),
+            task: None,
+            lease: None,
         };
         Conversation {
             session,

@@ -11,7 +11,9 @@ use plimsoll::{
     CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
     Reduction, SessionId, Tokens, Window,
 };
-use plimsoll_store::{Archive, Claim, Lease, Note, Revision, SessionPatch, Snapshot, Store, StoreError};
+use plimsoll_store::{
+    Archive, Claim, Lease, Note, Revision, SessionPatch, Snapshot, Store, StoreError, TakeOver,
+};
 use plimsoll_tokens::Measure;
 
 use crate::answer::Writing;
@@ -113,9 +115,11 @@ impl Driver {
         settings: Settings,
     ) -> Result<Driver, SessionError> {
         let store = archive.store();
-        let lease = match settings.take_over {
-            true => store.break_lease(session, &settings.holder, settings.lease)?,
-            false => store.lease(session, &settings.holder, settings.lease)?,
+        let (holder, ttl) = (settings.holder.as_str(), settings.lease);
+        let lease = match &settings.take_over {
+            TakeOver::Always => store.break_lease(session, holder, ttl)?,
+            TakeOver::From(gone) => store.succeed(session, holder, ttl, gone)?,
+            TakeOver::Never => store.lease(session, holder, ttl)?,
         };
         let Snapshot { log, revision } = match store.window(session) {
             Ok(snapshot) => snapshot,

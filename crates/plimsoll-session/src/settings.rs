@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::{Counter, Limits, Policy};
-use plimsoll_store::Clock;
+use plimsoll_store::{Clock, TakeOver};
 
 /// What a host decides once for a session it drives.
 #[derive(Clone)]
@@ -26,9 +26,9 @@ pub struct Settings {
     pub counting: Counting,
     /// Who runs the session, in words for a person who finds it taken.
     pub holder: String,
-    /// Take the session although another process runs it; [`Driver::taken_from`](crate::Driver::taken_from) says whom
-    /// that hits.
-    pub take_over: bool,
+    /// Whether the session is taken although another process runs it; [`Driver::taken_from`](crate::Driver::taken_from)
+    /// says whom that hits.
+    pub take_over: TakeOver,
     /// For how long the right to run the session is taken and renewed.
     pub lease: Duration,
     /// How many of a provider's cache breakpoints the host sets outside the conversation.
@@ -58,7 +58,7 @@ impl Settings {
             hook: HookText::default(),
             counting: Counting::Calibrated,
             holder: format!("process {}", std::process::id()),
-            take_over: false,
+            take_over: TakeOver::Never,
             lease: Duration::from_secs(60),
             // The system prompt and the tools.
             reserved_breakpoints: 2,

@@ -3,7 +3,7 @@
 use plimsoll::{MessageId, Millis, SessionId, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::store::Revision;
+use crate::store::{NewLease, NewTask, Revision};
 
 /// A session that is to be.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +24,10 @@ pub struct NewSession {
     pub version: Option<String>,
     /// The messages it begins with, behind those it inherits; stored with it or not at all.
     pub messages: Vec<plimsoll::Message>,
+    /// The record of the task that it is for; stored with it or not at all.
+    pub task: Option<NewTask>,
+    /// The lease that it is born with; stored with it or not at all.
+    pub lease: Option<NewLease>,
 }
 
 impl NewSession {
@@ -72,7 +76,7 @@ impl Session {
     /// happened to it since. One that was written to is not taken for the result of a repeated call: two callers who
     /// by chance begin the same session would both go on to fill it.
     pub(crate) fn was_begun_as(&self, new: &NewSession, parent: Option<&SessionId>, now: Millis) -> bool {
-        let NewSession { id, parent: task_of, title, agent, model, directory, version, messages } = new;
+        let NewSession { id, parent: task_of, title, agent, model, directory, version, messages, .. } = new;
         let same = *id == self.id
             && *task_of == self.parent
             && *title == self.title

@@ -8,17 +8,18 @@ use std::time::Duration;
 use plimsoll::{Millis, PartId, SessionId};
 use plimsoll_config::AgentFork;
 use plimsoll_session::{DriverHandle, SessionError};
-use plimsoll_store::{Archive, Clock, NewNote, StoreError, TaskFilter, TaskRecord};
-use serde_json::json;
+use plimsoll_store::{Archive, Clock, StoreError, TaskFilter, TaskRecord};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::error::TaskError;
 use super::ids::find_task;
-use super::limits::{TaskLimits, require_price};
+use super::limits::TaskLimits;
+use super::probe::{Probe, TaskPoint};
 use super::progress::ProgressMeter;
 use super::roster::Roster;
-use super::task::{Task, TaskChange, TaskData, TaskPhase, TaskProgress};
+use super::status::TaskStatus;
+use super::task::{Task, TaskPhase, TaskProgress};
 use crate::agent::Agent;
 use crate::tools::{Tool, task_tools};
 
@@ -43,6 +44,7 @@ pub struct TaskBoard {
     pub(super) claiming: Mutex<()>,
     pub(super) is_watching: AtomicBool,
     is_closing: AtomicBool,
+    probe: Probe,
 }
 
 /// A task that this board runs or has in its queue.
@@ -52,6 +54,10 @@ pub(super) struct Local {
     pub(super) stop: Option<StopReason>,
     pub(super) meter: ProgressMeter,
     pub(super) permit: Option<OwnedSemaphorePermit>,
+    /// How many of its calls wait for tasks: as long as one does, it needs no slot.
+    pub(super) waiting: u32,
+    /// Whether its run was begun; until then its record may still be made.
+    pub(super) is_begun: bool,
 }
 
 impl Local {
@@ -64,6 +70,8 @@ impl Local {
             stop: None,
             meter: ProgressMeter::new(begin),
             permit: None,
+            waiting: 0,
+            is_begun: false,
         }
     }
 }
@@ -77,6 +85,8 @@ pub(super) enum StopReason {
     Time,
     /// The process ends.
     Closing,
+    /// The task is another's by now: whatever comes of this run is not recorded.
+    Lost,
 }
 
 /// Who launches or resumes a task.
@@ -146,6 +156,7 @@ impl TaskBoard {
             claiming: Mutex::default(),
             is_watching: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            probe: Arc::new(|_| {}),
         })
     }
 
@@ -161,6 +172,25 @@ impl TaskBoard {
     /// The same board with another length of leases.
     pub fn leasing(board: Arc<TaskBoard>, lease: Duration) -> Arc<TaskBoard> {
         TaskBoard::rebuilt(board, |board| board.lease = lease)
+    }
+
+    /// The same board, that tells of the points in a task's life at which a process may die; for tests that let it.
+    #[doc(hidden)]
+    pub fn probed(
+        board: Arc<TaskBoard>,
+        probe: impl Fn(TaskPoint) + Send + Sync + 'static,
+    ) -> Arc<TaskBoard> {
+        TaskBoard::rebuilt(board, |board| board.probe = Arc::new(probe))
+    }
+
+    pub(crate) fn pass(&self, point: TaskPoint) {
+        (self.probe)(point);
+    }
+
+    /// How often tasks of other processes are looked after while they are waited for. With short leases more often: one
+    /// whose process cannot be seen is found gone when its lease has run out.
+    pub fn look_after_every(&self) -> Duration {
+        (self.lease / 12).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
 
     /// Only for boards that nothing shares yet; any other stays as it is.
@@ -210,6 +240,16 @@ impl TaskBoard {
         done.map_err(|error| TaskError::Internal(error.to_string()))?
     }
 
+    /// The tasks that are active, of all sessions: few, however many have ended.
+    pub(super) fn load_active(&self) -> Result<Vec<Task>, TaskError> {
+        let mut tasks = Vec::new();
+        for status in TaskStatus::ALL.into_iter().filter(|status| status.is_active()) {
+            let status = Some(status.name().to_owned());
+            tasks.extend(self.load_where(TaskFilter { status, ..TaskFilter::default() })?);
+        }
+        Ok(tasks)
+    }
+
     /// The tasks of a session, or all, oldest first. Those that run here are given as far as they have come.
     pub async fn tasks(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let parent = parent.cloned();
@@ -237,7 +277,11 @@ impl TaskBoard {
     }
 
     pub(super) fn load_all(&self, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
-        let mut filter = TaskFilter { parent: parent.cloned(), most: 1_000, ..TaskFilter::default() };
+        self.load_where(TaskFilter { parent: parent.cloned(), ..TaskFilter::default() })
+    }
+
+    fn load_where(&self, filter: TaskFilter) -> Result<Vec<Task>, TaskError> {
+        let mut filter = TaskFilter { most: 1_000, ..filter };
         let mut tasks = Vec::new();
         loop {
             let page = match self.archive.store().tasks(&filter) {
@@ -261,206 +305,6 @@ impl TaskBoard {
         Ok(task)
     }
 
-    /// Change a task. The change is made on the record as it is, however often that moves meanwhile.
-    pub(super) fn change(&self, id: &SessionId, change: &TaskChange) -> Result<Task, TaskError> {
-        loop {
-            let record = match self.archive.store().task(id.as_str()) {
-                Err(StoreError::Missing { .. }) => return Err(TaskError::NotFound(id.to_string())),
-                record => record?,
-            };
-            let before = Task::try_from(record)?;
-            let now = self.now();
-            let next = before.apply(change.clone(), now)?;
-            if next == before {
-                return Ok(next);
-            }
-            match self.archive.store().move_task(id.as_str(), next.step_from(&before)?, now) {
-                Ok(record) => {
-                    self.note_change();
-                    return Task::try_from(record);
-                }
-                Err(StoreError::TaskMoved { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    pub(super) fn note_change(&self) {
-        self.changes.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
-    /// Launch a task. It returns as soon as the task is recorded and has its place in the queue.
-    pub async fn launch(self: &Arc<Self>, caller: &Caller, launch: Launch) -> Result<Task, TaskError> {
-        let depth = self.depth_below(&caller.session).await?;
-        if depth > self.limits.depth {
-            return Err(TaskError::TooDeep { depth, most: self.limits.depth });
-        }
-        let born = self.make_child(caller, &launch).await?;
-        let data = TaskData {
-            description: launch.description,
-            prompt: launch.prompt,
-            agent: launch.agent,
-            model: born.agent.model.name.to_string(),
-            fork: born.fork,
-            depth,
-            cache_key: born.cache_key,
-            ..TaskData::default()
-        };
-        let task = Task::new(born.session.clone(), caller.session.clone(), data, &self.holder, self.now());
-        let record = task.record()?;
-        let session = born.session;
-        let (task, lease) = self
-            .blocking(move |board| {
-                board.claim(&session, |board| {
-                    let task = board.archive.store().put_task(record, board.now())?;
-                    board.note_change();
-                    Task::try_from(task)
-                })
-            })
-            .await?;
-        if let Some(fork) = &task.data.fork {
-            crate::metrics::forked(fork);
-        }
-        self.begin_run(&task, born.agent, &caller.agent.events, lease);
-        Ok(task)
-    }
-
-    /// How deep a task of this session would be.
-    async fn depth_below(self: &Arc<Self>, session: &SessionId) -> Result<u32, TaskError> {
-        match self.task(session).await {
-            Ok(task) => Ok(task.data.depth.saturating_add(1)),
-            Err(TaskError::NotFound(_)) => Ok(1),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Take a task up again with further words, or put that in line behind its present run.
-    ///
-    /// `caller` is the session that asks; without one, the task's permissions are bounded by those that its ancestors'
-    /// agents have in the roster.
-    pub async fn resume(
-        self: &Arc<Self>,
-        caller: Option<&Caller>,
-        id: &SessionId,
-        prompt: &str,
-    ) -> Result<ResumeOutcome, TaskError> {
-        loop {
-            let task = self.task(id).await?;
-            let (own, text) = (id.clone(), prompt.to_owned());
-            if task.status.is_active() {
-                let queue = TaskChange::QueueResume { prompt: text };
-                match self.blocking(move |board| board.change(&own, &queue)).await {
-                    Ok(task) => return Ok(ResumeOutcome::Queued(task)),
-                    // It ended meanwhile.
-                    Err(TaskError::Moved { .. }) => continue,
-                    Err(error) => return Err(error),
-                }
-            }
-            let agent = self.agent_again(caller, &task).await?;
-            require_price(&agent)?;
-            let begun = self
-                .blocking(move |board| {
-                    board.claim(&own, |board| {
-                        // What was not told of the run before could not be told of afterwards.
-                        board.tell(&task);
-                        let resume = TaskChange::Resume { prompt: text, by: board.holder.clone() };
-                        board.change(&own, &resume)
-                    })
-                })
-                .await;
-            match begun {
-                Ok((task, lease)) => {
-                    let events = caller
-                        .map_or_else(|| Arc::clone(&agent.events), |caller| Arc::clone(&caller.agent.events));
-                    self.begin_run(&task, agent, &events, lease);
-                    return Ok(ResumeOutcome::Begun(task));
-                }
-                Err(TaskError::Moved { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Cancel a task and the tasks that it has launched itself. It is recorded at once; whatever it runs ends soon after,
-    /// in this process or in another.
-    pub async fn cancel(self: &Arc<Self>, id: &SessionId) -> Result<Task, TaskError> {
-        let id = id.clone();
-        self.blocking(move |board| board.cancel_now(&id, None)).await
-    }
-
-    pub(super) fn cancel_now(&self, id: &SessionId, why: Option<&str>) -> Result<Task, TaskError> {
-        let cancelled = self.change(id, &TaskChange::Cancel { why: why.map(str::to_owned) })?;
-        self.stop_local(id, StopReason::Cancelled);
-        self.tell(&cancelled);
-        self.cancel_children(id);
-        Ok(cancelled)
-    }
-
-    /// Cancel what a task has launched. One that ended meanwhile is left alone.
-    pub(super) fn cancel_children(&self, parent: &SessionId) {
-        for child in self.load_all(Some(parent)).unwrap_or_default() {
-            if child.status.is_active() {
-                let _ = self.cancel_now(&child.id, Some("The task that launched it was cancelled."));
-            }
-        }
-    }
-
-    pub(super) fn stop_local(&self, id: &SessionId, reason: StopReason) {
-        if let Some(local) = self.local().get_mut(id) {
-            local.stop.get_or_insert(reason);
-            local.cancel.cancel();
-        }
-    }
-
-    /// Say something to a task that is active; its model reads it before its next request.
-    pub async fn steer(self: &Arc<Self>, id: &SessionId, message: &str) -> Result<Task, TaskError> {
-        let (id, message) = (id.clone(), message.to_owned());
-        self.blocking(move |board| {
-            let task = board.load(&id)?;
-            if !task.status.is_active() {
-                return Err(TaskError::NotSteerable { status: task.status });
-            }
-            let now = board.now();
-            let name = plimsoll_store::random_ids().message(now);
-            let note = NewNote {
-                id: format!("steer:{name}"),
-                kind: super::notes::STEER.to_owned(),
-                data: json!({ "text": message }),
-            };
-            board.archive.store().send(&id, note, now)?;
-            board.note_change();
-            Ok(task)
-        })
-        .await
-    }
-
-    /// Cancel the active tasks of a session and list none of its tasks any more. Their records stay, and each can be
-    /// resumed by its id. Gives those that were cancelled and those that were cleared.
-    pub async fn clear(self: &Arc<Self>, parent: &SessionId) -> Result<(Vec<Task>, Vec<Task>), TaskError> {
-        let parent = parent.clone();
-        self.blocking(move |board| {
-            let (mut aborted, mut cleared) = (Vec::new(), Vec::new());
-            for task in board.load_all(Some(&parent))? {
-                if task.data.cleared {
-                    continue;
-                }
-                match board.cancel_now(&task.id, None) {
-                    Ok(task) => aborted.push(task),
-                    Err(TaskError::NotRunning { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-                match board.change(&task.id, &TaskChange::Clear) {
-                    Ok(task) => cleared.push(task),
-                    // It was resumed meanwhile, and is wanted.
-                    Err(TaskError::Moved { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok((aborted, cleared))
-        })
-        .await
-    }
-
     /// Stop what runs here, because the process ends: the tasks are marked as interrupted and can be resumed. Waits until
     /// they have stopped, for a while.
     pub async fn close(self: &Arc<Self>, longest: Duration) {
@@ -470,6 +314,10 @@ impl TaskBoard {
         let mut changes = self.changes.subscribe();
         let wait = async { while !self.local().is_empty() && changes.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(longest, wait).await;
+    }
+
+    pub(super) fn is_begun(&self, id: &SessionId) -> bool {
+        self.local().get(id).is_some_and(|local| local.is_begun)
     }
 
     pub(super) fn is_closing(&self) -> bool {

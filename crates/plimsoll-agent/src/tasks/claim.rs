@@ -1,25 +1,27 @@
-//! Taking the right to run a task: its lease and its record, in this order.
+//! Taking the right to run a task again: its lease, its record and its prompt, in this order.
 
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll::SessionId;
+use plimsoll::{Ids, Message, SessionId};
 use plimsoll_store::{Lease, StoreError};
 
 use super::board::{Local, TaskBoard};
 use super::error::TaskError;
-use super::task::Task;
+use super::probe::TaskPoint;
+use super::task::{Task, TaskChange};
 
 /// For how long a session that another is just giving back is waited for.
-const LEASE_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const LEASE_PATIENCE: Duration = Duration::from_secs(3);
 
 impl TaskBoard {
-    /// Take the lease of a task's session and make its record active, in this order: a record that is active and not leased
-    /// would be taken for one whose process is gone. One who is just giving the session back is waited for.
+    /// Take the lease of a task's session and make its record active by a change, in this order: a record that is active
+    /// and not leased would be taken for one whose process is gone. One who is just giving the session back is waited for.
     pub(super) fn claim(
         &self,
         session: &SessionId,
-        record: impl FnOnce(&TaskBoard) -> Result<Task, TaskError>,
+        patience: Duration,
+        change: &TaskChange,
     ) -> Result<(Task, Lease), TaskError> {
         let begun = Instant::now();
         loop {
@@ -29,29 +31,48 @@ impl TaskBoard {
             let held = match own_run {
                 Some(run) => self.still_running(session, run)?,
                 None => match self.lease_free(session) {
-                    Ok(lease) => {
-                        let recorded = record(self);
-                        return match recorded {
-                            Ok(task) => {
-                                self.local().insert(session.clone(), Local::reserved(&task));
-                                Ok((task, lease))
-                            }
-                            Err(error) => {
-                                let _ = self.archive.store().release(&lease);
-                                Err(error)
-                            }
-                        };
-                    }
+                    Ok(lease) => return self.claim_under(lease, change),
                     Err(TaskError::Store(held @ StoreError::Leased { .. })) => TaskError::Store(held),
                     Err(error) => return Err(error),
                 },
             };
             drop(claiming);
-            if begun.elapsed() > LEASE_PATIENCE {
+            if begun.elapsed() >= patience {
                 return Err(held);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn claim_under(&self, lease: Lease, change: &TaskChange) -> Result<(Task, Lease), TaskError> {
+        let made = self.change(&lease.session, change).and_then(|task| {
+            self.pass(TaskPoint::Resumed);
+            self.drop_unread(&lease.claim())?;
+            self.ensure_prompt(&lease, &task)?;
+            Ok(task)
+        });
+        match made {
+            Ok(task) => {
+                self.local().insert(lease.session.clone(), Local::reserved(&task));
+                self.pass(TaskPoint::Claimed);
+                Ok((task, lease))
+            }
+            Err(error) => {
+                let _ = self.archive.store().release(&lease);
+                Err(error)
+            }
+        }
+    }
+
+    /// See that what a run was resumed with is in its session. The record comes first and the message follows from it, with
+    /// a name that follows from it too: a process that dies in between leaves a run whose prompt the next one adds, once.
+    pub(super) fn ensure_prompt(&self, lease: &Lease, task: &Task) -> Result<(), TaskError> {
+        let Some(run) = task.data.runs.last() else { return Ok(()) };
+        let Some(prompt) = &run.prompt else { return Ok(()) };
+        let mut ids = ids_of_run(task);
+        let message =
+            Message::user(ids.message(run.asked), ids.part(run.asked), prompt.as_str()).at(run.asked);
+        Ok(self.archive.store().append(&lease.claim(), vec![message], self.now())?)
     }
 
     /// A run of ours that has ended may not be put away yet, which is worth waiting for; one that has not is refused at
@@ -70,7 +91,7 @@ impl TaskBoard {
         match store.lease(session, &self.holder, self.lease) {
             Err(StoreError::Missing { .. }) => Err(TaskError::SessionGone),
             Err(StoreError::Leased { holder, .. }) if self.is_gone_holder(&holder) => {
-                Ok(store.break_lease(session, &self.holder, self.lease)?)
+                Ok(store.succeed(session, &self.holder, self.lease, &holder)?)
             }
             lease => Ok(lease?),
         }
@@ -85,4 +106,17 @@ impl TaskBoard {
         let process = holder.rsplit_once(", tasks ").map_or(holder, |(process, _)| process);
         (self.is_gone)(process)
     }
+}
+
+/// Names that are the same whenever they are made for the same run.
+fn ids_of_run(task: &Task) -> Ids {
+    // FNV-1a: the standard library's hashes may differ between the versions that find a run and that began it.
+    let name = format!("{}:{}", task.id, task.run());
+    let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Ids::new(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state
+    })
 }

@@ -66,6 +66,16 @@ pub enum TaskError {
     /// Its agent cannot be set up.
     #[error("{0}")]
     Agent(String),
+    /// What bounds it cannot be told.
+    #[error(
+        "the agent `{agent}` that stands above the task cannot be set up, so what the task may do is not known: {error}"
+    )]
+    Unbounded {
+        /// The agent.
+        agent: String,
+        /// Why it cannot be set up.
+        error: String,
+    },
     /// Its session cannot be made.
     #[error("Failed to create background session: {0}")]
     NoSession(String),

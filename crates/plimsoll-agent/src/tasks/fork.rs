@@ -7,12 +7,11 @@ use plimsoll::fork::history::{Identity, Point};
 use plimsoll::{Message, SessionId};
 use plimsoll_config::AgentFork;
 use plimsoll_session::{Forked, Given, Identities, SessionError};
-use plimsoll_store::{NewSession, StoreError};
+use plimsoll_store::{NewSession, StoreError, TakeOver};
 
 use super::TOOL_PREFIX;
 use super::board::{Caller, Launch, TaskBoard};
 use super::error::TaskError;
-use super::limits::require_price;
 use super::roster::RosterAgent;
 use super::task::{ForkReceipt, ForkWay, Task};
 use crate::agent::{Agent, Bound, Profile};
@@ -34,31 +33,10 @@ impl TaskBoard {
         self: &Arc<Self>,
         caller: &Caller,
         launch: &Launch,
+        way: AgentFork,
+        agent: Agent,
+        new: NewSession,
     ) -> Result<Born, TaskError> {
-        let rostered = match self.rostered(&launch.agent, launch.model.as_deref()).await {
-            // The parent may have a model that no configuration names, such as one from a flag, and the task gets it.
-            Err(_) if launch.model.is_none() => {
-                let parents = caller.agent.model.name.to_string();
-                let made = self.rostered(&launch.agent, Some(&parents)).await?;
-                RosterAgent { is_own_model: false, ..made }
-            }
-            rostered => rostered?,
-        };
-        let way = launch.way.or(rostered.fork).unwrap_or(self.limits.fork);
-        let agent = self.task_agent(&caller.agent, caller.agent.profile.bounds_below(), rostered);
-        require_price(&agent)?;
-        let title = match launch.fork {
-            true => format!("Background (forked): {}", launch.description),
-            false => format!("Background: {}", launch.description),
-        };
-        let new = NewSession {
-            parent: Some(caller.session.clone()),
-            title,
-            agent: Some(launch.agent.clone()),
-            model: Some(agent.model.name.model.clone()),
-            directory: Some(agent.directory.display().to_string()),
-            ..NewSession::default()
-        };
         if !launch.fork {
             let session = self.create(new, &launch.prompt).await?;
             return Ok(Born { session, agent, fork: None, cache_key: None });
@@ -119,7 +97,7 @@ impl TaskBoard {
         let created = self.blocking(move |board| {
             let (now, mut ids) = (board.now(), plimsoll_store::random_ids());
             let messages = vec![Message::user(ids.message(now), ids.part(now), prompt).at(now)];
-            let new = NewSession { id: ids.session(now), messages, ..new };
+            let new = NewSession { messages, ..new };
             Ok(board.archive.store().create(new, now)?.id)
         });
         created.await.map_err(|error| TaskError::NoSession(error.to_string()))
@@ -135,7 +113,7 @@ impl TaskBoard {
         is_twin: bool,
     ) -> Result<(Forked, u64), SessionError> {
         let (child, parent, part) = (child.clone(), caller.agent.clone(), caller.part.clone());
-        let (prompt, now) = (launch.prompt.clone(), self.now());
+        let prompt = launch.prompt.clone();
         caller
             .driver
             .run(move |driver| {
@@ -148,7 +126,6 @@ impl TaskBoard {
                 let parents = identity_of(&parent, &own_tools(&parent, &child));
                 let childs = identity_of(&child, &child.profile.tools);
                 let same = Identities { parent: &parents, child: &childs };
-                let new = NewSession { id: plimsoll_store::random_ids().session(now), ..new };
                 let forked = driver.fork(point, new, &reader, is_twin.then_some(same))?;
                 let tokens = match &forked.given {
                     Given::History(history) => history.tokens.0,
@@ -161,7 +138,11 @@ impl TaskBoard {
             .await
     }
 
-    async fn rostered(self: &Arc<Self>, name: &str, model: Option<&str>) -> Result<RosterAgent, TaskError> {
+    pub(super) async fn rostered(
+        self: &Arc<Self>,
+        name: &str,
+        model: Option<&str>,
+    ) -> Result<RosterAgent, TaskError> {
         let (name, model) = (name.to_owned(), model.map(str::to_owned));
         // Setting an agent up reads files.
         self.blocking(move |board| board.roster.agent(&name, model.as_deref()).map_err(TaskError::Agent))
@@ -169,7 +150,12 @@ impl TaskBoard {
     }
 
     /// An agent as a task of this parent runs it.
-    fn task_agent(self: &Arc<Self>, parent: &Agent, bounds: Vec<Bound>, rostered: RosterAgent) -> Agent {
+    pub(super) fn task_agent(
+        self: &Arc<Self>,
+        parent: &Agent,
+        bounds: Vec<Bound>,
+        rostered: RosterAgent,
+    ) -> Agent {
         let RosterAgent { mut agent, is_own_model, .. } = rostered;
         if !is_own_model {
             agent.model = parent.model.clone();
@@ -184,7 +170,7 @@ impl TaskBoard {
         agent.hooks.clone_from(&parent.hooks);
         agent.title_model = None;
         agent.holder.clone_from(&self.holder);
-        agent.take_over = false;
+        agent.take_over = TakeOver::Never;
         agent.lease = self.lease;
         let name = agent.profile.name.clone();
         let tools = std::mem::take(&mut agent.profile.tools).filter(|tool| !tool.starts_with(TOOL_PREFIX));
@@ -213,10 +199,14 @@ impl TaskBoard {
         task: &Task,
     ) -> Result<Agent, TaskError> {
         let caller = caller.filter(|caller| caller.session == task.parent);
-        let (parent, bounds) = match caller {
+        let (parent, today) = match caller {
             Some(caller) => (caller.agent.clone(), caller.agent.profile.bounds_below()),
             None => self.ancestors_of(task).await?,
         };
+        // What bounded it when it was launched still does: what is configured may have become wider since, and an agent
+        // may have been narrower than what is configured.
+        let allowed = self.roster.allowed();
+        let bounds = task.data.bounds.iter().map(|bound| bound.restore(&allowed)).chain(today).collect();
         let is_parents = parent.model.name.to_string() == task.data.model;
         let model = (!is_parents).then_some(task.data.model.as_str());
         let rostered = match self.rostered(&task.data.agent, model).await {
@@ -240,28 +230,36 @@ impl TaskBoard {
         Ok(agent)
     }
 
-    /// The agent of a task's parent as the roster has it, and what bounds the task: what all above it have and may.
+    /// The agent of a task's parent as the roster has it today, and what bounds the task by that: what all above it have
+    /// and may. An agent that launched something above it and is not there any more is an error: what it may today is not
+    /// known, and no other can stand in for it.
     async fn ancestors_of(self: &Arc<Self>, task: &Task) -> Result<(Agent, Vec<Bound>), TaskError> {
-        let (parent, model) = (task.parent.clone(), task.data.model.clone());
+        let task = task.clone();
         self.blocking(move |board| {
-            let (mut at, mut nearest, mut bounds) = (parent, None, Vec::new());
+            let (mut at, mut nearest, mut bounds) = (task.parent.clone(), None, Vec::new());
+            let mut launchers = task.data.above.iter().rev();
             loop {
-                let store = board.archive.store();
-                let name = match store.session(&at) {
-                    Ok(session) => session.agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned()),
-                    Err(StoreError::Missing { .. }) => DEFAULT_AGENT.to_owned(),
+                let session = match board.archive.store().session(&at) {
+                    Ok(session) => session.agent,
+                    Err(StoreError::Missing { .. }) => None,
                     Err(error) => return Err(error.into()),
                 };
-                // The agent of an imported session may not be one of ours.
-                let made = board.roster.agent(&name, None);
-                let made = made.or_else(|_| board.roster.agent(DEFAULT_AGENT, None));
-                // Where no model is configured, the task's own will do: only the permissions matter above it.
-                let made = made.or_else(|_| board.roster.agent(&name, Some(&model)));
-                let made = made.or_else(|_| board.roster.agent(DEFAULT_AGENT, Some(&model)));
-                let agent = made.map_err(TaskError::Agent)?.agent;
-                let Profile { permissions, general_rules, switches, .. } = agent.profile.clone();
-                bounds.push(Bound { permissions, general_rules, switches });
-                nearest.get_or_insert(agent);
+                let launcher = launchers.next();
+                // The one that launched it, and the one that runs the session now, where that is one of ours: a person may
+                // have changed it, and the agent of an imported session may be another tool's.
+                let now = session.as_ref().filter(|now| Some(*now) != launcher);
+                let now = match (now, launcher) {
+                    (Some(now), Some(_)) => board.agent_above(now, &task).ok(),
+                    (Some(now), None) => Some(board.agent_above(now, &task)?),
+                    (None, None) => Some(board.agent_above(DEFAULT_AGENT, &task)?),
+                    (None, Some(_)) => None,
+                };
+                let launcher = launcher.map(|name| board.agent_above(name, &task)).transpose()?;
+                for agent in now.into_iter().chain(launcher) {
+                    let Profile { permissions, general_rules, switches, .. } = agent.profile.clone();
+                    bounds.push(Bound { permissions, general_rules, switches });
+                    nearest.get_or_insert(agent);
+                }
                 match board.load(&at) {
                     Ok(task) => at = task.parent,
                     Err(TaskError::NotFound(_)) => break,
@@ -272,6 +270,14 @@ impl TaskBoard {
             Ok((parent, bounds))
         })
         .await
+    }
+
+    /// An agent above a task. Where no model is configured, the task's own will do: only its permissions matter.
+    fn agent_above(&self, name: &str, task: &Task) -> Result<Agent, TaskError> {
+        let made = self.roster.agent(name, None);
+        let made = made.or_else(|error| self.roster.agent(name, Some(&task.data.model)).map_err(|_| error));
+        made.map(|rostered| rostered.agent)
+            .map_err(|error| TaskError::Unbounded { agent: name.to_owned(), error })
     }
 }
 

@@ -14,12 +14,16 @@
 //! | tell an idle conversation | [`Conversation::take_notes`](crate::Conversation::take_notes), [`Conversation::go_on`](crate::Conversation::go_on) |
 
 mod board;
+mod bounds;
+mod change;
 mod claim;
 mod error;
 mod fork;
 mod ids;
+mod launch;
 mod limits;
 mod notes;
+mod probe;
 mod progress;
 mod reconcile;
 mod roster;
@@ -34,10 +38,13 @@ mod watch;
 pub(crate) const TOOL_PREFIX: &str = "background_";
 
 pub use board::{Caller, Launch, ResumeOutcome, TaskBoard};
+pub use bounds::StoredBound;
 pub use error::TaskError;
 pub use ids::{find_task, short_id};
 pub use limits::TaskLimits;
 pub(crate) use notes::TOLD_KEY;
+#[doc(hidden)]
+pub use probe::TaskPoint;
 pub use roster::{ConfiguredRoster, Roster, RosterAgent};
 pub use status::TaskStatus;
 pub use task::{ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskRun};

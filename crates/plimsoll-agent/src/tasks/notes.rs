@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::error::TaskError;
+use super::probe::TaskPoint;
 use super::task::Task;
 use super::text::{EndedRun, ended_text};
 use crate::error::AgentError;
@@ -28,8 +29,6 @@ pub(super) const STEER: &str = "task.steer";
 pub(crate) const TOLD_KEY: &str = "tasks";
 /// Tasks that end together are told together.
 const GATHER: Duration = Duration::from_millis(100);
-/// How often tasks of other processes are looked after while they are waited for.
-const LOOK_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) fn note_id(task: &SessionId, run: u32) -> String {
     format!("task:{task}:{run}")
@@ -45,7 +44,13 @@ impl Conversation {
     }
 
     pub(crate) async fn take_in_notes(&mut self) -> Result<bool, AgentError> {
-        let messages = self.driver.run(take_in).await?;
+        let board = self.agent.tasks.clone();
+        let pass = move |point| {
+            if let Some(board) = &board {
+                board.pass(point);
+            }
+        };
+        let messages = self.driver.run(move |driver| take_in(driver, pass)).await?;
         for message in &messages {
             self.agent.tell(&Event::Prompted { message: message.info.id.clone() });
         }
@@ -88,7 +93,7 @@ impl Conversation {
             }
             let tasks = board.tasks(Some(&session)).await.map_err(SessionError::from)?;
             if !tasks.iter().any(|task| task.status.is_active()) {
-                // A task is recorded as ended before its note is sent.
+                // A resume may wait behind the end, and notes may have come since.
                 board.look_after(&session).await.map_err(SessionError::from)?;
                 if self.take_in_notes().await? {
                     return Ok(true);
@@ -104,7 +109,7 @@ impl Conversation {
                 // The loop sees that it was cancelled.
                 () = cancel.cancelled() => return Ok(true),
                 changed = changes.changed() => if changed.is_err() { return Ok(false) },
-                () = tokio::time::sleep(LOOK_AFTER) => {
+                () = tokio::time::sleep(board.look_after_every()) => {
                     board.look_after(&session).await.map_err(SessionError::from)?;
                 }
             }
@@ -113,7 +118,7 @@ impl Conversation {
 }
 
 /// Take notes in: messages first, then the notes are taken out of the inbox. Gives the messages.
-fn take_in(driver: &mut Driver) -> Result<Vec<Message>, SessionError> {
+fn take_in(driver: &mut Driver, pass: impl Fn(TaskPoint)) -> Result<Vec<Message>, SessionError> {
     let session = driver.session().clone();
     let notes: Vec<Note> = driver.archive().store().notes(&session, 0)?;
     let ours: Vec<Note> =
@@ -158,8 +163,10 @@ fn take_in(driver: &mut Driver) -> Result<Vec<Message>, SessionError> {
     for message in &messages {
         driver.append(message.clone())?;
     }
+    pass(TaskPoint::Told);
     let ids: Vec<String> = ours.into_iter().map(|note| note.id).collect();
     driver.take_notes(&ids)?;
+    pass(TaskPoint::Taken);
     Ok(messages)
 }
 

@@ -1,6 +1,7 @@
-//! Tasks whose process has gone, and ends that were not told.
+//! Tasks whose process has gone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::SessionId;
 use plimsoll_store::StoreError;
@@ -11,10 +12,11 @@ use super::status::TaskStatus;
 use super::task::{Task, TaskChange};
 
 impl TaskBoard {
-    /// Look after the tasks of a session, or all: those whose process has gone are marked as interrupted, and ends that
-    /// were not told yet are. Gives the tasks that were marked.
+    /// Look after the tasks of a session and the tasks of its tasks, or all: those whose process has gone are marked as
+    /// interrupted, and that is told. Gives the tasks that were marked.
     ///
-    /// A task that another living process runs is recognised by the lease of its session and left alone.
+    /// A task that another living process runs is recognised by the lease of its session and left alone. Only active tasks
+    /// are looked at, and nothing is written for those that are well.
     pub async fn reconcile(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let parent = parent.cloned();
         self.blocking(move |board| board.reconcile_now(parent.as_ref())).await
@@ -28,42 +30,53 @@ impl TaskBoard {
             if task.status.is_active() || task.data.pending.is_none() || self.is_local(&task.id) {
                 continue;
             }
-            match self.agent_again(None, &task).await {
+            let fired = match self.agent_again(None, &task).await {
                 Ok(agent) => {
                     let told = Arc::clone(&agent.events);
-                    self.fire_pending(&task, agent, &told).await;
+                    // Not waited for: another process may be giving it back, and will take it up itself.
+                    self.try_fire(&task, agent, &told, Duration::ZERO).await
                 }
-                Err(error) => tracing::warn!(task = %task.id, %error, "a queued resume has no agent"),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = fired {
+                tracing::info!(task = %task.id, %error, "a queued resume cannot begin yet");
             }
         }
         Ok(marked)
     }
 
-    fn is_local(&self, id: &SessionId) -> bool {
+    pub(super) fn is_local(&self, id: &SessionId) -> bool {
         self.local().contains_key(id)
     }
 
     fn reconcile_now(&self, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let mut marked = Vec::new();
-        for task in self.load_all(parent)? {
-            if !task.status.is_active() {
-                // Also one that ended here just now: its end is recorded before it is told.
-                self.tell(&task);
-            } else if self.is_local(&task.id) {
-                continue;
-            } else if let Some(task) = self.mark_if_gone(&task)? {
-                self.tell(&task);
-                // Whatever it had launched ran in the same process.
-                let below = self.reconcile_now(Some(&task.id))?;
-                marked.push(task);
-                marked.extend(below);
+        for task in self.load_active()? {
+            if !self.is_local(&task.id) && self.is_below(&task, parent)? {
+                marked.extend(self.mark_if_gone(&task)?);
             }
         }
         Ok(marked)
     }
 
+    /// Whether a task stands below a session, however deep: the one between may have ended in another way.
+    fn is_below(&self, task: &Task, parent: Option<&SessionId>) -> Result<bool, TaskError> {
+        let Some(parent) = parent else { return Ok(true) };
+        let mut at = task.parent.clone();
+        loop {
+            if at == *parent {
+                return Ok(true);
+            }
+            match self.load(&at) {
+                Ok(task) => at = task.parent,
+                Err(TaskError::NotFound(_)) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Mark an active task as interrupted if no process runs it.
-    fn mark_if_gone(&self, task: &Task) -> Result<Option<Task>, TaskError> {
+    pub(super) fn mark_if_gone(&self, task: &Task) -> Result<Option<Task>, TaskError> {
         let _claiming = self.claiming();
         if self.is_local(&task.id) {
             return Ok(None);
@@ -85,14 +98,21 @@ impl TaskBoard {
             result: None,
             progress: None,
         };
-        let marked = self.change(&task.id, &change);
+        // As it is now that the lease is ours: it may have ended, and have been resumed, since it was read.
+        let marked = self.load(&task.id).and_then(|now| {
+            if let Some(lease) = lease.as_ref().filter(|_| now.status.is_active() && now.run() == task.run())
+            {
+                self.ensure_prompt(lease, &now)?;
+            }
+            self.change(&task.id, &change)
+        });
         if let Some(lease) = lease {
             let _ = self.archive.store().release(&lease);
         }
         match marked {
             Ok(task) => Ok(Some(task)),
             // It ended just now, by its own process.
-            Err(TaskError::Moved { .. }) => Ok(None),
+            Err(TaskError::Moved { .. } | TaskError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

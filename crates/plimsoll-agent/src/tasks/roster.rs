@@ -25,6 +25,11 @@ pub trait Roster: Send + Sync {
     /// without those for background tasks: the board adds them where they belong.
     fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, String>;
 
+    /// What the person at this process allows, over all rules: it goes over what bounded a task before, too.
+    fn allowed(&self) -> Vec<PermissionRule> {
+        Vec::new()
+    }
+
     /// The agents that a session of agent `parent` can give a task to, and what each is for, as the model is told.
     fn agents(&self, _parent: &str) -> Vec<(String, String)> {
         Vec::new()
@@ -119,6 +124,10 @@ impl Roster for ConfiguredRoster {
         let own = self.config(name);
         let is_own_model = model.is_some() || own.model.is_some();
         Ok(RosterAgent { agent, is_own_model, fork: own.fork })
+    }
+
+    fn allowed(&self) -> Vec<PermissionRule> {
+        self.allow.clone()
     }
 
     fn agents(&self, parent: &str) -> Vec<(String, String)> {

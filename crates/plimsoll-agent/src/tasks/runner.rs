@@ -1,17 +1,19 @@
 //! One run of a task: it waits for its slot, works, and its end is recorded and told.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::{Message, SessionId};
-use plimsoll_store::{Lease, NewNote, StoreError};
-use serde_json::json;
+use plimsoll::{Message, MessageId, SessionId};
+use plimsoll_session::{DriverHandle, SessionError};
+use plimsoll_store::{Claim, Lease, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::board::{StopReason, TaskBoard};
+use super::change::{LAUNCHER_CANCELLED, LAUNCHER_ENDED};
 use super::error::TaskError;
-use super::notes;
+use super::probe::TaskPoint;
 use super::progress::ProgressMeter;
 use super::status::TaskStatus;
 use super::task::{Task, TaskChange};
@@ -19,10 +21,13 @@ use super::text::{duration_text, toast_text};
 use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::event::{Event, EventSink, millis};
-use crate::run::{Conversation, RunEnd};
+use crate::run::{Conversation, RunEnd, RunReport};
 
 /// How often the progress of a run is recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// How often the end of a run is tried to be recorded where the store fails.
+const END_AGAIN: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
 /// What came of a run.
 struct Outcome {
@@ -31,13 +36,22 @@ struct Outcome {
     result: Option<String>,
 }
 
+/// What a run holds of its session when it has ended.
+enum Held {
+    /// Its lease: it was never opened.
+    Lease(Lease),
+    /// The session itself.
+    Open(Box<Conversation>),
+    /// Nothing any more.
+    Nothing,
+}
+
 /// One run of a task.
 #[derive(Clone)]
 struct Runner {
     board: Arc<TaskBoard>,
     task: SessionId,
     run: u32,
-    prompt: Option<String>,
     agent: Agent,
     meter: ProgressMeter,
     cancel: CancellationToken,
@@ -48,7 +62,10 @@ impl TaskBoard {
     pub(super) fn begin_run(self: &Arc<Self>, task: &Task, agent: Agent, told: &EventSink, lease: Lease) {
         self.begin_watching();
         // Cleared away meanwhile only if the board was misused: then it runs as one that is cancelled.
-        let place = self.local().get(&task.id).map(|local| (local.meter.clone(), local.cancel.clone()));
+        let place = self.local().get_mut(&task.id).map(|local| {
+            local.is_begun = true;
+            (local.meter.clone(), local.cancel.clone())
+        });
         let Some((meter, cancel)) = place else { return };
         let (told, own) = (Arc::clone(told), agent.clone());
         told(&Event::TaskLaunched {
@@ -60,41 +77,13 @@ impl TaskBoard {
             run: task.run(),
         });
         let agent = Agent { events: meter.sink(&task.id, &task.parent, Arc::clone(&told)), ..agent };
-        let runner = Runner {
-            board: Arc::clone(self),
-            task: task.id.clone(),
-            run: task.run(),
-            prompt: task.data.runs.last().and_then(|run| run.prompt.clone()),
-            agent,
-            meter,
-            cancel,
-        };
+        let runner =
+            Runner { board: Arc::clone(self), task: task.id.clone(), run: task.run(), agent, meter, cancel };
         if self.is_closing() {
             self.stop_local(&task.id, StopReason::Closing);
         }
         // In a function of its own, because a run may begin the next.
         tokio::spawn(run_to_end(runner, lease, own, told));
-    }
-
-    /// Leave a note for the parent that the newest run has ended. The same note again changes nothing, also if it was taken
-    /// long ago.
-    pub(super) fn tell(&self, task: &Task) {
-        if task.status.is_active() {
-            return;
-        }
-        let run = task.run();
-        let note = NewNote {
-            id: notes::note_id(&task.id, run),
-            kind: notes::ENDED.to_owned(),
-            data: json!({ "task": task.id, "run": run }),
-        };
-        match self.archive.store().send(&task.parent, note, self.now()) {
-            Ok(()) => self.note_change(),
-            // A parent that was removed has nothing to be told.
-            Err(StoreError::Missing { .. }) => {}
-            // It is sent again when the parent is opened next.
-            Err(error) => tracing::warn!(task = %task.id, %error, "the end of a task could not be told"),
-        }
     }
 }
 
@@ -103,35 +92,16 @@ async fn run_to_end(runner: Runner, lease: Lease, own: Agent, told: EventSink) {
     let work = runner.clone();
     // A run that panics has ended too, and its slot is free again.
     let worked = tokio::spawn(async move { work.work(lease).await }).await;
-    let (outcome, conversation) = worked.unwrap_or_else(|error| {
-        let error = Some(format!("the run has panicked: {error}"));
-        (Outcome { status: TaskStatus::Error, error, result: None }, None)
-    });
-    let status = outcome.status;
-    let change = TaskChange::End {
-        run,
-        status,
-        error: outcome.error,
-        result: outcome.result,
-        progress: Some(runner.meter.read()),
-    };
-    let own_id = id.clone();
+    let (outcome, held) =
+        worked.unwrap_or_else(|error| (failed(format!("the run has panicked: {error}")), Held::Nothing));
+    board.pass(TaskPoint::Worked);
     // The end is recorded while the lease is still held: a record that is active without one would be taken for one whose
     // process is gone.
-    let ended = board
-        .blocking(move |board| {
-            let ended = board.change(&own_id, &change)?;
-            if ended.status == TaskStatus::Cancelled {
-                board.cancel_children(&own_id);
-            }
-            board.tell(&ended);
-            Ok(ended)
-        })
-        .await;
-    if let Some(conversation) = conversation {
-        // One whose lease was taken over has nothing to give back.
-        let _ = conversation.close().await;
+    let ended = runner.record_end(outcome, &held).await;
+    if ended.is_ok() {
+        board.pass(TaskPoint::Ended);
     }
+    held.give_back(&board).await;
     board.local().remove(&id);
     board.note_change();
     let task = match ended {
@@ -154,55 +124,132 @@ async fn run_to_end(runner: Runner, lease: Lease, own: Agent, told: EventSink) {
         error: task.data.error.clone(),
         toast: format!("{title}\n{lines}"),
     });
-    if task.data.pending.is_some() && !board.is_closing() {
+    if task.data.pending.is_some() && !task.status.is_active() && !board.is_closing() {
         board.fire_pending(&task, own, &told).await;
     }
 }
 
-impl TaskBoard {
-    /// Take up the resume that waits behind a run that has ended. One that cannot be taken up now stays in line, and is
-    /// when the parent is opened next.
-    pub(super) async fn fire_pending(self: &Arc<Self>, task: &Task, agent: Agent, told: &EventSink) {
-        let id = task.id.clone();
-        let fired = self
-            .blocking(move |board| {
-                board.claim(&id, |board| {
-                    board.change(&id, &TaskChange::FirePending { by: board.holder.clone() })
-                })
-            })
-            .await;
-        match fired {
-            Ok((task, lease)) => self.begin_run(&task, agent, told, lease),
-            Err(error) => tracing::warn!(task = %task.id, %error, "a queued resume could not begin"),
+impl Held {
+    /// The right under which the session is written; none where it is not known any more.
+    async fn claim(&self) -> Option<Claim> {
+        match self {
+            Held::Lease(lease) => Some(lease.claim()),
+            Held::Open(open) => open.driver().run(|driver| Ok(driver.lease().claim())).await.ok(),
+            Held::Nothing => None,
+        }
+    }
+
+    async fn give_back(self, board: &Arc<TaskBoard>) {
+        // What was taken over has nothing to give back.
+        match self {
+            Held::Lease(lease) => {
+                let _ = board.blocking(move |board| Ok(board.archive.store().release(&lease)?)).await;
+            }
+            Held::Open(open) => {
+                let _ = open.close().await;
+            }
+            Held::Nothing => {}
         }
     }
 }
 
+/// Whether an error of the store says that a session is another's by now.
+fn is_lost(error: &StoreError) -> bool {
+    matches!(error, StoreError::Fenced { .. } | StoreError::Leased { .. })
+}
+
 impl Runner {
-    async fn work(self, lease: Lease) -> (Outcome, Option<Conversation>) {
-        let Some(permit) = self.await_slot(lease).await else { return (self.stopped(), None) };
+    /// Record the end of the run, under the lease alone: a run whose session was taken over writes nothing more, because
+    /// the other decides about the task. Gives the task as it is then.
+    async fn record_end(&self, outcome: Outcome, held: &Held) -> Result<Task, TaskError> {
+        if self.stop_reason() == Some(StopReason::Lost) {
+            tracing::warn!(task = %self.task, run = self.run, "a run has lost its session to another process");
+            return self.board.task(&self.task).await;
+        }
+        let (status, mut under) = (outcome.status, held.claim().await);
+        let change = TaskChange::End {
+            run: self.run,
+            status,
+            error: outcome.error,
+            result: outcome.result,
+            progress: Some(self.meter.read()),
+        };
+        let mut tries = END_AGAIN.into_iter();
+        loop {
+            let (id, change, claim) = (self.task.clone(), change.clone(), under.clone());
+            let ended = self.board.blocking(move |board| {
+                let ended = board.change_under(&id, &change, claim.as_ref())?;
+                match ended.status {
+                    TaskStatus::Cancelled => board.cancel_children(&id, LAUNCHER_CANCELLED),
+                    // A run that ends by a limit or a failure has not waited for what it launched.
+                    TaskStatus::Error => board.cancel_children(&id, LAUNCHER_ENDED),
+                    _ => {}
+                }
+                Ok(ended)
+            });
+            match ended.await {
+                Err(TaskError::Store(error)) if is_lost(&error) => {
+                    tracing::warn!(task = %self.task, run = self.run, "a run has lost its session to another process");
+                    return self.board.task(&self.task).await;
+                }
+                // The session was removed, and its lease with it.
+                Err(TaskError::Store(StoreError::Missing { .. })) if under.is_some() => under = None,
+                Err(TaskError::Store(error)) => match tries.next() {
+                    // The store may be busy for a while; the lease is kept meanwhile.
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => return Err(error.into()),
+                },
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn work(self, mut lease: Lease) -> (Outcome, Held) {
+        let Some(permit) = self.await_slot(&mut lease).await else {
+            return (self.stopped(), Held::Lease(lease));
+        };
         if let Some(local) = self.board.local().get_mut(&self.task) {
             local.permit = Some(permit);
         }
-        let (id, run) = (self.task.clone(), self.run);
-        let started = self.board.blocking(move |board| board.change(&id, &TaskChange::Start { run })).await;
-        if let Err(error) = started {
-            return match error {
-                // It was cancelled while it waited.
-                TaskError::Moved { .. } | TaskError::NotFound(_) => (self.stopped(), None),
-                error => (failed(error.to_string()), None),
-            };
-        }
         let mut conversation = match self.agent.open(&self.task).await {
             Ok(conversation) => conversation,
-            Err(error) => return (failed(error.to_string()), None),
+            Err(AgentError::Session(SessionError::Store(error))) if is_lost(&error) => {
+                self.board.stop_local(&self.task, StopReason::Lost);
+                return (self.stopped(), Held::Nothing);
+            }
+            Err(error) => return self.not_opened(&error).await,
         };
-        let outcome = self.converse(&mut conversation).await;
-        (outcome, Some(conversation))
+        // Under the lease: while this process slept, another may have had the session and given it back.
+        let (id, run) = (self.task.clone(), self.run);
+        let started = self.board.blocking(move |board| board.change(&id, &TaskChange::Start { run })).await;
+        self.board.pass(TaskPoint::Started);
+        let outcome = match started {
+            Ok(_) => self.converse(&mut conversation).await,
+            // It was cancelled while it waited, or is another's.
+            Err(TaskError::Moved { .. } | TaskError::NotFound(_)) => self.stopped(),
+            Err(error) => failed(error.to_string()),
+        };
+        (outcome, Held::Open(Box::new(conversation)))
+    }
+
+    /// The session cannot be opened, and its lease may have gone with that: the end is recorded under a new one.
+    async fn not_opened(&self, error: &AgentError) -> (Outcome, Held) {
+        let id = self.task.clone();
+        match self.board.blocking(move |board| board.lease_free(&id)).await {
+            Ok(lease) => (failed(error.to_string()), Held::Lease(lease)),
+            Err(TaskError::SessionGone) => {
+                let gone = Outcome { status: TaskStatus::Cancelled, ..failed("Session deleted".into()) };
+                (gone, Held::Nothing)
+            }
+            Err(_) => {
+                self.board.stop_local(&self.task, StopReason::Lost);
+                (self.stopped(), Held::Nothing)
+            }
+        }
     }
 
     /// Wait for a slot, and keep the lease meanwhile. None if the run is to stop.
-    async fn await_slot(&self, mut lease: Lease) -> Option<OwnedSemaphorePermit> {
+    async fn await_slot(&self, lease: &mut Lease) -> Option<OwnedSemaphorePermit> {
         let slot = Arc::clone(&self.board.slots).acquire_owned();
         tokio::pin!(slot);
         let mut beat = tokio::time::interval(self.board.lease / 3);
@@ -210,10 +257,7 @@ impl Runner {
         loop {
             tokio::select! {
                 biased;
-                () = self.cancel.cancelled() => {
-                    let _ = self.board.blocking(move |board| Ok(board.archive.store().release(&lease)?)).await;
-                    return None;
-                }
+                () = self.cancel.cancelled() => return None,
                 permit = &mut slot => return permit.ok(),
                 _ = beat.tick() => {
                     let held = lease.clone();
@@ -222,9 +266,13 @@ impl Runner {
                         .blocking(move |board| Ok(board.archive.store().renew(&held, board.lease)?))
                         .await;
                     match renewed {
-                        Ok(renewed) => lease = renewed,
-                        // Another has taken the session, and decides about the task.
-                        Err(TaskError::Store(StoreError::Fenced { .. } | StoreError::Missing { .. })) => return None,
+                        Ok(renewed) => *lease = renewed,
+                        Err(TaskError::Store(StoreError::Fenced { .. })) => {
+                            self.board.stop_local(&self.task, StopReason::Lost);
+                            return None;
+                        }
+                        // Removed; that is found when it is opened.
+                        Err(TaskError::Store(StoreError::Missing { .. })) => {}
                         Err(error) => tracing::warn!(task = %self.task, %error, "a lease could not be renewed"),
                     }
                 }
@@ -233,22 +281,28 @@ impl Runner {
     }
 
     async fn converse(&self, conversation: &mut Conversation) -> Outcome {
-        if let Some(prompt) = self.prompt.clone() {
-            let asked = conversation.driver().run(move |driver| {
-                driver.settle("Interrupted: the run was given up.")?;
-                driver.prompt(prompt)
-            });
-            if let Err(error) = asked.await {
-                return failed(error.to_string());
-            }
-        }
-        let time = self.board.limits.time;
-        let report = tokio::select! {
-            report = conversation.go_on(&self.cancel) => report,
-            never = self.keep_time(time) => match never {},
-            never = self.record_progress() => match never {},
+        // What the model has said before this run is not its result: a parent's words, or those of a run before.
+        let known = conversation.driver().run(|driver| {
+            let answers = driver.log().iter().filter(|message| message.is_assistant());
+            Ok(answers.map(|message| message.info.id.clone()).collect::<HashSet<MessageId>>())
+        });
+        let known = match known.await {
+            Ok(known) => known,
+            Err(error) => return failed(error.to_string()),
         };
-        let said = conversation.driver().run(|driver| Ok(newest_words(driver.log()))).await.ok().flatten();
+        let driver = conversation.driver().clone();
+        let report = tokio::select! {
+            report = self.speak(conversation) => report,
+            never = self.keep_time(self.board.limits.time) => match never {},
+            never = self.record_progress(driver) => match never {},
+        };
+        let said = conversation.driver().run(move |driver| Ok(newest_words(driver.log(), &known)));
+        let said = said.await.ok().flatten();
+        if let Err(AgentError::Session(SessionError::Store(error))) = &report
+            && is_lost(error)
+        {
+            self.board.stop_local(&self.task, StopReason::Lost);
+        }
         let limit =
             |what: String| Outcome { status: TaskStatus::Error, error: Some(what), result: said.clone() };
         let limits = &self.agent.profile.limits;
@@ -276,10 +330,24 @@ impl Runner {
         }
     }
 
+    /// Let the model work until it has nothing more to say, and nothing was said to it meanwhile.
+    async fn speak(&self, conversation: &mut Conversation) -> Result<RunReport, AgentError> {
+        loop {
+            let report = conversation.go_on(&self.cancel).await?;
+            let is_over = !matches!(report.end, RunEnd::Finished { .. }) || self.cancel.is_cancelled();
+            if is_over || !conversation.take_in_notes().await? {
+                return Ok(report);
+            }
+        }
+    }
+
+    fn stop_reason(&self) -> Option<StopReason> {
+        self.board.local().get(&self.task).and_then(|local| local.stop)
+    }
+
     /// How a run ends that was told to stop.
     fn stopped(&self) -> Outcome {
-        let reason = self.board.local().get(&self.task).and_then(|local| local.stop);
-        let (status, error) = match reason {
+        let (status, error) = match self.stop_reason() {
             Some(StopReason::Closing) => {
                 (TaskStatus::Interrupted, Some("The process that ran it has ended.".to_owned()))
             }
@@ -287,7 +355,7 @@ impl Runner {
                 let time = duration_text(self.board.limits.time.unwrap_or_default());
                 (TaskStatus::Error, Some(format!("The time limit of {time} was reached.")))
             }
-            Some(StopReason::Cancelled) | None => (TaskStatus::Cancelled, None),
+            Some(StopReason::Cancelled | StopReason::Lost) | None => (TaskStatus::Cancelled, None),
         };
         Outcome { status, error, result: None }
     }
@@ -301,18 +369,33 @@ impl Runner {
         std::future::pending().await
     }
 
-    /// Record how far the run has come now and then, for other processes.
-    async fn record_progress(&self) -> std::convert::Infallible {
+    /// Record how far the run has come now and then, for other processes, and see that the session is still its own: a
+    /// command may run for long without anything being stored.
+    async fn record_progress(&self, driver: DriverHandle) -> std::convert::Infallible {
         let mut recorded = self.meter.read();
         loop {
-            tokio::time::sleep(RECORD_EVERY).await;
+            tokio::time::sleep(RECORD_EVERY.min(self.board.lease / 4)).await;
+            let kept = driver.run(|driver| {
+                driver.keep_lease()?;
+                Ok(driver.lease().claim())
+            });
+            let claim = match kept.await {
+                Ok(claim) => claim,
+                Err(SessionError::Store(error)) if is_lost(&error) => {
+                    self.board.stop_local(&self.task, StopReason::Lost);
+                    continue;
+                }
+                // What waits is tried again.
+                Err(_) => continue,
+            };
             let progress = self.meter.read();
             if progress != recorded {
                 recorded = progress.clone();
                 let change = TaskChange::Progress { run: self.run, progress };
                 let id = self.task.clone();
                 // The end of the run records it in any case.
-                let _ = self.board.blocking(move |board| board.change(&id, &change)).await;
+                let _ =
+                    self.board.blocking(move |board| board.change_under(&id, &change, Some(&claim))).await;
             }
         }
     }
@@ -326,8 +409,9 @@ fn words_of(error: &AgentError) -> String {
     plimsoll::redact::redact(&error.to_string()).text
 }
 
-/// The newest words of the model. Its last answer may have been nothing but calls.
-fn newest_words(log: &[Message]) -> Option<String> {
+/// The newest words of the model among answers that were not known before. Its last answer may have been nothing but calls.
+fn newest_words(log: &[Message], known: &HashSet<MessageId>) -> Option<String> {
     let answers = log.iter().rev().filter(|message| message.is_assistant() && !message.info.summary);
-    answers.map(Message::text).find(|text| !text.trim().is_empty())
+    let own = answers.filter(|message| !known.contains(&message.info.id));
+    own.map(Message::text).find(|text| !text.trim().is_empty())
 }

@@ -12,6 +12,7 @@ use plimsoll_store::{NewTask, TaskMove, TaskRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::bounds::StoredBound;
 use super::error::TaskError;
 use super::status::TaskStatus;
 use crate::event::UsageFigures;
@@ -52,10 +53,17 @@ pub struct TaskData {
     pub fork: Option<ForkReceipt>,
     /// How many tasks stand above it, itself included.
     pub depth: u32,
+    /// The agents above it, the root's first: what they have and may today bounds a task that is taken up again.
+    pub above: Vec<String>,
+    /// What those agents had and might when it was launched, which bounds it too, whatever became of them.
+    pub bounds: Vec<StoredBound>,
     /// What it was launched and resumed with, and how that ended.
     pub runs: Vec<TaskRun>,
     /// A resume that waits until the present run has ended.
     pub pending: Option<String>,
+    /// How often something was said to it. It moves with the words, so that an end which was made without them is not
+    /// recorded.
+    pub steers: u64,
     /// What went wrong in the newest run.
     pub error: Option<String>,
     /// The newest words of its model when the newest run ended.
@@ -86,6 +94,10 @@ pub struct TaskRun {
     pub end: Option<TaskStatus>,
     /// What went wrong.
     pub error: Option<String>,
+    /// What its model had said in the end, once another run has followed; that of the newest is the task's own.
+    pub result: Option<String>,
+    /// What was said to it and not read before it ended.
+    pub unread: Vec<String>,
 }
 
 impl TaskRun {
@@ -199,6 +211,15 @@ pub enum TaskChange {
         /// How far it has come.
         progress: Option<TaskProgress>,
     },
+    /// It has what it was to be given of its parent.
+    Receive {
+        /// What that was.
+        fork: ForkReceipt,
+        /// What its prompt cache is looked up by.
+        cache_key: Option<String>,
+    },
+    /// Something was said to it.
+    Steer,
     /// It is not wanted any more.
     Cancel {
         /// Why, if not because it was asked.
@@ -270,6 +291,15 @@ impl Task {
                 self.require_run(run)?;
                 data.progress = progress;
             }
+            TaskChange::Receive { fork, cache_key } => {
+                (data.fork, data.cache_key) = (Some(fork), cache_key);
+            }
+            TaskChange::Steer => {
+                if !self.status.is_active() {
+                    return Err(TaskError::NotSteerable { status: self.status });
+                }
+                data.steers += 1;
+            }
             TaskChange::End { run, status, error, result, progress } => {
                 if status.is_active() {
                     return Err(TaskError::Moved { status: self.status });
@@ -291,11 +321,13 @@ impl Task {
                 data.progress = progress.unwrap_or_else(|| std::mem::take(&mut data.progress));
             }
             TaskChange::Cancel { why } => {
-                if !self.status.is_active() {
-                    return Err(TaskError::NotRunning { status: self.status });
+                // A resume that waits behind an end is all that is left to cancel; what has ended stays as it ended.
+                let waits = data.pending.take().is_some();
+                match self.status.is_active() {
+                    true => next.end(TaskStatus::Cancelled, why, now),
+                    false if waits => {}
+                    false => return Err(TaskError::NotRunning { status: self.status }),
                 }
-                data.pending = None;
-                next.end(TaskStatus::Cancelled, why, now);
             }
             TaskChange::Resume { prompt, by } => {
                 if self.status.is_active() {
@@ -318,7 +350,8 @@ impl Task {
                 if self.status.is_active() {
                     return Err(TaskError::Moved { status: self.status });
                 }
-                data.cleared = true;
+                // A resume in line would bring back what was cleared away.
+                (data.cleared, data.pending) = (true, None);
             }
         }
         Ok(next)
@@ -336,6 +369,10 @@ impl Task {
         self.status = TaskStatus::Resumed;
         self.data.cleared = false;
         self.data.error = None;
+        let result = self.data.result.take();
+        if let Some(ended) = self.data.runs.last_mut() {
+            ended.result = result;
+        }
         let run = TaskRun { by, prompt: Some(prompt), asked: now, ..TaskRun::default() };
         self.data.runs.push(run);
     }
@@ -364,8 +401,8 @@ impl Task {
             from: before.status.name().to_owned(),
             to: self.status.name().to_owned(),
             over: Some(before.seen.clone()),
-            session: None,
             data: Some(serde_json::to_value(&self.data)?),
+            ..TaskMove::default()
         })
     }
 }

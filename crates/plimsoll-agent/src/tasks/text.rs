@@ -368,6 +368,9 @@ pub fn ended_text(ended: &[EndedRun<'_>], siblings: &[Task], now: Millis) -> (St
             )),
             _ => {}
         }
+        for words in run.of_run().into_iter().flat_map(|run| &run.unread) {
+            hints.push(format!("The task ended before it read your message: {words}"));
+        }
     }
     let mut done = ended.iter().filter(|run| run.end() == TaskStatus::Completed).map(fetch).peekable();
     if done.peek().is_some() {

@@ -7,10 +7,12 @@ use std::time::Duration;
 use plimsoll::SessionId;
 use plimsoll_store::{ChangeKind, Sequence, StoreError};
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::board::{Local, StopReason, TaskBoard};
 use super::error::TaskError;
+use super::status::TaskStatus;
 use super::task::Task;
 
 /// How often changes that other processes made are looked for.
@@ -23,7 +25,8 @@ impl TaskBoard {
         self.changes.subscribe()
     }
 
-    /// Wait until a task has ended or the time is over; gives it as it is then.
+    /// Wait until a task has ended or the time is over; gives it as it is then. A task of another process that has gone is
+    /// found while it is waited for.
     pub async fn wait(
         self: &Arc<Self>,
         id: &SessionId,
@@ -33,6 +36,8 @@ impl TaskBoard {
         let mut changes = self.watch();
         let over = tokio::time::sleep(longest);
         tokio::pin!(over);
+        let mut look = tokio::time::interval(self.look_after_every());
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             changes.borrow_and_update();
             let task = self.task(id).await?;
@@ -43,26 +48,28 @@ impl TaskBoard {
                 biased;
                 () = cancel.cancelled() => return Ok(task),
                 () = &mut over => return Ok(task),
+                _ = look.tick() => {
+                    self.blocking(move |board| board.mark_if_gone(&task)).await?;
+                }
                 changed = changes.changed() => if changed.is_err() { return Ok(task) },
             }
         }
     }
 
-    /// Let a session that is itself a task wait without its slot, which its own tasks may need.
+    /// Let a session that is itself a task wait without its slot, which its own tasks may need. Several of its calls may
+    /// wait at once: the slot is free from the first that waits to the last that does, because the run goes on only then. One
+    /// that took the slot back while another still waited would keep it from the task that the other waits for.
     pub(crate) async fn without_slot<T>(&self, session: &SessionId, wait: impl Future<Output = T>) -> T {
-        let taken = self
-            .local()
-            .get_mut(session)
-            .and_then(|local| local.permit.take().map(|permit| (permit, local.cancel.clone())));
-        let Some((permit, cancel)) = taken else { return wait.await };
-        drop(permit);
+        let waiting = Waiting::begin(self, session);
         let done = wait.await;
+        let Some(cancel) = waiting.end() else { return done };
         tokio::select! {
             biased;
             // A run that is to stop needs no slot for that.
             () = cancel.cancelled() => {}
             permit = Arc::clone(&self.slots).acquire_owned() => {
-                if let Some(local) = self.local().get_mut(session) {
+                // Another call may have begun to wait since.
+                if let Some(local) = self.local().get_mut(session).filter(|local| local.waiting == 0) {
                     local.permit = permit.ok();
                 }
             }
@@ -101,15 +108,61 @@ impl TaskBoard {
         let ids: Vec<(SessionId, u32)> =
             self.local().iter().map(|(id, local)| (id.clone(), local.run)).collect();
         for (id, run) in ids {
-            let is_over = match self.load(&id) {
-                Ok(task) => !task.status.is_active() || task.run() != run,
-                Err(TaskError::NotFound(_)) => true,
-                Err(_) => false,
+            let over = match self.load(&id) {
+                Ok(task) if task.run() == run && task.status.is_active() => None,
+                Ok(task) if task.run() == run && task.status == TaskStatus::Cancelled => {
+                    Some(StopReason::Cancelled)
+                }
+                // Found gone although it lives, such as after a sleep: it is not ours any more.
+                Ok(_) => Some(StopReason::Lost),
+                // One that is about to be launched has no record yet.
+                Err(TaskError::NotFound(_)) if !self.is_begun(&id) => None,
+                Err(TaskError::NotFound(_)) => Some(StopReason::Lost),
+                Err(_) => None,
             };
             let is_same = |local: &Local| local.run == run;
-            if is_over && self.local().get(&id).is_some_and(is_same) {
-                self.stop_local(&id, StopReason::Cancelled);
+            if let Some(reason) = over.filter(|_| self.local().get(&id).is_some_and(is_same)) {
+                self.stop_local(&id, reason);
             }
+        }
+    }
+}
+
+/// One of a session's calls that wait for tasks.
+struct Waiting<'a> {
+    board: &'a TaskBoard,
+    session: &'a SessionId,
+    has_ended: bool,
+}
+
+impl<'a> Waiting<'a> {
+    /// Give the slot back with the first call that waits.
+    fn begin(board: &'a TaskBoard, session: &'a SessionId) -> Waiting<'a> {
+        let permit = board.local().get_mut(session).and_then(|local| {
+            local.waiting += 1;
+            local.permit.take()
+        });
+        drop(permit);
+        Waiting { board, session, has_ended: false }
+    }
+
+    /// The last call that waited needs a slot again; gives what stops the run meanwhile.
+    fn end(mut self) -> Option<CancellationToken> {
+        self.has_ended = true;
+        let mut local = self.board.local();
+        let local = local.get_mut(self.session)?;
+        local.waiting = local.waiting.saturating_sub(1);
+        (local.waiting == 0).then(|| local.cancel.clone())
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // A call that was given up waits no more either.
+        if !self.has_ended
+            && let Some(local) = self.board.local().get_mut(self.session)
+        {
+            local.waiting = local.waiting.saturating_sub(1);
         }
     }
 }

@@ -39,7 +39,7 @@ fn agent(folder: &Path, url: &str) -> Agent {
     for rule in ["write", "edit"] {
         agent.profile.permissions.rules.push(plimsoll_agent::parse_allow(rule, None).unwrap());
     }
-    agent.take_over = true;
+    agent.take_over = plimsoll_store::TakeOver::Always;
     agent
 }
 

@@ -19,7 +19,7 @@ use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
 use plimsoll_import::Scope;
 use plimsoll_session::{Driver, SessionError, Settings};
-use plimsoll_store::{Archive, Filter, Lease, Session, SpillRecord, StoreError};
+use plimsoll_store::{Archive, Filter, Lease, Session, SpillRecord, StoreError, TakeOver};
 
 use crate::args::PolicyArgs;
 use crate::config::{self, Config};
@@ -167,7 +167,7 @@ impl Opened {
             limits: Some(Limits::new(config.context, 0)),
             holder: holder(),
             lease: LEASE,
-            take_over: force,
+            take_over: if force { TakeOver::Always } else { TakeOver::Never },
             ..Settings::new(session.model.clone().unwrap_or_default())
         };
         let driver = match Driver::open(Arc::clone(&self.archive), &session.id, settings) {

@@ -11,7 +11,7 @@ use plimsoll_agent::tasks::{Launch, ResumeOutcome, Task, TaskError, TaskStatus, 
 use plimsoll_agent::{Agent, Event, EventSink, RunOverrides, TaskBoard};
 use plimsoll_import::Kept;
 use plimsoll_session::SessionError;
-use plimsoll_store::StoreError;
+use plimsoll_store::{StoreError, TakeOver};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +127,7 @@ async fn launch_from(
         Err(TaskError::Session(SessionError::Store(StoreError::Leased { holder, .. })))
             if store::is_gone(&holder) =>
         {
-            board.caller_of(session, Agent { take_over: true, ..agent.clone() }).await
+            board.caller_of(session, Agent { take_over: TakeOver::From(holder), ..agent.clone() }).await
         }
         caller => caller,
     };

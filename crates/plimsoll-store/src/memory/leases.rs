@@ -8,15 +8,15 @@ use plimsoll::{Millis, SessionId};
 use super::{Held, MemoryStore};
 use crate::error::StoreError;
 use crate::is_unfinished;
-use crate::store::{ChangeKind, Claim, Epoch, Lease, Leases, Settled, settle_calls};
+use crate::store::{ChangeKind, Claim, Epoch, Lease, Leases, Settled, TakeOver, settle_calls};
 
 impl MemoryStore {
-    fn take_lease(
+    pub(super) fn take_lease(
         &self,
         session: &SessionId,
         holder: &str,
         ttl: Duration,
-        by_force: bool,
+        take_over: &TakeOver,
     ) -> Result<Lease, StoreError> {
         let mut state = self.state();
         let (until, now) = (self.clock.after(ttl), self.clock.now());
@@ -24,7 +24,7 @@ impl MemoryStore {
         let held = state.leases.get(session).cloned();
         let other = held.filter(|(other, until)| other != holder && *until > now);
         let taken_from = match other {
-            Some((holder, until)) if !by_force => {
+            Some((holder, until)) if !take_over.hits(&holder) => {
                 return Err(StoreError::Leased { session: session.clone(), holder, until, now });
             }
             other => other.map(|(holder, _)| holder),
@@ -60,11 +60,21 @@ impl Held {
 
 impl Leases for MemoryStore {
     fn lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
-        self.take_lease(session, holder, ttl, false)
+        self.take_lease(session, holder, ttl, &TakeOver::Never)
     }
 
     fn break_lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
-        self.take_lease(session, holder, ttl, true)
+        self.take_lease(session, holder, ttl, &TakeOver::Always)
+    }
+
+    fn succeed(
+        &self,
+        session: &SessionId,
+        holder: &str,
+        ttl: Duration,
+        from: &str,
+    ) -> Result<Lease, StoreError> {
+        self.take_lease(session, holder, ttl, &TakeOver::From(from.to_owned()))
     }
 
     fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Lease, StoreError> {

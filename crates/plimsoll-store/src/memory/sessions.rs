@@ -5,7 +5,7 @@ use plimsoll::{MessageId, Millis, SessionId};
 use super::{Held, MemoryStore, State, page_after};
 use crate::error::StoreError;
 use crate::session::{Filter, ForkPoint, NewSession, Session, SessionPatch};
-use crate::store::{ChangeKind, Claim, Sessions};
+use crate::store::{ChangeKind, Claim, NewLease, NewTask, Sessions, TakeOver};
 use crate::{is_being_written, still_written};
 
 impl State {
@@ -16,6 +16,29 @@ impl State {
     }
 }
 
+impl MemoryStore {
+    /// Give a new session the record and the lease that it is born with; what is refused leaves no session behind.
+    fn equip(
+        &self,
+        id: &SessionId,
+        (task, lease): (Option<NewTask>, Option<NewLease>),
+        now: Millis,
+    ) -> Result<(), StoreError> {
+        if let Some(task) = task {
+            let mut state = self.state();
+            if let Err(error) = state.put_task(task, now) {
+                state.sessions.remove(id);
+                state.forks.retain(|(_, _, child)| child != id);
+                return Err(error);
+            }
+        }
+        if let Some(NewLease { holder, ttl }) = lease {
+            self.take_lease(id, &holder, ttl, &TakeOver::Never)?;
+        }
+        Ok(())
+    }
+}
+
 impl Sessions for MemoryStore {
     fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
         let mut state = self.state();
@@ -23,13 +46,17 @@ impl Sessions for MemoryStore {
             return Ok(there);
         }
         let (id, messages) = (session.id.clone(), session.messages.clone());
+        let born = (session.task.clone(), session.lease.clone());
         let held = state.insert(session, now)?;
         if let Err(error) = held.append(messages) {
             state.sessions.remove(&id);
             return Err(error);
         }
         state.note(&id, ChangeKind::Created, None, None);
-        Ok(state.held(&id)?.session.clone())
+        let made = state.held(&id)?.session.clone();
+        drop(state);
+        self.equip(&id, born, now)?;
+        Ok(made)
     }
 
     fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
@@ -108,6 +135,7 @@ impl Sessions for MemoryStore {
         let point = ForkPoint { session: parent.clone(), message };
         let fork = (parent.clone(), shared, child.id.clone());
         let (id, own) = (child.id.clone(), child.messages.clone());
+        let born = (child.task.clone(), child.lease.clone());
         let child = state.insert(child, now)?;
         (child.inherited, child.messages, child.session.forked_from) = (shared, messages, Some(point));
         if let Err(error) = child.append(own) {
@@ -116,7 +144,10 @@ impl Sessions for MemoryStore {
         }
         state.note(&id, ChangeKind::Created, None, None);
         state.forks.push(fork);
-        Ok(state.held(&id)?.session.clone())
+        let made = state.held(&id)?.session.clone();
+        drop(state);
+        self.equip(&id, born, now)?;
+        Ok(made)
     }
 
     fn remove(&self, claim: &Claim, _: Millis) -> Result<(), StoreError> {

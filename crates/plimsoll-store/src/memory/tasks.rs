@@ -23,20 +23,39 @@ impl State {
         self.note(session, kind, None, None);
         Ok(())
     }
-}
 
-impl Inbox for MemoryStore {
-    fn send(&self, session: &SessionId, new: NewNote, now: Millis) -> Result<(), StoreError> {
-        let mut state = self.state();
-        state.held(session)?;
-        let mut own = state.notes.iter().filter(|held| held.session == *session);
+    fn send(&mut self, session: &SessionId, new: NewNote, now: Millis) -> Result<(), StoreError> {
+        self.held(session)?;
+        let mut own = self.notes.iter().filter(|held| held.session == *session);
         if let Some(there) = own.find(|held| held.note.id == new.id) {
             let same = there.note.kind == new.kind && there.note.data == new.data;
             return if same { Ok(()) } else { Err(StoreError::duplicate("note", &new.id)) };
         }
         let note = Note { id: new.id, kind: new.kind, data: new.data, sent: now };
-        state.notes.push(HeldNote { session: session.clone(), note, is_taken: false });
-        state.touch(session, now, ChangeKind::Noted)
+        self.notes.push(HeldNote { session: session.clone(), note, is_taken: false });
+        self.touch(session, now, ChangeKind::Noted)
+    }
+
+    /// Begin a task.
+    pub(super) fn put_task(&mut self, new: NewTask, now: Millis) -> Result<TaskRecord, StoreError> {
+        if new.id.is_empty() {
+            return Err(StoreError::Refused("a task needs an id".into()));
+        }
+        if let Some(there) = self.tasks.iter().find(|task| task.id == new.id) {
+            let same = there.was_begun_as(&new);
+            return if same { Ok(there.clone()) } else { Err(StoreError::duplicate("task", &new.id)) };
+        }
+        self.touch(&new.parent, now, ChangeKind::Task)?;
+        let NewTask { id, parent, session, status, data } = new;
+        let task = TaskRecord { id, parent, session, status, data, created: now, updated: now };
+        self.tasks.push(task.clone());
+        Ok(task)
+    }
+}
+
+impl Inbox for MemoryStore {
+    fn send(&self, session: &SessionId, new: NewNote, now: Millis) -> Result<(), StoreError> {
+        self.state().send(session, new, now)
     }
 
     fn notes(&self, session: &SessionId, most: u64) -> Result<Vec<Note>, StoreError> {
@@ -68,19 +87,7 @@ impl Inbox for MemoryStore {
 
 impl Tasks for MemoryStore {
     fn put_task(&self, new: NewTask, now: Millis) -> Result<TaskRecord, StoreError> {
-        let mut state = self.state();
-        if new.id.is_empty() {
-            return Err(StoreError::Refused("a task needs an id".into()));
-        }
-        if let Some(there) = state.tasks.iter().find(|task| task.id == new.id) {
-            let same = there.was_begun_as(&new);
-            return if same { Ok(there.clone()) } else { Err(StoreError::duplicate("task", &new.id)) };
-        }
-        state.touch(&new.parent, now, ChangeKind::Task)?;
-        let NewTask { id, parent, session, status, data } = new;
-        let task = TaskRecord { id, parent, session, status, data, created: now, updated: now };
-        state.tasks.push(task.clone());
-        Ok(task)
+        self.state().put_task(new, now)
     }
 
     fn task(&self, id: &str) -> Result<TaskRecord, StoreError> {
@@ -108,6 +115,9 @@ impl Tasks for MemoryStore {
 
     fn move_task(&self, id: &str, step: TaskMove, now: Millis) -> Result<TaskRecord, StoreError> {
         let mut state = self.state();
+        if let Some(claim) = &step.under {
+            state.claimed(claim)?;
+        }
         let place = state.tasks.iter().position(|task| task.id == id);
         let place = place.ok_or_else(|| StoreError::missing("task", id))?;
         let mut task = state.tasks[place].clone();
@@ -123,6 +133,12 @@ impl Tasks for MemoryStore {
         task.data = step.data.unwrap_or(task.data);
         task.updated = task.updated.max(now);
         state.tasks[place] = task.clone();
+        for (session, note) in step.notes {
+            match state.send(&session, note, now) {
+                Ok(()) | Err(StoreError::Missing { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(task)
     }
 }

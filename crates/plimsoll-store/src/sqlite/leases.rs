@@ -11,7 +11,7 @@ use super::feed::Changed;
 use super::position::Position;
 use super::read;
 use crate::error::StoreError;
-use crate::store::{ChangeKind, Epoch, Lease, Settled, settle_call};
+use crate::store::{ChangeKind, Epoch, Lease, Settled, TakeOver, settle_call};
 
 /// How a lease is asked for.
 pub(crate) struct Request<'a> {
@@ -19,13 +19,13 @@ pub(crate) struct Request<'a> {
     pub(crate) holder: &'a str,
     pub(crate) until: Millis,
     pub(crate) now: Millis,
-    /// Although another holds it.
-    pub(crate) by_force: bool,
+    /// Whether it is taken although another holds it. Compared within the transaction.
+    pub(crate) take_over: &'a TakeOver,
 }
 
 /// Take the right to run a session. What a former holder left unfinished is marked as interrupted.
 pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Lease, StoreError> {
-    let Request { session, holder, until, now, by_force } = *request;
+    let Request { session, holder, until, now, take_over } = *request;
     let key = key(connection, session)?;
     let held: Option<(String, u64)> = connection
         .prepare_cached("SELECT holder, until FROM lease WHERE session = ?1")?
@@ -33,7 +33,7 @@ pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Le
         .optional()?;
     let other = held.filter(|(other, until)| other != holder && *until > now.0);
     let taken_from = match other {
-        Some((holder, until)) if !by_force => {
+        Some((holder, until)) if !take_over.hits(&holder) => {
             return Err(StoreError::Leased { session: session.clone(), holder, until: Millis(until), now });
         }
         other => other.map(|(holder, _)| holder),

@@ -98,6 +98,9 @@ pub(crate) fn step(
     step: &TaskMove,
     now: Millis,
 ) -> Result<TaskRecord, StoreError> {
+    if let Some(claim) = &step.under {
+        super::chain::claimed_key(connection, claim)?;
+    }
     let there = task(connection, id)?;
     if there.was_moved_by(step) {
         return Ok(there);
@@ -114,5 +117,11 @@ pub(crate) fn step(
         .execute(params![id, step.to, step.session.as_ref().map(SessionId::as_str), data, integer(now.0)])?;
     let key = key(connection, &there.parent)?;
     Changed { key, session: &there.parent, now }.note(connection, ChangeKind::Task, None, None)?;
+    for (session, note) in &step.notes {
+        match super::inbox::send(connection, session, note, now) {
+            Ok(()) | Err(StoreError::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
     task(connection, id)
 }

@@ -5,11 +5,14 @@ use std::time::Duration;
 use plimsoll::log::MessageUpdate;
 use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId};
 
+use rusqlite::Connection;
+
 use super::read::Detail;
 use super::{
     PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
     random_ids, read, reduce, search, sessions, spills, tasks, undo,
 };
+use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
 use crate::session::{
@@ -17,9 +20,9 @@ use crate::session::{
 };
 use crate::store::{
     ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported, Imports,
-    Inbox, IndexStep, Lease, Leases, Logs, NewNote, NewTask, Note, PurgeReport, PurgeTarget, Purges,
-    Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord, Spills, StagedPiece,
-    TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
+    Inbox, IndexStep, Lease, Leases, Logs, NewLease, NewNote, NewTask, Note, PurgeReport, PurgeTarget,
+    Purges, Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord, Spills, StagedPiece,
+    TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.
@@ -27,7 +30,12 @@ const TRIMMED: u64 = 5_000;
 
 impl Sessions for SqliteStore {
     fn create(&self, session: NewSession, now: Millis) -> Result<Session, StoreError> {
-        self.write(move |connection| sessions::create(connection, &session, now))
+        let clock = self.clock.clone();
+        self.write(move |connection| {
+            let made = sessions::create(connection, &session, now)?;
+            equip(connection, &session, &clock, now)?;
+            Ok(made)
+        })
     }
 
     fn session(&self, id: &SessionId) -> Result<Session, StoreError> {
@@ -54,8 +62,12 @@ impl Sessions for SqliteStore {
         child: NewSession,
         now: Millis,
     ) -> Result<Session, StoreError> {
-        let (parent, upto) = (parent.clone(), upto.cloned());
-        self.write(move |connection| sessions::fork(connection, &parent, upto.as_ref(), &child, now))
+        let (parent, upto, clock) = (parent.clone(), upto.cloned(), self.clock.clone());
+        self.write(move |connection| {
+            let made = sessions::fork(connection, &parent, upto.as_ref(), &child, now)?;
+            equip(connection, &child, &clock, now)?;
+            Ok(made)
+        })
     }
 
     fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
@@ -225,26 +237,50 @@ impl SqliteStore {
         session: &SessionId,
         holder: &str,
         ttl: Duration,
-        by_force: bool,
+        take_over: TakeOver,
     ) -> Result<Lease, StoreError> {
         let (session, holder, clock) = (session.clone(), holder.to_owned(), self.clock.clone());
         self.write(move |connection| {
             // Asked inside the transaction: waiting for another writer must not shorten the lease, or let one that
             // was renewed meanwhile look as if it had run out.
             let (until, now) = (clock.after(ttl), clock.now());
-            let request = leases::Request { session: &session, holder: &holder, until, now, by_force };
+            let request =
+                leases::Request { session: &session, holder: &holder, until, now, take_over: &take_over };
             leases::lease(connection, &request)
         })
     }
 }
 
+/// Give a new session the record and the lease that it is born with. In the transaction that makes it: a process that dies
+/// leaves all of it or nothing, and no other finds a record that is active without a lease.
+fn equip(connection: &Connection, new: &NewSession, clock: &Clock, now: Millis) -> Result<(), StoreError> {
+    if let Some(task) = &new.task {
+        tasks::put(connection, task, now)?;
+    }
+    if let Some(NewLease { holder, ttl }) = &new.lease {
+        let (until, now, take_over) = (clock.after(*ttl), clock.now(), &TakeOver::Never);
+        leases::lease(connection, &leases::Request { session: &new.id, holder, until, now, take_over })?;
+    }
+    Ok(())
+}
+
 impl Leases for SqliteStore {
     fn lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
-        self.take_lease(session, holder, ttl, false)
+        self.take_lease(session, holder, ttl, TakeOver::Never)
     }
 
     fn break_lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError> {
-        self.take_lease(session, holder, ttl, true)
+        self.take_lease(session, holder, ttl, TakeOver::Always)
+    }
+
+    fn succeed(
+        &self,
+        session: &SessionId,
+        holder: &str,
+        ttl: Duration,
+        from: &str,
+    ) -> Result<Lease, StoreError> {
+        self.take_lease(session, holder, ttl, TakeOver::From(from.to_owned()))
     }
 
     fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Lease, StoreError> {

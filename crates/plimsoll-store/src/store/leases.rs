@@ -20,6 +20,17 @@ pub trait Leases {
     /// from now on, also those of the same holder.
     fn lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError>;
 
+    /// Like [`lease`](Leases::lease), also if `from` still holds it, because that process is known to be gone. Refused as
+    /// [`Leased`](StoreError::Leased) if another has taken it by now: two that find the same process gone must not both
+    /// get its session.
+    fn succeed(
+        &self,
+        session: &SessionId,
+        holder: &str,
+        ttl: Duration,
+        from: &str,
+    ) -> Result<Lease, StoreError>;
+
     /// Like [`lease`](Leases::lease), although another holds it: [`Lease::taken_from`] says who.
     fn break_lease(&self, session: &SessionId, holder: &str, ttl: Duration) -> Result<Lease, StoreError>;
 
@@ -28,6 +39,38 @@ pub trait Leases {
 
     /// Give the right back. It is no error if the lease was taken over meanwhile, or went with its session.
     fn release(&self, lease: &Lease) -> Result<(), StoreError>;
+}
+
+/// Whether a session is taken although its lease has not run out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TakeOver {
+    /// It is not.
+    #[default]
+    Never,
+    /// Only from this holder, which is gone.
+    From(String),
+    /// From any.
+    Always,
+}
+
+impl TakeOver {
+    /// Whether it may be taken from this holder.
+    pub(crate) fn hits(&self, holder: &str) -> bool {
+        match self {
+            TakeOver::Never => false,
+            TakeOver::From(gone) => gone == holder,
+            TakeOver::Always => true,
+        }
+    }
+}
+
+/// A lease that a session is born with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLease {
+    /// Who runs it.
+    pub holder: String,
+    /// For how long, from the moment at which it is stored.
+    pub ttl: Duration,
 }
 
 /// The right to run a session for a while.

@@ -4,6 +4,7 @@ use plimsoll::{Millis, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{Claim, NewNote};
 use crate::error::StoreError;
 
 /// Tasks and the states they move through. Methods block; see the [module](super).
@@ -74,6 +75,12 @@ pub struct TaskMove {
     pub session: Option<SessionId>,
     /// Other data; none leaves it.
     pub data: Option<Value>,
+    /// Notes that are sent with the step or not at all, each to a session: that a task has ended is told although its
+    /// process dies right after. One for a session that is gone is left out.
+    pub notes: Vec<(SessionId, NewNote)>,
+    /// The right under which the step is made, for the process that runs the task: one that was taken over must not
+    /// decide how a run ended that is another's by now.
+    pub under: Option<Claim>,
 }
 
 /// Which tasks are wanted.

@@ -128,6 +128,23 @@ fn force_says_whom_it_hits(#[values(false, true)] real: bool) {
     });
 }
 
+/// Two processes that find the same one gone must not both get its session.
+#[rstest]
+fn a_lease_is_succeeded_only_from_the_holder_that_was_found_gone(#[values(false, true)] real: bool) {
+    either(real, |store, at| {
+        let id = session(store, "ses_1");
+        store.lease(&id, "gone", millis(100)).unwrap();
+        let second = store.succeed(&id, "second", millis(100), "gone").unwrap();
+        assert_eq!(second.taken_from.as_deref(), Some("gone"));
+        let late = store.succeed(&id, "third", millis(100), "gone").unwrap_err();
+        assert!(matches!(&late, StoreError::Leased { holder, .. } if holder == "second"), "{late}");
+        store.append(&second.claim(), vec![user("msg_1", "mine")], NOW).unwrap();
+        // One that has run out is free for any.
+        at(1_000);
+        store.succeed(&id, "third", millis(100), "gone").unwrap();
+    });
+}
+
 #[rstest]
 fn a_task_that_is_run_is_not_removed_with_its_parent(#[values(false, true)] real: bool) {
     either(real, |store, at| {

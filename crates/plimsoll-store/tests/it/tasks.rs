@@ -1,7 +1,8 @@
 //! Inboxes and tasks: what is written to a session by those who do not hold it.
 
 use plimsoll_store::{
-    ChangeKind, MemoryStore, NewNote, NewTask, Sequence, Store, StoreError, TaskFilter, TaskMove,
+    ChangeKind, MemoryStore, NewLease, NewNote, NewSession, NewTask, Sequence, Store, StoreError, TaskFilter,
+    TaskMove,
 };
 use rstest::rstest;
 use serde_json::json;
@@ -112,5 +113,69 @@ fn tasks_move_from_where_they_are(#[values(false, true)] real: bool) {
         store.remove(&unleased(&id), NOW).unwrap();
         assert!(matches!(store.task("tsk_1"), Err(StoreError::Missing { .. })));
         assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    });
+}
+
+fn task_of(parent: &plimsoll::SessionId, id: &str) -> NewTask {
+    NewTask {
+        id: id.into(),
+        parent: parent.clone(),
+        session: Some(id.into()),
+        status: "running".into(),
+        data: json!({ "prompt": "go" }),
+    }
+}
+
+#[rstest]
+fn a_session_is_born_with_its_task_and_its_lease_or_not_at_all(#[values(false, true)] real: bool) {
+    either(real, |store| {
+        let parent = session(store, "ses_1");
+        let lease = NewLease { holder: "runner".into(), ttl: millis(60_000) };
+        let born = |id: &str, task: NewTask| NewSession {
+            parent: Some(parent.clone()),
+            task: Some(task),
+            lease: Some(lease.clone()),
+            ..NewSession::new(id.into())
+        };
+        store.create(born("ses_2", task_of(&parent, "ses_2")), NOW).unwrap();
+        store.fork(&parent, None, born("ses_3", task_of(&parent, "ses_3")), NOW).unwrap();
+        for id in ["ses_2", "ses_3"] {
+            assert_eq!(store.task(id).unwrap().status, "running");
+            let taken = store.lease(&id.into(), "another", millis(60_000)).unwrap_err();
+            assert!(matches!(&taken, StoreError::Leased { holder, .. } if holder == "runner"), "{taken}");
+            // The holder itself takes it up.
+            store.lease(&id.into(), "runner", millis(60_000)).unwrap();
+        }
+        // A record that cannot be stored leaves no session behind.
+        let twice = NewTask { data: json!({}), ..task_of(&parent, "ses_2") };
+        assert!(store.create(born("ses_4", twice.clone()), NOW).is_err());
+        assert!(store.fork(&parent, None, born("ses_4", twice), NOW).is_err());
+        assert!(store.session(&"ses_4".into()).is_err());
+    });
+}
+
+#[rstest]
+fn a_step_sends_its_notes_with_it_or_not_at_all_and_only_under_its_lease(#[values(false, true)] real: bool) {
+    either(real, |store| {
+        let parent = session(store, "ses_1");
+        let task = store.create(NewSession::new("ses_2".into()), NOW).unwrap().id;
+        store.put_task(task_of(&parent, "ses_2"), NOW).unwrap();
+        let first = store.lease(&task, "first", millis(60_000)).unwrap();
+        let second = store.break_lease(&task, "second", millis(60_000)).unwrap();
+        let note = NewNote { id: "ended".into(), kind: "task.ended".into(), data: json!({}) };
+        let end = |under: &plimsoll_store::Lease| TaskMove {
+            from: "running".into(),
+            to: "done".into(),
+            notes: vec![(parent.clone(), note.clone()), ("ses_gone".into(), note.clone())],
+            under: Some(under.claim()),
+            ..TaskMove::default()
+        };
+        let lost = store.move_task("ses_2", end(&first), NOW).unwrap_err();
+        assert!(matches!(lost, StoreError::Fenced { .. }), "{lost}");
+        assert_eq!(store.task("ses_2").unwrap().status, "running");
+        assert!(store.notes(&parent, 0).unwrap().is_empty());
+        store.move_task("ses_2", end(&second), NOW).unwrap();
+        store.move_task("ses_2", end(&second), NOW).unwrap();
+        assert_eq!(store.notes(&parent, 0).unwrap().len(), 1, "also when the step is repeated");
     });
 }

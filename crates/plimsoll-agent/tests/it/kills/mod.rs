@@ -247,7 +247,7 @@ async fn kill_and_go_on(wire: Wire, script: &Script, moment: Moment, next: Next)
 async fn go_on(scene: &Scene, wire: Wire, script: &Script, entries: &[Entry], next: Next, context: &str) {
     script.begin_turn(None);
     let mut agent = agent(scene.folder.path(), wire, &script.server.url());
-    agent.take_over = true;
+    agent.take_over = plimsoll_store::TakeOver::Always;
     let archive = Arc::clone(&agent.archive);
     let mut conversation = agent.open(&scene.session).await.unwrap();
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new(), "{context}");

@@ -38,7 +38,7 @@ pub(super) fn agent(folder: &Path, life: &Life) -> Agent {
     model.limits = life.is_known.then(|| plimsoll::Limits::new(life.window, life.window / 8));
     let mut agent = Agent::new(open_archive(folder), model, &folder.join("project"));
     agent.policy = Arc::new(life.preset().policy());
-    agent.take_over = true;
+    agent.take_over = plimsoll_store::TakeOver::Always;
     agent.profile.limits = RunLimits { steps: 10, ..RunLimits::default() };
     agent.profile.tools = agent.profile.tools.with(Flood::new());
     agent

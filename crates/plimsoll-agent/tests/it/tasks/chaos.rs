@@ -61,7 +61,7 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
     let archive = open_archive(folder);
     let mut agent = Agent::new(Arc::clone(&archive), model(Wire::Anthropic, url), &folder.join("project"));
     agent.policy = policy(|_| {});
-    agent.take_over = true;
+    agent.take_over = plimsoll_store::TakeOver::Always;
     let crew = Crew::of(&agent);
     let limits = TaskLimits { time: Some(Duration::from_secs(20)), ..TaskLimits::default() };
     let board = TaskBoard::new(archive, Arc::new(crew), limits, &agent.holder);

@@ -33,7 +33,7 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
     let archive = open_archive(folder);
     let mut agent = Agent::new(Arc::clone(&archive), model(Wire::Anthropic, url), &folder.join("project"));
     agent.policy = policy(|_| {});
-    agent.take_over = true;
+    agent.take_over = plimsoll_store::TakeOver::Always;
     let crew = Crew::of(&agent);
     let board = TaskBoard::new(archive, Arc::new(crew), TaskLimits::default(), &agent.holder);
     let board = TaskBoard::knowing_gone(board, is_gone);

@@ -24,6 +24,7 @@ fn any_change() -> impl Strategy<Value = TaskChange> {
         2 => "[a-z]{3}".prop_map(|prompt| TaskChange::Resume { prompt, by: "one".into() }),
         2 => "[a-z]{3}".prop_map(|prompt| TaskChange::QueueResume { prompt }),
         1 => Just(TaskChange::FirePending { by: "two".into() }),
+        1 => Just(TaskChange::Steer),
         1 => Just(TaskChange::Clear),
     ]
 }
@@ -44,7 +45,10 @@ proptest! {
                 Err(error) => {
                     let known = matches!(
                         error,
-                        TaskError::Moved { .. } | TaskError::NotRunning { .. } | TaskError::ResumePending
+                        TaskError::Moved { .. }
+                            | TaskError::NotRunning { .. }
+                            | TaskError::NotSteerable { .. }
+                            | TaskError::ResumePending
                     );
                     prop_assert!(known, "{error}");
                     continue;
@@ -56,10 +60,11 @@ proptest! {
             let runs = &task.data.runs;
             prop_assert_eq!(runs.last().unwrap().end.is_none(), task.status.is_active());
             prop_assert!(runs[..runs.len() - 1].iter().all(|run| run.end.is_some()));
-            // What has ended stays as it ended.
+            // What has ended stays as it ended; its result moves into it when another run begins.
             for (was, is) in before.data.runs.iter().zip(runs) {
                 if was.end.is_some() {
-                    prop_assert_eq!(was, is);
+                    prop_assert_eq!((was.ended, was.end, &was.error, &was.unread), (is.ended, is.end, &is.error, &is.unread));
+                    prop_assert!(was.result.is_none() || was.result == is.result);
                 }
             }
             // A run more is a resume, and a resume is a run more.
@@ -68,12 +73,21 @@ proptest! {
             if begins {
                 prop_assert!(!before.status.is_active() && task.status == TaskStatus::Resumed);
             }
+            if begins {
+                prop_assert_eq!(&runs[runs.len() - 2].result, &before.data.result, "a result was lost");
+                prop_assert!(task.data.result.is_none(), "a run begins with another's result");
+            }
             if let TaskChange::End { run, .. } = change {
                 prop_assert_eq!(run, before.run(), "only the newest run can end");
             }
+            // Cancelled and cleared tasks do not come back by themselves.
+            if matches!(change, TaskChange::Cancel { .. } | TaskChange::Clear) {
+                prop_assert!(task.data.pending.is_none() && !task.status.is_active());
+            }
             if let (Some(was), None) = (&before.data.pending, &task.data.pending) {
                 let fired = runs.last().unwrap().prompt.as_ref() == Some(was);
-                prop_assert!(fired || task.status == TaskStatus::Cancelled, "a resume was lost by {:?}", change);
+                let is_unwanted = matches!(change, TaskChange::Cancel { .. } | TaskChange::Clear);
+                prop_assert!(fired || is_unwanted, "a resume was lost by {:?}", change);
             }
         }
     }

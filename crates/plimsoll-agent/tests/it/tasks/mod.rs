@@ -1,8 +1,10 @@
 //! Background tasks, against the scripted model.
 
+mod bounds;
 mod calls;
 mod chaos;
 mod configured;
+mod ends;
 mod forks;
 mod kills;
 mod lives;
@@ -10,5 +12,6 @@ mod machine;
 mod permits;
 mod restarts;
 mod reverts;
+mod slots;
 mod support;
 mod texts;

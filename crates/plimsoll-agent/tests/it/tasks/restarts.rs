@@ -18,7 +18,7 @@ fn held(gate: &Gate) -> ModelServer {
 }
 
 /// Another process on the same archive, as far as the board can tell.
-fn other_process(dock: &TaskDock) -> TaskDock {
+pub(super) fn other_process(dock: &TaskDock) -> TaskDock {
     let Dock { archive, agent, events, .. } = &dock.dock;
     let second = Dock {
         server: ModelServer::start().unwrap(),
@@ -77,46 +77,6 @@ async fn a_process_that_ends_leaves_tasks_that_are_told_and_can_be_resumed() {
     assert!(matches!(resumed, ResumeOutcome::Begun(_)));
     let ended = other.ended(&task.id).await;
     assert_eq!(ended.status, TaskStatus::Completed, "{:?}", ended.data.error);
-}
-
-/// What a process leaves that is killed after it has recorded the end of a task and before it has told it.
-#[tokio::test]
-async fn an_end_that_was_not_told_is_told_when_the_parent_is_opened_and_once() {
-    let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
-    let talk = dock.begin().await;
-    let gone = launch("Work");
-    let task = dock.board.launch(&dock.caller(&talk), gone).await.unwrap();
-    dock.ended(&task.id).await;
-    // The same record under another id has no note.
-    let store = dock.dock.archive.store();
-    let record = store.task(task.id.as_str()).unwrap();
-    let session = talk.session().clone();
-    let untold = plimsoll_store::NewSession {
-        parent: Some(session.clone()),
-        ..plimsoll_store::NewSession::new("ses_untold".into())
-    };
-    store.create(untold, plimsoll::Millis(1)).unwrap();
-    let new = plimsoll_store::NewTask {
-        id: "ses_untold".into(),
-        parent: session.clone(),
-        session: Some("ses_untold".into()),
-        status: "completed".into(),
-        data: record.data,
-    };
-    store.put_task(new, plimsoll::Millis(1)).unwrap();
-    talk.close().await.unwrap();
-    for round in 0..3 {
-        let mut talk = dock.agent.open(&session).await.unwrap();
-        assert_eq!(talk.take_notes().await.unwrap(), round == 0);
-        talk.close().await.unwrap();
-    }
-    let told = told(&dock, &session);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(
-        told[0].matches("finished in").count(),
-        2,
-        "the one that was told before it was opened, and this"
-    );
 }
 
 /// What a process leaves that is killed after it has stored the message and before it has taken the note.

@@ -1,0 +1,190 @@
+//! Changing the records of tasks: each change with what it tells others, in one transaction.
+
+use std::sync::Arc;
+
+use plimsoll::SessionId;
+use plimsoll_store::{Claim, NewNote, StoreError, TaskMove};
+use serde_json::json;
+
+use super::board::{StopReason, TaskBoard};
+use super::error::TaskError;
+use super::notes;
+use super::task::{Task, TaskChange};
+
+/// So many notes of a session are looked at.
+const MOST_NOTES: u64 = 1_000;
+/// Why what a task has launched is cancelled.
+pub(super) const LAUNCHER_CANCELLED: &str = "The task that launched it was cancelled.";
+pub(super) const LAUNCHER_ENDED: &str = "The task that launched it has ended.";
+
+impl TaskBoard {
+    /// Change a task. The change is made on the record as it is, however often that moves meanwhile.
+    pub(super) fn change(&self, id: &SessionId, change: &TaskChange) -> Result<Task, TaskError> {
+        self.change_with(id, change, None, &[])
+    }
+
+    /// Change a task as the process that runs it: only as long as the lease is its own.
+    pub(super) fn change_under(
+        &self,
+        id: &SessionId,
+        change: &TaskChange,
+        under: Option<&Claim>,
+    ) -> Result<Task, TaskError> {
+        self.change_with(id, change, under, &[])
+    }
+
+    /// Change a task and send notes. That it has ended is told to its parent in the same transaction: a process that dies
+    /// in between would leave an end that nothing tells.
+    fn change_with(
+        &self,
+        id: &SessionId,
+        change: &TaskChange,
+        under: Option<&Claim>,
+        sent: &[(SessionId, NewNote)],
+    ) -> Result<Task, TaskError> {
+        loop {
+            let record = match self.archive.store().task(id.as_str()) {
+                Err(StoreError::Missing { .. }) => return Err(TaskError::NotFound(id.to_string())),
+                record => record?,
+            };
+            let before = Task::try_from(record)?;
+            let now = self.now();
+            let mut next = before.apply(change.clone(), now)?;
+            if next == before {
+                return Ok(next);
+            }
+            let has_ended = before.status.is_active() && !next.status.is_active();
+            if let Some(run) = next.data.runs.last_mut().filter(|_| has_ended) {
+                // Read after the record: words that come later change it, and the end is made anew with them.
+                run.unread = self.unread(id)?;
+            }
+            let told = has_ended.then(|| (next.parent.clone(), ended_note(&next)));
+            let step = TaskMove {
+                notes: sent.iter().cloned().chain(told).collect(),
+                under: under.cloned(),
+                ..next.step_from(&before)?
+            };
+            match self.archive.store().move_task(id.as_str(), step, now) {
+                Ok(record) => {
+                    self.note_change();
+                    return Task::try_from(record);
+                }
+                Err(StoreError::TaskMoved { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What was said to a task and waits to be read.
+    fn unread(&self, id: &SessionId) -> Result<Vec<String>, TaskError> {
+        let waiting = match self.archive.store().notes(id, MOST_NOTES) {
+            Err(StoreError::Missing { .. }) => return Ok(Vec::new()),
+            waiting => waiting?,
+        };
+        let steers = waiting.iter().filter(|note| note.kind == notes::STEER);
+        Ok(steers.filter_map(|note| note.data["text"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Take words out of a task's inbox that an earlier run has not read: they were handed back when it ended, and would
+    /// come as a surprise now.
+    pub(super) fn drop_unread(&self, claim: &Claim) -> Result<(), TaskError> {
+        let store = self.archive.store();
+        let waiting = store.notes(&claim.session, MOST_NOTES)?;
+        let steers = waiting.into_iter().filter(|note| note.kind == notes::STEER);
+        let ids: Vec<String> = steers.map(|note| note.id).collect();
+        if !ids.is_empty() {
+            store.take_notes(claim, &ids, self.now())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_change(&self) {
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Cancel a task and the tasks that it has launched itself, and a resume that waits in line. It is recorded at once;
+    /// whatever it runs ends soon after, in this process or in another.
+    pub async fn cancel(self: &Arc<Self>, id: &SessionId) -> Result<Task, TaskError> {
+        let id = id.clone();
+        self.blocking(move |board| board.cancel_now(&id, None)).await
+    }
+
+    pub(super) fn cancel_now(&self, id: &SessionId, why: Option<&str>) -> Result<Task, TaskError> {
+        let cancelled = self.change(id, &TaskChange::Cancel { why: why.map(str::to_owned) })?;
+        self.stop_local(id, StopReason::Cancelled);
+        self.cancel_children(id, LAUNCHER_CANCELLED);
+        Ok(cancelled)
+    }
+
+    /// Cancel what a task has launched. One that ended meanwhile is left alone.
+    pub(super) fn cancel_children(&self, parent: &SessionId, why: &str) {
+        for child in self.load_all(Some(parent)).unwrap_or_default() {
+            if child.status.is_active() || child.data.pending.is_some() {
+                let _ = self.cancel_now(&child.id, Some(why));
+            }
+        }
+    }
+
+    pub(super) fn stop_local(&self, id: &SessionId, reason: StopReason) {
+        if let Some(local) = self.local().get_mut(id) {
+            local.stop.get_or_insert(reason);
+            local.cancel.cancel();
+        }
+    }
+
+    /// Say something to a task that is active; its model reads it before its next request. Words that come too late for
+    /// that are handed back to the parent when the run ends.
+    pub async fn steer(self: &Arc<Self>, id: &SessionId, message: &str) -> Result<Task, TaskError> {
+        let (id, message) = (id.clone(), message.to_owned());
+        self.blocking(move |board| {
+            let name = plimsoll_store::random_ids().message(board.now());
+            let note = NewNote {
+                id: format!("steer:{name}"),
+                kind: notes::STEER.to_owned(),
+                data: json!({ "text": message }),
+            };
+            let sent = [(id.clone(), note)];
+            board.change_with(&id, &TaskChange::Steer, None, &sent)
+        })
+        .await
+    }
+
+    /// Cancel the active tasks of a session and list none of its tasks any more. Their records stay, and each can be
+    /// resumed by its id. Gives those that were cancelled and those that were cleared.
+    pub async fn clear(self: &Arc<Self>, parent: &SessionId) -> Result<(Vec<Task>, Vec<Task>), TaskError> {
+        let parent = parent.clone();
+        self.blocking(move |board| {
+            let (mut aborted, mut cleared) = (Vec::new(), Vec::new());
+            for task in board.load_all(Some(&parent))? {
+                if task.data.cleared {
+                    continue;
+                }
+                if task.status.is_active() {
+                    match board.cancel_now(&task.id, None) {
+                        Ok(task) => aborted.push(task),
+                        Err(TaskError::NotRunning { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                match board.change(&task.id, &TaskChange::Clear) {
+                    Ok(task) => cleared.push(task),
+                    // It was resumed meanwhile, and is wanted.
+                    Err(TaskError::Moved { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok((aborted, cleared))
+        })
+        .await
+    }
+}
+
+/// Tells the parent that the newest run has ended. The same note again changes nothing, also if it was taken long ago.
+fn ended_note(task: &Task) -> NewNote {
+    let run = task.run();
+    NewNote {
+        id: notes::note_id(&task.id, run),
+        kind: notes::ENDED.to_owned(),
+        data: json!({ "task": task.id, "run": run }),
+    }
+}

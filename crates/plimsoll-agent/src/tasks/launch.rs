@@ -1,0 +1,223 @@
+//! Launching tasks, and taking them up again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll::SessionId;
+use plimsoll_store::{NewLease, NewSession};
+
+use super::board::{Caller, Launch, Local, ResumeOutcome, TaskBoard};
+use super::bounds::StoredBound;
+use super::claim::LEASE_PATIENCE;
+use super::error::TaskError;
+use super::fork::Born;
+use super::limits::require_price;
+use super::probe::TaskPoint;
+use super::roster::RosterAgent;
+use super::task::{ForkReceipt, Task, TaskChange, TaskData};
+use crate::agent::Agent;
+use crate::event::EventSink;
+
+/// How often a resume in line is tried to begin: soon at first, because a run that has ended is still being put away.
+const FIRE_AGAIN: [Duration; 4] =
+    [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
+
+impl TaskBoard {
+    /// Launch a task. It returns as soon as the task is recorded and has its place in the queue.
+    pub async fn launch(self: &Arc<Self>, caller: &Caller, launch: Launch) -> Result<Task, TaskError> {
+        let depth = self.depth_below(&caller.session).await?;
+        if depth > self.limits.depth {
+            return Err(TaskError::TooDeep { depth, most: self.limits.depth });
+        }
+        let rostered = match self.rostered(&launch.agent, launch.model.as_deref()).await {
+            // The parent may have a model that no configuration names, such as one from a flag, and the task gets it.
+            Err(_) if launch.model.is_none() => {
+                let parents = caller.agent.model.name.to_string();
+                let made = self.rostered(&launch.agent, Some(&parents)).await?;
+                RosterAgent { is_own_model: false, ..made }
+            }
+            rostered => rostered?,
+        };
+        let way = launch.way.or(rostered.fork).unwrap_or(self.limits.fork);
+        let bounds = caller.agent.profile.bounds_below();
+        let agent = self.task_agent(&caller.agent, bounds.clone(), rostered);
+        require_price(&agent)?;
+        let data = TaskData {
+            description: launch.description.clone(),
+            prompt: launch.prompt.clone(),
+            agent: launch.agent.clone(),
+            model: agent.model.name.to_string(),
+            fork: launch.fork.then(ForkReceipt::default),
+            depth,
+            above: self.names_above(caller).await?,
+            bounds: bounds.iter().map(StoredBound::from).collect(),
+            ..TaskData::default()
+        };
+        let id = plimsoll_store::random_ids().session(self.now());
+        let task = Task::new(id.clone(), caller.session.clone(), data, &self.holder, self.now());
+        let title = match launch.fork {
+            true => format!("Background (forked): {}", launch.description),
+            false => format!("Background: {}", launch.description),
+        };
+        let new = NewSession {
+            id: id.clone(),
+            parent: Some(caller.session.clone()),
+            title,
+            agent: Some(launch.agent.clone()),
+            model: Some(agent.model.name.model.clone()),
+            directory: Some(agent.directory.display().to_string()),
+            // With the session or not at all: a process that dies leaves no session that nothing knows of.
+            task: Some(task.record()?),
+            lease: Some(NewLease { holder: self.holder.clone(), ttl: self.lease }),
+            ..NewSession::default()
+        };
+        // All of this board go by the same holder: one that looks for lost tasks would take the lease of this one.
+        self.local().insert(id.clone(), Local::reserved(&task));
+        let launched = self.bear(caller, &launch, way, agent, new).await;
+        match launched {
+            Ok((task, agent, lease)) => {
+                if let Some(fork) = &task.data.fork {
+                    crate::metrics::forked(fork);
+                }
+                self.begin_run(&task, agent, &caller.agent.events, lease);
+                Ok(task)
+            }
+            Err(error) => {
+                self.local().remove(&id);
+                // What was recorded by then is not left to look as if it ran.
+                let why = format!("It could not be launched: {error}");
+                let _ = self.blocking(move |board| board.cancel_now(&id, Some(&why))).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Make the session of a task, and record what it was given.
+    async fn bear(
+        self: &Arc<Self>,
+        caller: &Caller,
+        launch: &Launch,
+        way: plimsoll_config::AgentFork,
+        agent: Agent,
+        new: NewSession,
+    ) -> Result<(Task, Agent, plimsoll_store::Lease), TaskError> {
+        let Born { session, agent, fork, cache_key } =
+            self.make_child(caller, launch, way, agent, new).await?;
+        self.pass(TaskPoint::Born);
+        let (task, lease) = self
+            .blocking(move |board| {
+                // The lease that it was born with, taken up.
+                let lease = board.lease_free(&session)?;
+                let task = match fork {
+                    Some(fork) => board.change(&session, &TaskChange::Receive { fork, cache_key })?,
+                    None => board.load(&session)?,
+                };
+                board.note_change();
+                Ok((task, lease))
+            })
+            .await?;
+        Ok((task, agent, lease))
+    }
+
+    /// How deep a task of this session would be.
+    async fn depth_below(self: &Arc<Self>, session: &SessionId) -> Result<u32, TaskError> {
+        match self.task(session).await {
+            Ok(task) => Ok(task.data.depth.saturating_add(1)),
+            Err(TaskError::NotFound(_)) => Ok(1),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The agents above a task of this caller, the root's first.
+    async fn names_above(self: &Arc<Self>, caller: &Caller) -> Result<Vec<String>, TaskError> {
+        let mut above = match self.task(&caller.session).await {
+            Ok(task) => task.data.above,
+            Err(TaskError::NotFound(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        above.push(caller.agent.profile.name.clone());
+        Ok(above)
+    }
+
+    /// Take a task up again with further words, or put that in line behind its present run.
+    ///
+    /// `caller` is the session that asks; without one, the task's permissions are bounded by those that its ancestors'
+    /// agents have in the roster. What bounded it when it was launched bounds it in either case.
+    pub async fn resume(
+        self: &Arc<Self>,
+        caller: Option<&Caller>,
+        id: &SessionId,
+        prompt: &str,
+    ) -> Result<ResumeOutcome, TaskError> {
+        loop {
+            let task = self.task(id).await?;
+            let (own, text) = (id.clone(), prompt.to_owned());
+            if task.status.is_active() {
+                let queue = TaskChange::QueueResume { prompt: text };
+                match self.blocking(move |board| board.change(&own, &queue)).await {
+                    Ok(task) => return Ok(ResumeOutcome::Queued(task)),
+                    // It ended meanwhile.
+                    Err(TaskError::Moved { .. }) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            let agent = self.agent_again(caller, &task).await?;
+            require_price(&agent)?;
+            let begun = self
+                .blocking(move |board| {
+                    let resume = TaskChange::Resume { prompt: text, by: board.holder.clone() };
+                    board.claim(&own, LEASE_PATIENCE, &resume)
+                })
+                .await;
+            match begun {
+                Ok((task, lease)) => {
+                    let events = caller
+                        .map_or_else(|| Arc::clone(&agent.events), |caller| Arc::clone(&caller.agent.events));
+                    self.begin_run(&task, agent, &events, lease);
+                    return Ok(ResumeOutcome::Begun(task));
+                }
+                Err(TaskError::Moved { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Take up the resume that waits behind a run that has ended, and try again until it has begun or is not wanted any
+    /// more: a person may be talking to the task just now. What this process cannot begin is when the parent is opened next.
+    pub(super) async fn fire_pending(self: &Arc<Self>, task: &Task, agent: Agent, told: &EventSink) {
+        let mut waits = FIRE_AGAIN.into_iter();
+        let mut wait = FIRE_AGAIN[0];
+        while !self.is_closing() {
+            match self.try_fire(task, agent.clone(), told, LEASE_PATIENCE).await {
+                Ok(()) | Err(TaskError::Moved { .. } | TaskError::NotFound(_)) => return,
+                Err(TaskError::SessionGone) => {
+                    tracing::warn!(task = %task.id, "the session of a queued resume is gone");
+                    let id = task.id.clone();
+                    let _ = self.blocking(move |board| board.cancel_now(&id, None)).await;
+                    return;
+                }
+                Err(error) => tracing::info!(task = %task.id, %error, "a queued resume cannot begin yet"),
+            }
+            wait = waits.next().unwrap_or(wait);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Take up the resume that waits behind a run that has ended, if that can be done now.
+    pub(super) async fn try_fire(
+        self: &Arc<Self>,
+        task: &Task,
+        agent: Agent,
+        told: &EventSink,
+        patience: Duration,
+    ) -> Result<(), TaskError> {
+        let id = task.id.clone();
+        let (task, lease) = self
+            .blocking(move |board| {
+                board.claim(&id, patience, &TaskChange::FirePending { by: board.holder.clone() })
+            })
+            .await?;
+        self.begin_run(&task, agent, told, lease);
+        Ok(())
+    }
+}
