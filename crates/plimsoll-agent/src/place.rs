@@ -394,7 +394,7 @@ impl Place {
                 continue;
             };
             // By the time of its last change of state: renaming counts as one, the content's own time may be old.
-            let since = i64::try_from(about.st_ctime).unwrap_or(i64::MAX);
+            let since = about.st_ctime;
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
             if i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(since) >= abandoned {
                 let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
