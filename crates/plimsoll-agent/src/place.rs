@@ -5,18 +5,30 @@
 //! that has one since it was resolved is an error. On Linux `openat2` does this in one call; where a kernel or a filter of
 //! system calls has none, the path is walked folder by folder, each opened in the one before.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
 /// A larger file is not changed: what it holds is kept before, and held in memory for that.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
+
+/// How the name of a file begins that has not got its own yet.
+const UNFINISHED: &str = ".plimsoll-";
+/// A file that has had such a name for so many seconds was left by a process that is gone: it takes a change no longer than
+/// a disk takes to write it.
+const ABANDONED: i64 = 3600;
+/// So many entries of a folder are looked at for such files.
+const MOST_SWEPT: usize = 20_000;
+/// The most that Linux has for the names of a file's extended attributes, and for one of their values.
+const MOST_ATTRIBUTES: usize = 64 << 10;
 
 /// Open a regular file for reading.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
@@ -222,21 +234,13 @@ impl Place {
         mode: Option<u32>,
     ) -> Result<(), ReplaceError> {
         let mode = mode.or(old.map(|old| old.mode));
+        self.sweep(ABANDONED);
         let unfinished = self.write_beside(bytes, mode, old.map(|old| old.owner))?;
         let (folder, name) = (&self.folder, &self.name);
         let Some(old) = old else {
-            let made =
-                rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::NOREPLACE);
-            match made {
+            match self.give_name(&unfinished.name, name) {
                 Ok(()) => unfinished.forget(),
                 Err(Errno::EXIST) => return Err(ReplaceError::Changed),
-                // Not every file system can rename so; a link does not replace anything either.
-                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                    match rustix::fs::linkat(folder, &*unfinished.name, folder, name, AtFlags::empty()) {
-                        Err(Errno::EXIST) => return Err(ReplaceError::Changed),
-                        linked => linked?,
-                    }
-                }
                 Err(error) => return Err(error.into()),
             }
             self.sync();
@@ -274,18 +278,58 @@ impl Place {
 
     /// Remove the file if it still holds what it held when it was looked at.
     pub(crate) fn remove(&self, old: &Content) -> Result<(), ReplaceError> {
+        self.remove_after(old, || {})
+    }
+
+    /// Like [`remove`](Place::remove), calling `moved_aside` in the moment in which the file has no name.
+    fn remove_after(&self, old: &Content, moved_aside: impl FnOnce()) -> Result<(), ReplaceError> {
         // Moved aside first, for the same reason that `replace` exchanges files.
         let aside = Unfinished { folder: self.folder.as_fd(), name: unfinished_name(), is_there: true };
         rustix::fs::renameat(&self.folder, &self.name, &self.folder, &*aside.name)?;
+        moved_aside();
         let moved = Place { folder: self.folder.try_clone()?, name: aside.name.clone() };
-        if moved.read().ok().flatten().is_none_or(|found| found.bytes != old.bytes) {
-            rustix::fs::renameat(&self.folder, &*aside.name, &self.folder, &self.name)?;
-            aside.forget();
-            return Err(ReplaceError::Changed);
+        if moved.read().ok().flatten().is_some_and(|found| found.bytes == old.bytes) {
+            drop(aside);
+            self.sync();
+            return Ok(());
         }
-        drop(aside);
-        self.sync();
-        Ok(())
+        match self.give_name(&aside.name, &self.name) {
+            Ok(()) => {}
+            // Another program has made it anew: what it wrote stays, and so does what it wrote before.
+            Err(Errno::EXIST) => {
+                let mut kept = self.name.clone();
+                kept.push(
+                    aside
+                        .name
+                        .clone()
+                        .into_string()
+                        .map_or_else(|_| ".kept".into(), |name| name.replace(".tmp", ".kept")),
+                );
+                self.give_name(&aside.name, &kept)?;
+                aside.forget();
+                let told = format!(
+                    "it was made anew just now; what it held is in `{}` beside it",
+                    kept.to_string_lossy()
+                );
+                return Err(ReplaceError::Io(io::Error::other(told)));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        aside.forget();
+        Err(ReplaceError::Changed)
+    }
+
+    /// Rename a file of the folder without replacing another.
+    fn give_name(&self, from: &OsString, to: &OsString) -> Result<(), Errno> {
+        let folder = &self.folder;
+        match rustix::fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+            // Not every file system can rename so; a link does not replace anything either.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                rustix::fs::linkat(folder, from, folder, to, AtFlags::empty())?;
+                rustix::fs::unlinkat(folder, from, AtFlags::empty())
+            }
+            renamed => renamed,
+        }
     }
 
     fn write_beside(
@@ -309,9 +353,53 @@ impl Place {
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(mode as RawMode))?;
         }
+        if owner.is_some() {
+            self.copy_attributes(&file);
+        }
         file.write_all(bytes)?;
         file.sync_all()?;
         Ok(unfinished)
+    }
+
+    /// Give a file the extended attributes of the one that it will replace, access lists among them. What the system does
+    /// not let be set is left out: then the file is as another editor would leave it.
+    fn copy_attributes(&self, new: &File) {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(old) = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) else { return };
+        let mut names = vec![0; MOST_ATTRIBUTES];
+        let Ok(count) = rustix::fs::flistxattr(&old, &mut names) else { return };
+        for name in names[..count].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            // These are about the content, and the system takes them away when a file is written to.
+            let is_of_content = ["security.capability", "security.ima", "security.evm"];
+            if is_of_content.iter().any(|known| known.as_bytes() == name) {
+                continue;
+            }
+            let mut value = vec![0; MOST_ATTRIBUTES];
+            if let Ok(count) = rustix::fs::fgetxattr(&old, name, &mut value) {
+                let _ = rustix::fs::fsetxattr(new, name, &value[..count], XattrFlags::empty());
+            }
+        }
+    }
+
+    /// Remove what processes that were killed in the middle of a change have left in the folder.
+    fn sweep(&self, abandoned: i64) {
+        let Ok(entries) = rustix::fs::Dir::read_from(&self.folder) else { return };
+        for entry in entries.take(MOST_SWEPT).flatten() {
+            let name = entry.file_name().to_bytes();
+            if !name.starts_with(UNFINISHED.as_bytes()) || !name.ends_with(b".tmp") {
+                continue;
+            }
+            let name = OsStr::from_bytes(name);
+            let Ok(about) = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            // By the time of its last change of state: renaming counts as one, the content's own time may be old.
+            let since = about.st_ctime;
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+            if i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(since) >= abandoned {
+                let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
+            }
+        }
     }
 
     /// A name that was given or taken survives a power cut, where the file system lets a folder be synced.
@@ -336,7 +424,8 @@ fn parts_of(path: &Path) -> io::Result<(&Path, OsString)> {
 
 /// Hidden, so that listings and searches leave it out while it is there.
 fn unfinished_name() -> OsString {
-    format!(".plimsoll-{}.tmp", &plimsoll_store::random_ids().part(plimsoll::Millis(0)).as_str()[4..]).into()
+    format!("{UNFINISHED}{}.tmp", &plimsoll_store::random_ids().part(plimsoll::Millis(0)).as_str()[4..])
+        .into()
 }
 
 /// A file that is removed unless it got its name.
@@ -408,5 +497,59 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         place.remove(&place.read().unwrap().unwrap()).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left beside it");
+    }
+
+    /// What is made anew while a file is moved aside stays, and so does what was moved.
+    #[test]
+    fn what_is_made_in_the_moment_of_a_removal_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("file");
+        std::fs::write(&path, "old").unwrap();
+        let place = Place::find(&path).unwrap().unwrap();
+        let old = place.read().unwrap().unwrap();
+        std::fs::write(&path, "saved meanwhile").unwrap();
+        let failed = place.remove_after(&old, || std::fs::write(&path, "made anew").unwrap());
+        let Err(ReplaceError::Io(error)) = failed else { panic!("{failed:?}") };
+        assert!(error.to_string().contains("made anew just now"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "made anew");
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+        let kept = names.iter().find(|entry| entry.path() != path).unwrap().path();
+        assert!(kept.extension().is_some_and(|kind| kind == "kept"), "{kept:?}");
+        assert_eq!(std::fs::read_to_string(kept).unwrap(), "saved meanwhile");
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder_path = folder.path().canonicalize().unwrap();
+        for name in [".plimsoll-left.tmp", ".plimsoll-other", "a.tmp"] {
+            std::fs::write(folder_path.join(name), "x").unwrap();
+        }
+        let place = Place::find(&folder_path.join("file")).unwrap().unwrap();
+        place.sweep(3600);
+        assert!(folder_path.join(".plimsoll-left.tmp").exists(), "it may be in use");
+        place.sweep(0);
+        let mut names: Vec<_> =
+            std::fs::read_dir(&folder_path).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".plimsoll-other", "a.tmp"]);
+    }
+
+    #[test]
+    fn extended_attributes_go_over_to_what_replaces_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("file");
+        std::fs::write(&path, "old").unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(&path, "user.plimsoll", b"kept", flags).is_err() {
+            return;
+        }
+        let place = Place::find(&path).unwrap().unwrap();
+        let old = place.read().unwrap().unwrap();
+        place.replace(Some(&old), b"new", None).unwrap();
+        let mut value = [0; 16];
+        let count = rustix::fs::getxattr(&path, "user.plimsoll", &mut value).unwrap();
+        assert_eq!(&value[..count], b"kept");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
     }
 }

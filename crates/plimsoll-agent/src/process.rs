@@ -1,28 +1,96 @@
-//! Processes that the agent starts for its user: servers and hooks. Each has a group of its own, which ends with it.
+//! Processes that the agent starts: commands, servers and hooks. Each has a session of its own, without a terminal, and ends
+//! with everything it has started.
+//!
+//! A process of this program's session could open the terminal by `/dev/tty`, draw a false question on it or switch Ctrl-C
+//! off. Entering a new session is for the process itself to do, between fork and exec, where the standard library runs
+//! nothing without `unsafe`; so the `setsid` program does it and becomes the command, with the same number. Where there is
+//! none, a process has a group of its own and keeps the terminal.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use plimsoll_providers::Secret;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+
+use crate::sandbox::{ConfinedChild, Ending, spawn_marked};
 
 /// How often a process is looked after that is expected to end.
 const TICK: Duration = Duration::from_millis(10);
+/// Where `setsid` is looked for before `PATH`.
+const USUAL: [&str; 2] = ["/usr/bin/setsid", "/bin/setsid"];
 
-/// A process with all it has started, except for what has left its group.
+/// A command that will run in a session of its own, in this directory. `path` is the `PATH` that it will have.
+pub(crate) fn session_command(program: &str, directory: &Path, path: Option<&OsStr>) -> io::Result<Command> {
+    let Some(setsid) = setsid() else {
+        let mut command = Command::new(program);
+        command.process_group(0).current_dir(directory);
+        return Ok(command);
+    };
+    // What `setsid` says of a program that is not there would be taken for the program's own words.
+    require_program(program, directory, path)?;
+    let mut command = Command::new(setsid);
+    // Not a group of its own: the leader of a group cannot begin a session, and `setsid` would fork to do it.
+    command.arg(program).current_dir(directory);
+    Ok(command)
+}
+
+fn setsid() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let others = std::env::split_paths(&path).map(|folder| folder.join("setsid"));
+        // A relative entry of `PATH` would be looked up in the project.
+        let others = others.filter(|path| path.is_absolute());
+        USUAL.into_iter().map(PathBuf::from).chain(others).find(|path| is_program(path))
+    };
+    FOUND.get_or_init(find).as_deref()
+}
+
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn require_program(program: &str, directory: &Path, path: Option<&OsStr>) -> io::Result<()> {
+    let places: Vec<PathBuf> = match (program.contains('/'), path) {
+        (true, _) => vec![directory.join(program)],
+        (false, Some(path)) => {
+            std::env::split_paths(path).map(|folder| directory.join(folder).join(program)).collect()
+        }
+        // The system has a `PATH` of its own for this case.
+        (false, None) => return Ok(()),
+    };
+    if places.iter().any(|place| is_program(place)) {
+        return Ok(());
+    }
+    let is_there = places.iter().any(|place| place.exists());
+    Err(if is_there { Errno::ACCESS } else { Errno::NOENT }.into())
+}
+
+/// A process with all it has started.
 pub(crate) struct ProcessGroup {
     child: Child,
+    ending: Ending,
     status: Option<ExitStatus>,
     is_over: bool,
 }
 
+impl From<ConfinedChild> for ProcessGroup {
+    fn from(ConfinedChild { child, ending }: ConfinedChild) -> ProcessGroup {
+        ProcessGroup { child, ending, status: None, is_over: false }
+    }
+}
+
 impl ProcessGroup {
-    /// Start a command in a group of its own.
+    /// Start a command that [`session_command`] has made, held to nothing.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<ProcessGroup> {
-        Ok(ProcessGroup { child: command.process_group(0).spawn()?, status: None, is_over: false })
+        Ok(spawn_marked(command)?.into())
     }
 
     /// The process itself, for its pipes.
@@ -30,7 +98,7 @@ impl ProcessGroup {
         &mut self.child
     }
 
-    fn pid(&self) -> Option<Pid> {
+    pub(crate) fn pid(&self) -> Option<Pid> {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
@@ -50,14 +118,22 @@ impl ProcessGroup {
         }
     }
 
-    /// End the whole group, and say how the process itself has ended.
+    /// Whether everything was ended by [`end`](ProcessGroup::end).
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// End the process with everything it has started, and say how it has ended itself.
     pub(crate) fn end(&mut self) -> Option<ExitStatus> {
         if !self.is_over {
             self.is_over = true;
-            if let Some(group) = self.pid() {
-                // A group that is gone already is what is wanted.
-                let _ = kill_process_group(group, Signal::KILL);
+            // The process was not waited for yet, so its number belongs to no other, nor does that of its group.
+            if let Some(pid) = self.pid() {
+                // What is gone already is what is wanted. One that has just begun may have no group of its own yet.
+                let _ = kill_process_group(pid, Signal::KILL);
+                let _ = kill_process(pid, Signal::KILL);
             }
+            self.ending.end();
             self.status = self.child.wait().ok();
         }
         self.status

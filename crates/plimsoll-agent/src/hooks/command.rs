@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use plimsoll::compact::request::HookText;
@@ -18,7 +18,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use super::{
     AfterTool, BeforeTool, CompactionContext, HookError, HookFuture, HookedCall, HookedResult, Hooks,
 };
-use crate::process::{ProcessGroup, remove_keys};
+use crate::process::{ProcessGroup, remove_keys, session_command};
 use crate::untrusted::clean;
 
 /// How long a hook may take where its configuration does not say.
@@ -122,11 +122,12 @@ impl CommandHook {
         let failed = |error: io::Error| HookError(format!("it cannot be run: {error}"));
         let (program, arguments) =
             self.setup.command.split_first().ok_or_else(|| HookError("it has no command".to_owned()))?;
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.directory);
+        let path = std::env::var_os("PATH");
+        let mut command = session_command(program, &self.directory, path.as_deref()).map_err(failed)?;
+        command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         remove_keys(&mut command, &self.hidden);
-        // Whatever happens from here on, also if this future is dropped, the group ends.
+        // Whatever happens from here on, also if this future is dropped, it ends with everything it started.
         let mut group = ProcessGroup::spawn(&mut command).map_err(failed)?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::Path;
 use std::pin::Pin;
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
-use crate::process::{ProcessGroup, needed_environment};
+use crate::process::{ProcessGroup, needed_environment, session_command};
 use crate::untrusted::clean;
 
 /// A message of a server has so many bytes at most. It is held in memory as a whole, and again as what it is parsed to.
@@ -48,8 +48,10 @@ impl ServerProcess {
     ) -> Result<(ServerProcess, ServerPipes), String> {
         let (program, arguments) = command.split_first().ok_or("its command is empty")?;
         let failed = |error: io::Error| format!("cannot run `{program}`: {error}");
-        let mut prepared = Command::new(program);
-        prepared.args(arguments).current_dir(directory).env_clear().envs(needed_environment());
+        let own = environment.iter().find(|(name, _)| name == "PATH");
+        let path = own.map(|(_, path)| path.expose().into()).or_else(|| std::env::var_os("PATH"));
+        let mut prepared = session_command(program, directory, path.as_deref()).map_err(failed)?;
+        prepared.args(arguments).env_clear().envs(needed_environment());
         prepared.envs(environment.iter().map(|(name, value)| (name, value.expose())));
         prepared.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut group = ProcessGroup::spawn(&mut prepared).map_err(failed)?;

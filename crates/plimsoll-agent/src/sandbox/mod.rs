@@ -15,6 +15,7 @@ mod linux;
 #[cfg(target_os = "linux")]
 mod reaper;
 mod stragglers;
+mod temporary;
 #[cfg(not(target_os = "linux"))]
 mod unconfined;
 
@@ -31,9 +32,9 @@ use std::sync::OnceLock;
 
 use plimsoll_config::{SandboxConfig, SandboxMode};
 use serde::Serialize;
-use tempfile::TempDir;
 
 use stragglers::Marker;
+use temporary::TemporaryFolder;
 
 /// Something that a command is held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -151,7 +152,7 @@ pub struct Sandbox {
     config: SandboxConfig,
     confinement: Confinement,
     /// Made for the first command, and removed with the sandbox: commands of one conversation find each other's files there.
-    temporary: OnceLock<Option<TempDir>>,
+    temporary: OnceLock<Option<TemporaryFolder>>,
 }
 
 impl Sandbox {
@@ -205,17 +206,16 @@ impl Sandbox {
         words
     }
 
-    /// Start a command in its directory, in a process group of its own.
+    /// Start a command that works in this directory.
     pub(crate) fn spawn(&self, command: &mut Command, directory: &Path) -> io::Result<ConfinedChild> {
         if let Some(refusal) = self.refusal() {
             return Err(io::Error::other(refusal));
         }
+        if self.config.mode == SandboxMode::Off || self.confinement.enforced.is_empty() {
+            return spawn_marked(command);
+        }
         let marker = Marker::new();
         marker.put_on(command);
-        if self.config.mode == SandboxMode::Off || self.confinement.enforced.is_empty() {
-            let child = command.spawn()?;
-            return Ok(ConfinedChild { child, ending: Ending { reaper: None, marker } });
-        }
         let mut write = vec![directory.to_owned()];
         if let Some(folder) = self.temporary()? {
             command.env("TMPDIR", folder);
@@ -228,12 +228,7 @@ impl Sandbox {
     }
 
     fn temporary(&self) -> io::Result<Option<&Path>> {
-        let made = self.temporary.get_or_init(|| {
-            // What commands leave there is not for other users of this machine.
-            use std::os::unix::fs::PermissionsExt;
-            let private = std::fs::Permissions::from_mode(0o700);
-            tempfile::Builder::new().prefix("plimsoll-").permissions(private).tempdir().ok()
-        });
+        let made = self.temporary.get_or_init(|| TemporaryFolder::make().ok());
         match made {
             Some(folder) => Ok(Some(folder.path())),
             None => Err(io::Error::other("no temporary directory can be made")),
@@ -246,6 +241,14 @@ struct Rules {
     write: Vec<PathBuf>,
     network: bool,
     unix_sockets: bool,
+}
+
+/// Start a command that is held to nothing, and whose processes are found by their mark when it ends.
+pub(crate) fn spawn_marked(command: &mut Command) -> io::Result<ConfinedChild> {
+    let marker = Marker::new();
+    marker.put_on(command);
+    let child = command.spawn()?;
+    Ok(ConfinedChild { child, ending: Ending { reaper: None, marker } })
 }
 
 /// A command that was started, and how everything that it starts is ended.

@@ -1,22 +1,22 @@
 //! `bash`: a command line.
 
 use std::io::{self, PipeReader, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use plimsoll_config::SandboxConfig;
 use plimsoll_providers::{Secret, ToolSpec};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use super::{Tool, ToolCall, ToolError, number, text};
 use crate::permissions::{Access, Subject};
-use crate::process::remove_keys;
-use crate::sandbox::{ConfinedChild, Confinement, Ending, Sandbox};
+use crate::process::{ProcessGroup, remove_keys, session_command};
+use crate::sandbox::{Confinement, Sandbox};
 
 /// How long a command may take where the model does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -206,20 +206,20 @@ impl Bash {
         // One pipe for both, so that what is printed stays in order.
         let (reader, writer) = io::pipe().map_err(failed)?;
         let errors = writer.try_clone().map_err(failed)?;
-        let mut command = Command::new("bash");
-        command.arg("-c").arg(line).current_dir(call.directory);
-        command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
+        let path = std::env::var_os("PATH");
+        let mut command = session_command("bash", call.directory, path.as_deref()).map_err(failed)?;
+        command.arg("-c").arg(line);
+        command.stdin(Stdio::null()).stdout(writer).stderr(errors);
         remove_keys(&mut command, &self.hidden);
-        let ConfinedChild { child, ending } =
-            self.sandbox.spawn(&mut command, call.directory).map_err(failed)?;
+        let group = self.sandbox.spawn(&mut command, call.directory).map_err(failed)?.into();
         // The command holds the only ends of the pipe that are written to.
         drop(command);
-        let mut running = Running { child, ending, waker: None, is_over: false };
+        let mut running = Running { group, waker: None };
         let (sender, signs) = sync_channel(16);
         let thread = |name: &str| std::thread::Builder::new().name(format!("plimsoll-{name}"));
         let (output, ended) = (sender.clone(), sender.clone());
         thread("bash").spawn(move || forward(reader, &output)).map_err(failed)?;
-        if let Some(pid) = running.pid() {
+        if let Some(pid) = running.group.pid() {
             thread("bash-wait").spawn(move || report_end(pid, &ended)).map_err(failed)?;
         }
         let cancel = call.cancel.clone();
@@ -235,34 +235,18 @@ impl Bash {
 
 /// A command with everything it has started, which ends with it.
 struct Running {
-    child: Child,
-    ending: Ending,
+    group: ProcessGroup,
     /// Waits for the run to be cancelled.
     waker: Option<AbortHandle>,
-    is_over: bool,
 }
 
 impl Running {
-    fn pid(&self) -> Option<Pid> {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
-    }
-
-    /// End everything, and say how the command itself has ended.
+    /// End everything, and say how the command itself has ended; none if that was done before.
     fn kill(&mut self) -> Option<ExitStatus> {
-        if self.is_over {
-            return None;
-        }
-        self.is_over = true;
         if let Some(waker) = self.waker.take() {
             waker.abort();
         }
-        // The command was not waited for yet, so its number belongs to no other process, nor does that of its group.
-        if let Some(group) = self.pid() {
-            // A group that is gone already is what is wanted.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        self.ending.end();
-        self.child.wait().ok()
+        (!self.group.is_over()).then(|| self.group.end()).flatten()
     }
 }
 

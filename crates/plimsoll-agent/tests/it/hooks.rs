@@ -179,6 +179,27 @@ async fn what_a_hook_has_started_ends_with_it_and_an_open_pipe_holds_nothing_up(
     assert!(!Path::new(&format!("/proc/{}/exe", state.trim())).exists() || is_zombie(state.trim()));
 }
 
+/// A session of its own is no way out, and there is no terminal in the hook's.
+#[tokio::test]
+async fn what_a_hook_has_started_in_a_session_of_its_own_ends_with_it() {
+    let mut dock = dock();
+    let (pid, about) = (dock.folder.path().join("pid"), dock.folder.path().join("stat"));
+    let line = format!(
+        "setsid sh -c 'echo $$ > {pid}; exec sleep 1000' >/dev/null 2>&1 & \
+         while [ ! -s {pid} ]; do sleep 0.01; done; cat /proc/$$/stat > {about}; echo '{{}}'",
+        pid = pid.display(),
+        about = about.display()
+    );
+    hook(&mut dock, shell(HookEvent::ToolBefore, &line));
+    let talk = &mut dock.begin().await;
+    assert_eq!(bash(&dock, talk, "echo done").await.trim(), "done");
+    let pid = std::fs::read_to_string(pid).unwrap();
+    assert!(is_zombie(pid.trim()), "{pid} lives on");
+    let about = std::fs::read_to_string(about).unwrap();
+    let fields: Vec<&str> = about.split_whitespace().collect();
+    assert_eq!((fields[0], fields[6]), (fields[5], "0"), "it leads its session, without a terminal: {about}");
+}
+
 fn is_zombie(pid: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.is_empty() || state.contains(") Z ")

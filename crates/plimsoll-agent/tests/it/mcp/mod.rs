@@ -231,14 +231,15 @@ async fn a_call_that_hangs_ends_with_its_time_out_and_with_cancelling_and_the_se
     let cancel = CancellationToken::new();
     dock.server.push(Reply::new().call("call_c", "fake_hang", json!({})));
     let stop = cancel.clone();
-    let begun = Instant::now();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(300)).await;
         stop.cancel();
     });
     let report = talk.run("Hang again", &cancel).await.unwrap();
     assert_eq!(report.end, plimsoll_agent::RunEnd::Cancelled);
-    assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    // Cancelling has ended it, and not its time-out.
+    let last = format!("{:?}", dock.log(talk.session()).last().unwrap());
+    assert!(!last.contains("no result within"), "{last}");
     until("the cancelling was not told", || cancelled(&received) == 2).await;
     let said = call(&dock, talk, "fake_echo", json!({"text": "well again"})).await;
     assert_eq!(said.trim(), "well again");

@@ -161,6 +161,19 @@ async fn where_it_is_off_what_kept_its_environment_ends_with_the_call() {
     assert!(cfg!(not(target_os = "linux")) || await_none(&time));
 }
 
+/// A command in the agent's session could open its terminal by `/dev/tty`, whatever it is held to.
+#[rstest]
+#[case::confined(SandboxMode::Auto)]
+#[case::off(SandboxMode::Off)]
+#[tokio::test]
+async fn a_command_has_a_session_of_its_own_and_no_terminal(#[case] mode: SandboxMode) {
+    let mut yard = Yard::with(SandboxConfig { mode, ..SandboxConfig::default() }).await;
+    let told = yard.bash("cat /proc/$$/stat; cat < /dev/tty").await;
+    let fields: Vec<&str> = told.split_whitespace().collect();
+    assert_eq!((fields[0], fields[6]), (fields[5], "0"), "{told}");
+    assert!(told.contains("[exit code 1]"), "{told}");
+}
+
 #[tokio::test]
 async fn the_end_of_one_call_leaves_other_calls_alone() {
     let (mut one, mut other) = (Yard::new().await, Yard::new().await);
