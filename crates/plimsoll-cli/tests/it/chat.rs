@@ -727,6 +727,30 @@ fn sessions_models_and_agents_are_switched() {
 }
 
 #[test]
+fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
+    if is_missing("a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let id = "5d0c31aa-1111-4222-8333-444455556666";
+    let line = |uuid: &str, parent: Option<&str>, kind: &str, message: serde_json::Value| {
+        json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": id, "cwd": home.project,
+            "timestamp": "2026-05-02T09:18:37.730Z", "message": message })
+    };
+    let said = line("u1", None, "user", json!({ "role": "user", "content": "Hello" }));
+    let answer = json!({ "id": "msg_1", "role": "assistant", "model": "claude-sonnet-4-6", "stop_reason": "end_turn",
+        "content": [{ "type": "text", "text": "Hello." }], "usage": { "input_tokens": 10, "output_tokens": 5 } });
+    let answered = line("u2", Some("u1"), "assistant", answer);
+    home.write(&format!(".claude/projects/-project/{id}.jsonl"), &format!("{said}\n{answered}\n"));
+    let tmux = Tmux::start(&command(&home, &server, &["--session", "claude-code:5d0c31aa"]), 80, 24);
+    let seen = tmux.prompt_after(" of 968,000 tokens");
+    assert!(seen.contains("Hello.") && !seen.contains("15 of 968,000"), "{seen}");
+    let (before, _) = seen.rsplit_once(" of 968,000 tokens").unwrap();
+    let weight: u64 = before.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap();
+    assert!(weight > 1_000, "{seen}");
+}
+
+#[test]
 fn without_a_terminal_lines_are_prompts_and_questions_are_denied() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     server.push_all([
