@@ -77,15 +77,14 @@ impl TerminalAsker {
         let task = self.teller.active.asking(&question.session);
         let text = Arc::new(QuestionText::new(question, task.as_ref()));
         let brief = text.brief(self.screen.width(), self.screen.height());
-        self.screen.block(&brief.text);
-        let (mut may_always, mut is_first) = (brief.is_whole, true);
+        let (mut may_always, mut unshown) = (brief.is_whole, Some(brief.text));
         loop {
             let prompt = match (brief.is_whole, may_always) {
                 (true, _) => "allow? [y/a/N] ",
                 (false, false) => "allow? [y/v/N] ",
                 (false, true) => "allow? [y/a/v/N] ",
             };
-            match self.read(prompt, ended, is_first).await {
+            match self.read(prompt, unshown.take(), ended).await {
                 Some(Reply::Answer(PermissionAnswer::Always)) if !may_always => {
                     self.teller.notice(words::SEE_ALL_FIRST);
                 }
@@ -105,17 +104,24 @@ impl TerminalAsker {
                 },
                 None => return NO,
             }
-            is_first = false;
         }
     }
 
-    /// Read one answer; none where there is no more to be had.
-    async fn read(&self, prompt: &'static str, ended: &Arc<AtomicBool>, is_first: bool) -> Option<Reply> {
+    /// Read one answer, after the question if it was not shown yet; none where there is no more to be had.
+    async fn read(
+        &self,
+        prompt: &'static str,
+        question: Option<String>,
+        ended: &Arc<AtomicBool>,
+    ) -> Option<Reply> {
         let (screen, interrupts) = (Arc::clone(&self.screen), Arc::clone(&self.interrupts));
         let broken = Arc::clone(ended);
         let read = tokio::task::spawn_blocking(move || {
             let read = ask_line(prompt, &screen, &broken, || {
-                if is_first {
+                // Not before the terminal is free: a prompt that is just giving way would keep the lines for itself, and a
+                // person would be asked without having seen what.
+                if let Some(question) = question {
+                    screen.block(&question);
                     drain_keys();
                     std::thread::sleep(TOO_SOON);
                 }

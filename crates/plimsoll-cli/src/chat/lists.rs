@@ -9,6 +9,7 @@ use plimsoll_store::{Filter, Session};
 use plimsoll_tokens::ModelTable;
 
 use super::complete::Choices;
+use super::meter::next_request;
 use super::text::{one_line, wrap};
 use super::{Chat, words};
 use crate::error::CliError;
@@ -104,7 +105,7 @@ pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) ->
         ("of it pinned", inspection.pins),
     ];
     let line = inspection.line.map(|line| format!(" of {}", line.at)).unwrap_or_default();
-    let heading = format!("{}{line} tokens, {} messages", inspection.load.tokens, inspection.messages);
+    let heading = format!("{}{line} tokens, {} messages", next_request(inspection), inspection.messages);
     let mut lines = vec![paint(HEADING, &heading)];
     for (name, tokens) in shares.iter().filter(|(_, tokens)| *tokens > Tokens::ZERO) {
         lines.push(format!("  {:>9}  {name}", tokens.to_string()));

@@ -493,6 +493,93 @@ fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
     }
 }
 
+/// A chat whose exit code is noted in `code` of the project, also if its terminal goes away; in a session of its own it is
+/// not told of that by a signal.
+fn noting_code(command: &Command, in_own_session: bool) -> Command {
+    let mut noting = Command::new("sh");
+    noting.args(["-c", "trap '' HUP; \"$@\"; echo $? > code.new; mv code.new code", "sh"]);
+    noting.args(in_own_session.then_some("setsid")).arg(command.get_program()).args(command.get_args());
+    noting.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    noting.current_dir(command.get_current_dir().unwrap());
+    noting
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_hangs_up_ends_the_chat_wherever_it_is_with_and_without_a_signal() {
+    if is_missing("a_terminal_that_hangs_up_ends_the_chat_wherever_it_is_with_and_without_a_signal") {
+        return;
+    }
+    for in_own_session in [false, true] {
+        for at in ["prompt", "stream", "tool", "question"] {
+            let (home, server) = (Home::new(), ModelServer::start().unwrap());
+            let gate = Gate::new();
+            let command = "touch begun; sleep 600";
+            let bash = Reply::new().call("call_1", "bash", json!({ "command": command }));
+            server.push(match at {
+                "stream" => Reply::new().text("A long answer, cut short").piece_size(Some(4)).gate(5, &gate),
+                "prompt" => Reply::new().text("Hello."),
+                _ => bash,
+            });
+            let allowed: &[&str] = if at == "tool" { &["--allow", "bash"] } else { &[] };
+            let chat = noting_code(&self::command(&home, &server, allowed), in_own_session);
+            let tmux = Tmux::start(&chat, 80, 24);
+            tmux.prompt_after("Ctrl-D quits");
+            tmux.line("Begin");
+            match at {
+                "prompt" => drop(tmux.prompt_after("Hello.")),
+                "stream" => drop(tmux.wait("A long")),
+                "tool" => {
+                    tmux.wait("Ctrl-C stops it");
+                    let begun = Instant::now();
+                    while !home.project.join("begun").exists() {
+                        assert!(begun.elapsed() < Duration::from_secs(60), "{}", tmux.screen());
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                }
+                _ => drop(tmux.wait("allow? [y/a/N]")),
+            }
+            tmux.hang_up();
+            let begun = Instant::now();
+            let code = loop {
+                match std::fs::read_to_string(home.project.join("code")) {
+                    Ok(code) => break code,
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
+                assert!(begun.elapsed() < Duration::from_secs(30), "{at}: it does not end");
+            };
+            gate.release();
+            assert_eq!(code.trim(), "130", "at a {at}, in its own session: {in_own_session}");
+            // The session was given back: nothing has to be waited for or taken.
+            server.push(Reply::new().text("Going on."));
+            let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())];
+            let run = home.command(&["run", "--continue", "Go on"], &variables).stdin(Stdio::null()).output();
+            let run = run.unwrap();
+            let told = String::from_utf8(run.stderr).unwrap();
+            assert!(run.status.success() && !told.contains("note:"), "{at}: {told}");
+        }
+    }
+}
+
+#[test]
+fn one_hang_up_signal_ends_a_turn_in_order() {
+    if is_missing("one_hang_up_signal_ends_a_turn_in_order") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let gate = Gate::new();
+    server.push(Reply::new().text("A long answer, cut short").piece_size(Some(4)).gate(5, &gate));
+    let tmux = begin(&home, &server, &[]);
+    tmux.line("Talk");
+    assert!(gate.wait_reached());
+    tmux.wait("A long");
+    kill_process(Pid::from_raw(tmux.pid()).unwrap(), Signal::HUP).unwrap();
+    assert_eq!(tmux.exit_code(), 130);
+    gate.release();
+    let seen = tmux.wait("is stored; `plimsoll chat --continue`");
+    assert!(seen.contains("stopped; what was said and done is stored"), "{seen}");
+}
+
 #[test]
 fn a_terminal_is_given_nothing_to_obey_by_models_and_tools() {
     if is_missing("a_terminal_is_given_nothing_to_obey_by_models_and_tools") {
@@ -596,7 +683,14 @@ fn sessions_models_and_agents_are_switched() {
     server.push(Reply::new().text("I know them."));
     let tmux =
         Tmux::start(&command(&home, &server, &["--session", "codex:0199aaaa", "What was said?"]), 90, 45);
-    tmux.prompt_after("I know them.");
+    let seen = tmux.prompt_after("I know them.");
+    // What was imported is weighed with the system prompt and the tools before anything is asked, as it is afterwards.
+    let weights: Vec<u64> = seen
+        .lines()
+        .filter_map(|line| line.split_once(" of 968,000 tokens")?.0.rsplit(' ').next())
+        .map(|number| number.replace(',', "").parse().unwrap())
+        .collect();
+    assert!(weights.len() == 2 && weights[0] * 2 > weights[1], "{weights:?} in {seen}");
     assert!(server.last().unwrap().contains("Words said in Codex"));
     server.push(Reply::new().text("In a fork."));
     tmux.line("/fork Try another way");
@@ -630,6 +724,30 @@ fn sessions_models_and_agents_are_switched() {
     tmux.prompt_after("hint: `plimsoll config` shows where the key comes from");
     tmux.line("/new");
     tmux.prompt_after("a new session; the one before is stored");
+}
+
+#[test]
+fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
+    if is_missing("a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let id = "5d0c31aa-1111-4222-8333-444455556666";
+    let line = |uuid: &str, parent: Option<&str>, kind: &str, message: serde_json::Value| {
+        json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": id, "cwd": home.project,
+            "timestamp": "2026-05-02T09:18:37.730Z", "message": message })
+    };
+    let said = line("u1", None, "user", json!({ "role": "user", "content": "Hello" }));
+    let answer = json!({ "id": "msg_1", "role": "assistant", "model": "claude-sonnet-4-6", "stop_reason": "end_turn",
+        "content": [{ "type": "text", "text": "Hello." }], "usage": { "input_tokens": 10, "output_tokens": 5 } });
+    let answered = line("u2", Some("u1"), "assistant", answer);
+    home.write(&format!(".claude/projects/-project/{id}.jsonl"), &format!("{said}\n{answered}\n"));
+    let tmux = Tmux::start(&command(&home, &server, &["--session", "claude-code:5d0c31aa"]), 80, 24);
+    let seen = tmux.prompt_after(" of 968,000 tokens");
+    assert!(seen.contains("Hello.") && !seen.contains("15 of 968,000"), "{seen}");
+    let (before, _) = seen.rsplit_once(" of 968,000 tokens").unwrap();
+    let weight: u64 = before.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap();
+    assert!(weight > 1_000, "{seen}");
 }
 
 #[test]

@@ -434,6 +434,63 @@ fn a_chat_shows_what_is_at_work_and_goes_on_by_itself_when_a_task_has_ended() {
 }
 
 #[test]
+fn a_task_that_asks_at_an_idle_prompt_is_named_and_what_was_typed_comes_back() {
+    if is_missing("a_task_that_asks_at_an_idle_prompt_is_named_and_what_was_typed_comes_back") {
+        return;
+    }
+    let home = Home::new();
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request| {
+        let said = request.last_user_text();
+        if said == "Measure the harbour." {
+            return match request.call_ids().is_empty() {
+                true => {
+                    Reply::new().call("call_2", "bash", json!({ "command": "touch measured" })).gate(0, &held)
+                }
+                false => Reply::new().text("It is nine metres deep."),
+            };
+        }
+        if request.contains("half a line") {
+            return Reply::new().text("That was typed before.");
+        }
+        if request.call_ids().is_empty() {
+            let input =
+                json!({ "description": "Measure it", "prompt": "Measure the harbour.", "agent": "general" });
+            return Reply::new().call("call_1", "background_task", input);
+        }
+        Reply::new().text("I have handed it on.")
+    })
+    .unwrap();
+    let tmux = Tmux::start(&command(&home, &server, &["chat", "--model", MODEL]), 80, 30);
+    tmux.prompt_after("Ctrl-D quits");
+    tmux.line("How deep is it?");
+    tmux.wait("1 task at work: Measure it");
+    tmux.text("half a line");
+    tmux.wait("› half a line");
+    gate.release();
+    tmux.wait_until("a question", |seen| seen.contains("\nallow? [y/a/N]"));
+    let short = only_task(&home)["id"].as_str().unwrap()["ses_".len()..].to_owned();
+    assert_page("chat_task_asks", &tmux.screen());
+    let seen = tmux.screen();
+    let line = seen.lines().find(|line| line.contains("asked by task ")).unwrap_or_else(|| panic!("{seen}"));
+    let id = line.trim().trim_start_matches("asked by task ").split(':').next().unwrap();
+    assert!(!id.is_empty() && short.starts_with(id), "{line}");
+    // The answer is an answer, and the chat goes on with what was typed.
+    tmux.line("y");
+    tmux.wait("task completed: Measure it");
+    assert!(home.project.join("measured").exists());
+    tmux.wait_until("the line again", |seen| {
+        let after = seen.rfind("allow? [y/a/N]").map(|at| &seen[at..]);
+        after.is_some_and(|after| after.contains("› half a line"))
+    });
+    tmux.key("Enter");
+    tmux.wait("That was typed before.");
+    tmux.key("C-d");
+    assert_eq!(tmux.exit_code(), 0);
+}
+
+#[test]
 fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
     let (home, server) = (with_parent(), ModelServer::start().unwrap());
     let gate = Gate::new();
