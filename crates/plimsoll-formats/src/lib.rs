@@ -76,5 +76,6 @@ pub use error::FormatError;
 pub use lines::{BROKEN, MAX_LINE};
 pub use read::{read, read_as, visit, visit_as};
 pub use recorded::{Recorded, RecordedResponse};
+pub use time::rfc3339_of as rfc3339;
 pub use transcript::{BrokenLine, Chain, SessionInfo, Transcript};
-pub use write::{Lost, write, write_counting, write_window};
+pub use write::{Lost, NewSession, write, write_counting, write_session, write_window};
