@@ -10,6 +10,7 @@ mod config;
 mod convert;
 mod error;
 mod files;
+mod handover;
 mod input;
 mod inspect;
 mod interrupt;

@@ -78,5 +78,6 @@ pub use error::FormatError;
 pub use lines::{BROKEN, MAX_LINE};
 pub use read::{read, read_as, read_session, visit, visit_as, visit_session};
 pub use recorded::{Recorded, RecordedResponse};
+pub use time::rfc3339_of as rfc3339;
 pub use transcript::{BrokenLine, Chain, SessionInfo, Transcript};
-pub use write::{Lost, write, write_counting, write_window};
+pub use write::{Lost, NewSession, write, write_counting, write_session, write_window};

@@ -56,6 +56,23 @@ pub(crate) fn rfc3339(text: &str) -> Option<Millis> {
     u64::try_from((minutes * 60 + second) * 1000 + millis).ok().map(Millis)
 }
 
+/// A time as transcripts write it: `2026-04-01T09:33:45.263Z`.
+pub fn rfc3339_of(time: Millis) -> String {
+    let (seconds, millis) = (time.0 / 1_000, time.0 % 1_000);
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    // Years are counted from March, so that the day that may be missing is the last.
+    let day = day + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * day + 2) / 153;
+    let day = day - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
 /// Days since 1970-01-01 in the Gregorian calendar, counted in years that begin in March.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };

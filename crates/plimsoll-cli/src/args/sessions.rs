@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use plimsoll_formats::Format;
 use plimsoll_import::Tool;
 
-use super::transcripts::POLICY;
+use super::transcripts::{InputArgs, POLICY};
 use super::values::{format, tokens};
 
 pub(super) const SESSIONS: &str = "\
@@ -48,6 +48,17 @@ const EXPORT: &str = "\
 Examples:
   plimsoll sessions export ses_5c > session.json
   plimsoll sessions export ses_5c --to openai-chat --out chat.json";
+
+const HANDOVER: &str = "\
+Examples:
+  plimsoll sessions handover ses_5c --to claude-code
+  plimsoll sessions handover codex:019e --to opencode
+  plimsoll sessions handover --to codex     the newest session of this directory
+
+A new session is written that holds what the window shows: what was cleared stays cleared, a summary stands for what it \
+summarises. The session it is made from is only read. For Claude Code and Codex the file goes to the tool's own folder; for \
+OpenCode it is an export in the current directory, which `opencode import` takes. The line to type goes to standard output. \
+What is out of the window can be reached from there with `plimsoll mcp`.";
 
 const RM: &str = "\
 Examples:
@@ -105,6 +116,9 @@ pub(crate) enum SessionsCommand {
     /// Write a stored session as a transcript.
     #[command(after_help = EXPORT)]
     Export(ExportArgs),
+    /// Write a session as a new one that Claude Code, Codex or OpenCode goes on with.
+    #[command(after_help = HANDOVER)]
+    Handover(HandoverArgs),
     /// Remove stored sessions, with their tasks and the outputs that were spilled from them.
     #[command(after_help = RM)]
     Rm {
@@ -206,6 +220,31 @@ pub(crate) struct ExportArgs {
     /// Write over a file that is there.
     #[arg(long, requires = "out")]
     pub(crate) force: bool,
+}
+
+/// For `sessions handover`.
+#[derive(Args)]
+pub(crate) struct HandoverArgs {
+    /// What to read, and how.
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// The tool that is to go on: claude-code, codex or opencode.
+    #[arg(short, long, value_name = "TOOL", value_parser = takers(), hide_possible_values = true)]
+    pub(crate) to: Tool,
+
+    /// Write below this folder instead of the tool's own.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+fn takers() -> impl TypedValueParser<Value = Tool> {
+    let takers = [Tool::ClaudeCode, Tool::Codex, Tool::Opencode];
+    let taker = move |name: String| {
+        let unknown = format!("there is no tool `{name}`");
+        takers.into_iter().find(|tool| tool.key() == name).ok_or(unknown)
+    };
+    PossibleValuesParser::new(takers.map(Tool::key)).try_map(taker)
 }
 
 /// Which sessions to list.

@@ -9,6 +9,7 @@ use super::Lookup;
 use crate::args::{ListArgs, PolicyArgs, SessionsArgs, SessionsCommand};
 use crate::config::Config;
 use crate::error::CliError;
+use crate::handover;
 use crate::output::{Column, Holds, Output, Table, note};
 use crate::progress::Progress;
 use crate::recorded::{RecordedFigures, dollars};
@@ -30,6 +31,7 @@ pub(crate) fn run(
         None => &args.list,
         Some(SessionsCommand::Show(args)) => return store::show(args, around, output),
         Some(SessionsCommand::Import(args)) => return store::import(args, around, output),
+        Some(SessionsCommand::Handover(args)) => return handover::run(args, around, output),
         Some(SessionsCommand::Export(args)) => return store::export(args, around, output),
         Some(SessionsCommand::Rm { ids, force }) => return store::rm(ids, *force, around, output),
         Some(SessionsCommand::Purge(args)) => return store::purge(args, around, output),

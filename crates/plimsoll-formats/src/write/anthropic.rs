@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{File, Names, as_object, legal};
 use crate::transcript::SessionInfo;
 
-const ID: usize = 64;
+pub(super) const ID: usize = 64;
 const NAME: usize = 64;
 /// The request has to say how long the answer may get; this is what every model allows.
 const MAX_TOKENS: u64 = 4_096;
@@ -61,7 +61,7 @@ pub(super) fn write(info: &SessionInfo, window: &Window) -> Value {
     Value::Object(request)
 }
 
-fn is_thought(block: &Value) -> bool {
+pub(super) fn is_thought(block: &Value) -> bool {
     matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
 }
 
@@ -74,7 +74,7 @@ fn trim(turns: &mut [(&str, Vec<Value>)]) {
     }
 }
 
-fn block(block: &Block, ids: &mut Names, tools: &mut BTreeSet<String>) -> Option<Value> {
+pub(super) fn block(block: &Block, ids: &mut Names, tools: &mut BTreeSet<String>) -> Option<Value> {
     Some(match block {
         Block::Text { text, .. } => json!({ "type": "text", "text": text }),
         Block::Reasoning { text, metadata, .. } => {

@@ -4,6 +4,7 @@
 mod anthropic;
 mod openai;
 mod opencode;
+mod session;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use serde_json::{Value, json};
 use crate::detect::Format;
 use crate::error::FormatError;
 use crate::transcript::SessionInfo;
+
+pub use session::{NewSession, write_session};
 
 /// Write a whole conversation in the given format, as its provider accepts it.
 ///

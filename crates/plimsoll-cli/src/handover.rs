@@ -1,0 +1,182 @@
+//! `plimsoll sessions handover`: a session as one that Claude Code, Codex or OpenCode goes on with.
+//!
+//! A new session is made. The one it is made from, here or in another tool, is only read.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use plimsoll::{Millis, Window};
+use plimsoll_formats::{Format, Lost, NewSession, Transcript, write_counting, write_session};
+use plimsoll_import::{Places, Tool};
+use serde_json::json;
+
+use crate::args::HandoverArgs;
+use crate::config::Config;
+use crate::error::{CliError, reason};
+use crate::files::{self, Existing};
+use crate::input;
+use crate::output::{Output, note, printable};
+use crate::surroundings::Surroundings;
+use crate::when;
+
+/// A session that was written for another tool.
+struct Handover {
+    id: String,
+    path: PathBuf,
+    /// What a person types to go on there.
+    command: String,
+    lost: Vec<Lost>,
+}
+
+/// Write the session, and print the line to type.
+pub(crate) fn run(
+    args: &HandoverArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let transcript = input::transcript(&args.input, around)?;
+    if transcript.messages.is_empty() {
+        return Err(CliError::no("there is nothing in the session to go on with"));
+    }
+    let directory = directory(&transcript, around);
+    let done = match args.to {
+        Tool::Opencode => opencode(args, &transcript, around)?,
+        tool => lines(tool, args, &transcript, &directory, around)?,
+    };
+    if !done.lost.is_empty() {
+        let lost: Vec<String> = done.lost.iter().map(told).collect();
+        note(&format!("lost: {}", lost.join(", ")));
+    }
+    let command = match directory == around.directory {
+        true => done.command,
+        false => format!("cd {} && {}", quoted(&directory), done.command),
+    };
+    if output.json {
+        let lost: Vec<_> =
+            done.lost.iter().map(|lost| json!({ "count": lost.count, "what": lost.one })).collect();
+        output.json(&json!({ "session": done.id, "tool": args.to.key(), "path": done.path,
+            "directory": directory, "command": command, "lost": lost }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    note(&format!("wrote `{}`; go on with:", around.short(&done.path)));
+    output.text(&printable(&command))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(lost: &Lost) -> String {
+    let noun = if lost.count == 1 { lost.one } else { lost.more };
+    format!("{} {noun}", plimsoll::Tokens(lost.count as u64))
+}
+
+/// Where the session's agent worked, if that is there; otherwise here.
+fn directory(transcript: &Transcript, around: &Surroundings) -> PathBuf {
+    let named = transcript.info.directory.as_deref().map(PathBuf::from);
+    named.filter(|path| path.is_absolute() && path.is_dir()).unwrap_or_else(|| around.directory.clone())
+}
+
+/// A file of lines in the tool's own folder.
+fn lines(
+    tool: Tool,
+    args: &HandoverArgs,
+    transcript: &Transcript,
+    directory: &Path,
+    around: &Surroundings,
+) -> Result<Handover, CliError> {
+    let policy = Config::load(&args.input.policy, around)?.policy;
+    let window = Window::of(&transcript.messages, &policy);
+    let (now, place) = (when::now(), directory.to_string_lossy());
+    let id = uuid(now);
+    let session = NewSession { id: &id, now, directory: &place, model: transcript.info.model.as_deref() };
+    let format = if tool == Tool::Codex { Format::Codex } else { Format::ClaudeCode };
+    let (text, lost) =
+        write_session(format, &session, &window).map_err(|error| CliError::usage(error.to_string()))?;
+    let folder = match &args.folder {
+        Some(folder) => folder.clone(),
+        None => own_folder(tool, around)?,
+    };
+    let (path, command) = if tool == Tool::Codex {
+        // `2026-05-02T09:18:36.730Z`, of which the file's name has the seconds without colons.
+        let time = plimsoll_formats::rfc3339(now);
+        let day = folder.join(&time[..4]).join(&time[5..7]).join(&time[8..10]);
+        let name = format!("rollout-{}-{id}.jsonl", time[..19].replace(':', "-"));
+        (day.join(name), format!("codex resume {id}"))
+    } else {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let project: String = place.chars().map(plain).collect();
+        (folder.join(project).join(format!("{id}.jsonl")), format!("claude --resume {id}"))
+    };
+    save(&path, text.as_bytes())?;
+    Ok(Handover { id, path, command, lost })
+}
+
+/// An export that `opencode import` takes; what is in its database is its own affair.
+fn opencode(
+    args: &HandoverArgs,
+    transcript: &Transcript,
+    around: &Surroundings,
+) -> Result<Handover, CliError> {
+    let (export, lost) = write_counting(Format::OpencodeExport, &transcript.info, &transcript.messages)
+        .map_err(|error| CliError::usage(error.to_string()))?;
+    let id = export["info"]["id"].as_str().unwrap_or_default().to_owned();
+    let folder = args.folder.clone().unwrap_or_else(|| around.directory.clone());
+    let path = folder.join(format!("{}.json", id.replace(['/', '\\'], "_")));
+    let mut bytes = serde_json::to_vec(&export).map_err(|error| CliError::failed(error.to_string()))?;
+    bytes.push(b'\n');
+    save(&path, &bytes)?;
+    let command = format!("opencode import {} && opencode --session {id}", quoted(&path));
+    Ok(Handover { id, path, command, lost })
+}
+
+fn own_folder(tool: Tool, around: &Surroundings) -> Result<PathBuf, CliError> {
+    let places = Places::new(around.home.as_deref(), |name| around.variable(name).map(str::to_owned));
+    let mut folders = places.folders.into_iter().filter(|(of, _)| *of == tool);
+    folders.next().map(|(_, folder)| folder).ok_or_else(|| {
+        CliError::usage(format!(
+            "cannot tell where {} keeps its sessions: there is no home directory",
+            tool.name()
+        ))
+        .hint("name the folder with `--folder DIR`")
+    })
+}
+
+/// Write a file that the user alone can read, and never over one that is there.
+fn save(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let saved = || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let mut file = files::private(folder)?;
+        file.write_all(bytes)?;
+        files::keep(file, path, Existing::Keep)
+    };
+    saved().map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            CliError::usage(format!("`{}` is there already", path.display()))
+                .hint("remove it, or name another place with `--folder DIR`")
+        }
+        _ => CliError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error))),
+    })
+}
+
+/// A new UUID that begins with the time (version 7), as Codex makes them; Claude Code takes any.
+fn uuid(now: Millis) -> String {
+    let random = || RandomState::new().hash_one(());
+    let (high, low) = (random(), random());
+    format!(
+        "{:08x}-{:04x}-7{:03x}-{:x}{:03x}-{:012x}",
+        now.0 >> 16 & 0xffff_ffff,
+        now.0 & 0xffff,
+        high & 0xfff,
+        8 + (high >> 12 & 3),
+        high >> 16 & 0xfff,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-~+:@".contains(c);
+    if text.chars().all(is_plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}

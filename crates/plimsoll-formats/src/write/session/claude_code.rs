@@ -1,0 +1,125 @@
+//! A session of Claude Code: records that each name the one before.
+
+use std::collections::BTreeSet;
+
+use plimsoll::{Block, Millis, Window, WindowMessage, WindowRole};
+use serde_json::{Value, json};
+
+use super::{NewSession, divided};
+use crate::time::rfc3339_of;
+use crate::write::Names;
+use crate::write::anthropic::{ID, block, is_thought};
+
+/// The version whose form is written.
+const VERSION: &str = "2.1.197";
+
+/// The records, and how many thoughts are among them.
+pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize) {
+    let (summary, messages) = divided(window);
+    let mut chain = Chain { session, parent: Value::Null, number: 0, records: Vec::new() };
+    if let Some(summary) = summary {
+        chain.add(json!({
+            "type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": false,
+            "level": "info", "compactMetadata": { "trigger": "manual", "preTokens": 0 },
+        }));
+        chain.add(json!({
+            "type": "user", "isCompactSummary": true, "isVisibleInTranscriptOnly": true,
+            "message": { "role": "user", "content": summary },
+        }));
+    }
+    let mut ids = Names::new(ID);
+    let mut thoughts = 0;
+    for message in messages {
+        let content = content(message, &mut ids);
+        if content.is_empty() {
+            continue;
+        }
+        if message.role != WindowRole::Assistant {
+            let content = match content.as_slice() {
+                [only] if only["type"] == "text" => only["text"].clone(),
+                _ => content.into(),
+            };
+            chain.add(json!({ "type": "user", "message": { "role": "user", "content": content } }));
+            continue;
+        }
+        thoughts += content.iter().filter(|block| is_thought(block)).count();
+        let calls = content.iter().any(|block| block["type"] == "tool_use");
+        let id = format!("msg_{:04}_{}", chain.number, session.id);
+        chain.add(json!({ "type": "assistant", "message": {
+            "id": id, "type": "message", "role": "assistant", "model": session.model.unwrap_or("<synthetic>"),
+            "content": content, "stop_reason": if calls { "tool_use" } else { "end_turn" }, "stop_sequence": null,
+            // Nothing was charged for this copy.
+            "usage": { "input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 0 },
+        } }));
+    }
+    (chain.finish(), thoughts)
+}
+
+fn content(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
+    let tools = &mut BTreeSet::new();
+    let blocks = message.blocks.iter().filter(|block| match block {
+        // Claude Code asks for what Anthropic alone can check, and sends it back unseen.
+        Block::Provider { value, .. } => value.value().get("anthropic").is_some(),
+        _ => true,
+    });
+    let mut content: Vec<Value> = blocks.filter_map(|each| block(each, ids, tools)).collect();
+    while content.last().is_some_and(is_thought) {
+        content.pop();
+    }
+    content
+}
+
+/// Records in the order they were made.
+struct Chain<'a> {
+    session: &'a NewSession<'a>,
+    parent: Value,
+    number: usize,
+    records: Vec<Value>,
+}
+
+impl Chain<'_> {
+    fn add(&mut self, mut record: Value) {
+        let uuid = self.uuid();
+        record["parentUuid"] = self.parent.take();
+        record["uuid"] = uuid.as_str().into();
+        self.parent = uuid.into();
+        self.number += 1;
+        self.records.push(record);
+    }
+
+    /// A name that follows from the session's, so that the same window gives the same file.
+    fn uuid(&self) -> String {
+        let hash = |salt: u64| {
+            let text = format!("{} {} {salt}", self.session.id, self.number);
+            text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            })
+        };
+        let (high, low) = (hash(1), hash(2));
+        format!(
+            "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
+            high >> 32,
+            high >> 16 & 0xffff,
+            high & 0xfff,
+            low >> 52,
+            low & 0xffff_ffff_ffff
+        )
+    }
+
+    /// What all records have. The last is of now: Claude Code goes on from the newest.
+    fn finish(self) -> Vec<Value> {
+        let (session, count) = (self.session, self.records.len());
+        let records = self.records.into_iter().enumerate().map(|(index, mut record)| {
+            let at = Millis(session.now.0.saturating_sub((count - index) as u64));
+            record["isSidechain"] = false.into();
+            record["userType"] = "external".into();
+            record["cwd"] = session.directory.into();
+            record["sessionId"] = session.id.into();
+            record["version"] = VERSION.into();
+            record["timestamp"] = rfc3339_of(at).into();
+            record
+        });
+        records.collect()
+    }
+}
