@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use plimsoll::{Limits, SessionId, Tokens};
-use plimsoll_agent::tasks::{ConfiguredRoster, Task};
+use plimsoll_agent::tasks::{ConfiguredRoster, Task, TaskError};
 use plimsoll_agent::{
     Agent, AgentError, AgentSetupError, Asker, Conversation, EventSink, RunOverrides, TaskBoard, TaskLimits,
     parse_allow,
@@ -162,6 +162,47 @@ impl<'a> Setup<'a> {
         let board = TaskBoard::new(archive, Arc::new(roster), limits, &store::holder());
         TaskBoard::knowing_gone(board, store::is_gone)
     }
+}
+
+/// The agent that works in a session: a task has its own, with the permissions that those above it bound, whichever
+/// command opens it. A task that is at work is not opened.
+pub(crate) async fn agent_in(
+    setup: &Setup<'_>,
+    board: &Arc<TaskBoard>,
+    agent: Agent,
+    id: &SessionId,
+) -> Result<Agent, CliError> {
+    let task = match board.task(id).await {
+        Ok(task) if task.status.is_active() => {
+            // Its process may be gone.
+            board.reconcile(Some(&task.parent)).await?;
+            board.task(id).await?
+        }
+        Ok(task) => task,
+        Err(TaskError::NotFound(_)) => return Ok(agent),
+        Err(error) => return Err(error.into()),
+    };
+    if task.status.is_active() {
+        let error = CliError::no(format!("`{id}` is a background task that is at work"));
+        return Err(error.hint(format!(
+            "`plimsoll tasks steer {id} \"…\"` says something to it; once it has ended you can talk to it"
+        )));
+    }
+    if let Some(named) = setup.args.agent.as_ref().filter(|named| **named != task.data.agent) {
+        let own = &task.data.agent;
+        return Err(CliError::usage(format!(
+            "`{id}` is a background task of agent `{own}`, not of `{named}`"
+        ))
+        .hint("a task keeps its agent; leave `--agent` out"));
+    }
+    let mut own = board.agent_of(&task).await?;
+    if setup.names_model() {
+        own.model = agent.model;
+    }
+    own.profile.awaits_tasks = agent.profile.awaits_tasks;
+    (own.events, own.asker) = (agent.events, agent.asker);
+    (own.holder, own.take_over) = (agent.holder, agent.take_over);
+    Ok(own)
 }
 
 /// Open a session; one whose process is gone is taken over.

@@ -249,6 +249,13 @@ impl Driver {
         self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
     }
 
+    /// Change which agent runs the session.
+    pub fn set_agent(&mut self, agent: &str) -> Result<(), SessionError> {
+        let (now, patch) =
+            (self.now(), SessionPatch { agent: Some(agent.to_owned()), ..SessionPatch::default() });
+        self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
+    }
+
     /// Append a message that is whole already: a prompt with files, a message of the host, or one from a recording.
     /// Outputs of tools in it are taken through layer 1 by [`append_recorded`](Driver::append_recorded) instead.
     pub fn append(&mut self, message: Message) -> Result<MessageId, SessionError> {

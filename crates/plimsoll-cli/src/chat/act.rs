@@ -298,7 +298,16 @@ impl Chat<'_> {
         // An unknown agent is told of before anything is closed.
         self.setup.agent(&self.opened, &overrides)?;
         match self.conversation.as_ref().map(|open| open.session().clone()) {
-            Some(id) => self.reopen(overrides, &id)?,
+            Some(id) => {
+                if self.opened.archive.store().task(id.as_str()).is_ok() {
+                    return Err(CliError::no("a background task keeps its agent"));
+                }
+                self.reopen(overrides, &id)?;
+                // What bounds tasks of this session that are taken up later is the agent that it has then.
+                let (chosen, open) = (name.to_owned(), self.require()?);
+                let kept = open.driver().run(move |driver| driver.set_agent(&chosen));
+                self.runtime.block_on(kept).map_err(|error| told(&error.into()))?;
+            }
             None => self.overrides = overrides,
         }
         self.teller.notice(&format!("agent {} from now on, with its own rules", one_line(name, 60)));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Task, TaskError, find_task, short_id};
+use plimsoll_agent::tasks::{Task, find_task, short_id};
 use plimsoll_agent::{Agent, Event};
 use tokio::task::JoinHandle;
 
@@ -13,7 +13,7 @@ use super::editor::Wake;
 use super::question::AskingTask;
 use super::text::one_line;
 use super::{Chat, words};
-use crate::agent::failed;
+use crate::agent::{agent_in, failed};
 use crate::error::CliError;
 use crate::output::counted;
 use crate::run::TASKS_STOP;
@@ -95,38 +95,13 @@ impl Chat<'_> {
 
     /// The agent that talks in a session: a task has its own, with the permissions that its parent bounds.
     pub(super) fn agent_for(&self, agent: Agent, id: &SessionId) -> Result<Agent, CliError> {
-        let found = self.runtime.block_on(async {
-            let task = self.board.task(id).await?;
-            if task.status.is_active() {
-                // Its process may be gone.
-                self.board.reconcile(Some(&task.parent)).await?;
-            }
-            self.board.task(id).await
-        });
-        let task = match found {
-            Ok(task) => task,
-            Err(TaskError::NotFound(_)) => return Ok(agent),
-            Err(error) => return Err(error.into()),
-        };
-        if task.status.is_active() {
-            let error = CliError::no(format!("`{id}` is a background task that is at work"));
-            return Err(error.hint(format!(
-                "`plimsoll tasks steer {id} \"…\"` says something to it; once it has ended you can talk to it"
-            )));
-        }
-        let mut own = self.runtime.block_on(self.board.agent_of(&task))?;
-        if self.setup.names_model() {
-            own.model = agent.model;
-        }
-        own.profile.awaits_tasks = agent.profile.awaits_tasks;
-        (own.events, own.asker) = (agent.events, agent.asker);
-        (own.holder, own.take_over) = (agent.holder, agent.take_over);
-        Ok(own)
+        self.runtime.block_on(agent_in(self.setup, &self.board, agent, id))
     }
 
     /// End the read when a task of the open session has ended and nothing is being typed.
     pub(super) fn wake_for_notes(&self, wake: Wake) -> Option<JoinHandle<()>> {
-        let driver = self.conversation.as_ref()?.driver().clone();
+        let open = self.conversation.as_ref()?;
+        let (driver, session) = (open.driver().clone(), open.session().clone());
         let board = self.board.clone();
         Some(self.runtime.spawn(async move {
             let mut changes = board.watch();
@@ -144,8 +119,15 @@ impl Chat<'_> {
                         return;
                     }
                     tokio::time::sleep(LOOK).await;
-                } else if changes.changed().await.is_err() {
-                    return;
+                    continue;
+                }
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    // A task of another process may have lost it, which changes nothing by itself.
+                    () = tokio::time::sleep(board.look_after_every()) => {
+                        // What fails now is tried again.
+                        let _ = board.look_after(&session).await;
+                    }
                 }
             }
         }))

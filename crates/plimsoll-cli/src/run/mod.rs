@@ -11,7 +11,7 @@ use plimsoll::SessionId;
 use plimsoll_agent::{Agent, AgentError, RunEnd, RunReport, Stop};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Setup, failed, open};
+use crate::agent::{Setup, agent_in, failed, open};
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::interrupt;
@@ -46,6 +46,9 @@ pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) ->
     // The process ends with the run, and its tasks with the process: they are waited for.
     agent.profile.awaits_tasks = true;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    if let Some(id) = &session {
+        agent = runtime.block_on(agent_in(&setup, &board, agent, id))?;
+    }
     let done = runtime.block_on(async {
         let done = work(&agent, session, prompt.as_deref(), &opened, &teller, &cancel).await;
         // What still works when the run has reached a limit, failed or was interrupted can be resumed.

@@ -14,11 +14,9 @@ mod show;
 mod watch;
 mod work;
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use plimsoll::SessionId;
 use plimsoll_agent::tasks::{RosterAgent, Task, TaskError, TaskPhase, TaskProgress, short_id};
 use plimsoll_agent::{TaskBoard, TaskLimits};
 use tokio::runtime::Runtime;
@@ -91,15 +89,8 @@ impl Desk {
 
 /// All tasks, oldest first, after those whose process has gone were marked.
 async fn current_tasks(board: &Arc<TaskBoard>) -> Result<Vec<Task>, TaskError> {
-    let tasks = board.tasks(None).await?;
-    // Only parents of active tasks are looked after: the ends of all others are told when those are opened next.
-    let parents: BTreeSet<&SessionId> =
-        tasks.iter().filter(|task| task.status.is_active()).map(|task| &task.parent).collect();
-    let mut has_moved = false;
-    for parent in parents {
-        has_moved |= !board.reconcile(Some(parent)).await?.is_empty();
-    }
-    if has_moved { board.tasks(None).await } else { Ok(tasks) }
+    board.reconcile(None).await?;
+    board.tasks(None).await
 }
 
 /// An id as it is shown among all tasks.

@@ -509,6 +509,8 @@ fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
     let refused = talk(&server);
     assert_eq!(code(&refused), 1, "{}", stderr(&refused));
     assert!(stderr(&refused).contains(&format!("plimsoll tasks steer {id}")), "{}", stderr(&refused));
+    let refused = run(&home, &server, &["run", "--session", &id, "Which tests?"]);
+    assert!(stderr(&refused).contains(&format!("plimsoll tasks steer {id}")), "{}", stderr(&refused));
     gate.release();
     assert_eq!(code(&working.wait_with_output().unwrap()), 0);
     let (task, parent) = (only_task(&home), home.json(&["sessions", "show", PARENT, "--json"]));
@@ -519,6 +521,20 @@ fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
     let request = server.last().unwrap();
     assert!(request.contains("Only the tests are missing.") && request.last_user_text() == "Which tests?");
     assert!(request.system.contains("change nothing") && !request.outline().contains("background_task"));
+    // A run in its session has the task's agent and bounds too, and no other agent.
+    server.push(Reply::new().text("None of the cranes."));
+    let ran = run(&home, &server, &["run", "--session", &id, "And else?"]);
+    assert_eq!(code(&ran), 0, "{}", stderr(&ran));
+    let request = server.last().unwrap();
+    assert_eq!(request.last_user_text(), "And else?");
+    assert!(request.system.contains("change nothing") && !request.outline().contains("background_task"));
+    let other =
+        run(&home, &server, &["run", "--session", &id, "--agent", "build", "--model", MODEL, "And else?"]);
+    assert!(
+        stderr(&other).contains("is a background task of agent `explore`, not of `build`"),
+        "{}",
+        stderr(&other)
+    );
     assert_eq!(only_task(&home), task);
     assert_eq!(home.json(&["sessions", "show", PARENT, "--json"])["messages"], parent["messages"]);
 }

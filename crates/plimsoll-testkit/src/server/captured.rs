@@ -22,6 +22,8 @@ pub struct Captured {
     pub headers: Vec<(String, String)>,
     /// Its body.
     pub body: Value,
+    /// Its body as it came, byte for byte.
+    pub raw: String,
     /// The model it asks for.
     pub model: String,
     /// The system prompt; its pieces are joined by an empty line.
@@ -196,6 +198,7 @@ impl Captured {
             tools: flat.tools,
             messages: flat.messages,
             body,
+            raw: String::new(),
             tokens: 0,
             cache: CacheReport::default(),
             problems: Vec::new(),

@@ -87,7 +87,8 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<S
     };
     let headers = redacted_headers(&request);
     let Ok(body) = request.into_body().collect().await else { return Err(Broken) };
-    let body: Value = match serde_json::from_slice(&body.to_bytes()) {
+    let raw = body.to_bytes();
+    let body: Value = match serde_json::from_slice(&raw) {
         Ok(body) => body,
         Err(error) => {
             let message = format!("the body is not JSON: {error}");
@@ -99,7 +100,8 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<S
         let tokens = segments::count(&segments::segments(wire, &body));
         return Ok(respond(200, &[], &json!({ "input_tokens": tokens })));
     }
-    let captured = Captured::new(wire, &path, headers, body);
+    let raw = String::from_utf8_lossy(&raw).into_owned();
+    let captured = Captured { raw, ..Captured::new(wire, &path, headers, body) };
     let verdict = shared.lock().receive(captured);
     match verdict {
         Verdict::Refuse(status, body) => Ok(respond(status, &[], &body)),

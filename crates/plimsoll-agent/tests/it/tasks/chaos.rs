@@ -243,7 +243,7 @@ fn all_tasks_end_and_none_is_lost_or_told_twice_or_run_twice() {
             );
             if let Some(prompt) = &run.prompt {
                 let asked = messages.iter().filter(|message| message.is_user() && message.text() == *prompt);
-                assert!(asked.count() <= 1, "a run was made twice: {task:?}");
+                assert_eq!(asked.count(), 1, "a prompt was lost or asked twice: {task:?}");
             }
         }
         assert!(messages.iter().all(|message| !message.is_open()), "{task:?}");

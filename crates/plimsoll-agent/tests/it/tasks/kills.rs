@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_agent::tasks::{TaskBoard, TaskLimits, TaskStatus};
+use plimsoll_agent::tasks::{Caller, TaskBoard, TaskLimits, TaskStatus};
 use plimsoll_agent::{Agent, RunEnd};
 use plimsoll_providers::Wire;
 use plimsoll_store::{NewSession, PageRequest};
@@ -17,7 +17,7 @@ use plimsoll_testkit::server::{Captured, ModelServer, Reply};
 use tokio_util::sync::CancellationToken;
 
 use super::chaos::is_gone;
-use super::support::{Crew, is_child, task_input};
+use super::support::{Crew, is_child, launch, task_input};
 use crate::support::{die, model, open_archive, policy};
 
 /// Where the child works; set only for the child.
@@ -26,6 +26,8 @@ const URL: &str = "PLIMSOLL_TASKS_KILLED_URL";
 /// At which event it dies, counted from 1.
 const AT: &str = "PLIMSOLL_TASKS_KILLED_AT";
 const SESSION: &str = "ses_killed";
+/// At which pass of which point it dies, as `Ended:1`.
+const POINT: &str = "PLIMSOLL_TASKS_KILLED_POINT";
 /// More events than the turn has.
 const MOST: usize = 200;
 
@@ -56,6 +58,102 @@ async fn the_killed_parent() {
     });
     let mut talk = agent.open(&SESSION.into()).await.unwrap();
     talk.run("Do both", &CancellationToken::new()).await.unwrap();
+}
+
+/// The part of the child: launches a task and resumes it, and does nothing unless it was started as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_parent_killed_at_a_point() {
+    let (Ok(folder), Ok(point)) = (std::env::var(FOLDER), std::env::var(POINT)) else { return };
+    let (agent, board) = dock(Path::new(&folder), &std::env::var(URL).unwrap());
+    drop(agent);
+    let passes = AtomicUsize::new(0);
+    let (wanted, nth) = point.split_once(':').unwrap();
+    let (wanted, nth): (String, usize) = (wanted.to_owned(), nth.parse().unwrap());
+    let board = TaskBoard::probed(board, move |point| {
+        if format!("{point:?}") == wanted && passes.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            die();
+        }
+    });
+    let archive = Arc::clone(board.archive());
+    let model = model(Wire::Anthropic, &std::env::var(URL).unwrap());
+    let mut agent = Agent::new(archive, model, &Path::new(&folder).join("project"));
+    agent.policy = policy(|_| {});
+    let agent = agent.with_tasks(&board);
+    let mut talk = agent.open(&SESSION.into()).await.unwrap();
+    let caller = Caller {
+        agent: agent.clone(),
+        session: talk.session().clone(),
+        driver: talk.driver().clone(),
+        part: None,
+    };
+    let cancel = CancellationToken::new();
+    let task = board.launch(&caller, launch("One")).await.unwrap();
+    for round in 0..2 {
+        if round == 1 {
+            board.resume(Some(&caller), &task.id, "Two").await.unwrap();
+        }
+        board.wait(&task.id, std::time::Duration::from_secs(30), &cancel).await.unwrap();
+        // What follows the end of the record is waited for, so that every point is passed.
+        while board.active_here() > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        assert!(talk.take_notes().await.unwrap());
+    }
+}
+
+/// Killed between any two writes of a task's life, most of all between its end and the notice of it: the parent is told
+/// exactly once, a prompt is in the session exactly once, and no session is left that nothing knows of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_between_completion_and_notice_the_parent_is_told_exactly_once() {
+    let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
+    let points = [("Born", 1), ("Resumed", 1), ("Claimed", 1), ("Started", 2), ("Worked", 2), ("Ended", 2)];
+    let points = points.into_iter().chain([("Told", 2), ("Taken", 2)]);
+    for (point, nth) in points.flat_map(|(point, most)| (1..=most).map(move |nth| (point, nth))) {
+        let at = format!("{point}:{nth}");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("project")).unwrap();
+        let new = NewSession { title: "Killed".into(), ..NewSession::new(SESSION.into()) };
+        open_archive(folder.path()).store().create(new, plimsoll::Millis(1)).unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tasks::kills::the_parent_killed_at_a_point"])
+            .env(FOLDER, folder.path())
+            .env(URL, server.url())
+            .env(POINT, &at)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(!child.unwrap().success(), "the point {at} was never passed");
+        let (agent, board) = dock(folder.path(), &server.url());
+        let mut talk = agent.open(&SESSION.into()).await.unwrap();
+        for _ in 0..3 {
+            board.reconcile(None).await.unwrap();
+            talk.take_notes().await.unwrap();
+        }
+        let store = agent.archive.store();
+        let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
+        let log = store.page(&SESSION.into(), &request).unwrap().messages;
+        let tasks = board.tasks(None).await.unwrap();
+        assert_eq!(tasks.len(), 1, "at {at}");
+        let task = &tasks[0];
+        assert!(!task.status.is_active(), "at {at}: {task:?}");
+        let own = store.page(&task.id, &request).unwrap().messages;
+        for (place, run) in task.data.runs.iter().enumerate() {
+            let id = format!("task:{}:{}", task.id, place + 1);
+            let told = log.iter().flat_map(|message| &message.parts).filter(|part| {
+                let notes = part.extra.get("metadata").and_then(|metadata| metadata.get("notes"));
+                notes
+                    .and_then(|notes| notes.as_array())
+                    .is_some_and(|notes| notes.contains(&id.as_str().into()))
+            });
+            assert_eq!(told.count(), 1, "at {at}: {task:?}");
+            let prompt = run.prompt.as_deref().unwrap_or("One");
+            let asked = own.iter().filter(|message| message.is_user() && message.text() == prompt);
+            assert_eq!(asked.count(), 1, "at {at}: `{prompt}`");
+        }
+        let filter = plimsoll_store::Filter { all: true, ..Default::default() };
+        assert_eq!(store.sessions(&filter).unwrap().len(), 2, "at {at}: the parent and its task");
+        assert!(store.notes(&SESSION.into(), 0).unwrap().is_empty(), "at {at}");
+    }
 }
 
 fn start(folder: &Path, url: &str, at: usize) -> ExitStatus {
