@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use plimsoll::{Log, Policy, Window};
 use plimsoll_formats::{Format, read_as, visit_as};
 
-const FORMATS: [Format; 8] = [
+const FORMATS: [Format; 16] = [
     Format::OpencodeExport,
     Format::OpencodeMessages,
     Format::ClaudeCode,
@@ -15,6 +15,14 @@ const FORMATS: [Format; 8] = [
     Format::SweAgent,
     Format::OpenaiChat,
     Format::AnthropicMessages,
+    Format::GeminiCli,
+    Format::Goose,
+    Format::Cline,
+    Format::Openhands,
+    Format::Kimi,
+    Format::ManagedAgents,
+    Format::Trae,
+    Format::Aider,
 ];
 
 fuzz_target!(|bytes: &[u8]| {

@@ -101,23 +101,21 @@ enum Origin {
 impl Input {
     fn open(args: &InputArgs, around: &Surroundings, scope: Scope) -> Result<Input, CliError> {
         match (args.file.as_deref(), args.session.as_deref()) {
-            (Some(file), Some(id)) if file == Path::new("-") => {
-                let message = format!(
-                    "standard input is one session, so there is nothing for `--session {id}` to choose"
-                );
-                Err(CliError::usage(message).hint("leave out `-` to take the session with that id"))
-            }
-            (Some(file), None) if file == Path::new("-") => {
-                Ok(Input::of("standard input".to_owned(), Source::Stream(Box::new(io::stdin()))))
-            }
+            (Some(file), session) if file == Path::new("-") => Ok(Input::standard(session)),
             (Some(file), session) => Input::file(file, session, args, around, scope),
             (None, Some(id)) => {
                 let none =
                     || CliError::usage(format!("no session has an id that begins with `{id}`")).hint(HINT);
                 Input::found(sessions::with_id(id, around, scope)?.ok_or_else(none)?, around)
             }
+            (None, None) if is_redirected_file() => Ok(Input::standard(None)),
             (None, None) => Input::found(sessions::newest(around)?, around),
         }
+    }
+
+    /// Standard input, or one session of it.
+    fn standard(session: Option<&str>) -> Input {
+        Input::of("standard input".to_owned(), picked(Source::Stream(Box::new(io::stdin())), session))
     }
 
     fn of(name: String, source: Source<'static>) -> Input {
@@ -140,14 +138,9 @@ impl Input {
             (FileKind::Directory, _) => Err(CliError::usage(format!("{name} is a directory")).hint(HINT)),
             (FileKind::Store, session) => Input::stored(path, session, args, around),
             (FileKind::Opencode, session) => Input::database(path, session),
-            (FileKind::Transcript(_), Some(id)) => {
-                let message =
-                    format!("{name} is one session, so there is nothing for `--session {id}` to choose");
-                Err(CliError::usage(message).hint("leave out FILE to take the session with that id"))
-            }
-            (FileKind::Transcript(source), None) => {
+            (FileKind::Transcript(source), session) => {
                 let path = matches!(source, Source::File(_)).then(|| path.to_owned());
-                Ok(Input { path, ..Input::of(name, source) })
+                Ok(Input { path, ..Input::of(name, picked(source, session)) })
             }
         }
     }
@@ -275,6 +268,27 @@ impl Origin {
     }
 }
 
+/// A source, or one session of it where one is asked for.
+fn picked<'s>(source: Source<'s>, session: Option<&str>) -> Source<'s> {
+    match session {
+        Some(id) => Source::Session(Box::new(source), id.to_owned()),
+        None => source,
+    }
+}
+
+/// Whether standard input comes from a file, as with `plimsoll inspect < FILE`. A pipe is not taken unless `-` says so:
+/// a command started by another program may be given one that nothing is ever written to.
+fn is_redirected_file() -> bool {
+    #[cfg(unix)]
+    let input = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned();
+    #[cfg(windows)]
+    let input = std::os::windows::io::AsHandle::as_handle(&io::stdin()).try_clone_to_owned();
+    let Ok(mut input) = input.map(std::fs::File::from) else { return false };
+    let Ok(metadata) = input.metadata() else { return false };
+    // One that was read to its end by another command before has nothing for this one.
+    metadata.is_file() && io::Seek::stream_position(&mut input).is_ok_and(|at| at < metadata.len())
+}
+
 fn unreadable(error: &ImportError, name: &str) -> CliError {
     CliError::failed(format!("cannot read {name}: {error}"))
 }
@@ -328,7 +342,7 @@ fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliErr
         let others: Vec<&str> =
             transcript.other_sessions.iter().filter_map(|info| info.id.as_deref()).take(5).collect();
         note(&format!(
-            "note: {name} holds {all}; this is the newest, `{own}`, without {}",
+            "note: {name} holds {all}; this is `{own}`, without {} (`--session` picks another)",
             others.join(", ")
         ));
     }

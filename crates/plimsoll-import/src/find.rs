@@ -10,6 +10,7 @@ use plimsoll_store::{Filter, Session, Store, StoreError};
 use serde::Serialize;
 
 use crate::error::ImportError;
+use crate::keeping;
 use crate::places::{self, Beginning, FilePlace, Places, stem};
 
 /// So many of the newest files are looked into; older ones are hardly what is meant by the newest session.
@@ -27,13 +28,31 @@ pub enum Tool {
     Codex,
     /// pi.
     Pi,
+    /// Gemini CLI.
+    Gemini,
+    /// goose.
+    Goose,
+    /// Cline and Roo.
+    Cline,
+    /// Kimi CLI and Kimi Code.
+    Kimi,
     /// Plimsoll itself.
     Plimsoll,
 }
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Tool; 5] = [Tool::Opencode, Tool::ClaudeCode, Tool::Codex, Tool::Pi, Tool::Plimsoll];
+    pub const ALL: [Tool; 9] = [
+        Tool::Opencode,
+        Tool::ClaudeCode,
+        Tool::Codex,
+        Tool::Pi,
+        Tool::Gemini,
+        Tool::Goose,
+        Tool::Cline,
+        Tool::Kimi,
+        Tool::Plimsoll,
+    ];
 
     /// Its name for people.
     pub fn name(self) -> &'static str {
@@ -42,6 +61,10 @@ impl Tool {
             Tool::ClaudeCode => "Claude Code",
             Tool::Codex => "Codex",
             Tool::Pi => "pi",
+            Tool::Gemini => "Gemini CLI",
+            Tool::Goose => "goose",
+            Tool::Cline => "Cline",
+            Tool::Kimi => "Kimi",
             Tool::Plimsoll => "Plimsoll",
         }
     }
@@ -53,6 +76,10 @@ impl Tool {
             Tool::ClaudeCode => "claude-code",
             Tool::Codex => "codex",
             Tool::Pi => "pi",
+            Tool::Gemini => "gemini-cli",
+            Tool::Goose => "goose",
+            Tool::Cline => "cline",
+            Tool::Kimi => "kimi",
             Tool::Plimsoll => "plimsoll",
         }
     }
@@ -156,10 +183,7 @@ impl Candidate {
     /// Whether it is a sub-agent's, as far as can be told without opening it.
     fn is_sub_agent(&self) -> bool {
         match self {
-            Candidate::File(FilePlace { path, .. }) => {
-                stem(path).starts_with("agent-")
-                    || path.components().any(|part| part.as_os_str() == "subagents")
-            }
+            Candidate::File(FilePlace { tool, path, .. }) => keeping::is_sub_agent(*tool, path),
             Candidate::Row(found) => match &found.kept {
                 Kept::File => false,
                 Kept::Row(row) => row.parent.is_some(),
@@ -171,7 +195,7 @@ impl Candidate {
     /// Whether its id may begin with this.
     fn may_have(&self, id: &str) -> bool {
         match self {
-            Candidate::File(file) => stem(&file.path).contains(id),
+            Candidate::File(file) => keeping::may_have(file.tool, &file.path, id),
             Candidate::Row(found) => found.id.starts_with(id),
         }
     }
@@ -185,11 +209,12 @@ impl Candidate {
                 let id = match tool {
                     // A session that was resumed starts with records of the one before, under its id.
                     Tool::ClaudeCode => None,
-                    _ => beginning.id,
+                    _ => keeping::id_of(*tool, path).or(beginning.id),
                 };
                 let id = id.unwrap_or_else(|| stem(path).to_owned());
+                let directory = beginning.directory.or_else(|| keeping::directory_of(*tool, path));
                 let (tool, path, changed) = (*tool, path.clone(), *changed);
-                Some(Found { tool, id, path, directory: beginning.directory, changed, kept: Kept::File })
+                Some(Found { tool, id, path, directory, changed, kept: Kept::File })
             }
         }
     }
@@ -270,9 +295,28 @@ impl Search {
         of_directory(&self.candidates, directory)
     }
 
-    /// The newest session of a directory.
-    pub fn newest(&self, directory: &Path) -> Option<Found> {
-        of_directory(&self.candidates[..self.candidates.len().min(MOST)], Some(directory)).next()
+    /// The newest session of a directory, or of the nearest one above it that has any: agents are started at the top
+    /// of a project and asked about from inside. What is above `home`, and `home` itself, is no project.
+    pub fn newest(&self, directory: &Path, home: Option<&Path>) -> Option<Found> {
+        let newest = &self.candidates[..self.candidates.len().min(MOST)];
+        let above: Vec<&Path> = directory
+            .ancestors()
+            .skip(1)
+            .take_while(|above| Some(*above) != home && above.parent().is_some())
+            .collect();
+        let mut nearest: Option<(usize, Found)> = None;
+        for found in of_directory(newest, None) {
+            let Some(own) = found.directory.as_deref().map(Path::new) else { continue };
+            if own == directory {
+                return Some(found);
+            }
+            let steps = above.iter().position(|above| *above == own);
+            if let Some(steps) = steps.filter(|steps| nearest.as_ref().is_none_or(|(known, _)| steps < known))
+            {
+                nearest = Some((steps, found));
+            }
+        }
+        nearest.map(|(_, found)| found)
     }
 
     /// The sessions whose ids are this or begin with it; where one is exactly this, that one alone. `TOOL:ID` names the

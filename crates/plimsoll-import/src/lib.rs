@@ -45,6 +45,7 @@
 mod error;
 mod find;
 mod import;
+mod keeping;
 mod names;
 mod places;
 mod source;

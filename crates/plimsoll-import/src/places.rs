@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 
 use crate::find::{Problem, Tool};
+use crate::keeping;
 
 /// How many lines may stand before the one that names the directory, and how many bytes.
 const LINES: usize = 20;
@@ -25,7 +26,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// The usual places below a home, or where these variables say: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`.
+    /// The usual places below a home, or where these variables say: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`,
+    /// `XDG_CONFIG_HOME`, `GEMINI_CLI_HOME`, `CLINE_DIR`, `KIMI_CODE_HOME`.
     /// Relative paths are not taken: they would mean another place in every directory.
     ///
     /// ```
@@ -41,13 +43,23 @@ impl Places {
             set.or_else(|| Some(home?.join(usual)))
         };
         let (claude, codex) = (place("CLAUDE_CONFIG_DIR", ".claude"), place("CODEX_HOME", ".codex"));
+        let data = place("XDG_DATA_HOME", ".local/share");
+        // Editors keep what extensions write below their own settings.
+        let editor = place("XDG_CONFIG_HOME", ".config").map(|config| config.join("Code/User/globalStorage"));
+        let extension = |name: &str| editor.as_ref().map(|editor| editor.join(name).join("tasks"));
         let folders = [
             (Tool::ClaudeCode, claude.map(|folder| folder.join("projects"))),
             (Tool::Codex, codex.as_ref().map(|folder| folder.join("sessions"))),
             (Tool::Codex, codex.map(|folder| folder.join("archived_sessions"))),
             (Tool::Pi, home.map(|home| home.join(".pi/agent/sessions"))),
+            (Tool::Gemini, place("GEMINI_CLI_HOME", "").map(|home| home.join(".gemini/tmp"))),
+            (Tool::Goose, data.as_ref().map(|data| data.join("goose/sessions"))),
+            (Tool::Cline, place("CLINE_DIR", ".cline").map(|folder| folder.join("data/sessions"))),
+            (Tool::Cline, extension("saoudrizwan.claude-dev")),
+            (Tool::Cline, extension("rooveterinaryinc.roo-cline")),
+            (Tool::Kimi, home.map(|home| home.join(".kimi/sessions"))),
+            (Tool::Kimi, place("KIMI_CODE_HOME", ".kimi-code").map(|folder| folder.join("sessions"))),
         ];
-        let data = place("XDG_DATA_HOME", ".local/share");
         Places {
             folders: folders.into_iter().filter_map(|(tool, folder)| Some((tool, folder?))).collect(),
             opencode: data.map(|data| data.join("opencode").join("opencode.db")),
@@ -83,7 +95,7 @@ fn collect(folder: &Path, tool: Tool, depth: u32, found: &mut Vec<FilePlace>, pr
         let path = entry.path();
         if kind.is_dir() && depth > 0 {
             collect(&path, tool, depth - 1, found, problems);
-        } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "jsonl") {
+        } else if kind.is_file() && keeping::is_session(tool, &path) {
             let changed = entry.metadata().and_then(|metadata| metadata.modified());
             let changed = millis(changed.unwrap_or(SystemTime::UNIX_EPOCH));
             found.push(FilePlace { tool, path, changed });
@@ -117,9 +129,9 @@ impl Beginning {
             let is_first =
                 record.get("type").and_then(Value::as_str).is_none_or(|kind| kind.starts_with("session"));
             if is_first && beginning.id.is_none() {
-                beginning.id = text("id");
+                beginning.id = text("id").or_else(|| text("sessionId"));
             }
-            beginning.directory = text("cwd");
+            beginning.directory = text("cwd").or_else(|| text("working_dir"));
             if beginning.directory.is_some() {
                 break;
             }

@@ -28,6 +28,8 @@ pub enum Source<'s> {
     File(File),
     /// Something that can be read only once, such as standard input.
     Stream(Box<dyn Read + 's>),
+    /// One session of a file or stream that may hold several, by its id or the beginning of it.
+    Session(Box<Source<'s>>, String),
     /// A session of OpenCode's database: the one with this id, or the newest.
     Row(Database, Option<String>),
     /// A session of a store.
@@ -80,6 +82,7 @@ impl<'s> Source<'s> {
     pub fn size(&self) -> Option<u64> {
         match self {
             Source::File(file) => file.metadata().ok().map(|metadata| metadata.len()),
+            Source::Session(source, _) => source.size(),
             _ => None,
         }
     }
@@ -94,6 +97,17 @@ impl<'s> Source<'s> {
             Source::Stream(stream) => {
                 plimsoll_formats::read(Counted::new(BufReader::with_capacity(BUFFER, stream), on_read))?
             }
+            Source::Session(source, id) => match *source {
+                Source::File(file) => {
+                    let input = Counted::new(BufReader::with_capacity(BUFFER, file), on_read);
+                    plimsoll_formats::read_session(input, &id)?
+                }
+                Source::Stream(stream) => {
+                    let input = Counted::new(BufReader::with_capacity(BUFFER, stream), on_read);
+                    plimsoll_formats::read_session(input, &id)?
+                }
+                other => other.read(extent, on_read)?,
+            },
             Source::Row(database, id) => database.read(id.as_deref())?,
         })
     }
@@ -108,7 +122,20 @@ impl<'s> Source<'s> {
         if let Source::Stream(stream) = self {
             *self = Source::File(spooled(&mut Counted::new(BufReader::new(stream), on_read))?);
         }
+        if let Source::Session(source, _) = self
+            && let Source::Stream(stream) = source.as_mut()
+        {
+            **source = Source::File(spooled(&mut Counted::new(BufReader::new(stream), on_read))?);
+        }
         Ok(match self {
+            Source::Session(source, id) => match source.as_mut() {
+                Source::File(file) => {
+                    file.rewind()?;
+                    let input = Counted::new(BufReader::with_capacity(BUFFER, file), on_read);
+                    plimsoll_formats::visit_session(input, id, sink)?
+                }
+                other => other.visit(on_read, sink)?,
+            },
             Source::File(file) => {
                 file.rewind()?;
                 plimsoll_formats::visit(Counted::new(BufReader::with_capacity(BUFFER, file), on_read), sink)?

@@ -258,7 +258,7 @@ pub(crate) struct ListArgs {
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
 
-    /// Sessions of this tool alone: opencode, claude-code, codex, pi or plimsoll.
+    /// Sessions of this tool alone: opencode, claude-code, codex, pi, gemini-cli, goose, cline, kimi or plimsoll.
     #[arg(long, value_parser = tools(), hide_possible_values = true, value_name = "NAME")]
     pub(crate) tool: Option<Tool>,
 

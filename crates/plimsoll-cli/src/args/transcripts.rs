@@ -63,11 +63,11 @@ pub(super) const POLICY: &str = "Policy";
 /// What to read, and by which policy.
 #[derive(Args)]
 pub(crate) struct InputArgs {
-    /// The transcript: a file, a session's id, `-` for standard input, or nothing for the newest session of this
-    /// directory.
+    /// The transcript: a file, a session's id, `-` for standard input, or nothing for the file that standard input
+    /// comes from, or else for the newest session of this directory.
     pub(crate) file: Option<PathBuf>,
 
-    /// Take this session, by its id or the beginning of it: of FILE if it is a database, else of all there are.
+    /// Take this session, by its id or the beginning of it: of FILE if it holds several, else of all there are.
     #[arg(short, long, value_name = "ID", help_heading = INPUT)]
     pub(crate) session: Option<String>,
 
@@ -147,7 +147,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     pub(crate) each: bool,
 
-    /// Take this session, by its id or the beginning of it: of FILE if it is a database, else of all there are.
+    /// Take this session, by its id or the beginning of it: of FILE if it holds several, else of all there are.
     #[arg(short, long, value_name = "ID", help_heading = INPUT)]
     pub(crate) session: Option<String>,
 

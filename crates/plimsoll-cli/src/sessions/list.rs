@@ -77,7 +77,7 @@ fn weigh(lookup: &Lookup, found: &[Found], config: &Config) -> Vec<Result<Weighe
 }
 
 fn nothing(args: &ListArgs, around: &Surroundings) -> String {
-    let tool = args.tool.map_or("OpenCode, Claude Code, Codex, pi or Plimsoll", Tool::name);
+    let tool = args.tool.map_or("any known tool", Tool::name);
     let directory = around.short(&around.directory);
     let mut told = format!("there are no sessions of {tool}");
     if !args.all {

@@ -85,12 +85,9 @@ pub(crate) fn newest(around: &Surroundings) -> Result<Located, CliError> {
     let lookup = Lookup::new(around, Scope::All);
     lookup.tell_problems();
     let directory: &Path = &around.directory;
-    let found = lookup.search.newest(directory).ok_or_else(|| {
+    let found = lookup.search.newest(directory, around.home.as_deref()).ok_or_else(|| {
         let directory = around.short(directory);
-        CliError::usage(format!(
-            "found no session of OpenCode, Claude Code, Codex, pi or Plimsoll for `{directory}`"
-        ))
-        .hint(
+        CliError::usage(format!("found no session of any known tool for `{directory}`")).hint(
             "`plimsoll sessions --all` lists what there is; or give a transcript, or `-` for standard input",
         )
     })?;

@@ -175,7 +175,9 @@ fn several_sessions_in_a_file_are_told() {
     let home = Home::new().with("project/s.jsonl", &format!("{one}\n{two}\n"));
     let told = home.run(&["inspect", "s.jsonl"]);
     assert!(
-        told.contains("note: `s.jsonl` holds 2 sessions; this is the newest, `two`, without one"),
+        told.contains(
+            "note: `s.jsonl` holds 2 sessions; this is `two`, without one (`--session` picks another)"
+        ),
         "{told}"
     );
 }

@@ -126,6 +126,53 @@ fn a_database_is_a_file_with_sessions_to_choose_from() {
     ]));
 }
 
+/// Two sessions of pi that were put into one file.
+const TWO: &str = r#"{"type":"session","id":"first-1","cwd":"/a"}
+{"type":"message","message":{"role":"user","content":"words of One"}}
+{"type":"session","id":"second-2","cwd":"/b"}
+{"type":"message","message":{"role":"user","content":"words of Two"}}
+"#;
+
+#[test]
+fn one_of_several_sessions_in_a_file_can_be_picked() {
+    let home = Home::new().with("project/two.jsonl", TWO);
+    assert!(home.run(&["fork", "two.jsonl"]).contains("words of Two"));
+    let picked = home.run(&["fork", "two.jsonl", "--session", "first"]);
+    assert!(picked.contains("words of One") && !picked.contains("words of Two"), "{picked}");
+    let inspected = home.run(&["inspect", "two.jsonl", "--session", "first", "--json"]);
+    assert!(inspected.contains("\"first-1\""), "{inspected}");
+    let gone = home.run(&["fork", "two.jsonl", "--session", "gone"]);
+    assert!(gone.contains("there is no session `gone`; it holds 2: `second-2`, `first-1`"), "{gone}");
+}
+
+#[test]
+fn a_file_on_standard_input_is_read_without_being_named() {
+    let home = Home::new().with("project/two.jsonl", TWO);
+    let run = |args: &[&str], input: std::process::Stdio| {
+        let output = home.command(args, &[]).stdin(input).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let file = || std::fs::File::open(home.project.join("two.jsonl")).unwrap().into();
+    assert!(run(&["fork"], file()).contains("words of Two"));
+    assert!(run(&["fork", "-", "--session", "first"], file()).contains("words of One"));
+    // Without a file the newest session is looked for, whatever else standard input is.
+    assert!(run(&["fork"], std::process::Stdio::null()).contains("found no session"));
+    assert!(run(&["fork"], std::process::Stdio::piped()).contains("found no session"));
+}
+
+#[test]
+fn a_session_is_found_from_a_folder_inside_its_project() {
+    let home = Home::new();
+    let record = serde_json::json!({ "type": "user", "uuid": "u1", "parentUuid": null, "sessionId": "5d0c31aa-1111",
+        "cwd": home.project, "message": { "role": "user", "content": "words of the project" } });
+    home.write(".claude/projects/-project/5d0c31aa-1111.jsonl", &format!("{record}\n"));
+    let inside = home.project.join("src/deep");
+    std::fs::create_dir_all(&inside).unwrap();
+    let output = home.command(&["fork"], &[]).current_dir(&inside).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("words of the project"), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn an_id_as_it_is_listed_can_be_given_back() {
     let home = home();

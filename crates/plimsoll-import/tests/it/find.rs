@@ -39,6 +39,63 @@ fn places(home: &TempDir) -> Places {
     Places::new(Some(home.path()), |_| None)
 }
 
+/// Tools that write the directory of a session beside it, or its id into the name of a folder.
+#[test]
+fn sessions_of_more_tools_are_found_where_they_keep_them() {
+    let home = TempDir::new().unwrap();
+    let write = |place: &str, text: &str| {
+        let path = home.path().join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(".gemini/tmp/project/.project_root", "/home/ada/one\n");
+    let gemini = r#"{"sessionId":"0aa11bb2-9999","projectHash":"h","startTime":"2026-01-01T00:00:00Z"}"#;
+    write(".gemini/tmp/project/chats/session-2026-01-01T00-00-0aa11bb2.jsonl", gemini);
+    write(".gemini/tmp/project/chats/0aa11bb2-9999/sub.jsonl", gemini);
+    write(".gemini/tmp/project/logs.json", "[]");
+    let goose = r#"{"working_dir":"/home/ada/one","description":"d","message_count":0}"#;
+    write(".local/share/goose/sessions/20260101_1.jsonl", goose);
+    write(".cline/data/sessions/s1/s1.messages.json", "{}");
+    write(".cline/data/sessions/s1/s1.json", r#"{"cwd":"/home/ada/one"}"#);
+    write(".cline/data/sessions/s1/helper.messages.json", "{}");
+    write(
+        ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks/task-7/api_conversation_history.json",
+        "[]",
+    );
+    let wire = r#"{"type":"metadata","protocol_version":"1.4"}"#;
+    write(".kimi/kimi.json", r#"{"work_dirs":[{"path":"/home/ada/one","last_session_id":"k2"}]}"#);
+    for place in [
+        ".kimi/sessions/hash/k1/wire.jsonl",
+        ".kimi/sessions/hash/k2/wire.jsonl",
+        ".kimi/sessions/hash/k2/subagents/a/wire.jsonl",
+    ] {
+        write(place, wire);
+    }
+    write(
+        ".kimi-code/session_index.jsonl",
+        r#"{"sessionId":"k3","sessionDir":"d","workDir":"/home/ada/one"}"#,
+    );
+    write(".kimi-code/sessions/wd_one/k3/agents/main/wire.jsonl", wire);
+    write(".kimi-code/sessions/wd_one/k3/agents/agent-0/wire.jsonl", wire);
+    let search = Search::new(&places(&home), Scope::All);
+    let mut of_one: Vec<(Tool, String)> =
+        search.sessions(Some("/home/ada/one".as_ref())).map(|found| (found.tool, found.id)).collect();
+    of_one.sort();
+    let named = |tool: Tool, id: &str| (tool, id.to_owned());
+    let expected = [
+        named(Tool::Gemini, "0aa11bb2-9999"),
+        named(Tool::Goose, "20260101_1"),
+        named(Tool::Cline, "s1"),
+        named(Tool::Kimi, "k1"),
+        named(Tool::Kimi, "k2"),
+        named(Tool::Kimi, "k3"),
+    ];
+    assert_eq!(of_one, expected);
+    for id in ["0aa11bb2-9999", "gemini-cli:0aa1", "task-7", "20260101_1", "k3"] {
+        assert!(search.one(id).unwrap().is_some(), "{id}");
+    }
+}
+
 #[test]
 fn sessions_are_found_by_directory_by_tool_and_by_id() {
     let home = home();
@@ -53,7 +110,14 @@ fn sessions_are_found_by_directory_by_tool_and_by_id() {
     assert_eq!(of(Some("/home/ada/two")), [(Tool::Codex, "019e06e6-0c4f-72d2-a0ab".to_owned())]);
     assert_eq!(of(Some("/home/ada/one")).len(), 3);
     assert_eq!((of(None).len(), of(Some("/home/ada")).len()), (4, 0));
-    assert_eq!(search.newest("/home/ada/two".as_ref()).unwrap().id, "019e06e6-0c4f-72d2-a0ab");
+    assert_eq!(search.newest("/home/ada/two".as_ref(), None).unwrap().id, "019e06e6-0c4f-72d2-a0ab");
+    // From inside a project its session is found; the home and what is above it is no project.
+    let above = Some("/home/ada".as_ref());
+    assert_eq!(
+        search.newest("/home/ada/two/src/deep".as_ref(), above).unwrap().id,
+        "019e06e6-0c4f-72d2-a0ab"
+    );
+    assert!(search.newest("/home/ada/nothing/here".as_ref(), Some("/home/ada".as_ref())).is_none());
     assert_eq!(search.one("5d0c").unwrap().unwrap().tool, Tool::ClaudeCode);
     assert_eq!(search.one("pi:ffae").unwrap().unwrap().tool, Tool::Pi);
     assert!(search.one("codex:ffae").unwrap().is_none() && search.one("nothing").unwrap().is_none());

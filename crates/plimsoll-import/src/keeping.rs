@@ -1,0 +1,128 @@
+//! How each tool names the files of its sessions, and where it says which directory a session was for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::find::Tool;
+use crate::places::stem;
+
+/// A document over this many bytes is not opened to learn a session's id.
+const MOST_BYTES: u64 = 4 << 20;
+/// The file of Cline and Roo with the messages of a task.
+const TASK: &str = "api_conversation_history.json";
+/// How Cline's newer files end.
+const MESSAGES: &str = ".messages.json";
+
+/// Whether a tool keeps a session in a file of this name.
+pub(crate) fn is_session(tool: Tool, path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let ends = |ending: &str| name.ends_with(ending);
+    match tool {
+        Tool::Gemini => {
+            let is_chat = path.components().any(|part| part.as_os_str() == "chats");
+            is_chat && (ends(".jsonl") || ends(".json"))
+        }
+        Tool::Cline => ends(MESSAGES) || name == TASK,
+        Tool::Kimi => name == "wire.jsonl",
+        _ => ends(".jsonl"),
+    }
+}
+
+/// Whether a file is a sub-agent's, as far as its place tells.
+pub(crate) fn is_sub_agent(tool: Tool, path: &Path) -> bool {
+    let is_inside = |folder: &str| path.components().any(|part| part.as_os_str() == folder);
+    match tool {
+        // Those of a session stand in a folder of its name.
+        Tool::Gemini => folder(path, 0) != "chats",
+        // Kimi Code has a folder for each agent, the session's own being `main`.
+        Tool::Kimi => is_inside("subagents") || is_inside("agents") && folder(path, 0) != "main",
+        Tool::Cline => {
+            path.file_name().is_none_or(|name| name != TASK) && name_of(tool, path) != folder(path, 0)
+        }
+        _ => stem(path).starts_with("agent-") || is_inside("subagents"),
+    }
+}
+
+/// What a session is called by its place: its id, or for some tools a name with the id in it.
+pub(crate) fn name_of(tool: Tool, path: &Path) -> &str {
+    match tool {
+        Tool::Cline => match path.file_name().and_then(|name| name.to_str()) {
+            Some(name) if name != TASK => name.strip_suffix(MESSAGES).unwrap_or(name),
+            _ => folder(path, 0),
+        },
+        Tool::Kimi if folder(path, 1) == "agents" => folder(path, 2),
+        Tool::Kimi => folder(path, 0),
+        _ => stem(path),
+    }
+}
+
+/// Whether the session in a file may have an id that begins with this.
+pub(crate) fn may_have(tool: Tool, path: &Path, id: &str) -> bool {
+    let name = name_of(tool, path);
+    // Gemini CLI writes only the first eight characters of the id into the name.
+    let is_longer = tool == Tool::Gemini
+        && name.rsplit('-').next().is_some_and(|short| short.len() == 8 && id.starts_with(short));
+    name.contains(id) || is_longer
+}
+
+/// The id of the session, where the tool does not write it into the first lines of the file.
+pub(crate) fn id_of(tool: Tool, path: &Path) -> Option<String> {
+    match tool {
+        Tool::Gemini if path.extension().is_some_and(|ending| ending == "json") => {
+            json(path)?["sessionId"].as_str().map(str::to_owned)
+        }
+        Tool::Cline | Tool::Kimi => Some(name_of(tool, path).to_owned()),
+        _ => None,
+    }
+}
+
+/// The directory a session was for, where the tool says so in another file.
+pub(crate) fn directory_of(tool: Tool, path: &Path) -> Option<String> {
+    match tool {
+        Tool::Gemini => {
+            let chats =
+                path.ancestors().find(|above| above.file_name().is_some_and(|name| name == "chats"))?;
+            let root = fs::read_to_string(chats.parent()?.join(".project_root")).ok()?;
+            Some(root.trim().to_owned()).filter(|root| !root.is_empty())
+        }
+        Tool::Cline => {
+            let manifest = path.parent()?.join(format!("{}.json", name_of(tool, path)));
+            json(&manifest)?["cwd"].as_str().map(str::to_owned)
+        }
+        Tool::Kimi => kimi_directory(path),
+        _ => None,
+    }
+}
+
+/// Kimi CLI hashes the directory into the name of a folder and notes the last session of each directory; all sessions of
+/// a folder are of one directory. Kimi Code keeps an index.
+fn kimi_directory(path: &Path) -> Option<String> {
+    let session = if folder(path, 1) == "agents" { path.ancestors().nth(3)? } else { path.parent()? };
+    let home = session.ancestors().nth(3)?;
+    if let Ok(index) = fs::read_to_string(home.join("session_index.jsonl")) {
+        let id = session.file_name()?.to_str()?;
+        let records = index.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let own = records.into_iter().find(|record| record["sessionId"] == id);
+        return own.and_then(|own| own["workDir"].as_str().map(str::to_owned));
+    }
+    let known = json(&home.join("kimi.json"))?;
+    let folder: PathBuf = session.parent()?.to_owned();
+    let directories = known["work_dirs"].as_array()?;
+    let own = directories.iter().find(|one| {
+        one["last_session_id"].as_str().is_some_and(|id| !id.is_empty() && folder.join(id).is_dir())
+    });
+    own.and_then(|own| own["path"].as_str().map(str::to_owned))
+}
+
+/// The name of the folder that a file is in, or of one above it.
+fn folder(path: &Path, above: usize) -> &str {
+    let folder = path.ancestors().nth(above + 1).and_then(Path::file_name);
+    folder.and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn json(path: &Path) -> Option<Value> {
+    let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MOST_BYTES);
+    is_small.then(|| fs::read(path).ok())?.and_then(|bytes| serde_json::from_slice(&bytes).ok())
+}
