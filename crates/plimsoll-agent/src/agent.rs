@@ -20,7 +20,7 @@ use crate::ledger::FileLedger;
 use crate::model::Model;
 use crate::run::Conversation;
 use crate::setup::surroundings;
-use crate::tasks::TaskBoard;
+use crate::tasks::{SpendMeter, TaskBoard};
 use crate::tools::ToolSet;
 
 /// An agent that can run sessions. Cloning it shares its model's connections.
@@ -60,6 +60,8 @@ pub struct Agent {
     pub events: EventSink,
     /// Runs its background tasks; without one it has none.
     pub tasks: Option<Arc<TaskBoard>>,
+    /// What the run that launched it spends, for a background task: what it spends is charged there too.
+    pub(crate) charged_to: Option<Arc<SpendMeter>>,
 }
 
 /// Who speaks, and what it may do.
@@ -197,6 +199,7 @@ impl Agent {
             hooks: Vec::new(),
             events: Arc::new(|_| {}),
             tasks: None,
+            charged_to: None,
         }
     }
 

@@ -137,6 +137,7 @@ pub(crate) async fn ask_summary(
     agent.tell(&Event::Summarised {
         error: said.as_ref().err().cloned(),
         usage: usage.as_ref().map(UsageFigures::from),
+        cost,
         early,
     });
     Summary { reply: said.map(reply_of), cost }

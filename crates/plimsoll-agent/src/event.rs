@@ -69,6 +69,8 @@ pub enum Event {
         error: Option<String>,
         /// What the provider counted.
         usage: Option<UsageFigures>,
+        /// What it cost, in dollars.
+        cost: Option<f64>,
         /// Whether it is prepared beside the running turn.
         early: bool,
     },

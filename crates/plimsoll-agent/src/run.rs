@@ -20,6 +20,7 @@ use crate::mcp::ServerSet;
 use crate::metrics;
 use crate::model::Model;
 use crate::step::StepEnd;
+use crate::tasks::{Reached, Spend, SpendMeter};
 use crate::title::{ask_title, title_from_words};
 
 /// A session that an agent runs. When it is dropped the session is given back.
@@ -114,6 +115,9 @@ pub struct RunReport {
     pub usage: UsageFigures,
     /// What it cost in dollars, as far as prices are known.
     pub cost: f64,
+    /// What the background tasks that it launched or resumed were charged by its end, beside that.
+    #[serde(skip_serializing_if = "Spend::is_none")]
+    pub tasks: Spend,
     /// What was reduced, oldest first.
     pub reductions: Vec<ReceiptFigures>,
 }
@@ -121,8 +125,8 @@ pub struct RunReport {
 /// What a run has come to so far.
 pub(crate) struct Progress {
     pub(crate) steps: u64,
-    pub(crate) usage: UsageFigures,
-    pub(crate) cost: f64,
+    /// What it has spent, with its tasks.
+    pub(crate) meter: Arc<SpendMeter>,
     pub(crate) reductions: Vec<ReceiptFigures>,
     pub(crate) guard: Guard,
     pub(crate) refusals: u32,
@@ -137,10 +141,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn charge(&mut self, usage: Option<&Usage>, cost: Option<f64>) {
-        if let Some(usage) = usage {
-            self.usage.add(usage);
-        }
-        self.cost += cost.unwrap_or_default();
+        self.meter.charge(usage, cost);
     }
 }
 
@@ -242,6 +243,7 @@ impl Conversation {
             steps: 0,
             usage: UsageFigures::default(),
             cost: 0.0,
+            tasks: Spend::default(),
             reductions: Vec::new(),
         })
     }
@@ -254,12 +256,16 @@ impl Conversation {
     /// Let the model answer what is in the log, without a new prompt: after [`take_notes`](Conversation::take_notes) has
     /// taken something in.
     pub async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        let limits = &self.agent.profile.limits;
+        let meter = SpendMeter::new(limits, self.agent.charged_to.clone());
+        if let Some(board) = &self.agent.tasks {
+            board.note_meter(&self.session, &meter);
+        }
         let mut progress = Progress {
             steps: 0,
-            usage: UsageFigures::default(),
-            cost: 0.0,
+            meter: Arc::clone(&meter),
             reductions: Vec::new(),
-            guard: Guard::new(self.agent.profile.limits.repeats),
+            guard: Guard::new(limits.repeats),
             refusals: 0,
             refused_bytes: None,
             last_refusal: None,
@@ -276,17 +282,19 @@ impl Conversation {
             self.agent.tell(&Event::Ended {
                 end: end.clone(),
                 steps: progress.steps,
-                usage: progress.usage,
-                cost: progress.cost,
+                usage: meter.own().usage,
+                cost: meter.own().cost,
             });
         }
+        let own = meter.own();
         Ok(RunReport {
             session: self.session.clone(),
             end: ended?,
             text: progress.last_text,
             steps: progress.steps,
-            usage: progress.usage,
-            cost: progress.cost,
+            usage: own.usage,
+            cost: own.cost,
+            tasks: meter.below(),
             reductions: progress.reductions,
         })
     }
@@ -304,11 +312,11 @@ impl Conversation {
             if progress.steps >= limits.steps {
                 return Ok(RunEnd::Steps);
             }
-            if limits.tokens.is_some_and(|most| progress.usage.total() >= most) {
-                return Ok(RunEnd::Tokens);
-            }
-            if limits.cost.is_some_and(|most| progress.cost >= most) {
-                return Ok(RunEnd::Cost);
+            // A task ends with the limit of the run that launched it, too: that run may do nothing but wait for it.
+            match progress.meter.reached_here_or_above() {
+                Some(Reached::Tokens(_)) => return Ok(RunEnd::Tokens),
+                Some(Reached::Cost(_)) => return Ok(RunEnd::Cost),
+                None => {}
             }
             match self.step(progress, cancel).await? {
                 StepEnd::Again => {}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use plimsoll::{Millis, PartId, SessionId};
@@ -18,6 +18,7 @@ use super::limits::TaskLimits;
 use super::probe::{Probe, TaskPoint};
 use super::progress::ProgressMeter;
 use super::roster::Roster;
+use super::spend::SpendMeter;
 use super::status::TaskStatus;
 use super::task::{Task, TaskPhase, TaskProgress};
 use crate::agent::Agent;
@@ -45,6 +46,8 @@ pub struct TaskBoard {
     pub(super) is_watching: AtomicBool,
     is_closing: AtomicBool,
     probe: Probe,
+    /// The meters of the newest runs, by session.
+    pub(super) meters: Mutex<HashMap<SessionId, Weak<SpendMeter>>>,
 }
 
 /// A task that this board runs or has in its queue.
@@ -157,6 +160,7 @@ impl TaskBoard {
             is_watching: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             probe: Arc::new(|_| {}),
+            meters: Mutex::default(),
         })
     }
 

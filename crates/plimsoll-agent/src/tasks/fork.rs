@@ -216,6 +216,7 @@ impl TaskBoard {
         };
         let rostered = RosterAgent { is_own_model: !is_parents, ..rostered };
         let mut agent = self.task_agent(&parent, bounds, rostered);
+        agent.charged_to = self.meter_of(&task.parent);
         if task.data.fork.as_ref().is_some_and(|fork| fork.way == ForkWay::History) {
             // Offered as they were to the parent, because the cache begins with them.
             let offered = self

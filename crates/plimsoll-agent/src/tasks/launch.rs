@@ -40,7 +40,8 @@ impl TaskBoard {
         };
         let way = launch.way.or(rostered.fork).unwrap_or(self.limits.fork);
         let bounds = caller.agent.profile.bounds_below();
-        let agent = self.task_agent(&caller.agent, bounds.clone(), rostered);
+        let mut agent = self.task_agent(&caller.agent, bounds.clone(), rostered);
+        agent.charged_to = self.meter_of(&caller.session);
         require_price(&agent)?;
         let data = TaskData {
             description: launch.description.clone(),

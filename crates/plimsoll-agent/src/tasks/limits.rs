@@ -72,9 +72,12 @@ impl TaskLimits {
 }
 
 /// Refuse an agent whose cost could never reach its limit because no price is known. A limit that silently does not hold is
-/// worse than a task that does not run, and `plimsoll run` refuses the same of the agent that a person talks to.
+/// worse than a task that does not run, and `plimsoll run` refuses the same of the agent that a person talks to. The limits
+/// of the runs above it count, because what it spends is charged to them.
 pub(super) fn require_price(agent: &Agent) -> Result<(), TaskError> {
-    match agent.profile.limits.cost {
+    let above = agent.charged_to.as_ref().and_then(|meter| meter.least_cost());
+    let most = agent.profile.limits.cost.into_iter().chain(above).reduce(f64::min);
+    match most {
         Some(most) if agent.model.price.is_none() => {
             Err(TaskError::NoPrice { model: agent.model.name.to_string(), most })
         }

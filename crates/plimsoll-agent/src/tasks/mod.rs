@@ -28,6 +28,7 @@ mod progress;
 mod reconcile;
 mod roster;
 mod runner;
+mod spend;
 mod status;
 mod task;
 mod text;
@@ -46,6 +47,8 @@ pub(crate) use notes::TOLD_KEY;
 #[doc(hidden)]
 pub use probe::TaskPoint;
 pub use roster::{ConfiguredRoster, Roster, RosterAgent};
+pub(crate) use spend::{Reached, SpendMeter};
+pub use spend::{Spend, spend_below};
 pub use status::TaskStatus;
 pub use task::{ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskRun};
 pub use text::{

@@ -56,10 +56,11 @@ impl ProgressMeter {
                 progress.cost += cost.unwrap_or_default();
                 Some(true)
             }
-            Event::Summarised { usage, .. } => {
+            Event::Summarised { usage, cost, .. } => {
                 if let Some(usage) = usage {
                     progress.usage.add_figures(usage);
                 }
+                progress.cost += cost.unwrap_or_default();
                 Some(false)
             }
             _ => None,

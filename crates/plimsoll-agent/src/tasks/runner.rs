@@ -15,6 +15,7 @@ use super::change::{LAUNCHER_CANCELLED, LAUNCHER_ENDED};
 use super::error::TaskError;
 use super::probe::TaskPoint;
 use super::progress::ProgressMeter;
+use super::spend::limit_words;
 use super::status::TaskStatus;
 use super::task::{Task, TaskChange};
 use super::text::{duration_text, toast_text};
@@ -307,16 +308,13 @@ impl Runner {
             |what: String| Outcome { status: TaskStatus::Error, error: Some(what), result: said.clone() };
         let limits = &self.agent.profile.limits;
         match report {
-            Ok(report) => match report.end {
+            Ok(report) => match report.end.clone() {
                 RunEnd::Finished { .. } => {
                     Outcome { status: TaskStatus::Completed, error: None, result: said }
                 }
                 RunEnd::Steps => limit(format!("The limit of {} steps was reached.", limits.steps)),
-                RunEnd::Tokens => {
-                    limit(format!("The limit of {} tokens was reached.", limits.tokens.unwrap_or_default()))
-                }
-                RunEnd::Cost => {
-                    limit(format!("The limit of {} dollars was reached.", limits.cost.unwrap_or_default()))
+                RunEnd::Tokens | RunEnd::Cost => {
+                    limit(limit_words(limits, &report, self.agent.charged_to.as_deref()))
                 }
                 RunEnd::Repeating { tool } => {
                     limit(format!("It made the same call of `{tool}` again and again."))
