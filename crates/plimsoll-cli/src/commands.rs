@@ -84,14 +84,18 @@ impl Counter for Larger {
 /// Which old tool outputs would be cleared.
 pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output) -> Done {
     if args.apply {
-        return reduce::prune(&args.input, args.force, around, output);
+        return reduce::prune(args, around, output);
     }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
     let log = input::log(&args.input, around)?;
     let limits = Limits::new(context, 0);
     let plan = Progress::during("planning", || {
         let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
-        prune::plan(&log, &policy, Some(Pressure { load: load.tokens, limits }))
+        let pressure = Some(Pressure { load: load.tokens, limits });
+        match args.choice.choice() {
+            Some(choice) => prune::plan_choice(&log, &policy, &choice, pressure),
+            None => prune::plan(&log, &policy, pressure),
+        }
     });
     if output.json {
         output.json(&plan)?;
@@ -116,7 +120,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
         if output.json {
             output.json(&json!(null))?;
         }
-        note("there is too little to summarise");
+        note(&reduce::too_little(&log, &policy));
         return Ok(ExitCode::from(1));
     };
     if !args.offline {

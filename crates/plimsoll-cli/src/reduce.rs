@@ -3,15 +3,16 @@
 use std::process::ExitCode;
 
 use plimsoll::compact::ladder::{Outcome, Verdict};
-use plimsoll::{Fixed, Plan, Receipt, SessionId};
+use plimsoll::pivot::Visible;
+use plimsoll::{Fixed, Load, Log, Plan, Policy, Receipt, SessionId};
 use plimsoll_session::Pruned;
 use plimsoll_store::Session;
 use serde_json::json;
 
-use crate::args::InputArgs;
+use crate::args::{InputArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
-use crate::output::{Output, note, printable};
+use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::receipts;
 use crate::store::Opened;
@@ -23,12 +24,19 @@ type Done = Result<ExitCode, CliError>;
 const LINES: usize = 20;
 
 /// Clear old tool outputs.
-pub(crate) fn prune(args: &InputArgs, force: bool, around: &Surroundings, output: &mut Output) -> Done {
-    let config = Config::load(&args.policy, around)?;
-    let (opened, session) = stored(args, &config, around)?;
+pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output) -> Done {
+    let PruneArgs { input, force, .. } = args;
+    let config = Config::load(&input.policy, around)?;
+    let (opened, session) = stored(input, &config, around)?;
     let pruned = Progress::during("pruning", || -> Result<Pruned, CliError> {
-        let mut driver = opened.driver(&session, &config, force)?;
-        let pruned = driver.prune(Fixed::default(), "a person asked for it")?;
+        let mut driver = opened.driver(&session, &config, *force)?;
+        let pruned = match args.choice.choice() {
+            Some(choice) => {
+                let reason = format!("a person chose: {choice}");
+                driver.prune_choice(&choice, Fixed::default(), &reason)?
+            }
+            None => driver.prune(Fixed::default(), "a person asked for it")?,
+        };
         driver.close()?;
         Ok(pruned)
     })?;
@@ -48,17 +56,18 @@ pub(crate) fn prune(args: &InputArgs, force: bool, around: &Surroundings, output
 pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, output: &mut Output) -> Done {
     let config = Config::load(&args.policy, around)?;
     let (opened, session) = stored(args, &config, around)?;
-    let outcome = Progress::during("compacting", || -> Result<Outcome, CliError> {
+    let (outcome, nothing) = Progress::during("compacting", || -> Result<(Outcome, String), CliError> {
         let mut driver = opened.driver(&session, &config, force)?;
+        let nothing = too_little(driver.log(), &config.policy);
         let outcome = driver.compact(Fixed::default(), |_| Err("no model is asked here".to_owned()))?;
         driver.close()?;
-        Ok(outcome)
+        Ok((outcome, nothing))
     })?;
     if outcome.reduction.receipts.is_empty() {
         if output.json {
             output.json(&json!({ "session": session.id, "receipts": [] }))?;
         }
-        note("there is too little to summarise");
+        note(&nothing);
         return Ok(ExitCode::from(1));
     }
     let done = tell(&session.id, &outcome.reduction.receipts, output)?;
@@ -66,6 +75,13 @@ pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, outp
         note(&outcome.verdict.to_string());
     }
     Ok(done)
+}
+
+/// Why there is no compaction, with what there is.
+pub(crate) fn too_little(log: &Log, policy: &Policy) -> String {
+    let load = Load::of(log, policy, Fixed::default(), &policy.count);
+    let messages = counted(Visible::of(log).places.len(), "message");
+    format!("there is too little to summarise: {messages}, {} tokens", load.tokens)
 }
 
 /// The stored session that was asked for, or the newest of the current directory.

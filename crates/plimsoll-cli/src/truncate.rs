@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::truncate::{Address, OutputEnds, Spill};
+use plimsoll::chars::thousands;
+use plimsoll::truncate::{Address, OutputEnds, Spill, TruncatePlan};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -12,7 +13,7 @@ use crate::args::TruncateArgs;
 use crate::config::Config;
 use crate::error::{CliError, reason};
 use crate::files::{self, Existing};
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::progress::Progress;
 use crate::surroundings::Surroundings;
 
@@ -36,6 +37,9 @@ pub(crate) fn run(
         _ => Spill::Off,
     };
     let shown = plan.render(&spill);
+    if let Some(told) = dropped(&plan, &spill, args.spill_dir.is_some()) {
+        note(&told);
+    }
     if output.json {
         output.json(&json!({ "output": shown, "plan": plan, "spill": spill }))?;
     } else if plan.loses() {
@@ -49,6 +53,39 @@ pub(crate) fn run(
         output.bytes(tail)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What of an output is nowhere any more, and how to keep it the next time.
+fn dropped(plan: &TruncatePlan, spill: &Spill, asked: bool) -> Option<String> {
+    if !plan.loses() {
+        return None;
+    }
+    let hint = match spill {
+        Spill::Saved(_) => return None,
+        Spill::Failed(why) => format!("the whole could not be kept: {why}"),
+        Spill::Off if asked => "the policy keeps no outputs; `truncate.spill = true` does".to_owned(),
+        Spill::Off => "`--spill-dir DIR` keeps the whole output".to_owned(),
+    };
+    let lines = plan.original_lines.saturating_sub(plan.kept_lines);
+    let bytes = plan.original_bytes.saturating_sub(plan.kept_bytes);
+    let mut lost = Vec::new();
+    if lines > 0 || bytes > 0 {
+        let of = |part, all| format!("{} of {}", thousands(part), thousands(all));
+        lost.push(format!(
+            "{} lines, {} bytes",
+            of(lines, plan.original_lines),
+            of(bytes, plan.original_bytes)
+        ));
+    }
+    match plan.lines_shortened {
+        0 => {}
+        1 => lost.push("the end of 1 long line".to_owned()),
+        several => lost.push(format!("the ends of {} long lines", thousands(several))),
+    }
+    if plan.lossy {
+        lost.push("bytes that are not UTF-8".to_owned());
+    }
+    Some(format!("dropped: {}\nhint: {hint}", lost.join("; ")))
 }
 
 /// An output as far as it is held, and the whole of one that is too long for that.

@@ -63,7 +63,7 @@ use file::ConfigFile;
 
 pub use error::ConfigError;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
-pub use names::nearest;
+pub use names::{nearest, nearest_few};
 pub use opencode::Notice;
 pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};

@@ -135,6 +135,21 @@ impl Prices {
         Ok(())
     }
 
+    /// Whether a model has a price of its own, or the one of all that are not known was asked for by its name.
+    pub fn knows(&self, model: &str) -> bool {
+        model.eq_ignore_ascii_case(DEFAULT_ROW) || self.row(model, false).0 != DEFAULT_ROW
+    }
+
+    /// Names of models with a price: those of the table in `plimsoll-tokens`, and the beginnings of names of this one.
+    pub fn names(&self) -> Vec<String> {
+        let table = ModelTable::default();
+        let known = table.rows().map(|(name, _)| name.to_owned());
+        let mut names: Vec<String> = known.chain(self.rows.keys().cloned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// The price of a model, and the row it is from: the longest that its name begins with, whatever provider is named
     /// before it. `hour` asks for what it costs to write to a cache that lives for an hour.
     pub fn row(&self, model: &str, hour: bool) -> (String, Price) {

@@ -6,7 +6,7 @@ use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Outcome, Trigger};
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::pin::{self, PinTarget};
-use plimsoll::prune::{self, Pressure, PrunePlan};
+use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::receipt::{CompactPlan, Stamp};
 use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction};
 use plimsoll_store::{Search, Selection, StoreError};
@@ -44,6 +44,13 @@ impl Driver {
         prune::plan(&self.log, &self.settings.policy, Some(pressure))
     }
 
+    /// What a prune of what is chosen would clear now.
+    pub fn plan_prune_choice(&self, choice: &PruneChoice, fixed: Fixed) -> PrunePlan {
+        let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+        let pressure = Pressure { load: load.tokens, limits: self.limits() };
+        prune::plan_choice(&self.log, &self.settings.policy, choice, Some(pressure))
+    }
+
     /// What a compaction would summarise now; none if there is too little.
     pub fn plan_compaction(&self, fixed: Fixed) -> Option<CompactPlan> {
         self.situation(fixed, Trigger::Manual).plan_compaction(&self.log)
@@ -52,6 +59,21 @@ impl Driver {
     /// Clear old tool outputs from the window, by the policy's rules.
     pub fn prune(&mut self, fixed: Fixed, reason: &str) -> Result<Pruned, SessionError> {
         let plan = self.plan_prune(fixed);
+        self.apply_prune(plan, fixed, reason)
+    }
+
+    /// Clear what is chosen from the window, whatever the policy's rules are.
+    pub fn prune_choice(
+        &mut self,
+        choice: &PruneChoice,
+        fixed: Fixed,
+        reason: &str,
+    ) -> Result<Pruned, SessionError> {
+        let plan = self.plan_prune_choice(choice, fixed);
+        self.apply_prune(plan, fixed, reason)
+    }
+
+    fn apply_prune(&mut self, plan: PrunePlan, fixed: Fixed, reason: &str) -> Result<Pruned, SessionError> {
         if plan.items.is_empty() {
             return Ok(Pruned::Nothing(Box::new(plan)));
         }

@@ -98,7 +98,7 @@ pub(crate) fn share_of(number: u64, share: f64) -> u64 {
 }
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {

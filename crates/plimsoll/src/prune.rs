@@ -3,6 +3,8 @@
 //! A plan is made from lengths alone; no text is read. Applying it sets a mark on each part, never more: the
 //! outputs stay in the log, the calls and their inputs stay in the window, and an undo lifts the marks.
 
+mod choice;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,8 @@ use crate::limits::Limits;
 use crate::log::{Message, MessageId, Part, PartBody, PartId, ToolStatus};
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{ClearedView, Measure, OnMeeting, Policy, PruneOrder};
+
+pub use choice::{PruneChoice, plan_choice};
 
 /// Which outputs would be cleared, and what that frees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,40 @@ pub struct PrunePlan {
     pub kept_tokens: Tokens,
     /// Why the plan is as it is.
     pub reason: PruneReason,
+    /// What a person chose, where it is not the policy that decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<PruneChoice>,
+    /// The numbers of the reason, where it is that something was not reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortfall: Option<Shortfall>,
+}
+
+/// What there was, and what was asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shortfall {
+    /// What there was.
+    pub found: Tokens,
+    /// What it was compared with.
+    pub needed: Tokens,
+}
+
+impl PrunePlan {
+    /// Why the plan is as it is, with the numbers that decided.
+    pub fn explain(&self) -> String {
+        let reason = self.reason;
+        let Some(Shortfall { found, needed }) = self.shortfall else { return reason.to_string() };
+        match reason {
+            PruneReason::BelowMinimum => format!("{reason}: {found} of at least {needed} tokens"),
+            PruneReason::AllProtected => format!("{reason}: {found} tokens, and {needed} stay in any case"),
+            PruneReason::NotNeeded => format!("{reason}: {found} tokens, and pruning begins at {needed}"),
+            PruneReason::SmallEnough => format!("{reason}: {found} tokens, at most {needed} were asked for"),
+            PruneReason::Chosen | PruneReason::NoneChosen => {
+                format!("{reason}; {found} tokens would be left, more than the {needed} asked for")
+            }
+            PruneReason::Off | PruneReason::OldOutputs => reason.to_string(),
+        }
+    }
 }
 
 /// One output to clear.
@@ -57,6 +95,12 @@ pub enum PruneReason {
     BelowMinimum,
     /// Old outputs go.
     OldOutputs,
+    /// What was chosen goes.
+    Chosen,
+    /// No output is as was chosen.
+    NoneChosen,
+    /// The window is no fuller than was asked for.
+    SmallEnough,
 }
 
 impl fmt::Display for PruneReason {
@@ -67,6 +111,9 @@ impl fmt::Display for PruneReason {
             PruneReason::AllProtected => "all tool outputs are protected",
             PruneReason::BelowMinimum => "too little would be freed",
             PruneReason::OldOutputs => "tool outputs beyond the protected ones",
+            PruneReason::Chosen => "tool outputs that were chosen",
+            PruneReason::NoneChosen => "no tool output is as was chosen",
+            PruneReason::SmallEnough => "the window is small enough",
         })
     }
 }
@@ -93,18 +140,25 @@ pub fn plan(messages: &[Message], policy: &Policy, pressure: Option<Pressure>) -
         return nothing(PruneReason::Off);
     }
     if !gate_is_open(policy, pressure) {
-        return nothing(PruneReason::NotNeeded);
+        let shortfall = pressure.map(|Pressure { load, limits }| {
+            let needed = gate(policy, limits);
+            Shortfall { found: load, needed }
+        });
+        return PrunePlan { shortfall, ..nothing(PruneReason::NotNeeded) };
     }
     let mut plan = collect(messages, policy);
     let minimum = policy.prune.min_tokens;
     let enough = plan.freed_tokens > minimum || (policy.prune.min_inclusive && plan.freed_tokens == minimum);
     if plan.items.is_empty() {
         plan.reason = PruneReason::AllProtected;
+        let shortfall = Shortfall { found: plan.kept_tokens, needed: policy.prune.protect_tokens };
+        plan.shortfall = (shortfall.found > Tokens::ZERO).then_some(shortfall);
     } else if enough {
         plan.reason = PruneReason::OldOutputs;
     } else {
         let kept_tokens = plan.kept_tokens + plan.freed_tokens;
-        plan = PrunePlan { kept_tokens, ..nothing(PruneReason::BelowMinimum) };
+        let shortfall = Some(Shortfall { found: plan.freed_tokens, needed: minimum });
+        plan = PrunePlan { kept_tokens, shortfall, ..nothing(PruneReason::BelowMinimum) };
     }
     plan
 }
@@ -119,6 +173,14 @@ fn gate_is_open(policy: &Policy, pressure: Option<Pressure>) -> bool {
     prune.gate_share.is_none_or(|share| load > context.share(share))
         && prune.gate_headroom.is_none_or(|headroom| load >= context - headroom)
         && load >= prune.protect_tokens
+}
+
+/// What a window has to weigh for the gates to be open.
+fn gate(policy: &Policy, limits: Limits) -> Tokens {
+    let (prune, context) = (&policy.prune, limits.context);
+    let share = prune.gate_share.map(|share| context.share(share) + Tokens(1));
+    let headroom = prune.gate_headroom.map(|headroom| context - headroom);
+    share.into_iter().chain(headroom).chain([prune.protect_tokens]).max().unwrap_or_default()
 }
 
 /// Walk back from the newest part. What lies past the protected amount is a candidate, and so is the part that
@@ -192,11 +254,11 @@ fn places(messages: &[Message], at_summary: OnMeeting) -> Box<dyn DoubleEndedIte
 /// A completed result of a tool that is not protected: the tool, and what clearing it frees.
 fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
     let (tool, chars) = finished_output(part)?;
-    let is_protected = |name: &String| name.eq_ignore_ascii_case(tool);
-    if policy.prune.protected_tools.iter().any(is_protected) {
-        return None;
-    }
-    Some((tool, freed(chars, policy)))
+    (!is_protected(tool, policy)).then(|| (tool, freed(chars, policy)))
+}
+
+fn is_protected(tool: &str, policy: &Policy) -> bool {
+    policy.prune.protected_tools.iter().any(|name| name.eq_ignore_ascii_case(tool))
 }
 
 /// What clearing an output of that length frees.

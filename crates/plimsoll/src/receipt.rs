@@ -274,7 +274,10 @@ impl Plan {
                 }
                 // Where nothing goes, the headline is the reason.
                 if !plan.items.is_empty() {
-                    row(&"reason", plan.reason.to_string());
+                    row(&"reason", plan.explain());
+                    if let Some(choice) = &plan.choice {
+                        row(&"chosen", choice.to_string());
+                    }
                 }
             }
             Plan::Compact(plan) => {
@@ -375,7 +378,7 @@ impl fmt::Display for Plan {
                 write!(f, "truncate {tool} output to {kept} of {was} lines ({size})")
             }
             Plan::Truncate(plan) => write!(f, "truncate nothing of {} output", plan.tool),
-            Plan::Prune(plan) if plan.items.is_empty() => write!(f, "prune nothing: {}", plan.reason),
+            Plan::Prune(plan) if plan.items.is_empty() => write!(f, "prune nothing: {}", plan.explain()),
             Plan::Prune(plan) => {
                 write!(f, "prune {}, {} tokens", some(plan.items.len(), "tool output"), plan.freed_tokens)
             }

@@ -3,15 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plimsoll::prune::PruneChoice;
 
 use super::transcripts::{InputArgs, PolicyArgs};
+use super::values::percent;
 
 pub(super) const PRUNE: &str = "\
 Examples:
   plimsoll prune --plan                     for the newest session of this directory
   PLIMSOLL_PRUNE_PROTECT_TOKENS=20000 plimsoll prune --plan s.jsonl
   plimsoll prune --plan --json s.jsonl | jq .freedTokens
-  plimsoll prune --apply ses_5c             do that to a stored session";
+  plimsoll prune --apply ses_5c             do that to a stored session
+  plimsoll prune --tool bash --keep 5       all outputs of `bash` but the newest 5
+  plimsoll prune --file src/lib.rs s.jsonl  what was read of a file
+  plimsoll prune --to 60% --apply ses_5c    the oldest, until the window is at most 60 % full
+
+`--tool`, `--file`, `--keep` and `--to` choose in place of the policy, and can be combined: what the policy protects by age \
+or amount can go then, what it protects by the name of its tool only where `--tool` names it.";
 
 pub(super) const COMPACT: &str = "\
 Examples:
@@ -33,6 +41,10 @@ pub(crate) struct PruneArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
+    /// Which outputs, where it is not the policy that decides.
+    #[command(flatten)]
+    pub(crate) choice: ChoiceArgs,
+
     /// Show the plan. This is what the command does by itself; the flag says so in scripts.
     #[arg(long)]
     pub(crate) plan: bool,
@@ -44,6 +56,35 @@ pub(crate) struct PruneArgs {
     /// Do it although another process runs the session; that one is named, and can write no more.
     #[arg(long, requires = "apply")]
     pub(crate) force: bool,
+}
+
+/// Which outputs to prune.
+#[derive(Args)]
+pub(crate) struct ChoiceArgs {
+    /// Outputs of this tool; can be given several times.
+    #[arg(long = "tool", value_name = "NAME")]
+    tools: Vec<String>,
+
+    /// Outputs of calls that name this file, whole or by the end of its path; can be given several times.
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<String>,
+
+    /// All but so many of the newest of them.
+    #[arg(long, value_name = "N")]
+    keep: Option<u64>,
+
+    /// Only as many, the oldest first, as it takes until the window is at most so full.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    to: Option<u8>,
+}
+
+impl ChoiceArgs {
+    /// The choice; none where the policy decides.
+    pub(crate) fn choice(&self) -> Option<PruneChoice> {
+        let ChoiceArgs { tools, files, keep, to } = self;
+        let choice = PruneChoice { tools: tools.clone(), files: files.clone(), keep: *keep, to: *to };
+        (!choice.is_empty()).then_some(choice)
+    }
 }
 
 /// For `compact`.

@@ -28,6 +28,13 @@ pub(super) fn lines(text: &str) -> Result<(u64, u64), String> {
     Ok(range)
 }
 
+/// A share of the window, as `60%`.
+pub(super) fn percent(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    let whole = number.parse().ok().filter(|percent| (1..100).contains(percent));
+    whole.ok_or_else(|| "expected a share of the window from 1% to 99%".to_owned())
+}
+
 /// A number of tokens above 0.
 pub(super) fn tokens(text: &str) -> Result<u64, String> {
     let above_zero = || "expected a number of tokens above 0, such as 128000, 128k or 1m".to_owned();

@@ -16,7 +16,7 @@ use crate::error::{CliError, reason};
 use crate::output::note;
 use crate::surroundings::Surroundings;
 
-pub(crate) use plimsoll_config::nearest;
+pub(crate) use plimsoll_config::{nearest, nearest_few};
 pub(crate) use run::{ForRun, NETWORK, load_run};
 pub(crate) use show::run;
 pub(crate) use trust::{trust, untrust};

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::args::{InputArgs, PolicyArgs, ReplayArgs};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::files::{self, Existing};
 use crate::input;
@@ -68,6 +68,7 @@ pub(crate) fn replay(
 ) -> Result<ExitCode, CliError> {
     let rules = rules(args, around)?;
     let prices = prices(args)?;
+    check_price(args, &prices)?;
     let config = Config::load(&PolicyArgs { policy: None, context: args.context }, around)?;
     let circumstances = circumstances(args);
     let sources: Vec<Option<&Path>> = match args.files.as_slice() {
@@ -223,6 +224,19 @@ fn prices(args: &ReplayArgs) -> Result<Prices, CliError> {
     let own: Prices = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     own.check().map_err(wrong)?;
     Ok(Prices::default().with(own))
+}
+
+/// Refuse a model that has no price, with the names that are most like it: with the price of another, the figures would be
+/// of that.
+fn check_price(args: &ReplayArgs, prices: &Prices) -> Result<(), CliError> {
+    let Some(model) = args.price.as_deref().filter(|model| !prices.knows(model)) else { return Ok(()) };
+    let known = prices.names();
+    let near = config::nearest_few(model, &known, 3);
+    let names: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+    let mean = if names.is_empty() { String::new() } else { format!("did you mean {}? ", names.join(", ")) };
+    let hint =
+        format!("{mean}`--prices FILE` adds a price, `--price default` is one dollar for a million tokens");
+    Err(CliError::usage(format!("no price is known for `{model}`")).hint(hint))
 }
 
 fn circumstances(args: &ReplayArgs) -> Circumstances {

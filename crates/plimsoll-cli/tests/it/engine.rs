@@ -64,7 +64,7 @@ fn compact_plans_and_summarises_without_a_model() {
     assert!(summary.starts_with("(This summary was made without a model"));
     assert!(summary.contains("Never touch the tests.") && summary.contains("src/lib.rs"));
     let (code, message) = refused(&["compact"], &json!([{ "role": "user", "content": "hi" }]).to_string());
-    assert_eq!((code, message.trim()), (1, "there is too little to summarise"));
+    assert_eq!((code, message.trim()), (1, "there is too little to summarise: 1 message, 5 tokens"));
 }
 
 #[test]

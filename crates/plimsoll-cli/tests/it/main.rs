@@ -10,6 +10,7 @@ mod engine;
 mod extremes;
 mod figures;
 mod help;
+mod manners;
 mod replay;
 mod revert;
 #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! Layer 2.
 
 use plimsoll::log::{ToolStatus, ToolTime};
-use plimsoll::prune::{self, Pressure, PrunePlan, PruneReason};
+use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan, PruneReason};
 use plimsoll::receipt::Stamp;
 use plimsoll::{Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, ToolState, Window};
 use plimsoll_testkit::History;
@@ -348,4 +348,109 @@ fn a_prune_can_be_applied_by_itself_and_gives_its_receipt() {
     let stamp = Stamp { ids: &mut ids, now: Millis(8), policy: &policy, reason };
     assert_eq!(plan.apply(&mut log, stamp, weigh).unwrap(), None, "it would not shrink a second time");
     assert_eq!(log[1].parts[0].cleared(), Some(Millis(7)), "and what was marked before stays marked");
+}
+
+/// Outputs of two tools about two files, 10,000 tokens each.
+fn mixed() -> Vec<Message> {
+    let mut history = History::new().user("u");
+    for n in 0..3 {
+        history = history
+            .tool_with("read", json!({ "path": format!("/home/me/project/src/file{n}.rs") }), tokens(10_000))
+            .tool_with("bash", json!({ "command": "ls" }), tokens(10_000));
+    }
+    history.messages()
+}
+
+fn chosen(choice: PruneChoice) -> PrunePlan {
+    let pressure = Pressure { load: Tokens(60_000), limits: Limits::new(100_000, 0) };
+    prune::plan_choice(&mixed(), &Policy::default(), &choice, Some(pressure))
+}
+
+#[rstest]
+#[case::tool(PruneChoice { tools: vec!["BASH".into()], ..PruneChoice::default() }, 30_000)]
+#[case::file(PruneChoice { files: vec!["src/file1.rs".into()], ..PruneChoice::default() }, 10_000)]
+#[case::absolute(PruneChoice { files: vec!["/home/me/project/src/file1.rs".into()], ..PruneChoice::default() }, 10_000)]
+#[case::name_alone(PruneChoice { files: vec!["./file2.rs".into()], ..PruneChoice::default() }, 10_000)]
+#[case::end_of_a_name(PruneChoice { files: vec!["1.rs".into()], ..PruneChoice::default() }, 0)]
+#[case::keep(PruneChoice { keep: Some(2), ..PruneChoice::default() }, 40_000)]
+#[case::keep_more_than_there_are(PruneChoice { keep: Some(u64::MAX), ..PruneChoice::default() }, 0)]
+#[case::until(PruneChoice { to: Some(45), ..PruneChoice::default() }, 20_000)]
+#[case::both(PruneChoice { tools: vec!["bash".into()], keep: Some(2), ..PruneChoice::default() }, 10_000)]
+#[case::no_such_tool(PruneChoice { tools: vec!["write".into()], ..PruneChoice::default() }, 0)]
+fn a_prune_by_choice_clears_what_was_chosen(#[case] choice: PruneChoice, #[case] freed: u64) {
+    let plan = chosen(choice.clone());
+    assert_eq!(plan.freed_tokens, Tokens(freed), "{choice}: {:?}", plan.items);
+    let reason = if freed > 0 { PruneReason::Chosen } else { PruneReason::NoneChosen };
+    assert_eq!((plan.reason, plan.choice.as_ref()), (reason, Some(&choice)));
+    let through_json: PrunePlan = serde_json::from_value(serde_json::to_value(&plan).unwrap()).unwrap();
+    assert_eq!(through_json, plan);
+}
+
+#[test]
+fn a_prune_by_choice_takes_the_oldest_first_and_says_where_it_falls_short() {
+    let plan = chosen(PruneChoice { to: Some(45), ..PruneChoice::default() });
+    assert_eq!(parts(&plan), ["m1.0", "m2.0"]);
+    let short = chosen(PruneChoice { tools: vec!["bash".into()], to: Some(10), ..PruneChoice::default() });
+    assert_eq!(short.freed_tokens, Tokens(30_000));
+    assert!(
+        short.explain().contains("30,000 tokens would be left, more than the 10,000 asked for"),
+        "{}",
+        short.explain()
+    );
+    let enough = chosen(PruneChoice { to: Some(60), ..PruneChoice::default() });
+    assert_eq!((enough.items.len(), enough.reason), (0, PruneReason::SmallEnough));
+    assert_eq!(
+        Plan::Prune(enough).to_string(),
+        "prune nothing: the window is small enough: 60,000 tokens, at most 60,000 were asked for"
+    );
+}
+
+#[test]
+fn a_tool_that_the_policy_protects_goes_only_by_its_name() {
+    let policy = Policy::from_value(json!({ "prune": { "protectedTools": ["bash"] } })).unwrap();
+    let freed = |choice: PruneChoice| prune::plan_choice(&mixed(), &policy, &choice, None).freed_tokens;
+    assert_eq!(freed(PruneChoice { keep: Some(0), ..PruneChoice::default() }), Tokens(30_000));
+    assert_eq!(freed(PruneChoice { tools: vec!["bash".into()], ..PruneChoice::default() }), Tokens(30_000));
+}
+
+#[test]
+fn what_was_chosen_is_in_the_receipt_and_undone_with_it() {
+    let mut log = Log::from_messages(mixed());
+    let before = Window::of(&log, &Policy::default());
+    let plan = chosen(PruneChoice { tools: vec!["bash".into()], ..PruneChoice::default() });
+    let (mut ids, policy) = (plimsoll::Ids::new(|| 7), Policy::default());
+    let stamp = Stamp { ids: &mut ids, now: Millis(9), policy: &policy, reason: "a person chose" };
+    let weigh =
+        |log: &Log| plimsoll::Load::of(log, &policy, plimsoll::Fixed::default(), &policy.count).tokens;
+    let receipt = Plan::Prune(plan).apply(&mut log, stamp, weigh).unwrap().unwrap();
+    assert!(receipt.detail().contains("chosen  outputs of `bash`"), "{}", receipt.detail());
+    receipt.undo(&mut log, &mut ids, Millis(10)).unwrap();
+    assert_eq!(Window::of(&log, &Policy::default()), before);
+    let again =
+        prune::plan_choice(&log, &policy, &PruneChoice { keep: Some(0), ..PruneChoice::default() }, None);
+    assert_eq!(again.items.len(), 6);
+}
+
+#[test]
+fn reasons_name_their_numbers() {
+    let told = |messages: &[Message], policy: serde_json::Value, load| {
+        let policy = Policy::from_value(policy).unwrap();
+        let pressure = Pressure { load: Tokens(load), limits: Limits::new(100_000, 0) };
+        prune::plan(messages, &policy, Some(pressure)).explain()
+    };
+    let history = later(History::new().user("u").tool("read", tokens(12_300)).tool("read", tokens(40_000)));
+    assert_eq!(
+        told(&history, json!({}), 60_000),
+        "too little would be freed: 12,300 of at least 20,000 tokens"
+    );
+    let few = later(History::new().user("u").tool("read", tokens(1_000)));
+    assert_eq!(
+        told(&few, json!({}), 1_000),
+        "all tool outputs are protected: 1,000 tokens, and 40,000 stay in any case"
+    );
+    let gated = json!({ "prune": { "gateShare": 0.5, "protectTokens": 0 } });
+    assert_eq!(
+        told(&history, gated, 40_000),
+        "the window is not full enough: 40,000 tokens, and pruning begins at 50,001"
+    );
 }

@@ -1,0 +1,146 @@
+//! What messages say: the numbers that decided, what was dropped, what would be right; and how pages are set.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+
+use crate::support::{Home, chat, export};
+
+/// The session that is shipped with the project.
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/session.json");
+
+/// What a command says to an input.
+fn piped(home: &Home, args: &[&str], input: &[u8]) -> String {
+    let mut command = home.command(args, &[]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    home.told(&child.wait_with_output().unwrap())
+}
+
+/// What stands on standard error alone.
+fn stderr(told: &str) -> &str {
+    told.split_once("----- stderr -----\n").unwrap().1
+}
+
+#[test]
+fn a_cut_output_without_a_spill_is_told_with_what_was_dropped() {
+    let long = (1..=5_000).map(|n| format!("line {n}\n")).collect::<String>();
+    let home = Home::new();
+    let dropped = "dropped: 3,001 of 5,001 lines, 30,009 of 48,893 bytes\n";
+    let hint = "hint: `--spill-dir DIR` keeps the whole output\n";
+    let told = piped(&home, &["truncate"], long.as_bytes());
+    assert_eq!(stderr(&told), format!("{dropped}{hint}"));
+    assert_eq!(stderr(&piped(&home, &["truncate", "--json"], long.as_bytes())), format!("{dropped}{hint}"));
+    let wide = format!("{}\nshort\n", "x".repeat(10_000));
+    let told = piped(&home, &["truncate"], wide.as_bytes());
+    assert_eq!(
+        stderr(&told),
+        format!("dropped: 0 of 3 lines, 7,980 of 10,007 bytes; the end of 1 long line\n{hint}")
+    );
+    let told = piped(&home, &["truncate", "--spill-dir", "/dev/null/spill"], long.as_bytes());
+    assert!(stderr(&told).starts_with(&format!("{dropped}hint: the whole could not be kept: ")), "{told}");
+    home.write("project/plimsoll.toml", "[truncate]\nspill = false\n");
+    home.run(&["trust"]);
+    let told = piped(&home, &["truncate", "--spill-dir", "spill"], long.as_bytes());
+    assert_eq!(
+        stderr(&told),
+        format!("{dropped}hint: the policy keeps no outputs; `truncate.spill = true` does\n")
+    );
+    // Nothing is said where nothing is lost.
+    let home = Home::new();
+    assert_eq!(stderr(&piped(&home, &["truncate"], b"short\n")), "");
+    assert_eq!(stderr(&piped(&home, &["truncate", "--spill-dir", "spill"], long.as_bytes())), "");
+}
+
+#[test]
+fn a_model_without_a_price_is_an_error_with_the_names_that_are_near() {
+    let home = Home::new()
+        .with("project/s.json", &chat(2))
+        .with("project/prices.json", r#"{"house-model": {"cacheRead": 1, "cacheWrite": 1, "output": 1}}"#);
+    assert_snapshot!(home.page(&[
+        "replay s.json --policy none --price claude-sonet-4-5",
+        "replay s.json --policy none --price nobody-knows",
+        "replay s.json --policy none --prices prices.json --price hause-model",
+    ]));
+    for price in ["claude-sonnet-4-5", "anthropic/claude-sonnet-4-5", "default", "gpt-5.5"] {
+        let told = home.run(&["replay", "s.json", "--policy", "none", "--price", price]);
+        assert!(told.starts_with("exit: 0"), "{told}");
+    }
+}
+
+#[test]
+fn where_nothing_is_reduced_the_numbers_are_told() {
+    let home = Home::new()
+        .with("project/one.json", r#"[{"role": "user", "content": "hi"}]"#)
+        .with("project/few.json", &chat(2))
+        .with("project/some.json", &chat(5));
+    assert_snapshot!(home.page(&[
+        "prune few.json",
+        "prune some.json",
+        "prune some.json --policy openfork",
+        "compact one.json",
+    ]));
+}
+
+#[test]
+fn outputs_are_pruned_by_choice_with_a_receipt_and_an_undo() {
+    let home = Home::new();
+    let session = export(&home.project);
+    home.write("project/s.json", &session.to_string());
+    let id = session["info"]["id"].as_str().unwrap();
+    let tool = session["messages"][1]["parts"][0]["tool"].as_str().unwrap().to_owned();
+    assert_snapshot!(home.page(&[
+        &format!("prune s.json --tool {tool} --keep 6"),
+        "prune s.json --tool nothing",
+        "prune s.json --keep 2 --to 30% --context 100k",
+        "prune s.json --to 1% --keep 7 --context 100k",
+        "prune s.json --to 90%",
+        "prune s.json --file no/such/file.rs",
+        "prune s.json --to 100%",
+        "prune s.json --to some",
+    ]));
+    home.run(&["sessions", "import", "s.json"]);
+    let window = || home.run(&["window", "--as", "openai-chat", "--session", id]).len();
+    let before = window();
+    let done = home.json(&["prune", "--apply", "--session", id, "--tool", &tool, "--keep", "6", "--json"]);
+    let receipt = &done["receipts"][0];
+    assert_eq!(receipt["plan"]["items"].as_array().unwrap().len(), 2);
+    let reason = format!("a person chose: outputs of `{tool}`, all but the newest 6");
+    assert_eq!(receipt["reason"], reason.as_str());
+    assert!(window() < before - 70_000, "two outputs are out of the window");
+    let listed = home.run(&["receipts", receipt["id"].as_str().unwrap()]);
+    assert!(listed.contains(&reason) && listed.contains("chosen"), "{listed}");
+    let undone = home.run(&["undo", receipt["id"].as_str().unwrap()]);
+    assert!(undone.starts_with("exit: 0"), "{undone}");
+    assert_eq!(window(), before);
+    let nothing = home.run(&["prune", "--apply", "--session", id, "--tool", "nothing"]);
+    assert!(
+        nothing.starts_with("exit: 1") && nothing.contains("no tool output is as was chosen"),
+        "{nothing}"
+    );
+}
+
+#[test]
+fn pages_are_set_for_80_and_for_200_columns() {
+    let home = Home::new().with("project/session.json", &std::fs::read_to_string(SAMPLE).unwrap());
+    home.codex("019e0000-0000-7000-8000-000000000001", &home.project, "words of a session that go on for long, so that a title of theirs is wider than a narrow page can hold it", 1);
+    home.claude("5d0c0000-0000-4000-8000-000000000002", "a short one", 2);
+    for columns in ["80", "200"] {
+        for (name, args) in [
+            ("inspect", vec!["inspect", "session.json"]),
+            ("sessions", vec!["sessions"]),
+            ("replay", vec!["replay", "session.json", "--context", "200k"]),
+        ] {
+            let told = home.run_with(&args, &[("COLUMNS", columns)]);
+            assert_snapshot!(format!("{name}_{columns}"), told);
+            // The table of a replay has columns that do not give way.
+            if name == "replay" {
+                continue;
+            }
+            let widest = told.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= columns.parse().unwrap(), "{name} at {columns} is {widest} wide");
+        }
+    }
+}
