@@ -56,7 +56,8 @@ pub(crate) fn of_object(value: &Json) -> Option<Format> {
 
 /// The tool that wrote a record of its own, or a document by its fields alone.
 fn of_record(value: &Json) -> Option<Format> {
-    let checks: [(Format, fn(&Json) -> bool); 5] = [
+    type Check = fn(&Json) -> bool;
+    let checks: [(Format, Check); 5] = [
         (Format::GeminiCli, is_gemini),
         (Format::Goose, is_goose),
         (Format::Openhands, is_openhands),

@@ -212,11 +212,10 @@ impl Reading<'_> {
                 transcript.info.model = model.split(" with ").next().map(|model| model.trim().to_owned());
             }
         }
-        if line == "^C again to exit" || line.starts_with("^C KeyboardInterrupt") {
-            if let Some(place) = self.answer.filter(|place| self.log.holds(*place)) {
-                let data = json!({ "message": "interrupted by the user" });
-                self.log.info(place).error = Some(json!({ "name": "MessageAbortedError", "data": data }));
-            }
+        let is_interrupt = line == "^C again to exit" || line.starts_with("^C KeyboardInterrupt");
+        if let Some(place) = self.answer.filter(|place| is_interrupt && self.log.holds(*place)) {
+            let data = json!({ "message": "interrupted by the user" });
+            self.log.info(place).error = Some(json!({ "name": "MessageAbortedError", "data": data }));
         }
         self.notes.push(line);
     }

@@ -79,7 +79,7 @@ pub(super) fn read(
     sink: Sink,
 ) -> io::Result<()> {
     let taken_back = taken_back(lines)?;
-    let mut agents: Vec<(String, Vec<(Json<'static>, Option<Millis>)>)> = Vec::new();
+    let mut agents: Vec<(String, Events)> = Vec::new();
     {
         let mut main = |message| sink(Chain::Main, message);
         let mut reading = Reading::new(Assembly::new(&mut main, MOST_HELD));
@@ -163,6 +163,9 @@ fn is_turn(message: &Json) -> bool {
     let kind = origin.and_then(|origin| origin.as_str().or(origin.text("kind")));
     message.text("role") == Some("user") && matches!(kind, None | Some("user"))
 }
+
+/// Events of a sub-agent that wait until the session is read, with their times.
+type Events = Vec<(Json<'static>, Option<Millis>)>;
 
 struct Reading<'s> {
     log: Assembly<'s>,

@@ -100,7 +100,7 @@ impl Reading<'_> {
                 let text = misfits.take_words(&mut event, at, "message");
                 self.user_said(text, true, time);
             }
-            (kind, _) => self.call(kind, event, args, time, at, transcript),
+            (kind, _) => self.call(kind, &event, args, time, at, transcript),
         }
     }
 
@@ -108,24 +108,24 @@ impl Reading<'_> {
     fn call(
         &mut self,
         kind: &str,
-        event: Json,
+        event: &Json,
         mut args: Json,
         time: Option<Millis>,
         at: &At,
         transcript: &mut Transcript,
     ) {
-        let place = self.answer_of_model(&event, time, at, transcript);
+        let place = self.answer_of_model(event, time, at, transcript);
         let inside = At::Key(at, "args");
         let misfits = &mut self.log.misfits;
         let thought =
             if kind == "think" { String::new() } else { misfits.take_words(&mut args, &inside, "thought") };
         let about = At::Key(at, "tool_call_metadata");
-        let metadata = misfits.object(&event, at, "tool_call_metadata");
+        let metadata = misfits.object(event, at, "tool_call_metadata");
         let name = metadata.and_then(|metadata| misfits.string(metadata, &about, "function_name"));
         let id = metadata.and_then(|metadata| misfits.string(metadata, &about, "tool_call_id"));
         let input = id.as_deref().and_then(|id| asked(metadata?, id));
         let input = input.map_or_else(|| given(args), |input| arguments(input.clone()));
-        let id = id.or_else(|| super::event_name(&event).map(|event| format!("event_{event}")));
+        let id = id.or_else(|| super::event_name(event).map(|event| format!("event_{event}")));
         self.log.text(place, thought);
         self.log.call(place, id.as_deref(), &name.unwrap_or_else(|| kind.to_owned()), input);
     }
