@@ -6,16 +6,18 @@ use plimsoll::compact::extract::extract;
 use plimsoll::compact::ladder::{Situation, Trigger};
 use plimsoll::compact::request::Summariser;
 use plimsoll::fork::child::{Child, fork_for};
+use plimsoll::fork::history::task_text;
 use plimsoll::prune::Pressure;
+use plimsoll::redact::redact_messages;
 use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Message, Millis, Plan, Tokens, prune};
 use plimsoll_tokens::Bpe;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{CompactArgs, ForkArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
-use crate::output::{Output, note, printable};
+use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::reduce;
 use crate::surroundings::Surroundings;
@@ -29,8 +31,15 @@ pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) 
         return tasks::fork(args, prompt, around, output);
     }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    let messages = input::transcript(&args.input, around)?.messages;
-    let child = Child { limits: Limits::new(context, 0), fixed: Fixed::default(), task: "" };
+    let mut messages = input::transcript(&args.input, around)?.messages;
+    let redacted = if args.redact { redact_messages(&mut messages).len() } else { 0 };
+    let task = args.child_task.as_deref().map(str::trim);
+    if task == Some("") {
+        return Err(CliError::usage("`--task` has no text"));
+    }
+    let task = task.map(task_text);
+    let fixed = Fixed::default();
+    let child = Child { limits: Limits::new(context, 0), fixed, task: task.as_deref().unwrap_or("") };
     let counter = Larger(policy.count);
     let digest = Progress::during("forking", || {
         let digest = plimsoll::fork::fork(&messages, &policy.fork);
@@ -49,15 +58,29 @@ pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) 
         CliError::no(no_room.to_string()).hint(hint)
     })?;
     if output.json {
-        output.json(&digest)?;
+        let mut told = json!(digest);
+        if let (Some(task), Value::Object(fields)) = (&task, &mut told) {
+            fields.insert("task".to_owned(), task.as_str().into());
+        }
+        if let (true, Value::Object(fields)) = (args.redact, &mut told) {
+            fields.insert("redacted".to_owned(), redacted.into());
+        }
+        output.json(&told)?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(message) = digest.message() else {
         note("there is no history to give");
         return Ok(ExitCode::from(1));
     };
+    let message = match &task {
+        Some(task) => format!("{message}\n\n{task}"),
+        None => message,
+    };
     output.text(&message)?;
     output.flush()?;
+    if args.redact {
+        note(&format!("replaced {}", counted(redacted, "secret")));
+    }
     if args.stats {
         let tokens = counter.count(&message);
         let share = tokens.0.saturating_mul(100) / context.max(1);

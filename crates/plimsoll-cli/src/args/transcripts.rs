@@ -48,6 +48,7 @@ Examples:
   plimsoll fork --stats s.jsonl > digest.txt
   plimsoll fork --context 32k s.jsonl       for an agent with a small window
   plimsoll fork --policy openfork --json s.jsonl
+  plimsoll fork --redact --task \"review the last change\" s.jsonl | other-agent
   plimsoll fork ses_5c --run \"what is still to be done?\" --agent explore
   plimsoll fork claude-code:5d0c --run \"review what was changed\" --allow 'bash:cargo *'
 
@@ -210,6 +211,14 @@ pub(crate) struct ForkArgs {
     /// Tell on standard error what was done to the history.
     #[arg(long, conflicts_with = "run")]
     pub(crate) stats: bool,
+
+    /// What the other agent is to do; it comes last, set apart from the history.
+    #[arg(long = "task", value_name = "TEXT", conflicts_with = "run")]
+    pub(crate) child_task: Option<String>,
+
+    /// Replace secrets of known shapes, such as keys, tokens and passwords, in the history.
+    #[arg(long, conflicts_with = "run")]
+    pub(crate) redact: bool,
 
     /// Let a background task that knows the session work on this, and print its answer.
     #[arg(long, value_name = "PROMPT")]

@@ -144,3 +144,23 @@ fn pages_are_set_for_80_and_for_200_columns() {
         }
     }
 }
+
+#[test]
+fn a_fork_takes_the_childs_task_and_leaves_out_secrets() {
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    let history = serde_json::json!([
+        { "role": "user", "content": format!("Push with {secret}.") },
+        { "role": "assistant", "content": "Pushed." },
+    ]);
+    let home = Home::new().with("project/s.json", &history.to_string());
+    let told = home.run(&["fork", "s.json", "--redact", "--task", "Review the last change."]);
+    assert!(!told.contains(&secret), "{told}");
+    assert_snapshot!(told);
+    let json = home.json(&["fork", "s.json", "--redact", "--task", "Review.", "--json"]);
+    assert_eq!(json["redacted"], 1);
+    assert!(json["task"].as_str().unwrap().ends_with("<task>\nReview.\n</task>"), "{json}");
+    // As before without the flags.
+    let plain = home.run(&["fork", "s.json"]);
+    assert!(plain.contains(&secret) && !plain.contains("<task>"), "{plain}");
+    assert_snapshot!(home.page(&["fork s.json --task --stats", "fork s.json --run x --task y",]));
+}

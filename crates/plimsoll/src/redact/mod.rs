@@ -21,6 +21,7 @@ mod cursor;
 mod forms;
 mod header;
 mod judge;
+mod messages;
 mod names;
 mod pem;
 mod search;
@@ -34,6 +35,8 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
+
+pub use messages::redact_messages;
 
 /// A text without secrets of known shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll::redact::{redact, services};
+use plimsoll::redact::{redact, redact_messages, services};
+use plimsoll_testkit::History;
 use proptest::prelude::*;
 use rstest::rstest;
+use serde_json::json;
 
 const SECRETS: &str = include_str!("redact/secrets.txt");
 const SERVICES: &str = include_str!("redact/services.txt");
@@ -419,4 +421,30 @@ proptest! {
     fn any_text_around_names_is_survived(texts in prop::collection::vec("(password|token=|api_key|://|\\PC{0,12}|\\p{Any}{0,4}){0,6}", 1..6)) {
         let _ = redact(&texts.concat());
     }
+}
+
+#[test]
+fn messages_lose_their_secrets_wherever_they_stand() {
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    let history = History::new()
+        .user(format!("use {secret} to push"))
+        .think(format!("the token is {secret}"), format!("I use {secret}."))
+        .tool_with(
+            "bash",
+            json!({ "command": format!("git push https://{secret}@github.com/a/b") }),
+            format!("to {secret}\nok"),
+        )
+        .tool_with("login", json!({ "user": "me", "password": "correct-horse-7" }), "in")
+        .user("nothing here");
+    let mut messages = history.messages();
+    let before = messages.clone();
+    let found = redact_messages(&mut messages);
+    let text = serde_json::to_string(&messages).unwrap();
+    assert!(!text.contains(&secret) && !text.contains("correct-horse-7"), "{text}");
+    assert!(found.len() >= 6, "{found:?}");
+    assert_eq!(messages.last(), before.last(), "what has no secret stays as it is");
+    assert!(redact_messages(&mut messages).is_empty(), "twice changes nothing more");
+    // A digest that cuts what was redacted has no half of a secret.
+    let digest = plimsoll::fork::fork(&messages, &plimsoll::Policy::default().fork).message().unwrap();
+    assert!(!digest.contains(&secret[..12]), "{digest}");
 }

@@ -1,0 +1,72 @@
+//! Messages without secrets, for what is handed on as a whole.
+
+use serde_json::Value;
+
+use super::{Found, redact};
+use crate::chars::Text;
+use crate::log::{Input, Message, PartBody};
+
+/// Replace every secret of a known shape in texts, thoughts, and what tools were given and answered. Done before a digest
+/// is made: what is cut afterwards cannot leave half a secret. Says what was replaced.
+///
+/// ```
+/// use plimsoll::Message;
+/// use plimsoll::redact::redact_messages;
+/// let mut messages = [Message::user("msg_1".into(), "prt_1".into(), "log in with PASSWORD=hunter2hunter2")];
+/// assert_eq!(redact_messages(&mut messages).len(), 1);
+/// assert_eq!(messages[0].text(), "log in with PASSWORD=[redacted: secret value]");
+/// ```
+pub fn redact_messages(messages: &mut [Message]) -> Vec<Found> {
+    let mut found = Vec::new();
+    for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+        match &mut part.body {
+            PartBody::Text(text) => replace(&mut text.text, &mut found),
+            PartBody::Reasoning(thought) => replace(&mut thought.text, &mut found),
+            PartBody::Tool(tool) => {
+                let state = &mut tool.state;
+                state.input.iter_mut().for_each(|input| replace_input(input, &mut found));
+                state.output.iter_mut().for_each(|text| replace(text, &mut found));
+                state.error.iter_mut().for_each(|text| replace(text, &mut found));
+            }
+            PartBody::ToolCall(call) => {
+                call.input.iter_mut().for_each(|input| replace_input(input, &mut found));
+            }
+            PartBody::ToolResult(result) => replace(&mut result.text, &mut found),
+            PartBody::File(_) | PartBody::Compaction(_) | PartBody::Other(_) | PartBody::Bare(_) => {}
+        }
+    }
+    found
+}
+
+fn replace(text: &mut Text, found: &mut Vec<Found>) {
+    let redacted = redact(text.as_str());
+    if !redacted.found.is_empty() {
+        *text = redacted.text.into();
+        found.extend(redacted.found);
+    }
+}
+
+/// As JSON a value stands behind its name, by which some secrets are known. Where a replacement leaves no JSON, as one
+/// that goes over an escape can, each text is searched by itself.
+fn replace_input(input: &mut Input, found: &mut Vec<Found>) {
+    let redacted = redact(input.json().as_str());
+    if redacted.found.is_empty() {
+        return;
+    }
+    let value = serde_json::from_str(&redacted.text).unwrap_or_else(|_| {
+        let mut value = input.value().clone();
+        replace_strings(&mut value);
+        value
+    });
+    found.extend(redacted.found);
+    *input = Input::from(value);
+}
+
+fn replace_strings(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = redact(text).text,
+        Value::Array(items) => items.iter_mut().for_each(replace_strings),
+        Value::Object(fields) => fields.values_mut().for_each(replace_strings),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
