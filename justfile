@@ -89,3 +89,19 @@ real-model *args:
 # The agent against npm's `@modelcontextprotocol/server-everything`, over both transports; skipped where npm is missing.
 mcp-everything:
     tools/mcp-everything/run.sh
+
+# Reduced sessions of every format through the real `opencode import`, and two turns there; skipped where npm is missing.
+opencode-import *args:
+    tools/roundtrips/run.sh opencode {{args}}
+
+# The same with `claude --resume`.
+claude-resume *args:
+    tools/roundtrips/run.sh claude-code {{args}}
+
+# The same with `codex resume`.
+codex-resume *args:
+    tools/roundtrips/run.sh codex {{args}}
+
+# `plimsoll mcp` driven by the official TypeScript SDK, and by Claude Code against the scripted model.
+mcp-recall:
+    tools/mcp-recall/run.sh

@@ -15,6 +15,7 @@ mod input;
 mod inspect;
 mod interrupt;
 mod manual;
+mod mcp;
 mod output;
 mod pins;
 mod progress;
@@ -35,6 +36,7 @@ mod when;
 mod window;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use args::{
     AgentCommand, Cli, Command, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand,
@@ -71,7 +73,7 @@ fn begin_log() {
 fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
     let mut around = Surroundings::here()?;
     around.store = cli.store.clone();
-    let around = &around;
+    let around = &Arc::new(around);
     match &cli.command {
         Command::Agent(command) => match command {
             AgentCommand::Run(args) => run::run(args, around, output),
@@ -101,6 +103,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Pass(command) => match command {
             PassCommand::Fork(args) => commands::fork(args, around, output),
             PassCommand::Convert(args) => convert::run(args, around, output),
+            PassCommand::Mcp(args) => mcp::run(args, around),
         },
         Command::Setup(command) => match command {
             SetupCommand::Config(args) => config::run(args, around, output),

@@ -11,7 +11,8 @@ use super::sessions::{SESSIONS, SessionsArgs};
 use super::stored::{PIN, PinArgs, RECALL, RECEIPTS, REVERT, RecallArgs, ReceiptsArgs, RevertArgs, UNDO};
 use super::tasks::{TASKS, TasksArgs};
 use super::transcripts::{
-    CONVERT, ConvertArgs, FORK, ForkArgs, INSPECT, InspectArgs, REPLAY, ReplayArgs, WINDOW, WindowArgs,
+    CONVERT, ConvertArgs, FORK, ForkArgs, INSPECT, InspectArgs, MCP, McpArgs, REPLAY, ReplayArgs, WINDOW,
+    WindowArgs,
 };
 
 const MAN: &str = "\
@@ -145,6 +146,12 @@ pub(crate) enum PassCommand {
     /// Write a transcript in another format.
     #[command(after_help = CONVERT)]
     Convert(ConvertArgs),
+    /// Give agents of other tools what has left a window, over the Model Context Protocol.
+    ///
+    /// Serves `recall`, `list_recallable` and `inspect_session` on standard input and output. They read stored sessions
+    /// and change nothing; known shapes of secrets are replaced in what they answer.
+    #[command(after_help = MCP)]
+    Mcp(McpArgs),
 }
 
 /// Set up the command.

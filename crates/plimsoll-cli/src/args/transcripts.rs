@@ -42,6 +42,14 @@ Examples:
   plimsoll convert --to opencode-export --out session.json s.jsonl
   plimsoll convert --to anthropic-messages --session ses_5c opencode.db";
 
+pub(super) const MCP: &str = "\
+Examples:
+  claude mcp add plimsoll -- plimsoll mcp
+  codex mcp add plimsoll -- plimsoll mcp
+  plimsoll mcp --session ses_5c
+
+In `opencode.json`: \"mcp\": { \"plimsoll\": { \"type\": \"local\", \"command\": [\"plimsoll\", \"mcp\"] } }";
+
 pub(super) const FORK: &str = "\
 Examples:
   plimsoll fork s.jsonl | other-agent       the session as context for another agent
@@ -179,6 +187,15 @@ pub(crate) struct InspectArgs {
     /// Show the log beside the window: also what a summary stands for.
     #[arg(long)]
     pub(crate) log: bool,
+}
+
+/// For `mcp`.
+#[derive(Args)]
+pub(crate) struct McpArgs {
+    /// The stored session that calls are about which name none, by its id or the beginning of it; the newest of the
+    /// working directory if none is given.
+    #[arg(short, long, value_name = "ID")]
+    pub(crate) session: Option<String>,
 }
 
 /// For `convert`.

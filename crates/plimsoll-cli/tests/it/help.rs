@@ -28,6 +28,7 @@ const COMMANDS: [&str; 23] = [
     "untrust",
     "completions",
     "man",
+    "mcp",
 ];
 
 #[test]
@@ -40,7 +41,7 @@ fn help_is_worth_reading() {
     for command in ["list", "show", "output", "cancel", "resume", "steer", "clear"] {
         assert_snapshot!(format!("tasks_{command}"), ok(&["tasks", command, "--help"], ""));
     }
-    for command in ["show", "import", "export", "rm", "gc", "check", "purge"] {
+    for command in ["show", "import", "export", "handover", "rm", "gc", "check", "purge"] {
         assert_snapshot!(format!("sessions_{command}"), ok(&["sessions", command, "--help"], ""));
     }
 }
@@ -113,7 +114,7 @@ fn there_is_a_page_for_every_command() {
     let main = ok(&["man"], "");
     assert!(main.contains(".TH plimsoll 1") && main.contains("PLIMSOLL_POLICY"), "{main}");
     let home = Home::new();
-    assert!(home.run(&["man", "pages"]).ends_with("wrote 41 pages to `pages`\n"));
+    assert!(home.run(&["man", "pages"]).ends_with("wrote 43 pages to `pages`\n"));
     for command in COMMANDS {
         let page = std::fs::read_to_string(home.project.join(format!("pages/plimsoll-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH plimsoll-{command} 1")), "{page}");

@@ -9,6 +9,8 @@ mod config_run;
 mod engine;
 mod extremes;
 mod figures;
+#[cfg(unix)]
+mod handover;
 mod help;
 mod manners;
 mod replay;
