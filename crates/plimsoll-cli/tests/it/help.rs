@@ -4,7 +4,7 @@ use insta::{assert_snapshot, with_settings};
 
 use crate::support::{Home, ok, refused};
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "chat",
     "tasks",
     "sessions",
