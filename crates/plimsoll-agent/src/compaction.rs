@@ -7,7 +7,7 @@ use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::{SummaryForm, SummaryRequest};
 use plimsoll::window::{Block, WindowMessage, WindowRole};
-use plimsoll::{CachePlan, Receipt, Usage};
+use plimsoll::{CachePlan, Policy, Receipt, Usage};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
 use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError};
@@ -18,7 +18,7 @@ use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::event::{Event, ReceiptFigures, ReductionKind, UsageFigures};
 use crate::metrics;
-use crate::model::Question;
+use crate::model::{Model, Question};
 use crate::run::{Conversation, Progress};
 use crate::step::{one_message, reply_of, summary_max_tokens};
 
@@ -141,6 +141,27 @@ pub(crate) async fn ask_summary(
         early,
     });
     Summary { reply: said.map(reply_of), cost }
+}
+
+impl Model {
+    /// Ask for a summary in a request of its own, for hosts that reduce a session without running it.
+    pub async fn summarise(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, String> {
+        let SummaryForm::Separate { system, prompt } = &request.form else {
+            return Err("only the session's own model can be asked at the end of its window".to_owned());
+        };
+        let options = RequestOptions {
+            max_tokens: summary_max_tokens(request).or(self.options.max_tokens),
+            thinking: Thinking::Unset,
+            ..self.options.clone()
+        };
+        let (window, system) = (one_message(prompt, policy), [system.clone()]);
+        let question =
+            Question { window: &window, system: &system, tools: &[], cache: None, options: &options };
+        let request = self.request(question).map_err(|error| error.to_string())?;
+        let name = self.name.to_string();
+        let said = self.ask(&request, |_| metrics::retried(&name)).await;
+        said.map(reply_of).map_err(|error| error.to_string())
+    }
 }
 
 impl Conversation {

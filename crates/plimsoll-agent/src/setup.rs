@@ -149,6 +149,11 @@ impl Agent {
 }
 
 impl Model {
+    /// A model of the configuration by its name, `provider/model`.
+    pub fn configured(run: &RunConfig, name: &str) -> Result<Model, AgentSetupError> {
+        Ok(Model::resolved(run.resolve_model(Some(name))?)?)
+    }
+
     /// A model as the configuration resolves it.
     pub fn resolved(resolved: ResolvedModel) -> Result<Model, ProviderError> {
         let ResolvedModel { model, endpoint, client, limits, price, .. } = resolved;

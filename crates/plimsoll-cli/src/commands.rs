@@ -20,6 +20,7 @@ use crate::input;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::reduce;
+use crate::summarise;
 use crate::surroundings::Surroundings;
 use crate::tasks;
 
@@ -130,6 +131,14 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
 
 /// Which messages a summary would take the place of.
 pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Output) -> Done {
+    if args.apply && !args.offline && args.model.is_none() && args.command.is_none() {
+        return Err(CliError::usage("`--apply` needs a summary").hint(
+            "`--model PROVIDER/MODEL` or `--command CMD` makes one, `--offline` does without a model",
+        ));
+    }
+    if args.model.is_some() || args.command.is_some() {
+        return summarise::compact(args, around, output);
+    }
     if args.apply {
         return reduce::compact(&args.input, args.force, around, output);
     }

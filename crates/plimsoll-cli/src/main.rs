@@ -29,6 +29,7 @@ mod run;
 mod sessions;
 mod store;
 mod style;
+mod summarise;
 mod surroundings;
 mod tasks;
 mod truncate;

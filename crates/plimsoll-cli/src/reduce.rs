@@ -85,7 +85,11 @@ pub(crate) fn too_little(log: &Log, policy: &Policy) -> String {
 }
 
 /// The stored session that was asked for, or the newest of the current directory.
-fn stored(args: &InputArgs, config: &Config, around: &Surroundings) -> Result<(Opened, Session), CliError> {
+pub(crate) fn stored(
+    args: &InputArgs,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(Opened, Session), CliError> {
     let only = || {
         CliError::usage("`--apply` changes stored sessions alone")
             .hint("`plimsoll sessions import FILE` stores one, and prints its id")
@@ -106,7 +110,7 @@ fn stored(args: &InputArgs, config: &Config, around: &Surroundings) -> Result<(O
 }
 
 /// Show the receipts, and how to take them back.
-fn tell(session: &SessionId, done: &[Receipt], output: &mut Output) -> Done {
+pub(crate) fn tell(session: &SessionId, done: &[Receipt], output: &mut Output) -> Done {
     if output.json {
         output.json(&json!({ "session": session, "receipts": done }))?;
         return Ok(ExitCode::SUCCESS);

@@ -1,10 +1,12 @@
 //! A climb of the ladder that can be made beside the running turn.
 
-use plimsoll::compact::accept::Reply;
+use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step};
 use plimsoll::compact::request::SummaryRequest;
-use plimsoll::{Ids, Log, Text};
+use plimsoll::receipt::Made;
+use plimsoll::{Ids, Log, Plan, Receipt, Text};
 use plimsoll_store::Revision;
+use thiserror::Error;
 
 use crate::error::SessionError;
 
@@ -33,9 +35,54 @@ pub struct Climbed {
     pub(crate) planned_on: Revision,
 }
 
+/// Why there is no summary of a summariser's. The session is as it was.
+#[derive(Debug, Error)]
+pub enum SummaryFailure<E> {
+    /// It could not be asked.
+    #[error("{0}")]
+    Asking(E),
+    /// What it said was not taken.
+    #[error("{}", .0.as_ref().map_or_else(|| "the summariser was not asked".to_owned(), ToString::to_string))]
+    NotTaken(Option<Rejection>),
+    /// The climb itself failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
 impl Climb {
     pub(crate) fn new(log: Log, planned_on: Revision, situation: Situation, ids: Ids) -> Climb {
         Climb { ladder: Ladder::new(log, situation), ids, planned_on }
+    }
+
+    /// A climb over a log that no store has, as that of a file.
+    pub fn of_log(log: Log, situation: Situation, ids: Ids) -> Climb {
+        Climb::new(log, Revision::default(), situation, ids)
+    }
+
+    /// Climb to the end with summaries of this summariser or none: where it fails, or what it says is not taken, that is
+    /// the answer, and no summary is made without it. Nothing is committed here.
+    pub fn summarise<E>(
+        mut self,
+        mut ask: impl FnMut(&SummaryRequest) -> Result<Reply, E>,
+    ) -> Result<Climbed, SummaryFailure<E>> {
+        loop {
+            match self.step()? {
+                ClimbStep::Ask(request) => {
+                    let reply = ask(&request).map_err(SummaryFailure::Asking)?;
+                    self.answer(Ok(reply))?;
+                }
+                ClimbStep::Done(climbed) => {
+                    let made_without = |receipt: &Receipt| matches!(&receipt.plan, Plan::Compact(plan) if plan.made == Made::WithoutModel);
+                    let Outcome { rejections, reduction, .. } = &climbed.outcome;
+                    let is_taken = !reduction.receipts.iter().any(made_without)
+                        && (rejections.is_empty() || !reduction.receipts.is_empty());
+                    return match is_taken {
+                        true => Ok(*climbed),
+                        false => Err(SummaryFailure::NotTaken(rejections.last().cloned())),
+                    };
+                }
+            }
+        }
     }
 
     /// Go on until a summary is needed or there is nothing more to do.

@@ -59,7 +59,7 @@ pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
 pub use changes::{
     CallTrace, ChangeHistory, Deed, FileChange, KnownTools, NOTES_KEY, RevertRecord, TurnHead, seen_files,
 };
-pub use climb::{Climb, ClimbStep, Climbed};
+pub use climb::{Climb, ClimbStep, Climbed, SummaryFailure};
 pub use driver::{Content, Driver, Prepared};
 pub use error::SessionError;
 pub use fork::{Forked, Given, Identities};

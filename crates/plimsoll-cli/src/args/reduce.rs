@@ -26,7 +26,12 @@ Examples:
   plimsoll compact --plan s.jsonl           which messages a summary would take the place of
   plimsoll compact --offline s.jsonl        a summary made without a model
   plimsoll compact --plan --context 64k --json s.jsonl
-  plimsoll compact --offline --apply ses_5c put it into a stored session";
+  plimsoll compact --offline --apply ses_5c put it into a stored session
+  plimsoll compact --model anthropic/claude-haiku-4-5 --edit --apply ses_5c
+  plimsoll compact --command 'llm -m local' --apply ses_5c
+
+With `--model` or `--command` there is a summary of theirs or none: where they fail, or what they say is not taken, the \
+session stays as it was, exit code 3. The request has the history to be summarised, without secrets of known shapes.";
 
 pub(super) const TRUNCATE: &str = "\
 Examples:
@@ -102,8 +107,20 @@ pub(crate) struct CompactArgs {
     #[arg(long)]
     pub(crate) offline: bool,
 
-    /// Put that summary into a stored session, and give the receipt.
-    #[arg(long, requires = "offline", conflicts_with = "plan")]
+    /// Let this model summarise, by any provider that is configured.
+    #[arg(short, long, value_name = "PROVIDER/MODEL", conflicts_with_all = ["plan", "offline"], group = "summariser")]
+    pub(crate) model: Option<String>,
+
+    /// Let this command summarise: it reads the request on standard input and prints the summary.
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["plan", "offline", "model"], group = "summariser")]
+    pub(crate) command: Option<String>,
+
+    /// Open the summary in $VISUAL or $EDITOR before it is taken; where nothing is left of it, nothing is done.
+    #[arg(short, long, requires = "summariser")]
+    pub(crate) edit: bool,
+
+    /// Put the summary into a stored session, and give the receipt.
+    #[arg(long, conflicts_with = "plan")]
     pub(crate) apply: bool,
 
     /// Do it although another process runs the session; that one is named, and can write no more.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll::compact::request::Summariser;
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
 use plimsoll_import::Scope;
@@ -162,12 +163,24 @@ impl Opened {
 
     /// A driver of the session, unless another process runs it; with `force` although one does.
     pub(crate) fn driver(&self, session: &Session, config: &Config, force: bool) -> Result<Driver, CliError> {
+        self.driver_with(session, config, force, None)
+    }
+
+    /// Like [`driver`](Opened::driver), with a summariser that can be asked.
+    pub(crate) fn driver_with(
+        &self,
+        session: &Session,
+        config: &Config,
+        force: bool,
+        summariser: Option<Summariser>,
+    ) -> Result<Driver, CliError> {
         let settings = Settings {
             policy: Arc::new(config.policy.clone()),
             limits: Some(Limits::new(config.context, 0)),
             holder: holder(),
             lease: LEASE,
             take_over: if force { TakeOver::Always } else { TakeOver::Never },
+            summariser,
             ..Settings::new(session.model.clone().unwrap_or_default())
         };
         let driver = match Driver::open(Arc::clone(&self.archive), &session.id, settings) {

@@ -19,6 +19,8 @@ mod revert;
 mod run;
 mod sessions;
 mod store;
+#[cfg(unix)]
+mod summarise;
 mod support;
 #[cfg(unix)]
 mod tasks;

@@ -1,10 +1,12 @@
 //! Pins, prunes, undos and forks through the driver.
 
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::Trigger;
 use plimsoll::fork::child::Child;
 use plimsoll::fork::history::{Identity, NoHistory, Point};
 use plimsoll::pin::PinTarget;
 use plimsoll::{Fixed, Limits, Plan, SessionId, Tokens};
-use plimsoll_session::{Driver, Given, Identities, Pruned};
+use plimsoll_session::{Driver, Given, Identities, Pruned, SummaryFailure};
 use plimsoll_store::NewSession;
 
 use crate::support::{Harbour, ready, say, shown, turn};
@@ -102,6 +104,29 @@ fn a_child_gets_a_digest_or_the_history_itself() {
     let forked = driver.fork(Point::Newest, new("ses_4"), &child, Some(agents)).unwrap();
     assert!(matches!(forked.given, Given::Digest { why: Some(NoHistory::OtherModel { .. }), .. }));
     assert_eq!(harbour.stored(&driver), before, "the parent is not changed");
+}
+
+#[test]
+fn a_summariser_that_fails_or_is_not_taken_leaves_the_session_as_it_was() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open_with_model("ses_1");
+    for n in 0..6 {
+        turn(&mut driver, &format!("Read {n}."), &"abc\n".repeat(1_000));
+    }
+    let before = harbour.stored(&driver);
+    let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let failed = climb.summarise(|_| Err::<Reply, _>("no such host")).unwrap_err();
+    assert!(matches!(failed, SummaryFailure::Asking("no such host")), "{failed}");
+    let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let empty = climb.summarise(|_| Ok::<_, String>(Reply::finished(""))).unwrap_err();
+    assert_eq!(empty.to_string(), "the summary was empty");
+    assert_eq!((harbour.stored(&driver), driver.log()), (before.clone(), &before));
+    let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let climbed = climb.summarise(|_| Ok::<_, String>(Reply::finished("All was read."))).unwrap();
+    let receipts = driver.commit(climbed).unwrap();
+    assert_eq!(receipts.len(), 1);
+    assert!(driver.log().iter().any(|message| message.text().contains("All was read.")));
+    driver.undo(&receipts[0].id).unwrap();
 }
 
 #[test]

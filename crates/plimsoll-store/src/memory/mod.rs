@@ -177,7 +177,8 @@ impl Held {
             let cost = message.info.cost.as_ref().and_then(serde_json::Number::as_f64);
             let cost = self.session.cost + cost.unwrap_or_default();
             self.session.cost = cost.clamp(-f64::MAX, f64::MAX);
-            self.session.model = message.info.model_id.clone().or(self.session.model.take());
+            let model = message.info.model_id.clone().filter(|_| !message.info.summary);
+            self.session.model = model.or(self.session.model.take());
             self.session.messages += 1;
         }
     }

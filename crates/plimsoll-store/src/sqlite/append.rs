@@ -92,7 +92,8 @@ pub(super) fn insert_in_revision(
         }
         cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
         cost = f64::clamp(cost, -f64::MAX, f64::MAX);
-        model = message.info.model_id.clone().or(model);
+        // Who summarises may be another model than the one that the session is led with.
+        model = message.info.model_id.clone().filter(|_| !message.info.summary).or(model);
         last = place;
     }
     let mut statement = connection.prepare_cached(

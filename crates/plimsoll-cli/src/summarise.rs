@@ -1,0 +1,252 @@
+//! `compact` with a model or a command that summarises: asked, edited if wanted, and taken or refused as a whole.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::{Command, ExitCode, Stdio};
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::{Situation, Trigger, Verdict};
+use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
+use plimsoll::pivot::Pivot;
+use plimsoll::receipt::CompactPlan;
+use plimsoll::{Fixed, Limits, Millis, Plan, Policy, Tokens};
+use plimsoll_agent::Model;
+use plimsoll_session::{Climb, Climbed, SummaryFailure};
+use serde_json::json;
+
+use crate::args::{AgentArgs, CompactArgs};
+use crate::config::{self, Config, ForRun};
+use crate::error::{CliError, reason};
+use crate::input;
+use crate::output::{Output, note};
+use crate::progress::Progress;
+use crate::reduce;
+use crate::store;
+use crate::surroundings::Surroundings;
+
+/// So much of what a failing command said is told.
+const TOLD: usize = 500;
+
+/// Who is asked.
+enum Asked {
+    Model(Box<Model>, tokio::runtime::Runtime),
+    Command(String),
+}
+
+/// Compact a file or a stored session with a summary of a model's or a command's.
+pub(crate) fn compact(
+    args: &CompactArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let (config, asked) = load(args, around)?;
+    let summariser = asked.summariser(&config);
+    let editor = args.edit.then(|| editor(around)).transpose()?;
+    let ask = |request: &SummaryRequest| -> Result<Reply, CliError> {
+        let told = match request.of {
+            1 => format!("asking {}", asked.name()),
+            of => format!("asking {}, {} of {of}", asked.name(), request.chunk),
+        };
+        let reply = Progress::during(&told, || asked.ask(request, &config.policy))?;
+        match &editor {
+            // What comes before the last is read by the summariser alone.
+            Some(editor) if request.chunk == request.of => edit(reply, editor, around),
+            _ => Ok(reply),
+        }
+    };
+    if args.apply {
+        let (opened, session) = reduce::stored(&args.input, &config, around)?;
+        let mut driver = opened.driver_with(&session, &config, args.force, Some(summariser))?;
+        let nothing = reduce::too_little(driver.log(), &config.policy);
+        let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+        let climbed = climb.summarise(ask).map_err(|error| refused(error, &asked))?;
+        let verdict = climbed.outcome.verdict.clone();
+        let receipts = driver.commit(climbed)?;
+        driver.close()?;
+        if receipts.is_empty() {
+            if output.json {
+                output.json(&json!({ "session": session.id, "receipts": [] }))?;
+            }
+            note(&nothing);
+            return Ok(ExitCode::from(1));
+        }
+        let done = reduce::tell(&session.id, &receipts, output)?;
+        if verdict != Verdict::Fits {
+            note(&verdict.to_string());
+        }
+        return Ok(done);
+    }
+    let log = input::log(&args.input, around)?;
+    let limits = config.policy.limits("", Some(Limits::new(config.context, 0)));
+    // The clock only stamps what is appended, and that is not kept.
+    let situation = Situation {
+        trigger: Trigger::Manual,
+        summariser: Some(summariser),
+        ..Situation::new(&config.policy, limits, Millis(0))
+    };
+    let nothing = reduce::too_little(&log, &config.policy);
+    let climb = Climb::of_log(log.clone(), situation, store::ids());
+    let climbed = climb.summarise(ask).map_err(|error| refused(error, &asked))?;
+    let Some((plan, summary)) = summary_of(climbed, log)? else {
+        if output.json {
+            output.json(&json!(null))?;
+        }
+        note(&nothing);
+        return Ok(ExitCode::from(1));
+    };
+    if output.json {
+        output.json(&json!({ "summary": summary, "plan": plan }))?;
+    } else {
+        output.text(&summary)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plan and the text of what a climb came to.
+fn summary_of(climbed: Climbed, mut log: plimsoll::Log) -> Result<Option<(CompactPlan, String)>, CliError> {
+    let reduction = climbed.outcome.reduction;
+    let plan = reduction.receipts.iter().find_map(|receipt| match &receipt.plan {
+        Plan::Compact(plan) => Some(plan.clone()),
+        _ => None,
+    });
+    let Some(plan) = plan else { return Ok(None) };
+    reduction.commit(&mut log)?;
+    let text = Pivot::newest(&log).map(|pivot| pivot.text(&log).to_string());
+    Ok(Some((plan, text.unwrap_or_default())))
+}
+
+/// The configuration, and who is asked by it.
+fn load(args: &CompactArgs, around: &Surroundings) -> Result<(Config, Asked), CliError> {
+    let policy = args.input.policy.clone();
+    if let Some(command) = &args.command {
+        return Ok((Config::load(&policy, around)?, Asked::Command(command.clone())));
+    }
+    let agent = AgentArgs {
+        model: args.model.clone(),
+        policy: policy.policy,
+        context: policy.context,
+        ..AgentArgs::default()
+    };
+    let ForRun { config, run, .. } = config::load_run(&agent, around)?;
+    let name = args.model.as_deref().unwrap_or_default();
+    let model = Model::configured(&run, name).map_err(|error| CliError::usage(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok((config, Asked::Model(Box::new(model), runtime)))
+}
+
+impl Asked {
+    fn name(&self) -> String {
+        match self {
+            Asked::Model(model, _) => format!("`{}`", model.name),
+            Asked::Command(command) => format!("`{command}`"),
+        }
+    }
+
+    /// What the engine has to know of it. A command says nothing of its window, so that of the session counts.
+    fn summariser(&self, config: &Config) -> Summariser {
+        let session = Limits::new(config.context, 0);
+        let limits = match self {
+            Asked::Model(model, _) => model.limits.filter(|limits| limits.context > Tokens::ZERO),
+            Asked::Command(_) => None,
+        };
+        let name = match self {
+            Asked::Model(model, _) => model.name.model.clone(),
+            Asked::Command(_) => "command".to_owned(),
+        };
+        Summariser::named(name, limits.unwrap_or(session))
+    }
+
+    fn ask(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, CliError> {
+        match self {
+            Asked::Model(model, runtime) => {
+                runtime.block_on(model.summarise(request, policy)).map_err(CliError::failed)
+            }
+            Asked::Command(command) => run(command, &text_of(request)).map(Reply::finished),
+        }
+    }
+}
+
+/// A request as one text.
+fn text_of(request: &SummaryRequest) -> String {
+    match &request.form {
+        SummaryForm::Separate { system, prompt } => format!("{system}\n\n{prompt}\n"),
+        SummaryForm::Appended { prompt, .. } => format!("{prompt}\n"),
+    }
+}
+
+/// What a command prints to what it is given.
+fn run(command: &str, request: &str) -> Result<String, CliError> {
+    let failed = |error: io::Error| CliError::failed(format!("cannot run it: {}", reason(&error)));
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let given = child.stdin.take();
+    let output = std::thread::scope(|scope| {
+        // It may answer before it has read everything, or read nothing at all.
+        scope.spawn(move || given.map(|mut given| given.write_all(request.as_bytes())));
+        child.wait_with_output()
+    });
+    let output = output.map_err(failed)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = plimsoll::chars::tail(said.trim(), plimsoll::Chars(TOLD as u64)).to_owned();
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        return Err(CliError::failed(format!("it ended with {}{said}", output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The editor of the person at the terminal.
+fn editor(around: &Surroundings) -> Result<String, CliError> {
+    let named = ["VISUAL", "EDITOR"].into_iter().find_map(|name| around.variable(name));
+    named.map(str::to_owned).filter(|editor| !editor.trim().is_empty()).ok_or_else(|| {
+        CliError::usage("`--edit` needs an editor")
+            .hint("name one in VISUAL or EDITOR: `EDITOR=nano plimsoll compact …`")
+    })
+}
+
+/// A summary as a person leaves it.
+fn edit(reply: Reply, editor: &str, around: &Surroundings) -> Result<Reply, CliError> {
+    let failed = |error: io::Error| CliError::failed(format!("cannot edit the summary: {}", reason(&error)));
+    let mut file = tempfile::Builder::new().prefix("plimsoll-").suffix(".md").tempfile().map_err(failed)?;
+    writeln!(file, "{}", reply.text.trim_end()).map_err(failed)?;
+    file.flush().map_err(failed)?;
+    // An editor may come with flags, so the shell takes it apart; the file is passed beside it.
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{editor} \"$1\""), "plimsoll"]).arg(file.path());
+    command.current_dir(&around.directory);
+    if !io::stdout().is_terminal() {
+        // What is printed may be piped elsewhere; an editor draws on the terminal that errors go to.
+        command.stdout(io::stderr());
+    }
+    let status = command.status().map_err(failed)?;
+    if !status.success() {
+        return Err(CliError::failed(format!("cannot edit the summary: `{editor}` ended with {status}")));
+    }
+    // Editors may put another file in its place, so it is opened by its name.
+    let text = std::fs::read_to_string(file.path()).map_err(failed)?;
+    match text.trim() {
+        "" => Err(CliError::no("the summary was emptied, and nothing was done")),
+        text => Ok(Reply { text: text.to_owned(), ..reply }),
+    }
+}
+
+/// Why there is no summary.
+fn refused(failure: SummaryFailure<CliError>, asked: &Asked) -> CliError {
+    match failure {
+        SummaryFailure::Asking(error) if !error.is_failure() => error,
+        SummaryFailure::Asking(error) => {
+            let message = format!("no summary of {}: {}", asked.name(), error.message());
+            CliError::failed(message).hint("nothing was changed; `--offline` makes one without a model")
+        }
+        SummaryFailure::Session(error) => error.into(),
+        SummaryFailure::NotTaken(rejection) => {
+            let why = rejection.map_or_else(|| "it was not asked".to_owned(), |why| why.to_string());
+            let message = format!("no summary of {}: {why}", asked.name());
+            CliError::failed(message).hint("nothing was changed; `--offline` makes one without a model")
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `compact` with a model or a command that summarises, and with an editor between.
+
+use plimsoll_testkit::server::{Fault, ModelServer, Reply};
+use serde_json::Value;
+
+use crate::support::{Home, export};
+
+const KEY: &str = "sk-ant-test-0123456789abcdefghij";
+const MODEL: &str = "anthropic/claude-haiku-4-5";
+
+/// A home with a session of eight long outputs in its database, and that session's id.
+fn stored() -> (Home, String) {
+    let home = Home::new();
+    let session = export(&home.project);
+    home.write("project/s.json", &session.to_string());
+    assert!(home.run(&["sessions", "import", "s.json"]).starts_with("exit: 0"));
+    (home, session["info"]["id"].as_str().unwrap().to_owned())
+}
+
+fn window(home: &Home, id: &str) -> String {
+    home.run(&["window", "--as", "openai-chat", "--session", id])
+}
+
+fn run(home: &Home, server: &ModelServer, args: &[&str]) -> String {
+    home.run_with(args, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())])
+}
+
+#[test]
+fn a_model_summarises_a_stored_session_and_it_can_be_undone() {
+    let ((home, id), server) = (stored(), ModelServer::start().unwrap());
+    let before = window(&home, &id);
+    server.push(Reply::new().text("The build was read through; never touch the tests."));
+    let told = run(&home, &server, &["compact", "--model", MODEL, "--apply", "--session", &id, "--json"]);
+    assert!(told.starts_with("exit: 0"), "{told}");
+    let json = told.lines().find(|line| line.starts_with('{')).unwrap();
+    let receipt: Value = serde_json::from_str::<Value>(json).unwrap()["receipts"][0].clone();
+    assert_eq!(receipt["plan"]["made"], "byModel");
+    // The request: the model, no tools, the history to be summarised.
+    let captured = server.requests();
+    assert_eq!(captured.len(), 1);
+    let body = &captured[0].body;
+    assert_eq!(body["model"], "claude-haiku-4-5");
+    assert!(body.get("tools").is_none_or(|tools| tools.as_array().is_some_and(Vec::is_empty)), "{body}");
+    assert!(body["messages"].to_string().contains("Never touch the tests"), "the history is asked about");
+    let reduced = window(&home, &id);
+    assert!(reduced.contains("The build was read through"));
+    assert!(reduced.contains(r#""model":"model-1""#), "the session's model is not the one that summarised");
+    let undone = home.run(&["undo", receipt["id"].as_str().unwrap()]);
+    assert!(undone.starts_with("exit: 0"), "{undone}");
+    assert_eq!(window(&home, &id), before);
+}
+
+#[test]
+fn any_compatible_endpoint_will_do_and_a_file_is_only_read() {
+    let ((home, _), server) = (stored(), ModelServer::start().unwrap());
+    server.push(Reply::new().text("Summarised elsewhere."));
+    let url = format!("{}/v1", server.url());
+    let told = home.run_with(
+        &["compact", "-m", "openai-chat/local-model", "s.json"],
+        &[("OPENAI_BASE_URL", &url), ("OPENAI_API_KEY", "none")],
+    );
+    assert!(told.starts_with("exit: 0") && told.contains("Summarised elsewhere."), "{told}");
+    assert_eq!(server.requests()[0].body["model"], "local-model");
+}
+
+#[test]
+fn where_the_summariser_fails_the_session_stays_as_it_was() {
+    let ((home, id), server) = (stored(), ModelServer::start().unwrap());
+    let before = window(&home, &id);
+    let apply = |more: &[&str]| {
+        let args = [&["compact", "--apply", "--session", &id], more].concat();
+        let told = run(&home, &server, &args);
+        assert_eq!(window(&home, &id), before, "{told}");
+        told
+    };
+    server.push(Reply::failing(Fault::status(400)));
+    let refused = apply(&["--model", MODEL]);
+    assert!(refused.starts_with("exit: 3") && refused.contains("nothing was changed"), "{refused}");
+    assert!(!refused.contains(KEY), "{refused}");
+    for (command, told) in [
+        ("exit 7", "it ended with exit status: 7"),
+        ("echo no quota >&2; exit 1", "no quota"),
+        ("true", "the summary was empty"),
+        ("cat; cat /dev/zero | tr '\\0' x | head -c 2000000", "is not smaller than"),
+        ("no-such-command-here", "it ended with exit status: 127"),
+    ] {
+        let failed = apply(&["--command", command]);
+        assert!(failed.starts_with("exit: 3") && failed.contains(told), "{command}: {failed}");
+    }
+    for (flags, told) in [
+        (vec![], "`--apply` needs a summary"),
+        (vec!["--edit"], "required arguments"),
+        (vec!["--model", "nowhere/at-all"], "nowhere"),
+        (vec!["--model", MODEL, "--offline"], "cannot be used with"),
+        (vec!["--model", MODEL, "--command", "x"], "cannot be used with"),
+    ] {
+        let wrong = apply(&flags);
+        assert!(wrong.starts_with("exit: 2") && wrong.contains(told), "{flags:?}: {wrong}");
+    }
+}
+
+#[test]
+fn a_command_reads_the_request_and_prints_the_summary() {
+    let (home, id) = stored();
+    let command = "tee request.txt | grep -c 'Never touch the tests' | sed 's/.*/A summary by a command./'";
+    let told = home.run(&["compact", "--apply", "--session", &id, "--command", command]);
+    assert!(told.starts_with("exit: 0"), "{told}");
+    assert!(window(&home, &id).contains("A summary by a command."));
+    let request = std::fs::read_to_string(home.project.join("request.txt")).unwrap();
+    assert!(request.contains("Never touch the tests") && request.len() > 1_000);
+    // One that answers without reading is as good.
+    let told = home.run(&["compact", "s.json", "--command", "echo 'Not read.'"]);
+    assert!(told.starts_with("exit: 0") && told.contains("Not read."), "{told}");
+}
+
+#[test]
+fn a_summary_is_edited_before_it_is_taken() {
+    let (home, id) = stored();
+    let before = window(&home, &id);
+    let apply = |editor: &str| {
+        home.run_with(
+            &["compact", "--apply", "--session", &id, "--command", "echo first words", "--edit"],
+            &[("EDITOR", editor), ("PATH", "/usr/bin:/bin")],
+        )
+    };
+    let emptied = apply("truncate -s 0");
+    assert!(emptied.starts_with("exit: 1") && emptied.contains("the summary was emptied"), "{emptied}");
+    let failed = apply("false");
+    assert!(failed.starts_with("exit: 3") && failed.contains("`false` ended with"), "{failed}");
+    let none = home.run(&["compact", "--apply", "--session", &id, "--command", "echo x", "--edit"]);
+    assert!(none.starts_with("exit: 2") && none.contains("VISUAL or EDITOR"), "{none}");
+    assert_eq!(window(&home, &id), before);
+    let edited = apply("sed -i 's/first/second/'");
+    assert!(edited.starts_with("exit: 0"), "{edited}");
+    let shown = window(&home, &id);
+    assert!(
+        shown.contains("second words") && !shown.contains("first words"),
+        "{edited}\n{}",
+        &shown[..shown.len().min(1_500)]
+    );
+}
