@@ -60,6 +60,8 @@ pub struct Agent {
     pub events: EventSink,
     /// Runs its background tasks; without one it has none.
     pub tasks: Option<Arc<TaskBoard>>,
+    /// What its user should know of how it is set up, told whenever a session is opened.
+    pub notices: Vec<String>,
 }
 
 /// Who speaks, and what it may do.
@@ -197,6 +199,7 @@ impl Agent {
             hooks: Vec::new(),
             events: Arc::new(|_| {}),
             tasks: None,
+            notices: Vec::new(),
         }
     }
 
@@ -217,6 +220,10 @@ impl Agent {
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
+        // A background task is set up as its parent is, whose user was told.
+        for text in self.notices.iter().filter(|_| self.profile.bounds.is_empty()) {
+            self.tell(&Event::Notice { text: text.clone() });
+        }
         if let Some(board) = &self.tasks {
             // Tasks whose process has gone are found when their parent is opened, and it is told.
             board.look_after(session).await?;
