@@ -62,6 +62,8 @@ pub struct Agent {
     pub tasks: Option<Arc<TaskBoard>>,
     /// What the run that launched it spends, for a background task: what it spends is charged there too.
     pub(crate) charged_to: Option<Arc<SpendMeter>>,
+    /// What its user should know of how it is set up, told whenever a session is opened.
+    pub notices: Vec<String>,
 }
 
 /// Who speaks, and what it may do.
@@ -200,6 +202,7 @@ impl Agent {
             events: Arc::new(|_| {}),
             tasks: None,
             charged_to: None,
+            notices: Vec::new(),
         }
     }
 
@@ -220,6 +223,10 @@ impl Agent {
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
+        // A background task is set up as its parent is, whose user was told.
+        for text in self.notices.iter().filter(|_| self.profile.bounds.is_empty()) {
+            self.tell(&Event::Notice { text: text.clone() });
+        }
         if let Some(board) = &self.tasks {
             // Tasks whose process has gone are found when their parent is opened, and it is told.
             board.look_after(session).await?;

@@ -267,9 +267,7 @@ impl Conversation {
         let profile = &self.agent.profile;
         let rules = || profile.bounds.iter().map(|bound| &bound.permissions).chain([&profile.permissions]);
         let is_ruled = |tool| rules().any(|rules| is_denied(rules, tool, subject, &self.agent.directory));
-        matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real))
-            && !is_ruled(tool)
-            && (tool != "grep" || !is_ruled("read"))
+        matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real)) && !is_ruled(tool)
     }
 
     /// The tool of a call, and what the call is about.
@@ -333,8 +331,9 @@ impl Conversation {
                 let subject = Subject::Path { named: path.to_owned(), real: path.to_owned() };
                 let above = || agent.profile.bounds.iter().map(|bound| &bound.permissions);
                 let rules = || above().chain([&agent.profile.permissions]);
-                let denies = |tool: &str| rules().any(|rules| is_denied(rules, tool, &subject, &directory));
-                !denies(&call.tool) && (call.tool != "grep" || !denies("read"))
+                // A tool that acts names files beside the one it did not find, and may name what `glob` would find.
+                let seen_by = if tool.access() == Access::Read { call.tool.as_str() } else { "glob" };
+                !rules().any(|rules| is_denied(rules, seen_by, &subject, &directory))
             };
             let judge_address = |address: &str| {
                 let subject = Subject::Address(address.to_owned());

@@ -36,6 +36,11 @@ pub enum Event {
         /// The agent.
         agent: String,
     },
+    /// Something about the set-up that its user should know, told when a session is opened or its servers are there.
+    Notice {
+        /// What, in a sentence.
+        text: String,
+    },
     /// A prompt was stored.
     Prompted {
         /// Its message.

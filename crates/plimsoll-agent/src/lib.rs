@@ -25,6 +25,7 @@ mod event;
 mod follow;
 mod guard;
 mod hooks;
+mod instructions;
 mod ledger;
 mod mcp;
 pub mod metrics;

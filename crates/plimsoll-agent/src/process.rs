@@ -4,7 +4,7 @@
 //! A process of this program's session could open the terminal by `/dev/tty`, draw a false question on it or switch Ctrl-C
 //! off. Entering a new session is for the process itself to do, between fork and exec, where the standard library runs
 //! nothing without `unsafe`; so the `setsid` program does it and becomes the command, with the same number. Where there is
-//! none, a process has a group of its own and keeps the terminal.
+//! none, a process has a group of its own and keeps the terminal, which [`Guard::Terminal`](crate::Guard::Terminal) tells.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,7 +28,21 @@ const USUAL: [&str; 2] = ["/usr/bin/setsid", "/bin/setsid"];
 
 /// A command that will run in a session of its own, in this directory. `path` is the `PATH` that it will have.
 pub(crate) fn session_command(program: &str, directory: &Path, path: Option<&OsStr>) -> io::Result<Command> {
-    let Some(setsid) = setsid() else {
+    command_through(setsid(), program, directory, path)
+}
+
+/// Whether what is started has a session of its own on this system, and so no terminal.
+pub(crate) fn has_sessions() -> bool {
+    setsid().is_some()
+}
+
+fn command_through(
+    setsid: Option<&Path>,
+    program: &str,
+    directory: &Path,
+    path: Option<&OsStr>,
+) -> io::Result<Command> {
+    let Some(setsid) = setsid else {
         let mut command = Command::new(program);
         command.process_group(0).current_dir(directory);
         return Ok(command);
@@ -43,14 +57,14 @@ pub(crate) fn session_command(program: &str, directory: &Path, path: Option<&OsS
 
 fn setsid() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let find = || {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let others = std::env::split_paths(&path).map(|folder| folder.join("setsid"));
-        // A relative entry of `PATH` would be looked up in the project.
-        let others = others.filter(|path| path.is_absolute());
-        USUAL.into_iter().map(PathBuf::from).chain(others).find(|path| is_program(path))
-    };
-    FOUND.get_or_init(find).as_deref()
+    FOUND.get_or_init(|| find_setsid(&USUAL, &std::env::var_os("PATH").unwrap_or_default())).as_deref()
+}
+
+fn find_setsid(usual: &[&str], path: &OsStr) -> Option<PathBuf> {
+    let others = std::env::split_paths(path).map(|folder| folder.join("setsid"));
+    // A relative entry of `PATH` would be looked up in the project.
+    let others = others.filter(|path| path.is_absolute());
+    usual.iter().map(PathBuf::from).chain(others).find(|path| is_program(path))
 }
 
 fn is_program(path: &Path) -> bool {
@@ -204,4 +218,42 @@ pub(crate) fn needed_environment() -> impl Iterator<Item = (&'static str, OsStri
     found.filter(|(name, value)| {
         !name.to_ascii_lowercase().ends_with("_proxy") || !value.as_encoded_bytes().contains(&b'@')
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::path::Path;
+
+    use rustix::process::{getpgid, getsid};
+
+    use super::{ProcessGroup, command_through, find_setsid, setsid};
+
+    #[test]
+    fn without_the_program_that_begins_sessions_there_is_a_group_of_its_own() {
+        assert_eq!(find_setsid(&[], OsStr::new("")), None);
+        assert_eq!(find_setsid(&["/none/setsid"], OsStr::new("bin:/none:.")), None);
+        let mut command = command_through(None, "sleep", Path::new("/"), None).unwrap();
+        let mut group = ProcessGroup::spawn(command.arg("1000")).unwrap();
+        let pid = group.pid().unwrap();
+        assert_eq!(getpgid(Some(pid)).unwrap(), pid);
+        assert_eq!(getsid(Some(pid)).unwrap(), getsid(None).unwrap());
+        assert!(!group.has_ended());
+        assert!(group.end().is_some_and(|status| !status.success()));
+    }
+
+    #[test]
+    fn with_it_there_is_a_session_of_its_own() {
+        let Some(setsid) = setsid() else { return };
+        let mut command = command_through(Some(setsid), "sleep", Path::new("/"), None).unwrap();
+        let mut group = ProcessGroup::spawn(command.arg("1000")).unwrap();
+        let pid = group.pid().unwrap();
+        // The program needs a moment to begin it.
+        let begun = (0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            getsid(Some(pid)).is_ok_and(|session| session == pid)
+        });
+        assert!(begun);
+        group.end();
+    }
 }

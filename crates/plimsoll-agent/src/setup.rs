@@ -12,15 +12,14 @@ use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
-use crate::hooks::{CommandHook, Hooks};
+use crate::hooks::{CommandHook, Hooks, hook_notices};
+use crate::instructions::Instructions;
 use crate::model::Model;
 use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 use crate::tools::{Bash, Skill, ToolSet, Webfetch};
 
 /// Agents that the runtime itself asks, and that are not run.
 pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
-/// So much of all instruction files goes into the system prompt, in bytes; more would leave no room for work.
-const MOST_INSTRUCTIONS: usize = 200_000;
 
 /// What a person wants besides what is configured.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +117,10 @@ impl Agent {
         if let Some(prompt) = &own.prompt {
             profile.system[0] = format!("{}\n\n{}", prompt.trim_end(), surroundings(directory));
         }
-        profile.system.extend(instructions(run, home));
+        let Instructions { text, mut notices } = Instructions::read(run, home);
+        profile.system.extend(text);
+        notices.extend(hook_notices(run, &agent.directory));
+        agent.notices = notices;
         profile.permissions.rules.clone_from(&run.permissions.rules);
         profile.general_rules = run.permissions.rules.len();
         profile.permissions.rules.extend(own.permissions.rules.iter().chain(&overrides.allow).cloned());
@@ -225,26 +227,4 @@ fn skills(run: &RunConfig, project: &Path, home: Option<&Path>) -> Vec<SkillEntr
         .iter()
         .filter_map(|source| Some(SkillPlace { folder: source.place(home)?, within: source.within.clone() }));
     find_skills(&skill_places(project, home, configured.collect()))
-}
-
-/// The texts of instruction files, each under its name.
-fn instructions(run: &RunConfig, home: Option<&Path>) -> Option<String> {
-    let mut all = String::new();
-    let mut seen = Vec::new();
-    for file in run.standing.iter().chain(&run.instructions).flat_map(|source| source.files(home)) {
-        if seen.contains(&file) {
-            continue;
-        }
-        let Ok(bytes) = std::fs::read(&file) else { continue };
-        // One stray byte must not cost the rest of the rules.
-        let text = String::from_utf8_lossy(&bytes);
-        let left = MOST_INSTRUCTIONS.saturating_sub(all.len());
-        let end = (0..=text.len().min(left)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        if end > 0 {
-            all.push_str(&format!("Instructions from {}:\n{}\n\n", file.display(), text[..end].trim_end()));
-        }
-        seen.push(file);
-    }
-    let all = all.trim_end().to_owned();
-    (!all.is_empty()).then_some(all)
 }

@@ -140,7 +140,13 @@ impl Config {
             layers.extend(layers::file_layers(&ConfigFile::read(&path)?)?);
         }
         let (mut own, mut left_out) = (Vec::new(), Vec::new());
-        for (project, with_own) in Project::in_effect(around)? {
+        let ledger = Ledger::read(around).ok();
+        let projects = Project::in_effect(around)?;
+        let is_known = |project: &Project| {
+            ledger.as_ref().is_some_and(|ledger| project.distrust(ledger, around).is_none())
+        };
+        let is_trusted = !projects.is_empty() && projects.iter().all(|(project, _)| is_known(project));
+        for (project, with_own) in projects {
             let of_project = project.layers(around, with_own)?;
             layers.extend(of_project.opencode);
             own.extend(of_project.own);
@@ -158,6 +164,7 @@ impl Config {
         layers.extend(asked);
         let mut config = layers::merge(layers, around)?;
         if let Ok(run) = &mut config.run {
+            run.is_trusted = is_trusted;
             notices.extend(run.take_addresses());
         }
         Ok(Config { left_out, notices, ..config })

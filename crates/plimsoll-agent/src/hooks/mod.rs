@@ -7,6 +7,7 @@
 
 mod apply;
 mod command;
+mod own;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,6 +23,7 @@ use crate::event::{CallStatus, ReceiptFigures};
 
 pub(crate) use apply::{HookedInput, HookedOutput};
 pub use command::CommandHook;
+pub(crate) use own::hook_notices;
 
 /// What a hook says, when it has.
 pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, HookError>> + Send + 'a>>;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use plimsoll_config::McpConnection;
 use plimsoll_providers::Secret;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest,
-    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as WireTool,
+    CallToolResult, CancelledNotificationParam, ClientRequest, ListToolsRequest, PaginatedRequestParams,
+    ProtocolVersion, ServerResult, Tool as WireTool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, PeerRequestOptions, RunningService, ServiceError,
@@ -23,8 +23,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::client::ClientSide;
-use super::declare::ListedTool;
+use super::declare::{ListedTool, Purpose};
 use super::http::{BoundedHttp, headers_of};
+use super::resources;
 use super::stdio::{ServerProcess, strip_secrets};
 use crate::untrusted::clean;
 
@@ -132,11 +133,24 @@ impl Connection {
         self.peer.is_transport_closed()
     }
 
-    /// The tools that the server has.
+    /// The tools that the server has, and those for its resources if it has some.
     pub(super) async fn tools(&self, server: &str) -> Result<Vec<ListedTool>, String> {
-        if self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
-            return Ok(Vec::new());
+        let capabilities = self.peer.peer_info().map(|info| info.capabilities.clone());
+        let has_resources = capabilities.as_ref().is_some_and(|known| known.resources.is_some());
+        let mut listed = match capabilities {
+            Some(known) if known.tools.is_none() => Vec::new(),
+            _ => self.own_tools(server).await?,
+        };
+        if has_resources {
+            // A server that has tools of these names has thought of clients that know none of its resources.
+            let is_new = |tool: &ListedTool| !listed.iter().any(|own| own.tool == tool.tool);
+            let added: Vec<ListedTool> = resources::tools_for(server).into_iter().filter(is_new).collect();
+            listed.extend(added);
         }
+        Ok(listed)
+    }
+
+    async fn own_tools(&self, server: &str) -> Result<Vec<ListedTool>, String> {
         let mut listed: Vec<ListedTool> = Vec::new();
         let mut page = PaginatedRequestParams::default();
         for _ in 0..MOST_PAGES {
@@ -163,17 +177,13 @@ impl Connection {
         Ok(listed)
     }
 
-    /// Call a tool. A call that is given up is told to the server, which may go on with it all the same.
+    /// Call a tool, or ask for resources. A call that is given up is told to the server, which may go on with it all the same.
     pub(super) async fn call(
         &self,
-        tool: &str,
-        input: &Value,
+        request: ClientRequest,
         timeout: Duration,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, CallFailure> {
-        let mut params = CallToolRequestParams::new(tool.to_owned());
-        params.arguments = input.as_object().cloned();
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::with_timeout(timeout)
             .reset_timeout_on_progress()
             .with_max_total_timeout(LONGEST_CALL.max(timeout));
@@ -202,6 +212,8 @@ impl Connection {
         };
         match answered {
             Ok(Ok(ServerResult::CallToolResult(result))) => Ok(result),
+            Ok(Ok(ServerResult::ListResourcesResult(list))) => Ok(resources::told_list(&list)),
+            Ok(Ok(ServerResult::ReadResourceResult(read))) => Ok(resources::told_contents(read)),
             Ok(Ok(ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_))) => {
                 Ok(CallToolResult::success(Vec::new()))
             }
@@ -274,6 +286,7 @@ fn of_wire(server: &str, tool: WireTool) -> ListedTool {
         tool: tool.name.into_owned(),
         description: description.into_owned(),
         schema: Value::Object((*tool.input_schema).clone()),
+        purpose: Purpose::Call,
     }
 }
 

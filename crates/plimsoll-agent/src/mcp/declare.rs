@@ -24,6 +24,18 @@ const DEEPEST_SCHEMA: usize = 32;
 /// So many tools of all servers are declared. OpenAI takes 128 in all, and the agent's own are among them.
 pub(super) const MOST_TOOLS: usize = 100;
 
+/// What a call of a tool asks of its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A call of the tool.
+    #[default]
+    Call,
+    /// A page of its list of resources.
+    ListResources,
+    /// One of its resources.
+    ReadResource,
+}
+
 /// A tool as a server lists it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ListedTool {
@@ -33,6 +45,7 @@ pub(super) struct ListedTool {
     pub(super) tool: String,
     pub(super) description: String,
     pub(super) schema: Value,
+    pub(super) purpose: Purpose,
 }
 
 /// A tool that can be declared.
@@ -41,6 +54,7 @@ pub(super) struct DeclaredTool {
     pub(super) server: String,
     pub(super) tool: String,
     pub(super) spec: ToolSpec,
+    pub(super) purpose: Purpose,
 }
 
 /// A tool that cannot be declared.
@@ -89,7 +103,8 @@ pub(super) fn declare(
             Ok(schema) => {
                 let description = described(&tool);
                 let spec = ToolSpec { name, description, schema };
-                declared.push(DeclaredTool { server: tool.server, tool: tool.tool, spec });
+                let ListedTool { server, tool, purpose, .. } = tool;
+                declared.push(DeclaredTool { server, tool, spec, purpose });
             }
             Err(reason) => omitted.push(omit(tool, reason)),
         }
@@ -204,10 +219,16 @@ fn tidy(value: &mut Value, depth: usize, explains: bool) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{ListedTool, MOST_TOOLS, declare};
+    use super::{ListedTool, MOST_TOOLS, Purpose, declare};
 
     fn listed(server: &str, tool: &str, description: &str, schema: Value) -> ListedTool {
-        ListedTool { server: server.into(), tool: tool.into(), description: description.into(), schema }
+        ListedTool {
+            server: server.into(),
+            tool: tool.into(),
+            description: description.into(),
+            schema,
+            purpose: Purpose::Call,
+        }
     }
 
     fn plain(server: &str, tool: &str) -> ListedTool {

@@ -9,6 +9,7 @@ mod client;
 mod connection;
 mod declare;
 mod http;
+mod resources;
 mod result;
 mod server;
 mod stdio;
@@ -18,12 +19,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use plimsoll_config::McpServer;
+use plimsoll_config::{McpServer, Permissions, matches};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::event::EventSink;
+use crate::event::{Event, EventSink};
 use crate::run::Conversation;
 use crate::tools::{Tool, ToolSet};
 
@@ -62,7 +63,7 @@ impl McpServers {
         }
         let tools = declared.into_iter().filter_map(|tool| {
             let server = Arc::clone(server(&tool.server)?);
-            Some(Arc::new(McpTool::new(tool.spec, server, tool.tool)) as Arc<dyn Tool>)
+            Some(Arc::new(McpTool::new(tool.spec, server, tool.tool, tool.purpose)) as Arc<dyn Tool>)
         });
         tools.collect()
     }
@@ -137,6 +138,7 @@ impl Conversation {
     /// Declare the tools of MCP servers, once they are started and at the beginning of each turn in which they have
     /// changed. Not later: the prompt cache begins with the tools.
     pub(crate) async fn take_server_tools(&mut self, cancel: &CancellationToken) {
+        let is_first = matches!(self.servers, ServerSet::Starting(_));
         match &mut self.servers {
             ServerSet::None => return,
             ServerSet::Ready(servers, _) => {
@@ -169,7 +171,35 @@ impl Conversation {
         }
         let ServerSet::Ready(servers, own) = &self.servers else { return };
         let tools = servers.tools(own, |name| self.agent.profile.wants(name));
+        if is_first && self.agent.profile.bounds.is_empty() {
+            for text in idle_patterns(&self.agent.profile.permissions, own, &tools) {
+                self.agent.tell(&Event::Notice { text });
+            }
+        }
         self.agent.profile.tools = own.clone().with_all(tools);
         self.specs = Arc::new(self.agent.profile.tools.specs());
     }
+}
+
+/// Rules that can never hold, in words for a person. A call of a server's tool is about nothing that a pattern could be held
+/// against: what its fields mean, the server alone knows, and JSON can be written in many ways. So a rule for such a tool is
+/// for all calls of it, and one with a pattern would protect nothing without a word.
+fn idle_patterns(rules: &Permissions, own: &ToolSet, tools: &[Arc<dyn Tool>]) -> Vec<String> {
+    let own = own.names();
+    let is_idle = |rule: &&plimsoll_config::PermissionRule| {
+        let is_for = |name: &str| matches(&rule.tool, name);
+        // A rule for all tools is meant for those that have paths and commands.
+        rule.pattern != "*"
+            && tools.iter().any(|tool| is_for(&tool.spec().name))
+            && !own.iter().any(|name| is_for(name))
+    };
+    let told = rules.rules.iter().filter(is_idle).map(|rule| {
+        let (tool, pattern, action) = (&rule.tool, &rule.pattern, rule.action.name());
+        format!(
+            "the rule that `{tool}` on `{pattern}` is `{action}` ({}) has no effect: calls of MCP servers are not held against \
+             patterns; a rule for `{tool}` without one decides about all of them",
+            rule.origin
+        )
+    });
+    told.collect()
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_config::McpServer;
-use rmcp::model::CallToolResult;
-use serde_json::Value;
+use rmcp::model::{CallToolResult, ClientRequest};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{CallFailure, Connection};
@@ -141,8 +140,7 @@ impl Server {
     /// Call one of its tools.
     pub(super) async fn call(
         &self,
-        tool: &str,
-        input: &Value,
+        request: ClientRequest,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, CallFailure> {
         let connected = tokio::select! {
@@ -153,7 +151,7 @@ impl Server {
         let connection = connected.map_err(|error| {
             CallFailure::Refused(format!("it is not running and could not be started: {error}"))
         })?;
-        let called = connection.call(tool, input, self.setup.timeout.unwrap_or(CALL), cancel).await;
+        let called = connection.call(request, self.setup.timeout.unwrap_or(CALL), cancel).await;
         if let Err(CallFailure::Closed(error)) = &called {
             self.tell(McpChange::Died { error: error.clone() });
         }

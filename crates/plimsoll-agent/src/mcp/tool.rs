@@ -8,7 +8,8 @@ use plimsoll_providers::ToolSpec;
 use serde_json::Value;
 
 use super::connection::CallFailure;
-use super::declare::shown_name;
+use super::declare::{Purpose, shown_name};
+use super::resources;
 use super::result::write_result;
 use super::server::Server;
 use crate::permissions::{Access, Subject};
@@ -20,11 +21,12 @@ pub(super) struct McpTool {
     server: Arc<Server>,
     /// Its name as the server has it.
     tool: String,
+    purpose: Purpose,
 }
 
 impl McpTool {
-    pub(super) fn new(spec: ToolSpec, server: Arc<Server>, tool: String) -> McpTool {
-        McpTool { spec, server, tool }
+    pub(super) fn new(spec: ToolSpec, server: Arc<Server>, tool: String, purpose: Purpose) -> McpTool {
+        McpTool { spec, server, tool, purpose }
     }
 }
 
@@ -55,7 +57,8 @@ impl Tool for McpTool {
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let server = shown_name(&self.server.name);
-        let called = call.runtime.block_on(self.server.call(&self.tool, call.input, call.cancel));
+        let request = resources::request_for(self.purpose, &self.tool, call.input)?;
+        let called = call.runtime.block_on(self.server.call(request, call.cancel));
         match called {
             Ok(result) => write_result(&result, call, out),
             Err(CallFailure::Cancelled) => Err(ToolError::Cancelled),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_config::{Action, PermissionRule, Permissions};
+use plimsoll_config::{Action, Origin, PermissionRule, Permissions};
 use serde_json::Value;
 
 use super::{Access, Bounds, Subject, remembered_rule};
@@ -15,6 +15,8 @@ pub(crate) struct AllowHint {
     pub(crate) flag: Option<String>,
     /// The line of `plimsoll.toml` that would.
     pub(crate) setting: Option<String>,
+    /// The line that it takes the place of, because both cannot stand in one file.
+    pub(crate) replaces: Option<Origin>,
     /// What the tool needs besides, as a line of `plimsoll.toml`.
     pub(crate) also: Option<String>,
     /// The rule that decided, with where it stands.
@@ -66,37 +68,58 @@ impl AllowHint {
             let within = Bounds { own: &own, above: &above, granted };
             within.decide(tool, access, subject, project) == Action::Allow
         };
-        // What is denied to `read` is denied to `grep`, so that a rule for `grep` would change nothing.
+        // What is denied to `read` is denied to these, so that a rule for one of them would change nothing.
         let candidates = || {
-            let reading = (tool == "grep").then(|| remembered_rule("read", subject, project));
+            let shows_files = matches!(tool, "grep" | "list" | "glob");
+            let reading = shows_files.then(|| remembered_rule("read", subject, project));
             std::iter::once(remembered_rule(tool, subject, project)).chain(reading)
         };
         let flag = candidates().find(|rule| allows(rule, Layer::Agent)).map(|rule| flag_for(&rule));
         let general = candidates().find(|rule| allows(rule, Layer::General));
         let of_agent = || candidates().find(|rule| allows(rule, Layer::Agent));
-        let setting = match general {
-            Some(rule) => Some(setting_for("permissions", &rule)),
+        let rules = &profile.permissions.rules;
+        let (all, own) = rules.split_at(profile.general_rules.min(rules.len()));
+        let found = match general {
+            Some(rule) => Some(("permissions".to_owned(), rule, all, 0)),
             // Only the rules of the agent itself stand behind all others.
             None => of_agent()
                 .filter(|_| profile.bounds.is_empty())
-                .map(|rule| setting_for(&format!("agents.{}.permission", key(&profile.name)), &rule)),
+                .map(|rule| (format!("agents.{}.permission", key(&profile.name)), rule, own, all.len())),
         };
-        AllowHint { flag, setting, also, rule }
+        let Some((table, candidate, there, start)) = found else {
+            return AllowHint { flag, also, rule, ..AllowHint::default() };
+        };
+        // In the place of another rule it counts less than behind all of them, where a lighter file has that rule.
+        let beside = setting_beside(&table, &candidate, there).filter(|(_, _, at)| {
+            let mut permissions = profile.permissions.clone();
+            permissions.rules.insert(start + at + 1, candidate.clone());
+            let within = Bounds { own: &permissions, above: &profile.bounds, granted };
+            profile.bounds.is_empty() && within.decide(tool, access, subject, project) == Action::Allow
+        });
+        let (setting, replaces) = match beside {
+            Some((setting, replaces, _)) => (setting, Some(replaces)),
+            None => (setting_for(&table, &candidate), None),
+        };
+        AllowHint { flag, setting: Some(setting), replaces, also, rule }
+    }
+
+    /// Where the setting is written.
+    fn place(&self) -> String {
+        match &self.replaces {
+            Some(origin) => format!("in place of what {origin} says"),
+            None => "in plimsoll.toml".to_owned(),
+        }
     }
 
     /// For a person, in half a sentence.
     pub(crate) fn words(&self) -> String {
         let also = self.also.as_ref().map(|also| format!(", together with `{also}`")).unwrap_or_default();
+        let place = self.place();
         match (&self.flag, &self.setting, &self.rule) {
-            (Some(flag), Some(setting), _) if also.is_empty() => {
-                format!("`{flag}` allows it, or `{setting}` in plimsoll.toml")
-            }
-            (Some(flag), Some(setting), _) => {
-                format!("`{flag}` allows it, or `{setting}`{also} in plimsoll.toml")
-            }
+            (Some(flag), Some(setting), _) => format!("`{flag}` allows it, or `{setting}`{also} {place}"),
             (Some(flag), None, _) if also.is_empty() => format!("`{flag}` allows it"),
-            (Some(flag), None, _) => format!("`{flag}` allows it{also} in plimsoll.toml"),
-            (None, Some(setting), _) => format!("`{setting}`{also} in plimsoll.toml allows it"),
+            (Some(flag), None, _) => format!("`{flag}` allows it{also} {place}"),
+            (None, Some(setting), _) => format!("`{setting}`{also} {place} allows it"),
             (None, None, Some(rule)) => format!("a rule says so, and no other would change it: {rule}"),
             (None, None, None) => "no rule would allow it".to_owned(),
         }
@@ -125,6 +148,52 @@ fn setting_for(table: &str, rule: &PermissionRule) -> String {
     match rule.pattern.as_str() {
         "*" => format!("{table}.{tool} = \"allow\""),
         pattern => format!("{table}.{tool}.{} = \"allow\"", quoted(pattern)),
+    }
+}
+
+/// A setting in the place of one that cannot stand beside it, with where that one is and its number among the rules. TOML
+/// takes neither a key twice nor a pattern for a tool that has one word for everything: `write = "allow"` has to become a
+/// table first.
+fn setting_beside(
+    table: &str,
+    rule: &PermissionRule,
+    there: &[PermissionRule],
+) -> Option<(String, Origin, usize)> {
+    let file = |rule: &PermissionRule| match &rule.origin {
+        Origin::File { path, .. } if path.extension().is_some_and(|kind| kind == "toml") => {
+            Some(path.clone())
+        }
+        _ => None,
+    };
+    let at = there.iter().rposition(|old| {
+        let is_same = old.tool == rule.tool && old.pattern == rule.pattern;
+        let is_word = old.pattern == "*" && (old.tool == rule.tool || old.tool == "*");
+        file(old).is_some() && (is_same || is_word)
+    })?;
+    let old = &there[at];
+    let found = |setting: String| Some((setting, old.origin.clone(), at));
+    if old.tool == rule.tool && old.pattern == rule.pattern {
+        return found(setting_for(table, rule));
+    }
+    // With several rules it is a table already, and takes one more.
+    let mut of_file = there.iter().filter(|other| file(other) == file(old));
+    let (tool, word) = (key(&rule.tool), old.action.name());
+    let allow = match rule.pattern.as_str() {
+        "*" => "\"allow\"".to_owned(),
+        pattern => format!("{{ {} = \"allow\" }}", quoted(pattern)),
+    };
+    if old.tool != rule.tool {
+        return match of_file.count() {
+            1 => found(format!("{table} = {{ \"*\" = \"{word}\", {tool} = {allow} }}")),
+            _ => None,
+        };
+    }
+    match of_file.all(|other| other.tool != rule.tool || other == old) {
+        true => {
+            let pattern = quoted(&rule.pattern);
+            found(format!("{table}.{tool} = {{ \"*\" = \"{word}\", {pattern} = \"allow\" }}"))
+        }
+        false => None,
     }
 }
 

@@ -70,7 +70,7 @@ impl Subject {
 
 /// Whether a call may be made, and the rule that says so, if one does.
 ///
-/// A search reads files, so what a rule says of `read` holds for `grep` too.
+/// What a rule says of `read` holds for other tools too, as far as they show the same: see [`Call::reading_rule`].
 fn judge<'p>(
     permissions: &'p Permissions,
     call: Call<'_>,
@@ -93,12 +93,10 @@ fn judge<'p>(
         None if call.is_outside() => stricter_of((Action::Ask, None), own()),
         None => (by_itself, None),
     };
-    if call.tool == "grep"
-        && let Some(reading) = (Call { tool: "read", ..call }).rule(permissions)
-    {
-        return stricter_of((reading.action, Some(reading)), found);
+    match call.reading_rule(permissions) {
+        Some(reading) => stricter_of((reading.action, Some(reading)), found),
+        None => found,
     }
-    found
 }
 
 /// The one that lets less happen; the second where both let the same.
@@ -157,7 +155,11 @@ pub(crate) fn stricter(one: Action, other: Action) -> Action {
 /// Whether a rule says that such a call is not made, or only when a person agrees.
 pub(crate) fn is_denied(permissions: &Permissions, tool: &str, subject: &Subject, project: &Path) -> bool {
     let call = Call::new(tool, Access::Read, subject, project);
-    let rules = [call.rule(permissions), call.own_rule(permissions).filter(|_| call.is_outside())];
+    let rules = [
+        call.rule(permissions),
+        call.own_rule(permissions).filter(|_| call.is_outside()),
+        call.reading_rule(permissions),
+    ];
     rules.into_iter().flatten().any(|rule| rule.action != Action::Allow)
 }
 
@@ -207,6 +209,18 @@ impl<'a> Call<'a> {
     /// The rule that decides.
     fn rule<'p>(&self, permissions: &'p Permissions) -> Option<&'p PermissionRule> {
         permissions.rules.iter().rev().find(|rule| self.fits(rule))
+    }
+
+    /// The rule about `read` that holds for this tool as well. A search shows what is in files, so every rule does. `list`
+    /// and `glob` show names, so a denial does: a name can be what is secret. What is only asked about keeps its name, or
+    /// the model could never ask.
+    fn reading_rule<'p>(&self, permissions: &'p Permissions) -> Option<&'p PermissionRule> {
+        let rule = || Call { tool: "read", ..*self }.rule(permissions);
+        match self.tool {
+            "grep" => rule(),
+            "list" | "glob" => rule().filter(|rule| rule.action == Action::Deny),
+            _ => None,
+        }
     }
 
     /// The rule that would decide about the tool if the place were inside the project.

@@ -57,6 +57,8 @@ impl Support {
             Guard::Truncation => self.landlock >= ABI::V3,
             Guard::Network | Guard::UnixSockets => self.seccomp,
             Guard::Signals | Guard::Processes => self.landlock >= ABI::V6,
+            // Not the kernel's: each command begins a session of its own.
+            Guard::Terminal => false,
         }
     }
 }

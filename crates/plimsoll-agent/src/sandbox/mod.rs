@@ -33,6 +33,7 @@ use std::sync::OnceLock;
 use plimsoll_config::{SandboxConfig, SandboxMode};
 use serde::Serialize;
 
+use crate::process::has_sessions;
 use stragglers::Marker;
 use temporary::TemporaryFolder;
 
@@ -54,11 +55,13 @@ pub enum Guard {
     Memory,
     /// Every process it has started ends with the call, one that left its process group too.
     Processes,
+    /// No terminal: it runs in a session of its own, also where the sandbox is off.
+    Terminal,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 7] = [
+    pub const ALL: [Guard; 8] = [
         Guard::Writes,
         Guard::Truncation,
         Guard::Network,
@@ -66,6 +69,7 @@ impl Guard {
         Guard::Signals,
         Guard::Memory,
         Guard::Processes,
+        Guard::Terminal,
     ];
 
     /// What is not held where this one is missing, in words for a person.
@@ -78,6 +82,7 @@ impl Guard {
             Guard::Signals => "signals to other processes",
             Guard::Memory => "the environment of other processes",
             Guard::Processes => "processes that leave their group and outlive the call",
+            Guard::Terminal => "the terminal (there is no `setsid` program)",
         }
     }
 }
@@ -96,7 +101,7 @@ pub struct Confinement {
 impl Confinement {
     fn of(config: &SandboxConfig, holds: impl Fn(Guard) -> bool) -> Confinement {
         let is_opened = |guard: &Guard| match (config.mode, guard) {
-            (SandboxMode::Off, Guard::Processes) => false,
+            (SandboxMode::Off, Guard::Processes | Guard::Terminal) => false,
             (SandboxMode::Off, _) => true,
             (_, Guard::Network) => config.network,
             (_, Guard::UnixSockets) => config.unix_sockets,
@@ -112,6 +117,11 @@ impl Confinement {
         self.enforced.contains(&guard)
     }
 
+    /// Whether the kernel holds anything. A session of its own is begun in user space, and holds no file and no network.
+    fn is_confined(&self) -> bool {
+        self.enforced.iter().any(|guard| *guard != Guard::Terminal)
+    }
+
     /// Whether everything is held.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.opened.is_empty()
@@ -119,9 +129,10 @@ impl Confinement {
 
     /// Whether the system holds what `require` asks for: writes, the network, and the memory of others, as far as the
     /// configuration does not open them. Scopes for signals came to Linux in 6.12, and to refuse older systems for them would
-    /// leave people with no choice but `off`.
+    /// leave people with no choice but `off`. A terminal that a command keeps is closed to its writes by Landlock, and the
+    /// kernel lets no group in the background read from it.
     pub fn suffices(&self) -> bool {
-        let is_needed = |guard: &Guard| !matches!(guard, Guard::Signals | Guard::Processes);
+        let is_needed = |guard: &Guard| !matches!(guard, Guard::Signals | Guard::Processes | Guard::Terminal);
         !self.missing.iter().any(is_needed)
     }
 }
@@ -131,9 +142,16 @@ impl fmt::Display for Confinement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |guards: &[Guard]| guards.iter().map(|guard| guard.gap()).collect::<Vec<_>>().join(", ");
         if self.opened.contains(&Guard::Writes) {
-            return formatter.write_str("commands are not confined");
+            formatter.write_str("commands are not confined")?;
+            // That a command reaches the terminal is not what `off` asks for.
+            let has_terminal = self.missing.contains(&Guard::Terminal);
+            return if has_terminal {
+                write!(formatter, ", nor kept from {}", Guard::Terminal.gap())
+            } else {
+                Ok(())
+            };
         }
-        if self.enforced.is_empty() {
+        if !self.is_confined() {
             return formatter.write_str("commands are not confined: this system cannot");
         }
         formatter.write_str("commands are confined")?;
@@ -159,7 +177,10 @@ impl Sandbox {
     /// A sandbox as it is configured. What the system can hold is tried here, once in a process.
     pub fn new(config: SandboxConfig) -> Sandbox {
         let support = system::Support::of_this_system();
-        let confinement = Confinement::of(&config, |guard| support.holds(guard));
+        let confinement = Confinement::of(&config, |guard| match guard {
+            Guard::Terminal => has_sessions(),
+            guard => support.holds(guard),
+        });
         Sandbox { config, confinement, temporary: OnceLock::new() }
     }
 
@@ -211,7 +232,7 @@ impl Sandbox {
         if let Some(refusal) = self.refusal() {
             return Err(io::Error::other(refusal));
         }
-        if self.config.mode == SandboxMode::Off || self.confinement.enforced.is_empty() {
+        if self.config.mode == SandboxMode::Off || !self.confinement.is_confined() {
             return spawn_marked(command);
         }
         let marker = Marker::new();
@@ -271,5 +292,45 @@ impl Ending {
         if !is_done {
             self.marker.end_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_config::{SandboxConfig, SandboxMode};
+
+    use super::{Confinement, Guard};
+
+    fn told(mode: SandboxMode, holds: impl Fn(Guard) -> bool) -> (Confinement, String) {
+        let config = SandboxConfig { mode, ..SandboxConfig::default() };
+        let confinement = Confinement::of(&config, holds);
+        let words = confinement.to_string();
+        (confinement, words)
+    }
+
+    #[test]
+    fn without_the_program_that_begins_sessions_it_is_said_that_commands_keep_the_terminal() {
+        let (confinement, words) = told(SandboxMode::Auto, |guard| guard != Guard::Terminal);
+        assert_eq!(confinement.missing, [Guard::Terminal]);
+        assert!(!confinement.is_whole() && confinement.suffices());
+        assert_eq!(
+            words,
+            "commands are confined; this system cannot hold: the terminal (there is no `setsid` program)"
+        );
+        let (confinement, words) = told(SandboxMode::Off, |_| false);
+        assert_eq!(confinement.missing, [Guard::Processes, Guard::Terminal]);
+        assert_eq!(
+            words,
+            "commands are not confined, nor kept from the terminal (there is no `setsid` program)"
+        );
+    }
+
+    #[test]
+    fn a_session_of_its_own_alone_is_no_confinement() {
+        let (confinement, words) = told(SandboxMode::Auto, |guard| guard == Guard::Terminal);
+        assert!(!confinement.suffices());
+        assert_eq!(words, "commands are not confined: this system cannot");
+        let (_, words) = told(SandboxMode::Off, |guard| guard == Guard::Terminal);
+        assert_eq!(words, "commands are not confined");
     }
 }

@@ -95,7 +95,7 @@ impl Tool for Edit {
         let name = files::display_path(path, call.directory);
         let Some(content) = known_content(call)? else {
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(files::cannot_read(path, call.directory, &missing));
+            return Err(files::cannot_read(path, call, &missing));
         };
         let edited = replace(&content.bytes, old, new, all)
             .map_err(|problem| ToolError::Failed(problem.told(&name, &content.bytes, old)))?;

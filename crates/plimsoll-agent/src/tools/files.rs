@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::permissions::Subject;
 use crate::place::open_without_links;
-use crate::tools::ToolError;
+use crate::tools::{ToolCall, ToolError};
 
 /// The path that is meant, absolute and with links resolved. Permissions are held against it and it is what is opened, so
 /// that no link leads anywhere else.
@@ -57,8 +57,8 @@ pub(super) fn display_path(path: &Path, directory: &Path) -> String {
 }
 
 /// See that a path that was resolved before still leads nowhere else.
-pub(super) fn require_without_links(path: &Path, directory: &Path) -> Result<(), ToolError> {
-    open_without_links(path).map_err(|error| cannot_read(path, directory, &error))
+pub(super) fn require_without_links(path: &Path, call: &ToolCall<'_>) -> Result<(), ToolError> {
+    open_without_links(path).map_err(|error| cannot_read(path, call, &error))
 }
 
 /// Whether the folder of something that was met on a walk is the one that was walked into. What it is itself does not
@@ -68,7 +68,8 @@ pub(super) fn is_reached_without_links(path: &Path) -> bool {
 }
 
 /// Why a file could not be read, with names that may have been meant.
-pub(super) fn cannot_read(path: &Path, directory: &Path, error: &io::Error) -> ToolError {
+pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -> ToolError {
+    let directory = call.directory;
     let name = display_path(path, directory);
     if error.kind() != io::ErrorKind::NotFound {
         return ToolError::Failed(format!("cannot read `{name}`: {error}"));
@@ -80,6 +81,8 @@ pub(super) fn cannot_read(path: &Path, directory: &Path, error: &io::Error) -> T
         .into_iter()
         .flatten()
         .flatten()
+        // Names of what may not be seen are not given away by a slip of the pen.
+        .filter(|entry| (call.may_read)(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| {
             let lower = name.to_lowercase();

@@ -74,7 +74,7 @@ impl Tool for Glob {
         let glob = GlobBuilder::new(below).literal_separator(true).build();
         let glob = glob.map_err(|error| ToolError::Input(format!("`pattern` is not a pattern: {error}")))?;
         let (glob, is_name) = (glob.compile_matcher(), !below.contains('/'));
-        files::require_without_links(root, call.directory)?;
+        files::require_without_links(root, call)?;
         // A pattern that names a hidden file or folder means it.
         let names_hidden = below.split('/').any(|name| name.starts_with('.'));
         let walk = WalkBuilder::new(root).require_git(false).hidden(!names_hidden).build();

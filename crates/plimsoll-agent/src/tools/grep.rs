@@ -85,7 +85,7 @@ impl Tool for Grep {
             }
         };
         let root = call.path()?;
-        files::require_without_links(root, call.directory)?;
+        files::require_without_links(root, call)?;
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .line_number(true)

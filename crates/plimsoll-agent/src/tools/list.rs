@@ -58,7 +58,7 @@ impl Tool for List {
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let path = call.path()?;
         let name = files::display_path(path, call.directory);
-        files::require_without_links(path, call.directory)?;
+        files::require_without_links(path, call)?;
         if !path.is_dir() {
             return Err(ToolError::Input(format!("`{name}` is a file: use `read`")));
         }

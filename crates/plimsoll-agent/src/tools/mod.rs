@@ -260,7 +260,7 @@ fn alias(input: &Value, names: &[&'static str]) -> &'static str {
 }
 
 /// A field of the input that must be a text.
-fn text<'v>(input: &'v Value, field: &str) -> Result<&'v str, ToolError> {
+pub(crate) fn text<'v>(input: &'v Value, field: &str) -> Result<&'v str, ToolError> {
     match input.get(field) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
         Some(Value::String(_)) | Some(Value::Null) | None => {
@@ -271,7 +271,7 @@ fn text<'v>(input: &'v Value, field: &str) -> Result<&'v str, ToolError> {
 }
 
 /// A field that may be left out.
-fn optional_text<'v>(input: &'v Value, field: &str) -> Result<Option<&'v str>, ToolError> {
+pub(crate) fn optional_text<'v>(input: &'v Value, field: &str) -> Result<Option<&'v str>, ToolError> {
     match input.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.trim().is_empty() => Ok(None),

@@ -67,7 +67,7 @@ impl Tool for Read {
         if path.is_dir() {
             return Err(ToolError::Input(format!("`{name}` is a directory: use `list`")));
         }
-        let failed = |error| files::cannot_read(path, call.directory, &error);
+        let failed = |error| files::cannot_read(path, call, &error);
         let file = open_file(path).map_err(failed)?;
         // A file that is too large to be changed need not be known as a whole.
         let hashed =

@@ -1,10 +1,11 @@
 //! Agents as the configuration and the project have them.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use plimsoll::Policy;
-use plimsoll_agent::{Agent, AgentSetupError, RunOverrides, agent_names, parse_allow};
-use plimsoll_config::{Config, Flags, RunConfig, Surroundings};
+use plimsoll_agent::{Agent, AgentSetupError, Event, RunOverrides, agent_names, parse_allow};
+use plimsoll_config::{Config, Flags, Ledger, Project, RunConfig, Surroundings};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::json;
 use tempfile::TempDir;
@@ -204,4 +205,87 @@ async fn a_configured_agent_has_the_skills_of_its_places() {
     // An agent that is without the tool is not told of them.
     place.write(".config/plimsoll/config.toml", "[agents.build.tools]\nskill = false\n");
     assert!(place.agent("build").profile.tools.get("skill").is_none());
+}
+
+/// What a user is told when a session of this agent is opened.
+async fn notices(mut agent: Agent) -> Vec<String> {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&told);
+    agent.events = Arc::new(move |event: &Event| {
+        if let Event::Notice { text } = event {
+            sink.lock().unwrap().push(text.clone());
+        }
+    });
+    agent.begin("").await.unwrap().close().await.unwrap();
+    let told = told.lock().unwrap().clone();
+    told
+}
+
+#[tokio::test]
+async fn instructions_that_the_model_is_not_told_are_told_to_the_user() {
+    let place = Place::new();
+    place.write("repository/AGENTS.md", &format!("root: {}", "é".repeat(150_000)));
+    place.write("repository/part/AGENTS.md", "part: never seen\n");
+    let agent = place.agent("build");
+    let system = agent.profile.system.join("\n");
+    assert!(system.contains("root: é") && !system.contains("part: never seen"));
+    assert_eq!(
+        notices(agent).await,
+        [
+            format!(
+                "the model is told 200000 of the 300006 bytes in `{}`: all instructions together may have 200000",
+                place.home.join("repository/AGENTS.md").display()
+            ),
+            format!(
+                "the model is told 0 of the 16 bytes in `{}`: all instructions together may have 200000",
+                place.project.join("AGENTS.md").display()
+            ),
+        ]
+    );
+    // What fits is not worth a word.
+    place.write("repository/AGENTS.md", "root: short\n");
+    assert_eq!(notices(place.agent("build")).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_instruction_file_that_cannot_be_read_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.write("repository/part/AGENTS.md", "be brief\n");
+    let file = place.project.join("AGENTS.md");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0)).unwrap();
+    if std::fs::read(&file).is_ok() {
+        // Root reads everything, but for a few files that the kernel itself keeps.
+        println!("skipped: this user can read every file");
+        return;
+    }
+    let told = notices(place.agent("build")).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("AGENTS.md` says, which cannot be read: Permission denied"), "{told:?}");
+}
+
+#[tokio::test]
+async fn hooks_of_the_user_that_may_run_code_of_a_project_are_told_unless_it_is_trusted() {
+    let place = Place::new();
+    let hooks = |command: &str| format!("[[hooks]]\nevent = \"tool.after\"\ncommand = {command}\n");
+    let own = ".config/plimsoll/config.toml";
+    place.write(own, &format!("{}{}", hooks(r#"["make", "check"]"#), hooks(r#"["/usr/bin/logger", "-t"]"#)));
+    let told = notices(place.agent("build")).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("this project is not trusted") && told[0].contains(": `make check`;"),
+        "{told:?}"
+    );
+    // Absolute paths outside of the project are the user's own.
+    place.write(own, &hooks(r#"["/usr/bin/logger", "-t"]"#));
+    assert_eq!(notices(place.agent("build")).await, [""; 0]);
+    // What a person has trusted may run.
+    place.write(own, &hooks(r#"["make", "check"]"#));
+    place.write("repository/part/plimsoll.toml", "permissions.bash = \"allow\"\n");
+    assert_eq!(notices(place.agent("build")).await.len(), 1);
+    let variables = [("HOME".to_owned(), place.home.display().to_string())];
+    let around = Surroundings::new(place.project.clone(), variables);
+    let review = Project::read(&place.project).unwrap().review(&around).unwrap();
+    Ledger::trust(&around, &review).unwrap();
+    assert_eq!(notices(place.agent("build")).await, [""; 0]);
 }

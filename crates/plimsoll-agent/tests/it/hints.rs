@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll_agent::{Agent, Event, RunOverrides, parse_allow};
 use plimsoll_testkit::server::Reply;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::agents::Place;
@@ -95,4 +96,51 @@ async fn for_a_file_that_decides_what_is_run_it_names_the_file() {
     let config = "permissions.write.\"*\" = \"allow\"\n";
     let denied = what_is_told_helps(config, "build", "write", input).await;
     assert_eq!(denied["allow"], "--allow 'write:.git/hooks/pre-commit'");
+}
+
+/// Where a tool has one word for everything, TOML takes no pattern for it in another line.
+#[rstest]
+#[case(
+    "permissions.write = \"allow\"\n",
+    "permissions.write = { \"*\" = \"allow\", \"AGENTS.md\" = \"allow\" }",
+    "in place of what "
+)]
+#[case(
+    "permissions = \"allow\"\n",
+    "permissions = { \"*\" = \"allow\", write = { \"AGENTS.md\" = \"allow\" } }",
+    "in place of what "
+)]
+#[case(
+    "permissions.write.\"*\" = \"allow\"\npermissions.write.\"x\" = \"deny\"\n",
+    "permissions.write.\"AGENTS.md\" = \"allow\"",
+    "in plimsoll.toml"
+)]
+#[case(
+    "permissions.write.\"AGENTS.md\" = \"deny\"\n",
+    "permissions.write.\"AGENTS.md\" = \"allow\"",
+    "in place of what "
+)]
+#[case(
+    "permissions.write = \"deny\"\n",
+    "permissions.write = { \"*\" = \"deny\", \"AGENTS.md\" = \"allow\" }",
+    "in place of what "
+)]
+#[tokio::test]
+async fn a_setting_is_valid_beside_what_is_there(
+    #[case] config: &str,
+    #[case] setting: &str,
+    #[case] place: &str,
+) {
+    let input = json!({ "path": "AGENTS.md", "content": "x" });
+    let denied = what_is_told_helps(config, "build", "write", input).await;
+    assert_eq!(denied["setting"], setting);
+    assert!(denied["hint"].as_str().unwrap().contains(place), "{denied}");
+}
+
+/// Listing shows names, and a name may be what is denied.
+#[tokio::test]
+async fn for_a_list_of_what_may_not_be_read_it_is_a_rule_about_reading() {
+    let config = "permissions.read.\"secrets/*\" = \"deny\"\n";
+    let denied = what_is_told_helps(config, "build", "list", json!({ "path": "secrets" })).await;
+    assert_eq!(denied["allow"], "--allow 'read:secrets/*'");
 }

@@ -108,6 +108,26 @@ async fn what_a_hook_makes_of_an_input_is_judged_like_any_other() {
     assert!(said.starts_with("Denied: reading outside the project"), "{said}");
 }
 
+/// Other tools let a hook say yes. Here it may say no, and whatever else it prints allows nothing.
+#[tokio::test]
+async fn nothing_that_a_hook_prints_allows_a_call() {
+    for answer in [
+        r#"{"allow": true}"#,
+        r#"{"decision": "approve"}"#,
+        r#"{"permission": "allow", "input": {"command": "touch crept-in"}}"#,
+        r#"{"input": {"command": "touch crept-in"}, "tool": "read"}"#,
+        r#"{"input": {"command": "touch crept-in", "allow": true}}"#,
+        r#"{"deny": null}"#,
+    ] {
+        let mut dock = Dock::new(ModelServer::start().unwrap());
+        hook(&mut dock, shell(HookEvent::ToolBefore, &format!("echo '{answer}'")));
+        let talk = &mut dock.begin().await;
+        let said = bash(&dock, talk, "touch crept-in").await;
+        assert!(said.starts_with("Denied:"), "{answer}: {said}");
+        assert!(!dock.agent.directory.join("crept-in").exists());
+    }
+}
+
 #[tokio::test]
 async fn a_hook_may_refuse_a_call_with_words() {
     let mut dock = dock();

@@ -355,3 +355,36 @@ async fn without_a_rule_nothing_is_fetched_and_the_user_is_told_what_would_allow
     });
     assert_eq!(flag.unwrap(), format!("--allow 'webfetch:http://local.test:{}/*'", site.port));
 }
+
+/// A proxy is asked for every page, also one that is refused by its address without one: it decides itself where names lead.
+#[tokio::test]
+async fn a_proxy_of_the_configuration_is_used_and_no_rule_is_lost_by_it() {
+    let proxy = plain_site();
+    let fetcher = async |proxy: Option<String>| {
+        let mut dock = Dock::new(ModelServer::start().unwrap()).allow("webfetch");
+        let mut deny = parse_allow("webfetch:http://denied.test/*", None).unwrap();
+        deny.action = Action::Deny;
+        dock.agent.profile.permissions.rules.push(deny);
+        let config = WebfetchConfig { hosts: Vec::new(), proxy };
+        let tool = Webfetch::configured(config);
+        dock.agent.profile.tools = dock.agent.profile.tools.clone().with(tool);
+        dock.agent.profile.limits.repeats = 0;
+        let talk = dock.begin().await;
+        Fetcher { dock, talk }
+    };
+    let mut through = fetcher(Some(format!("http://127.0.0.1:{}", proxy.port))).await;
+    let said = through.get("http://page.invalid/depth").await;
+    assert!(said.contains("Page http://page.invalid/depth"), "{said}");
+    assert!(proxy.heads.lock().unwrap()[0].starts_with("GET http://page.invalid/depth HTTP/1.1"));
+    // Numbers of this machine and of private networks are refused before the proxy is asked.
+    for url in ["http://127.0.0.1/", "http://169.254.169.254/latest", "http://[::1]/"] {
+        let said = through.get(url).await;
+        assert!(!said.contains("Page"), "{url}: {said}");
+    }
+    assert!(through.get("http://denied.test/").await.starts_with("Denied:"));
+    assert_eq!(proxy.asked(), 1);
+    // Without one, the name leads nowhere.
+    let mut direct = fetcher(None).await;
+    assert!(!direct.get("http://page.invalid/depth").await.contains("Page"));
+    assert_eq!(proxy.asked(), 1);
+}

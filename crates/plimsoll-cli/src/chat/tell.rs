@@ -103,6 +103,7 @@ impl Teller {
             Event::Repeating { tool, times } => {
                 self.notice(&format!("{} gave the same result {times} times", one_line(tool, 40)));
             }
+            Event::Notice { text } => self.notice(&one_line(text, 600)),
             // Where everything is held there is nothing to say.
             Event::Confined { confinement, .. } if !confinement.is_whole() => {
                 self.notice(&one_line(&confinement.to_string(), 600));

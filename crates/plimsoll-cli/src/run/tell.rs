@@ -217,6 +217,7 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
             let why = first_words(error.as_deref().unwrap_or_default(), SHOWN);
             Some(format!("  {tool} failed: {why}"))
         }
+        Event::Notice { text } => Some(format!("· {text}")),
         // Where everything is held there is nothing to say.
         Event::Confined { confinement, .. } if !confinement.is_whole() => Some(format!("· {confinement}")),
         Event::Denied { tool, hint, .. } => Some(format!("  {tool} was denied; {hint}")),

@@ -102,6 +102,8 @@ pub struct RunConfig {
     pub webfetch: WebfetchConfig,
     /// Background tasks.
     pub tasks: TaskConfig,
+    /// Whether a person has trusted the project at hand, as its files are now.
+    pub is_trusted: bool,
     fields: Vec<RunField>,
     origins: BTreeMap<String, Origin>,
 }

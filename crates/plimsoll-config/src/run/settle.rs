@@ -124,6 +124,8 @@ impl RunLayer {
             sandbox: self.sandbox(&spec.sandbox, around)?,
             webfetch: WebfetchConfig { hosts: spec.webfetch.hosts, proxy: spec.webfetch.proxy },
             tasks: self.task_config(&spec.tasks)?,
+            // Set by `Config::load`, which knows the projects.
+            is_trusted: false,
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
             hooks: resolve_hooks(self.hooks, around),
             fields,

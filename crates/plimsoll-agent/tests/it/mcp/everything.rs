@@ -64,6 +64,8 @@ async fn exercise(server: McpServer) {
         ("get-resource-reference", json!({"resourceType": "Text", "resourceId": 1}), "[resource "),
         ("get-structured-content", json!({"location": "Chicago"}), "temperature"),
         ("get-roots-list", json!({}), "/project"),
+        ("list_resources", json!({}), "demo://resource/"),
+        ("read_resource", json!({"uri": "demo://resource/dynamic/text/1"}), "[resource demo://resource/"),
     ] {
         let said = call(&dock, &mut talk, &format!("every_{tool}"), input).await;
         println!("--- {tool}\n{said}");

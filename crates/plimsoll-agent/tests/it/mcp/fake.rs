@@ -107,10 +107,31 @@ impl Fake {
         match message["method"].as_str() {
             Some("initialize") => result(json!({
                 "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": true}},
+                "capabilities": match std::env::var("FAKE_RESOURCES").is_ok() {
+                    true => json!({"tools": {"listChanged": true}, "resources": {}}),
+                    false => json!({"tools": {"listChanged": true}}),
+                },
                 "serverInfo": {"name": "fake", "version": "1"},
             })),
             Some("tools/list") => result(json!({ "tools": self.tools() })),
+            Some("resources/list") => result(match message["params"]["cursor"].as_str() {
+                None => json!({
+                    "resources": [{"uri": "f://chart", "name": "chart", "mimeType": "text/plain", "size": 9}],
+                    "nextCursor": "2",
+                }),
+                Some(_) => {
+                    json!({"resources": [{"uri": "f://bell", "name": "bell", "description": "Rings."}]})
+                }
+            }),
+            Some("resources/read") => match message["params"]["uri"].as_str() {
+                Some("f://chart") => result(json!({
+                    "contents": [{"uri": "f://chart", "mimeType": "text/plain", "text": "nine fathoms"}],
+                })),
+                Some("f://bell") => result(json!({"contents": [{"uri": "f://bell", "blob": "AAEC"}]})),
+                _ => Act::Say(vec![json!({
+                    "jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "no such resource"},
+                })]),
+            },
             Some("tools/call") => self.call(id, &message["params"]),
             None => self.take_answer(message),
             Some(_) => Act::Say(Vec::new()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_agent::{Conversation, Event, McpChange};
-use plimsoll_config::{McpConnection, McpServer, Origin, ToolSwitch};
+use plimsoll_config::{Action, McpConnection, McpServer, Origin, PermissionRule, ToolSwitch};
 use plimsoll_testkit::server::{Captured, ModelServer, Reply};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -348,4 +348,73 @@ async fn the_process_group_of_a_server_ends_with_the_conversation() {
         }
         until("the grandchild lives on", || !is_alive(&grandchild)).await;
     }
+}
+
+#[tokio::test]
+async fn resources_of_a_server_are_listed_and_read_by_tools_that_are_asked_about() {
+    let dock = dock([("fake", local("well", &[("FAKE_RESOURCES", "1")]))]);
+    let talk = &mut dock.begin().await;
+    let said = call(&dock, talk, "fake_list_resources", json!({})).await;
+    assert!(said.starts_with("Denied"), "{said}");
+    drop(dock);
+    let dock = self::dock([("fake", local("well", &[("FAKE_RESOURCES", "1")]))]).allow("fake_*");
+    let talk = &mut dock.begin().await;
+    let said = call(&dock, talk, "fake_list_resources", json!({})).await;
+    assert_eq!(
+        said.trim(),
+        "f://chart (chart, text/plain, 9 bytes)\n[There are more: list them with the cursor 2]"
+    );
+    let said = call(&dock, talk, "fake_list_resources", json!({"cursor": "2"})).await;
+    assert_eq!(said.trim(), "f://bell (bell): Rings.");
+    let said = call(&dock, talk, "fake_read_resource", json!({"uri": "f://chart"})).await;
+    assert_eq!(said.trim(), "[resource f://chart, text/plain]\nnine fathoms");
+    let said = call(&dock, talk, "fake_read_resource", json!({"uri": "f://bell"})).await;
+    assert!(said.contains("f://bell, 3 bytes: not shown, kept as "), "{said}");
+    let said = call(&dock, talk, "fake_read_resource", json!({"uri": "f://none"})).await;
+    assert!(said.contains("refuses this call: no such resource"), "{said}");
+    let said = call(&dock, talk, "fake_read_resource", json!({})).await;
+    assert!(said.contains("uri"), "{said}");
+    // Without resources there are no tools for them.
+    let plain = fake_dock();
+    let talk = &mut plain.begin().await;
+    call(&plain, talk, "fake_echo", json!({"text": "hi"})).await;
+    assert!(!plain.server.last().unwrap().tools.iter().any(|name| name.contains("resource")));
+    dock.server.assert_legal();
+}
+
+#[tokio::test]
+async fn a_pattern_for_a_tool_of_a_server_is_told_to_have_no_effect() {
+    let rule = |tool: &str, pattern: &str| PermissionRule {
+        tool: tool.into(),
+        pattern: pattern.into(),
+        action: Action::Deny,
+        origin: Origin::BuiltIn,
+    };
+    let mut dock = fake_dock();
+    let rules = &mut dock.agent.profile.permissions.rules;
+    rules.extend([
+        rule("fake_echo", "*secret*"),
+        rule("*", "*.env"),
+        rule("bash", "rm *"),
+        rule("other_x", "y"),
+    ]);
+    let talk = &mut dock.begin().await;
+    call(&dock, talk, "fake_echo", json!({"text": "hi"})).await;
+    call(&dock, talk, "fake_change", json!({})).await;
+    call(&dock, talk, "fake_extra", json!({})).await;
+    let events = dock.events.lock().unwrap();
+    let told: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Notice { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "the rule that `fake_echo` on `*secret*` is `deny` (built in) has no effect: calls of MCP servers are not held \
+          against patterns; a rule for `fake_echo` without one decides about all of them"
+        ]
+    );
 }

@@ -1,0 +1,83 @@
+//! The user's own hooks in a project that is not trusted.
+//!
+//! A hook of the user's configuration runs in the directory of whatever project is at hand, unconfined. `make check`,
+//! `npx eslint` or `sh -c ./check.sh` then run what the project's files say. Which commands do cannot be told from their
+//! words, so no list of programs is kept: a hook is taken to be the user's alone only if it names nothing but absolute
+//! paths and options, and of any other the user is told. It runs all the same, because its owner has configured it for all
+//! projects.
+
+use std::path::Path;
+
+use plimsoll::redact::redact;
+use plimsoll_config::{HookCommand, Origin, RunConfig};
+
+use crate::untrusted::clean;
+
+/// What the user should know of hooks that may run the code of a project that is not trusted, in one sentence for all.
+pub(crate) fn hook_notices(run: &RunConfig, project: &Path) -> Option<String> {
+    let is_meant = |hook: &&HookCommand| {
+        !run.is_trusted && is_own(hook, project) && may_run_project(&hook.command, project)
+    };
+    let names: Vec<String> = run
+        .hooks
+        .iter()
+        .filter(is_meant)
+        .map(|hook| format!("`{}`", redact(&clean(&hook.command.join(" "), 80)).text))
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "this project is not trusted, and hooks of yours may run code of it, unconfined: {}; a hook whose words are \
+             all absolute paths outside of the project, or options, is taken to be yours alone",
+            names.join(", ")
+        )
+    })
+}
+
+/// Whether a hook is not one of the project, which needs trust to be run at all.
+fn is_own(hook: &HookCommand, project: &Path) -> bool {
+    !matches!(&hook.origin, Origin::File { path, .. } if path.starts_with(project))
+}
+
+fn may_run_project(command: &[String], project: &Path) -> bool {
+    let is_foreign = |word: &String| {
+        let path = Path::new(word);
+        path.is_absolute() && !path.canonicalize().unwrap_or_else(|_| path.to_owned()).starts_with(project)
+    };
+    let mut words = command.iter();
+    // What looks like an option is one only behind the program.
+    !words.next().is_some_and(is_foreign) || !words.all(|word| word.starts_with('-') || is_foreign(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::may_run_project;
+
+    #[test]
+    fn only_absolute_paths_outside_are_taken_to_be_the_users_own() {
+        let judge = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            may_run_project(&words, Path::new("/project"))
+        };
+        for words in [
+            &["/home/me/guard"][..],
+            &["/home/me/guard", "--strict", "-v"],
+            &["/usr/bin/python3", "/home/me/guard.py"],
+        ] {
+            assert!(!judge(words), "{words:?}");
+        }
+        for words in [
+            &["make", "check"][..],
+            &["/usr/bin/make", "check"],
+            &["sh", "-c", "./check.sh"],
+            &["/bin/sh", "-c", "./check.sh"],
+            &["./check.sh"],
+            &["/project/check.sh"],
+            &["/usr/bin/python3", "tools/guard.py"],
+            &["guard"],
+        ] {
+            assert!(judge(words), "{words:?}");
+        }
+    }
+}
