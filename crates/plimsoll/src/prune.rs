@@ -57,6 +57,10 @@ pub enum PruneReason {
     BelowMinimum,
     /// Old outputs go.
     OldOutputs,
+    /// The provider's cache is cold, so that clearing costs nothing.
+    ColdCache,
+    /// The calls to come save more than writing the cache anew costs.
+    Pays,
 }
 
 impl fmt::Display for PruneReason {
@@ -67,6 +71,8 @@ impl fmt::Display for PruneReason {
             PruneReason::AllProtected => "all tool outputs are protected",
             PruneReason::BelowMinimum => "too little would be freed",
             PruneReason::OldOutputs => "tool outputs beyond the protected ones",
+            PruneReason::ColdCache => "old tool outputs, while the cache is cold",
+            PruneReason::Pays => "old tool outputs, because that costs less than sending them again",
         })
     }
 }
@@ -172,7 +178,7 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
     plan
 }
 
-fn worth_clearing(part: &Part, freed: Tokens, policy: &Policy) -> bool {
+pub(crate) fn worth_clearing(part: &Part, freed: Tokens, policy: &Policy) -> bool {
     let prune = &policy.prune;
     let chars = finished_output(part).map(|(_, chars)| chars).unwrap_or_default();
     chars >= prune.min_output_chars && (freed > Tokens::ZERO || prune.view == ClearedView::Clear)
@@ -190,7 +196,7 @@ fn places(messages: &[Message], at_summary: OnMeeting) -> Box<dyn DoubleEndedIte
 }
 
 /// A completed result of a tool that is not protected: the tool, and what clearing it frees.
-fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
+pub(crate) fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
     let (tool, chars) = finished_output(part)?;
     let is_protected = |name: &String| name.eq_ignore_ascii_case(tool);
     if policy.prune.protected_tools.iter().any(is_protected) {
