@@ -26,15 +26,21 @@
 //!
 //! - Requests weigh what the session's own usage says: the factor by which its model counts, and the hidden part that
 //!   goes with every request ([`Recording::measured`]). Where it records none, tokens are characters over four. Rules
-//!   decide by counters of their own, which know characters; only what fits and what it costs is measured.
+//!   decide by counters of their own; only what fits and what it costs is measured.
 //! - A request that does not fit is not sent: it costs nothing, and what the call needed counts as lost. Where
-//!   the rules can react to a refusal, they may, and only a second refusal is a death.
-//! - The longest common beginning with the request before is read from the cache, the rest is written to it. A
-//!   summary request has a prompt of its own and no tools, so nothing of it is read.
+//!   the rules can react to a refusal, they may, and only a second refusal is a death. A call whose recorded answer
+//!   alone is as long as the window fits under no rules, and is left out.
+//! - The longest common beginning with the request before is read from the cache, the rest is written to it, at the
+//!   prices of the session's model; the cache lives as long as the session's usage tells.
+//! - A summary request that is appended to the session's own reads that from the cache; one with a prompt of its own
+//!   reads nothing.
 //! - Summaries are made without a model, except where the recording has one at that very point. They cost what
-//!   a model's would.
-//! - Everything the engine lets out of the window can be recalled by its handle, under every policy.
+//!   a model's would, and they are not credited with what no summariser was sent.
+//! - What a call needs and the window does not show is brought back where the rules have handles: the model asks for it
+//!   in a request of its own, which is paid for, and what comes back stays in the window. Under rules without handles
+//!   it is lost. See [`Recall`].
 
+mod lifetime;
 mod pieces;
 mod price;
 mod recording;
@@ -46,7 +52,7 @@ mod sight;
 
 pub use price::{Billed, DEFAULT_ROW, Price, Prices};
 pub use recording::Recording;
-pub use report::{Fired, Recall, Report, Sent};
-pub use rules::{DEFAULTS, Rules};
+pub use report::{CostParts, Fired, Recall, Report, Sent};
+pub use rules::{ClearTrigger, DEFAULTS, Rules};
 pub use run::{Circumstances, totals};
 pub use sight::Reduction;

@@ -1,6 +1,6 @@
 //! Requests as lists of numbered pieces, so that two of them are compared without looking at their texts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use plimsoll::{Block, CharCounter, Counter, Text, WindowMessage, WindowRole};
 
@@ -119,8 +119,33 @@ impl<'a> Pieces<'a> {
         self.weighed(kind, text, tokens, |pieces| pieces.charge(text))
     }
 
+    /// Take note of a summary that stands in for a model's, before it is shown: it counts for these references and no
+    /// others. It is made from the log, and would list paths from text that no summariser was sent.
+    pub(crate) fn note_summary(&mut self, text: &Text, counts_for: &BTreeSet<u32>) {
+        let known = self.texts.len();
+        let piece = self.counted(Kind::Text, text);
+        if piece as usize == known {
+            for (reference, holders) in self.holders.iter_mut().enumerate() {
+                if holders.last() == Some(&piece) && !counts_for.contains(&(reference as u32)) {
+                    holders.pop();
+                }
+            }
+        }
+    }
+
+    /// The references that any of those pieces contains.
+    pub(crate) fn references_in(&self, pieces: &[Piece]) -> BTreeSet<u32> {
+        let pieces: BTreeSet<Piece> = pieces.iter().copied().collect();
+        let held = |holders: &Vec<Piece>| holders.iter().any(|piece| pieces.contains(piece));
+        (0..)
+            .zip(&self.holders)
+            .filter(|(_, holders)| held(holders))
+            .map(|(reference, _)| reference)
+            .collect()
+    }
+
     /// What a provider would count for a text.
-    fn charge(&self, text: &Text) -> u64 {
+    pub(crate) fn charge(&self, text: &Text) -> u64 {
         let measured = self.recording.measured();
         measured
             .map_or_else(|| self.counter.count_text(text).0, |measured| measured.counter().count_text(text).0)
@@ -195,11 +220,6 @@ impl<'a> Pieces<'a> {
         for piece in pieces {
             self.seen_in[*piece as usize] = self.request;
         }
-    }
-
-    /// Whether any request so far contained a reference.
-    pub(crate) fn showed(&self, reference: u32) -> bool {
-        !self.holders[reference as usize].is_empty()
     }
 
     /// Whether the request shown last contains a reference.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_tokens::ModelTable;
+use plimsoll_tokens::{LongPromptPrice, ModelTable};
 use serde::{Deserialize, Serialize};
 
 /// Prices in dollars for a million tokens.
@@ -15,6 +15,9 @@ pub struct Price {
     pub cache_write: f64,
     /// Output, thoughts included.
     pub output: f64,
+    /// What changes for long prompts, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_prompt: Option<LongPromptPrice>,
 }
 
 /// What a provider counted for one request and its answer.
@@ -33,11 +36,22 @@ impl Price {
     /// A model whose input costs `input`: reading from the cache at a tenth, writing at five quarters, output
     /// at five times of it, as Anthropic's models have it.
     pub const fn of_input(input: f64) -> Price {
-        Price { cache_read: input * 0.1, cache_write: input * 1.25, output: input * 5.0 }
+        Price::new(input * 0.1, input * 1.25, input * 5.0)
     }
 
     const fn new(cache_read: f64, cache_write: f64, output: f64) -> Price {
-        Price { cache_read, cache_write, output }
+        Price { cache_read, cache_write, output, long_prompt: None }
+    }
+
+    /// What a request of so many tokens is priced with.
+    pub(crate) fn for_prompt(&self, tokens: u64) -> Price {
+        let Some(long) = self.long_prompt.filter(|long| tokens > long.above) else { return *self };
+        Price {
+            cache_read: self.cache_read * long.input,
+            cache_write: self.cache_write * long.input,
+            output: self.output * long.output,
+            ..*self
+        }
     }
 
     /// What that costs, in dollars.
@@ -123,7 +137,7 @@ impl Prices {
     /// Say which price cannot be one: below nothing, or above a dollar for a token.
     pub fn check(&self) -> Result<(), String> {
         for (model, price) in &self.rows {
-            let Price { cache_read, cache_write, output } = *price;
+            let Price { cache_read, cache_write, output, .. } = *price;
             for (name, dollars) in
                 [("cacheRead", cache_read), ("cacheWrite", cache_write), ("output", output)]
             {
@@ -161,7 +175,8 @@ impl Prices {
             (Some((row, price)), _) if self.own.contains(row) => (row.clone(), *price),
             (_, Some(known)) => {
                 let cache_write = known.cache_write_hour.filter(|_| hour).unwrap_or(known.cache_write);
-                (name, Price { cache_read: known.cache_read, cache_write, output: known.output })
+                let long_prompt = known.long_prompt;
+                (name, Price { long_prompt, ..Price::new(known.cache_read, cache_write, known.output) })
             }
             (Some((row, price)), None) => (row.clone(), *price),
             (None, None) => {
@@ -182,7 +197,10 @@ mod tests {
         let sonnet = prices.row("anthropic/claude-sonnet-4-5-20250929", false);
         assert_eq!((sonnet.0.as_str(), sonnet.1.cache_write), ("claude-sonnet-4-5-20250929", 3.75));
         assert_eq!(prices.row("claude-sonnet-4-6", true).1.cache_write, 6.0);
-        assert_eq!(prices.row("gpt-5.5", false).1, Price::new(0.5, 5.0, 30.0), "not that of gpt-5");
+        let newer = prices.row("gpt-5.5", false).1;
+        assert_eq!(Price { long_prompt: None, ..newer }, Price::new(0.5, 5.0, 30.0), "not that of gpt-5");
+        assert_eq!(newer.for_prompt(272_000), newer);
+        assert_eq!((newer.for_prompt(272_001).cache_read, newer.for_prompt(272_001).output), (1.0, 45.0));
         assert_eq!(prices.row("claude-opus-99", false).0, "claude-opus");
         assert_eq!(prices.row("nobody-knows", false).0, "default");
         let own: Prices =

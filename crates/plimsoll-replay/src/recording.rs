@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aho_corasick::AhoCorasick;
 use plimsoll::count::part_tokens;
-use plimsoll::{CharCounter, Log, Message, Millis, Part, PartBody, Role, Text, Tokens};
+use plimsoll::{CharCounter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens};
 use plimsoll_tokens::{Measured, WindowMeter};
 
-use crate::references;
+use crate::{lifetime, references};
 
 /// A recorded session, made ready to be replayed under any rules.
 ///
@@ -17,11 +17,13 @@ pub struct Recording {
     pub(crate) steps: Vec<Step>,
     /// Everything that some call refers to.
     references: Vec<String>,
+    /// The results of tools that some call refers to.
+    pub(crate) results: Vec<PartId>,
     finder: Option<AhoCorasick>,
     /// What the usage that the session records says about its requests, if it records any.
     measured: Option<Measured>,
-    /// Tokens that were written to the cache, and what of them for an hour.
-    written: (Tokens, Tokens),
+    /// How long its prompt cache lived, as far as its usage tells.
+    cache_lifetime: Option<Millis>,
 }
 
 /// A message, and what is known about it if it is the answer to a call of the model.
@@ -36,21 +38,31 @@ pub(crate) struct Call {
     pub(crate) at: Option<Millis>,
     /// The tokens of its answer.
     pub(crate) output: u64,
-    /// The references its tool inputs use that somebody had mentioned before, by number.
-    pub(crate) wanted: Vec<u32>,
+    /// The references its tool inputs use that a tool had mentioned before.
+    pub(crate) wanted: Vec<Wanted>,
+    /// What the provider recorded for its request.
+    pub(crate) recorded: Option<u64>,
     /// The summary that the recorded agent made just before.
     pub(crate) summary: Option<Text>,
+}
+
+/// A reference that a call uses and that a tool had mentioned before.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Its number.
+    pub(crate) reference: u32,
+    /// The newest result that mentions it, by its place in the recording's results.
+    pub(crate) result: u32,
+    /// Whether only results of tools mention it: no prompt, no answer and no input has repeated it since. A window that
+    /// shows no result does not show it.
+    pub(crate) only_in_results: bool,
 }
 
 impl Recording {
     /// Take a session apart.
     pub fn of(messages: Vec<Message>) -> Recording {
         let measured = WindowMeter::of(&messages).read();
-        let mut written = (Tokens::ZERO, Tokens::ZERO);
-        for usage in messages.iter().filter_map(|message| message.info.tokens.as_ref()) {
-            written.0 += usage.cache_write;
-            written.1 += usage.cache_write_hour;
-        }
+        let cache_lifetime = lifetime::of_usage(&messages);
         let log = Log::from_messages(messages);
         let mut steps: Vec<Step> = Vec::new();
         let mut summary = None;
@@ -71,11 +83,13 @@ impl Recording {
                 at: message.info.time.as_ref().and_then(|time| time.created),
                 output: output_of(&message),
                 wanted: Vec::new(),
+                recorded: request_of(&message),
                 summary: summary.take(),
             });
             steps.push(Step { message, call });
         }
-        let mut recording = Recording { steps, references: Vec::new(), finder: None, measured, written };
+        let (references, results) = (Vec::new(), Vec::new());
+        let mut recording = Recording { steps, references, results, finder: None, measured, cache_lifetime };
         recording.refer();
         recording
     }
@@ -89,9 +103,12 @@ impl Recording {
 
     /// How long the session's prompt cache lived, as its usage tells; none if it does not.
     pub fn cache_lifetime(&self) -> Option<Millis> {
-        let (all, hour) = self.written;
-        let lived = if hour.0 > all.0 / 2 { Millis(3_600_000) } else { Millis(300_000) };
-        (all > Tokens::ZERO).then_some(lived)
+        self.cache_lifetime
+    }
+
+    /// What the provider recorded for the request of each call, where it did.
+    pub fn recorded_requests(&self) -> Vec<Option<u64>> {
+        self.steps.iter().filter_map(|step| step.call.as_ref()).map(|call| call.recorded).collect()
     }
 
     /// How many calls of the model there are.
@@ -104,6 +121,11 @@ impl Recording {
         self.references.len()
     }
 
+    /// A reference as it is written.
+    pub(crate) fn words(&self, reference: u32) -> &str {
+        &self.references[reference as usize]
+    }
+
     /// Find out which references each call uses, and which of them had been mentioned before.
     fn refer(&mut self) {
         let used: Vec<BTreeSet<String>> = self.steps.iter().map(used).collect();
@@ -112,15 +134,29 @@ impl Recording {
         // A table too large to be built would only cost the recall figures, and real sessions are far from it.
         self.finder = AhoCorasick::new(&self.references).ok().filter(|_| !self.references.is_empty());
         let numbers: BTreeMap<&str, u32> = self.references.iter().map(String::as_str).zip(0..).collect();
-        let mut seen = vec![false; self.references.len()];
-        let mut wanted = Vec::new();
+        let count = self.references.len();
+        // For each reference the newest result that mentions it, and whether anything else has.
+        let (mut newest, mut elsewhere) = (vec![None; count], vec![false; count]);
+        let (mut wanted, mut results) = (Vec::new(), Vec::new());
         for (step, used) in self.steps.iter().zip(&used) {
             let known = used.iter().filter_map(|reference| numbers.get(reference.as_str()).copied());
-            wanted.push(known.filter(|number| seen[*number as usize]).collect::<Vec<u32>>());
-            for text in mentions(&step.message) {
-                self.found_in(text).into_iter().for_each(|number| seen[number as usize] = true);
+            let of_result = known.filter_map(|reference| {
+                let result = newest[reference as usize]?;
+                Some(Wanted { reference, result, only_in_results: !elsewhere[reference as usize] })
+            });
+            wanted.push(of_result.collect::<Vec<Wanted>>());
+            for (part, text, is_result) in texts(&step.message) {
+                let found = self.found_in(text);
+                if is_result && !found.is_empty() {
+                    let number = results.len() as u32;
+                    results.push(part.clone());
+                    found.into_iter().for_each(|reference| newest[reference as usize] = Some(number));
+                } else {
+                    found.into_iter().for_each(|reference| elsewhere[reference as usize] = true);
+                }
             }
         }
+        self.results = results;
         for (step, wanted) in self.steps.iter_mut().zip(wanted) {
             if let Some(call) = &mut step.call {
                 call.wanted = wanted;
@@ -149,15 +185,32 @@ fn used(step: &Step) -> BTreeSet<String> {
     inputs.flat_map(|input| references::of_input(input.value())).collect()
 }
 
-/// What a message says that a model can copy from: the words of the user, and what tools answered.
-fn mentions(message: &Message) -> impl Iterator<Item = &Text> {
-    let told = message.is_user();
-    message.parts.iter().filter_map(move |part| match &part.body {
-        PartBody::Text(text) if told => Some(&text.text),
-        PartBody::Tool(tool) => tool.state.result(),
-        PartBody::ToolResult(result) => Some(&result.text),
-        _ => None,
-    })
+/// What a message says that a model can copy from, part by part: whether it is the result of a tool, or anything else
+/// that a window shows.
+fn texts(message: &Message) -> Vec<(&PartId, &Text, bool)> {
+    let mut texts = Vec::new();
+    for part in &message.parts {
+        let mut push = |text, is_result| texts.push((&part.id, text, is_result));
+        match &part.body {
+            PartBody::Text(text) if text.ignored != Some(true) => push(&text.text, false),
+            PartBody::Reasoning(thought) => push(&thought.text, false),
+            PartBody::Tool(tool) => {
+                tool.state.input.iter().for_each(|input| push(input.json(), false));
+                tool.state.result().into_iter().for_each(|text| push(text, true));
+            }
+            PartBody::ToolCall(call) => call.input.iter().for_each(|input| push(input.json(), false)),
+            PartBody::ToolResult(result) => push(&result.text, true),
+            _ => {}
+        }
+    }
+    texts
+}
+
+/// What the provider counted for the request of an answer.
+fn request_of(message: &Message) -> Option<u64> {
+    let usage = message.info.tokens.as_ref()?;
+    let request = usage.input + usage.cache_read + usage.cache_write;
+    (request > Tokens::ZERO).then_some(request.0)
 }
 
 /// Whether the model answered here, rather than the host in its name.

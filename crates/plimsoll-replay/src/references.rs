@@ -2,6 +2,10 @@
 //!
 //! A path, a longer identifier, a longer number, a hash. A model does not guess these; it copies them from what
 //! it was told. So whether they are still in the window when a call uses them says what a reduction cost.
+//!
+//! What a model knows anyway is no reference: `/dev/null`, years, round numbers, powers of two. Nor are the pieces into
+//! which a Windows path falls: its backslashes are doubled in some texts and slashes in others, so its pieces would be
+//! looked for where the path itself stands.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +37,35 @@ fn gather(value: &Value, found: &mut BTreeSet<String>) {
 
 /// The references in a text.
 fn of_text(text: &str, found: &mut BTreeSet<String>) {
+    outside_windows_paths(text).into_iter().for_each(|text| of_plain_text(text, found));
+}
+
+/// The stretches of a text between paths such as `C:\Users\me\notes.txt`.
+fn outside_windows_paths(text: &str) -> Vec<&str> {
+    let mut stretches = Vec::new();
+    let mut rest = text;
+    let mut from = 0;
+    while let Some(at) = rest[from..].find(":\\").map(|at| at + from) {
+        let before = &rest[..at];
+        let is_drive = before.ends_with(|c: char| c.is_ascii_alphabetic())
+            && !before.chars().rev().nth(1).is_some_and(is_word_char);
+        if !is_drive {
+            from = at + 1;
+            continue;
+        }
+        stretches.push(&before[..before.len() - 1]);
+        let path = &rest[at..];
+        let ends = |c: char| {
+            c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '|' | '<' | '>' | '*' | '?' | ';' | ',')
+        };
+        rest = &path[path.find(ends).unwrap_or(path.len())..];
+        from = 0;
+    }
+    stretches.push(rest);
+    stretches
+}
+
+fn of_plain_text(text: &str, found: &mut BTreeSet<String>) {
     for run in text.split(|c: char| !is_path_char(c)) {
         match path(run) {
             Some(path) => {
@@ -63,20 +96,28 @@ fn path(run: &str) -> Option<&str> {
     let inner = path.trim_start_matches(['/', '.', '~']);
     let lettered = inner.chars().any(char::is_alphabetic);
     // One name behind the root, as in `/etc`, is a path; so is `~/notes`; `and/or` cannot be told from one.
-    (path.contains('/') && lettered && inner.len() >= 3).then_some(path)
+    let known = path.starts_with("/dev/");
+    (path.contains('/') && lettered && inner.len() >= 3 && !known).then_some(path)
 }
 
 fn is_reference(word: &str) -> bool {
     let bytes = word.as_bytes();
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
     if digits == bytes.len() {
-        return digits >= NUMBER;
+        return digits >= NUMBER && !is_common_number(word);
     }
     if bytes.len() >= HEX && digits > 0 && bytes.iter().all(u8::is_ascii_hexdigit) {
         return true;
     }
     let starts_a_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
     starts_a_name && word.chars().count() >= IDENTIFIER && (has_underscore(word) || has_inner_capital(word))
+}
+
+/// A year, a round number or a power of two, which nobody has to look up.
+fn is_common_number(word: &str) -> bool {
+    let significant = word.trim_end_matches('0').len();
+    let number: u64 = word.parse().unwrap_or(u64::MAX);
+    significant <= 2 || (1900..2100).contains(&number) || number.is_power_of_two()
 }
 
 fn has_underscore(word: &str) -> bool {
@@ -125,6 +166,17 @@ mod tests {
             "src/window/view.rs",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_everybody_knows_is_no_reference() {
+        let input = json!({
+            "command": "cat x 2>/dev/null; sleep 1500; date -d 2026; head -c 65536; nc -z host 20000 12000 4817",
+            "path": "C:\\Users\\someName\\AppData\\my_project_dir\\main.rs and https://a/b",
+            "code": "printf(\"a:\\n long_enough_name\")",
+        });
+        let found: Vec<String> = of_input(&input).into_iter().collect();
+        assert_eq!(found, ["//a/b", "4817", "long_enough_name"]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! What decides on the window in a replay: a policy of the engine, or the published rules of another system.
+//!
+//! Each of the others is taken at its best: as its makers publish it, and where its default does not suit the session,
+//! in the form that they recommend beside it. [`Rules::source`] says where a rule comes from.
 
 use std::fmt;
 
-use plimsoll::{Policy, PolicyError, Preset, Tokens};
+use plimsoll::{Limits, Policy, PolicyError, Preset, Tokens};
 
 /// What decides on the window.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,53 +16,148 @@ pub enum Rules {
     Engine(Box<Policy>),
     /// Anthropic's context editing (`clear_tool_uses_20250919`): on every request over the trigger all but the
     /// newest results are replaced by a placeholder. The client's history stays whole, and the provider decides
-    /// anew on each request.
+    /// anew on each request, by its own count of the tokens.
     ClearToolUses {
         /// A longer request is edited.
-        trigger: Tokens,
+        trigger: ClearTrigger,
         /// So many of the newest results stay.
         keep: usize,
     },
-    /// Observation masking: all but the newest results are replaced by a placeholder, on every request.
+    /// Observation masking, as SWE-agent has it: all but the newest results are replaced by a placeholder.
     Mask {
-        /// So many of the newest results stay.
+        /// So many of the newest results stay,
         keep: usize,
+        /// and up to so many more: the mask moves only when this many results have come.
+        polling: usize,
     },
-    /// Codex: over 90 % of the window a summary takes the place of everything but the host's messages and the
-    /// newest messages of the user.
+    /// Codex: from 90 % of the window on a summary takes the place of everything but the host's messages and the
+    /// newest messages of the user; results are cut in their middle as they arrive.
     Codex {
         /// So much of the user's newest messages stays.
         user_tokens: Tokens,
+        /// The longest result.
+        output_tokens: Tokens,
     },
+    /// Claude Code: near the end of the window a summary takes the place of the conversation.
+    ClaudeCode,
+}
+
+/// When context editing begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ClearTrigger {
+    /// Above so many tokens.
+    Tokens(Tokens),
+    /// Above this share of the window.
+    Share(f64),
+}
+
+impl ClearTrigger {
+    pub(crate) fn tokens(self, limits: Limits) -> u64 {
+        match self {
+            ClearTrigger::Tokens(tokens) => tokens.0,
+            ClearTrigger::Share(share) => limits.context.share(share).0,
+        }
+    }
+}
+
+/// What of that which left the window can be brought back by the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handles {
+    /// Nothing.
+    None,
+    /// The whole of an output that was cut as it arrived, as long as the notice of it is in the window.
+    Spilled,
+    /// Everything.
+    All,
 }
 
 /// The names a replay compares if nobody says otherwise.
-pub const DEFAULTS: [&str; 7] =
-    ["none", "plimsoll", "opencode", "openfork", "anthropic-clear", "mask-10", "codex"];
+pub const DEFAULTS: [&str; 10] = [
+    "none",
+    "plimsoll",
+    "opencode",
+    "openfork",
+    "anthropic-clear",
+    "anthropic-clear-50",
+    "mask-10",
+    "mask-10-by-10",
+    "codex",
+    "claude-code",
+];
 
 impl Rules {
     /// The published rules of that name.
     fn named(name: &str) -> Option<Rules> {
         match name {
             "none" => Some(Rules::None),
-            "anthropic-clear" => Some(Rules::ClearToolUses { trigger: Tokens(100_000), keep: 3 }),
-            "codex" => Some(Rules::Codex { user_tokens: Tokens(20_000) }),
-            _ => {
-                let keep = name.strip_prefix("mask-")?.parse().ok()?;
-                Some(Rules::Mask { keep })
+            "anthropic-clear" => {
+                Some(Rules::ClearToolUses { trigger: ClearTrigger::Tokens(Tokens(100_000)), keep: 3 })
+            }
+            "codex" => Some(Rules::Codex { user_tokens: Tokens(20_000), output_tokens: Tokens(10_000) }),
+            "claude-code" => Some(Rules::ClaudeCode),
+            _ => Rules::with_numbers(name),
+        }
+    }
+
+    fn with_numbers(name: &str) -> Option<Rules> {
+        if let Some(percent) = name.strip_prefix("anthropic-clear-") {
+            let percent: u8 = percent.parse().ok().filter(|percent| (1..=100).contains(percent))?;
+            let trigger = ClearTrigger::Share(f64::from(percent) / 100.0);
+            return Some(Rules::ClearToolUses { trigger, keep: 3 });
+        }
+        let numbers = name.strip_prefix("mask-")?;
+        let (keep, polling) = numbers.split_once("-by-").unwrap_or((numbers, "1"));
+        let polling = polling.parse().ok().filter(|polling| *polling > 0)?;
+        Some(Rules::Mask { keep: keep.parse().ok()?, polling })
+    }
+
+    /// Where the rule comes from, for people who want to check it.
+    pub fn source(&self) -> &'static str {
+        match self {
+            Rules::None => "every request carries the whole conversation",
+            Rules::Engine(policy) => match policy.name.as_str() {
+                "plimsoll" => "docs/POLICY.md",
+                "opencode" => {
+                    "OpenCode's documents of January 2026 on pruning and compaction; it has no way to bring \
+                               back what it cleared or compacted"
+                }
+                "opencode-1.18" => "OpenCode 1.18, packages/opencode/src/session/compaction.ts",
+                "openfork" => {
+                    "OpenFork's token management guide; it has no way to bring back what it cleared or \
+                               compacted"
+                }
+                _ => "a policy of the engine",
+            },
+            Rules::ClearToolUses { .. } => {
+                "Anthropic, platform.claude.com/docs/en/build-with-claude/context-editing: trigger 100,000 tokens by \
+                 default, the newest 3 tool uses kept, decided by the server on every request; with a number, the \
+                 trigger at that percentage of the window"
+            }
+            Rules::Mask { .. } => {
+                "SWE-agent, sweagent/agent/history_processors.py, `LastNObservations`: `n`, and with a second number \
+                 `polling`, which its authors offer for the cache's sake"
+            }
+            Rules::Codex { .. } => {
+                "openai/codex, codex-rs: auto-compaction at 90 % of the window (protocol/src/openai_models.rs), user \
+                 messages of up to 20,000 tokens kept (core/src/compact.rs), tool outputs cut to 10,000 tokens \
+                 (`truncation_policy`); its summary request is taken to read the cached prefix, as remote compaction does"
+            }
+            Rules::ClaudeCode => {
+                "Claude Code: compacts at the window less the longest answer (at most 20,000) less 13,000 \
+                 (anthropics/claude-code#12004, #31806); a summary takes the place of the conversation, asked for on \
+                 the cached prefix"
             }
         }
     }
 
-    /// Whether content that left the window can be recalled by a handle. Plimsoll keeps the log under every
-    /// policy; the others have no such thing.
-    pub(crate) fn has_handles(&self) -> bool {
-        matches!(self, Rules::Engine(_))
-    }
-
-    /// Whether what is cut off as it arrives is kept.
-    pub(crate) fn spills(&self) -> bool {
-        matches!(self, Rules::Engine(policy) if policy.truncate.spill)
+    /// What of that which left the window can be brought back. Plimsoll names a handle in each place of which something
+    /// was taken; a policy that follows another system's documents has what that system has.
+    pub(crate) fn handles(&self) -> Handles {
+        match self {
+            Rules::Engine(policy) if policy.prune.name_handle && policy.truncate.spill => Handles::All,
+            Rules::Engine(policy) if policy.truncate.spill => Handles::Spilled,
+            _ => Handles::None,
+        }
     }
 }
 
@@ -72,11 +170,12 @@ impl From<Policy> for Rules {
 impl std::str::FromStr for Rules {
     type Err = PolicyError;
 
-    /// The rules of a name: `none`, `anthropic-clear`, `mask-N`, `codex`, or a preset of the engine.
+    /// The rules of a name: `none`, `anthropic-clear`, `mask-N`, `codex`, `claude-code`, or a preset of the engine.
     ///
     /// ```
     /// use plimsoll_replay::Rules;
-    /// assert_eq!("mask-3".parse(), Ok(Rules::Mask { keep: 3 }));
+    /// assert_eq!("mask-3".parse(), Ok(Rules::Mask { keep: 3, polling: 1 }));
+    /// assert_eq!("mask-3-by-5".parse(), Ok(Rules::Mask { keep: 3, polling: 5 }));
     /// assert!("opencod".parse::<Rules>().unwrap_err().to_string().contains("mask-N"));
     /// ```
     fn from_str(name: &str) -> Result<Rules, PolicyError> {
@@ -87,7 +186,9 @@ impl std::str::FromStr for Rules {
             Ok(preset) => Ok(preset.policy().into()),
             Err(PolicyError::UnknownPreset { name, known }) => Err(PolicyError::UnknownPreset {
                 name,
-                known: format!("{known}, none, anthropic-clear, mask-N, codex"),
+                known: format!(
+                    "{known}, none, anthropic-clear, anthropic-clear-PERCENT, mask-N, mask-N-by-M, codex, claude-code"
+                ),
             }),
             Err(other) => Err(other),
         }
@@ -99,9 +200,14 @@ impl fmt::Display for Rules {
         match self {
             Rules::None => f.write_str("none"),
             Rules::Engine(policy) => f.write_str(&policy.name),
-            Rules::ClearToolUses { .. } => f.write_str("anthropic-clear"),
-            Rules::Mask { keep } => write!(f, "mask-{keep}"),
+            Rules::ClearToolUses { trigger: ClearTrigger::Tokens(_), .. } => f.write_str("anthropic-clear"),
+            Rules::ClearToolUses { trigger: ClearTrigger::Share(share), .. } => {
+                write!(f, "anthropic-clear-{:.0}", share * 100.0)
+            }
+            Rules::Mask { keep, polling: 1 } => write!(f, "mask-{keep}"),
+            Rules::Mask { keep, polling } => write!(f, "mask-{keep}-by-{polling}"),
             Rules::Codex { .. } => f.write_str("codex"),
+            Rules::ClaudeCode => f.write_str("claude-code"),
         }
     }
 }

@@ -7,10 +7,10 @@ use plimsoll_session::SessionError;
 
 use crate::pieces::{Piece, Pieces};
 use crate::price::{Billed, Price};
-use crate::recording::{Call, Recording};
+use crate::recording::{Call, Recording, Wanted};
 use crate::report::{Fired, Recall, Report, Sent};
 use crate::rules::Rules;
-use crate::sight::{self, Sight};
+use crate::sight::{self, Asked, Needed, Noted, Sight};
 
 /// Under what circumstances a session is replayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,38 +54,38 @@ impl Recording {
         self.replay_and_tell(rules, circumstances, &|| ())
     }
 
-    /// The same; `told` is called after every call.
+    /// Like [`replay`](Recording::replay), calling `on_call` after each call of the model.
     pub fn replay_and_tell(
         &self,
         rules: &Rules,
         circumstances: &Circumstances,
-        told: &dyn Fn(),
+        on_call: &dyn Fn(),
     ) -> Result<Report, SessionError> {
         let mut pieces = Pieces::new(self);
-        let limits = circumstances.limits();
         // A host knows its own system prompt and tools. What a file does not show of them, usage tells.
         let hidden = self.measured().map(plimsoll_tokens::Measured::hidden).unwrap_or_default();
         let fixed = Some(circumstances.fixed).filter(|fixed| *fixed > Tokens::ZERO).unwrap_or(hidden);
-        let sight = sight::sight(rules, self, limits, fixed.0, &mut pieces)?;
+        let sight = sight::sight(rules, self, circumstances, fixed.0, &mut pieces)?;
         let report = Report { policy: rules.to_string(), ..Report::default() };
-        let mut run = Run { rules, circumstances, fixed: fixed.0, pieces, sight, report, sent: None };
+        let mut run =
+            Run { recording: self, circumstances, fixed: fixed.0, pieces, sight, report, sent: None };
         for step in &self.steps {
             let usage = match &step.call {
                 Some(call) => {
-                    told();
-                    Some(run.call(call)?)
+                    on_call();
+                    run.call(call)?
                 }
                 None => None,
             };
             run.sight.append(step, usage)?;
-            run.note_reductions();
+            run.note_reductions(None);
         }
         Ok(run.finish())
     }
 }
 
 struct Run<'a> {
-    rules: &'a Rules,
+    recording: &'a Recording,
     circumstances: &'a Circumstances,
     /// What every request carries besides the conversation.
     fixed: u64,
@@ -97,26 +97,53 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Make a recorded call; returns what the provider would have counted.
-    fn call(&mut self, call: &Call) -> Result<Usage, SessionError> {
+    /// Make a recorded call; gives what the provider would have counted, if the call could be made at all.
+    fn call(&mut self, call: &Call) -> Result<Option<Usage>, SessionError> {
         self.report.calls += 1;
-        self.sight.prepare(call, false, &mut self.pieces)?;
-        let mut request = self.sight.request(&mut self.pieces);
-        if !self.fits(&request, call) {
-            self.sight.prepare(call, true, &mut self.pieces)?;
-            request = self.sight.request(&mut self.pieces);
+        if call.output.saturating_add(self.fixed) >= self.circumstances.context.0 {
+            self.report.left_out += 1;
+            self.report.windows.push(Sent { tokens: 0, fits: false });
+            return Ok(None);
         }
-        self.note_reductions();
-        let tokens = self.weigh(&request);
-        let fits = self.fits(&request, call);
+        let mut request = self.prepare(call)?;
+        let missing = self.missing(call, &request);
+        let mut recalls = 0;
+        if self.fits(&request, call.output) && !missing.is_empty() && self.recall(call, &missing, &request)? {
+            recalls = 1;
+            request = self.prepare(call)?;
+        }
+        let (tokens, fits) = (self.weigh(&request), self.fits(&request, call.output));
         self.report.windows.push(Sent { tokens, fits });
-        self.recall(call, &request, fits);
+        self.count(call, &request, &missing, fits, recalls);
         if fits {
-            self.bill(call, request, tokens);
+            let billed = Billed { output: call.output, ..self.send(call, request) };
+            let price = self.circumstances.price.for_prompt(tokens);
+            if recalls > 0 {
+                // The request in which the model asked was the one of this call; this one is there because of it.
+                let again = Billed { output: 0, ..billed };
+                self.report.recalls += again;
+                self.report.parts.recalls += price.of(again);
+                self.report.parts.add_request(Billed { output: call.output, ..Billed::default() }, price);
+            } else {
+                self.report.parts.add_request(billed, price);
+            }
+            self.report.billed += billed;
         } else {
             self.report.deaths += 1;
         }
-        Ok(Usage::new(Tokens(tokens), Tokens(call.output)))
+        Ok(Some(Usage::new(Tokens(tokens), Tokens(call.output))))
+    }
+
+    /// The request for a call, after what the rules do about it.
+    fn prepare(&mut self, call: &Call) -> Result<Vec<Piece>, SessionError> {
+        self.sight.prepare(call, false, &mut self.pieces)?;
+        let mut request = self.sight.request(&mut self.pieces);
+        if !self.fits(&request, call.output) {
+            self.sight.prepare(call, true, &mut self.pieces)?;
+            request = self.sight.request(&mut self.pieces);
+        }
+        self.note_reductions(Some(call));
+        Ok(request)
     }
 
     fn weigh(&self, request: &[Piece]) -> u64 {
@@ -124,22 +151,57 @@ impl Run<'_> {
     }
 
     /// Whether request and answer have room in the window.
-    fn fits(&self, request: &[Piece], call: &Call) -> bool {
+    fn fits(&self, request: &[Piece], output: u64) -> bool {
         // A sum of two numbers of 64 bits that does not fit is over every window.
-        self.weigh(request).checked_add(call.output).is_some_and(|all| all <= self.circumstances.context.0)
+        self.weigh(request).checked_add(output).is_some_and(|all| all <= self.circumstances.context.0)
     }
 
-    fn bill(&mut self, call: &Call, request: Vec<Piece>, tokens: u64) {
-        let read = match &self.sent {
-            Some((before, at)) if self.cache_lives(*at, call.at) => {
-                self.pieces.common(before, &request).saturating_add(self.fixed)
-            }
-            _ => 0,
-        };
-        self.report.billed += Billed { read, written: tokens.saturating_sub(read), output: call.output };
+    /// What a call needs and its request does not show.
+    fn missing(&mut self, call: &Call, request: &[Piece]) -> Vec<Wanted> {
+        self.pieces.show(request);
+        call.wanted.iter().filter(|wanted| !self.pieces.shows(wanted.reference)).copied().collect()
+    }
+
+    /// Let the model ask for what it needs, in a request of its own; says whether anything came back.
+    fn recall(&mut self, call: &Call, missing: &[Wanted], request: &[Piece]) -> Result<bool, SessionError> {
+        let needed: Vec<Needed<'_>> = missing
+            .iter()
+            .map(|wanted| Needed {
+                result: &self.recording.results[wanted.result as usize],
+                words: self.recording.words(wanted.reference),
+            })
+            .collect();
+        let tokens = self.weigh(request);
+        let usage = Usage::new(Tokens(tokens), Tokens::ZERO);
+        let Some(output) = self.sight.recall(&needed, usage, &mut self.pieces)? else { return Ok(false) };
+        let sent = self.send(call, request.to_vec());
+        let price = self.circumstances.price.for_prompt(tokens);
+        self.report.parts.add_request(sent, price);
+        let asked = Billed { output, ..Billed::default() };
+        self.report.parts.recalls += price.of(asked);
+        self.report.recalls += asked;
+        self.report.billed += Billed { output, ..sent };
+        Ok(true)
+    }
+
+    /// Send a request: what of it is read from the cache, and what is written to it.
+    fn send(&mut self, call: &Call, request: Vec<Piece>) -> Billed {
+        let tokens = self.weigh(&request);
+        let read = self.cached(&request, call.at);
         self.report.tokens_sent = self.report.tokens_sent.saturating_add(tokens);
         self.report.peak = self.report.peak.max(tokens);
         self.sent = Some((request, call.at));
+        Billed { read, written: tokens.saturating_sub(read), output: 0 }
+    }
+
+    /// How much of a request is in the cache.
+    fn cached(&self, request: &[Piece], now: Option<Millis>) -> u64 {
+        match &self.sent {
+            Some((before, at)) if self.cache_lives(*at, now) => {
+                self.pieces.common(before, request).saturating_add(self.fixed)
+            }
+            _ => 0,
+        }
     }
 
     /// Where a time is not known, nothing speaks against the cache.
@@ -150,42 +212,61 @@ impl Run<'_> {
         }
     }
 
-    fn recall(&mut self, call: &Call, request: &[Piece], fits: bool) {
-        if call.wanted.is_empty() {
-            return;
-        }
+    /// Count what was there when it was needed. `missing` was not in the window at first.
+    fn count(&mut self, call: &Call, request: &[Piece], missing: &[Wanted], fits: bool, recalls: u64) {
+        self.report.recall.requests += recalls;
         self.pieces.show(request);
-        let (mut visible, mut handles) = (0, 0);
-        for reference in call.wanted.iter().filter(|_| fits) {
-            if self.pieces.shows(*reference) {
-                visible += 1;
-            } else if self.rules.has_handles() && (self.rules.spills() || self.pieces.showed(*reference)) {
-                handles += 1;
+        let (mut references, mut visible, mut recalled) = (0u64, 0u64, 0u64);
+        for wanted in &call.wanted {
+            let was_missing = missing.iter().any(|missing| missing.reference == wanted.reference);
+            // What every window shows says nothing, unless this one has lost it.
+            if !wanted.only_in_results && !was_missing && fits {
+                continue;
+            }
+            references += 1;
+            match (fits && self.pieces.shows(wanted.reference), was_missing) {
+                (true, true) => recalled += 1,
+                (true, false) => visible += 1,
+                (false, _) => {}
             }
         }
-        let references = call.wanted.len() as u64;
+        if references == 0 {
+            return;
+        }
         let share = |count: u64| count as f64 / references as f64;
-        let (visible_share, handle_share) = (share(visible), share(handles));
-        let recall = Recall { calls: 1, references, visible, handles, visible_share, handle_share };
-        self.report.recall.add(&recall);
+        let (visible_share, recalled_share) = (share(visible), share(recalled));
+        let one =
+            Recall { calls: 1, references, visible, recalled, visible_share, recalled_share, requests: 0 };
+        self.report.recall.add(&one);
     }
 
-    fn note_reductions(&mut self) {
+    /// Note what the rules have done, and bill what a summariser was asked for it.
+    fn note_reductions(&mut self, call: Option<&Call>) {
         // What is cut as it arrives is cut for the next call.
-        let call = (self.report.windows.len() as u64 + 1).max(self.report.calls);
-        for reduction in self.sight.fired() {
-            // A summary request has other tools and another prompt, so nothing of it is in the cache.
-            let paid = Billed { read: 0, written: reduction.asked, output: reduction.answered };
-            self.report.billed += paid;
-            self.report.summaries += paid;
+        let number = (self.report.windows.len() as u64 + 1).max(self.report.calls);
+        for Noted { mut reduction, asked } in self.sight.fired() {
+            for Asked { prefix, more, answer } in asked {
+                let own = prefix
+                    .map(|prefix| (self.weigh(&prefix), self.cached(&prefix, call.and_then(|call| call.at))));
+                let (own, read) = own.unwrap_or_default();
+                let paid =
+                    Billed { read, written: own.saturating_sub(read).saturating_add(more), output: answer };
+                self.report.billed += paid;
+                self.report.summaries += paid;
+                let price = self.circumstances.price.for_prompt(own.saturating_add(more));
+                self.report.parts.summaries += price.of(paid);
+                reduction.asked = reduction.asked.saturating_add(own).saturating_add(more);
+                reduction.asked_cached = reduction.asked_cached.saturating_add(read);
+                reduction.answered = reduction.answered.saturating_add(answer);
+            }
             *self.report.fired.entry(reduction.kind.clone()).or_default() += 1;
-            self.report.reductions.push(Fired { call, reduction });
+            self.report.reductions.push(Fired { call: number, reduction });
         }
     }
 
     fn finish(self) -> Report {
         let context = self.circumstances.context.0.max(1);
-        let cost = self.circumstances.price.of(self.report.billed);
+        let cost = self.report.parts.total();
         Report { cost, peak_share: self.report.peak as f64 / context as f64, ..self.report }
     }
 }

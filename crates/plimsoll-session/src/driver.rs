@@ -7,6 +7,7 @@ use plimsoll::cache::Fingerprint;
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Breaker, Burden, Outcome, Situation, Trigger, Verdict};
 use plimsoll::compact::request::{HookText, SummaryRequest};
+use plimsoll::thrift::CacheTerms;
 use plimsoll::{
     CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
     Reduction, SessionId, Tokens, Window,
@@ -45,6 +46,7 @@ pub struct Driver {
     pub(crate) meter: Meter,
     pub(crate) writing: Option<Writing>,
     limits: Limits,
+    cache: CacheTerms,
     breaker: Breaker,
     /// Why the next climb is made.
     trigger: Trigger,
@@ -132,6 +134,7 @@ impl Driver {
         let meter = Meter::new(&settings.counting, &settings.model, None);
         Ok(Driver {
             limits: settings.limits(),
+            cache: settings.cache_terms(),
             ids: plimsoll_store::random_ids(),
             archive,
             settings,
@@ -199,7 +202,7 @@ impl Driver {
     /// Go on with another model. The next [`prepare`](Driver::prepare) makes the window fit it first.
     pub fn switch_model(&mut self, model: impl Into<String>, limits: Option<Limits>) {
         (self.settings.model, self.settings.limits) = (model.into(), limits);
-        self.limits = self.settings.limits();
+        (self.limits, self.cache) = (self.settings.limits(), self.settings.cache_terms());
         self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
@@ -525,6 +528,7 @@ impl Driver {
             trigger,
             hook: self.settings.hook.clone(),
             breaker: self.breaker,
+            cache: Some(self.cache),
             ..Situation::new(Arc::clone(&self.settings.policy), self.limits, now)
         }
     }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
+use plimsoll::thrift::CacheTerms;
 use plimsoll::{Counter, Limits, Policy};
 use plimsoll_store::{Clock, TakeOver};
+use plimsoll_tokens::ModelTable;
 
 /// What a host decides once for a session it drives.
 #[derive(Clone)]
@@ -31,6 +33,8 @@ pub struct Settings {
     pub take_over: TakeOver,
     /// For how long the right to run the session is taken and renewed.
     pub lease: Duration,
+    /// What the provider's cache costs and how long it lives; see [`cache_terms`](Settings::cache_terms).
+    pub cache: Option<CacheTerms>,
     /// How many of a provider's cache breakpoints the host sets outside the conversation.
     pub reserved_breakpoints: u64,
     /// The time.
@@ -60,10 +64,25 @@ impl Settings {
             holder: format!("process {}", std::process::id()),
             take_over: TakeOver::Never,
             lease: Duration::from_secs(60),
+            cache: None,
             // The system prompt and the tools.
             reserved_breakpoints: 2,
             clock: Clock::default(),
         }
+    }
+
+    /// What the provider's cache costs and how long it lives: as the host says, else at the model's prices, else as the
+    /// policy takes for granted.
+    pub fn cache_terms(&self) -> CacheTerms {
+        let usual = CacheTerms::usual(&self.policy.thrift);
+        self.cache.unwrap_or_else(|| {
+            let price = ModelTable::default().find(&self.model).and_then(|facts| facts.price);
+            price.map_or(usual, |price| CacheTerms {
+                read: price.cache_read,
+                write: price.cache_write,
+                ..usual
+            })
+        })
     }
 
     /// The limits that hold for the model.

@@ -87,6 +87,7 @@ pub mod recall;
 pub mod receipt;
 pub mod redact;
 pub mod reduction;
+pub mod thrift;
 pub mod truncate;
 pub mod window;
 

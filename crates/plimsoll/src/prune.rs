@@ -101,6 +101,10 @@ pub enum PruneReason {
     NoneChosen,
     /// The window is no fuller than was asked for.
     SmallEnough,
+    /// The provider's cache is cold, so that clearing costs nothing.
+    ColdCache,
+    /// The calls to come save more than writing the cache anew costs.
+    Pays,
 }
 
 impl fmt::Display for PruneReason {
@@ -114,6 +118,8 @@ impl fmt::Display for PruneReason {
             PruneReason::Chosen => "tool outputs that were chosen",
             PruneReason::NoneChosen => "no tool output is as was chosen",
             PruneReason::SmallEnough => "the window is small enough",
+            PruneReason::ColdCache => "old tool outputs, while the cache is cold",
+            PruneReason::Pays => "old tool outputs, because that costs less than sending them again",
         })
     }
 }
@@ -234,7 +240,7 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
     plan
 }
 
-fn worth_clearing(part: &Part, freed: Tokens, policy: &Policy) -> bool {
+pub(crate) fn worth_clearing(part: &Part, freed: Tokens, policy: &Policy) -> bool {
     let prune = &policy.prune;
     let chars = finished_output(part).map(|(_, chars)| chars).unwrap_or_default();
     chars >= prune.min_output_chars && (freed > Tokens::ZERO || prune.view == ClearedView::Clear)
@@ -252,7 +258,7 @@ fn places(messages: &[Message], at_summary: OnMeeting) -> Box<dyn DoubleEndedIte
 }
 
 /// A completed result of a tool that is not protected: the tool, and what clearing it frees.
-fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
+pub(crate) fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
     let (tool, chars) = finished_output(part)?;
     (!is_protected(tool, policy)).then(|| (tool, freed(chars, policy)))
 }

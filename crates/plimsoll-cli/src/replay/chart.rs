@@ -236,7 +236,7 @@ pub(super) fn scatter(reports: &[Report], size: Size) -> String {
     let (width, left, right, top, plot) = (size.width(), 52.0, 8.0, 12.0, 300.0);
     let height = top + plot + 44.0;
     let most = reports.iter().map(Report::cost_per_call).fold(0.0, f64::max).max(1e-9) * 1.25;
-    let worst = reports.iter().map(|report| report.recall.visible_share).fold(1.0, f64::min);
+    let worst = reports.iter().map(|report| report.recall.share()).fold(1.0, f64::min);
     // Whole tenths, and some room below the lowest mark.
     let least = ((worst * 10.0 - 0.5).floor() / 10.0).clamp(0.0, 0.8);
     let x = |cost: f64| left + (width - left - right) * cost / most;
@@ -273,22 +273,14 @@ pub(super) fn scatter(reports: &[Report], size: Size) -> String {
     for (at, report) in reports.iter().enumerate() {
         let (colour, _) = line(at);
         let (cost, recall) = (x(report.cost_per_call()), report.recall);
-        let (seen, reached) = (y(recall.visible_share), y(recall.reachable_share()));
+        let seen = y(recall.share());
         let title = escape(&format!(
-            "{}: {} a call, {} in sight, {} by handle, {} deaths",
+            "{}: {} a call, recall {}, {} deaths",
             report.policy,
             figures::dollars(report.cost_per_call()),
-            figures::percent(recall.visible_share),
-            figures::percent(recall.handle_share),
+            figures::percent(recall.share()),
             report.deaths
         ));
-        if recall.handles > 0 {
-            let _ = write!(
-                svg,
-                "<path d=\"M{cost:.1},{seen:.1}V{reached:.1}\" stroke=\"{colour}\"/><circle cx=\"{cost:.1}\" \
-                 cy=\"{reached:.1}\" r=\"5.5\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"><title>{title}</title></circle>"
-            );
-        }
         if report.deaths > 0 {
             let _ = write!(
                 svg,

@@ -4,22 +4,34 @@ use plimsoll::Tokens;
 use plimsoll_replay::Report;
 
 /// What stands over the columns.
-pub(super) const HEADINGS: [&str; 9] =
-    ["policy", "deaths", "tokens sent", "peak", "cost", "a call", "in sight", "by handle", "reductions"];
+pub(super) const HEADINGS: [&str; 11] = [
+    "policy",
+    "deaths",
+    "peak",
+    "cost",
+    "cached",
+    "written",
+    "output",
+    "summaries",
+    "recalls",
+    "recall",
+    "reductions",
+];
 
 /// The cells of a policy's row.
-pub(super) fn row(report: &Report) -> [String; 9] {
-    let recall = report.recall;
-    let share = |share: f64| if recall.calls == 0 { "–".to_owned() } else { percent(share) };
+pub(super) fn row(report: &Report) -> [String; 11] {
+    let (recall, parts) = (report.recall, report.parts);
     [
         report.policy.clone(),
         count(report.deaths),
-        count(report.tokens_sent),
         percent(report.peak_share),
         dollars(report.cost),
-        dollars(report.cost_per_call()),
-        share(recall.visible_share),
-        share(recall.handle_share),
+        dollars(parts.cached),
+        dollars(parts.written),
+        dollars(parts.output),
+        dollars(parts.summaries),
+        dollars(parts.recalls),
+        if recall.calls == 0 { "–".to_owned() } else { percent(recall.share()) },
         fired(report),
     ]
 }

@@ -2,6 +2,7 @@
 
 mod chart;
 mod figures;
+mod finding;
 mod page;
 
 use std::path::Path;
@@ -252,6 +253,7 @@ fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), CliErr
         output.painted(&printable(&heading))?;
         output.painted(&printable(&told_prices(session)))?;
         output.table(&table(&session.policies))?;
+        output.painted(&printable(&format!("\n{}\n", finding::of_session(session))))?;
         output.report(&reductions(&session.policies, when))?;
     }
     if replays.sessions.len() > 1 {
@@ -262,6 +264,7 @@ fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), CliErr
         let context = context.unwrap_or_else(|| "each in its own window".to_owned());
         output.painted(&format!("{sessions}, {calls}, {context}\n"))?;
         output.table(&table(&replays.total))?;
+        output.painted(&format!("\n{}\n", finding::headline(&replays.total)))?;
         output.report(&reductions(&replays.total, figures::fired))?;
     }
     Ok(())
@@ -276,13 +279,27 @@ fn told_prices(session: &SessionReplay) -> String {
     } else {
         "tokens estimated by characters over four".to_owned()
     };
+    let of = provider(price).map(|name| format!(" ({name})")).unwrap_or_default();
     // Prices are products of list prices and factors, and floats show that in their last digits.
     let [cache_read, cache_write, output] = [prices.cache_read, prices.cache_write, prices.output]
         .map(|dollars| (dollars * 10_000.0).round() / 10_000.0);
     format!(
-        "priced as {price}: ${cache_read} read from the cache, ${cache_write} written for {cache_minutes} min, ${output} output, \
-         a million\n{counted}\n"
+        "priced as {price}{of}: ${cache_read} read from the cache, ${cache_write} written for {cache_minutes} min, \
+         ${output} output, a million\n{counted}\n"
     )
+}
+
+/// Whose prices and cache those of a row are.
+fn provider(row: &str) -> Option<&'static str> {
+    let is_openai = |row: &str| {
+        row.starts_with("gpt") || row.starts_with("o1") || row.starts_with("o3") || row.starts_with("o4")
+    };
+    match row {
+        row if row.starts_with("claude") => Some("Anthropic"),
+        row if row.starts_with("gemini") => Some("Google"),
+        row if is_openai(row) => Some("OpenAI"),
+        _ => None,
+    }
 }
 
 fn calls(reports: &[Report]) -> u64 {

@@ -3,7 +3,7 @@
 use plimsoll_replay::Report;
 
 use super::chart::{self, Size};
-use super::{Replays, SessionReplay, figures};
+use super::{Replays, SessionReplay, figures, finding};
 
 /// The page.
 pub(super) fn page(replays: &Replays) -> String {
@@ -24,18 +24,31 @@ pub(super) fn page(replays: &Replays) -> String {
         figures::count(calls),
         window_words(replays)
     );
+    let found = match replays.sessions.as_slice() {
+        [one] => finding::of_session(one),
+        _ => finding::headline(&replays.total),
+    };
+    html += &format!("<p class=\"finding\">{}</p>\n", code(&escape(&found)));
     html += &format!("<section>\n<h2>{}</h2>\n", if sessions == 1 { "Outcome" } else { "All sessions" });
     html += &table(&replays.total);
     html += "</section>\n<section>\n<h2>Cost against recall</h2>\n";
     html += &figure(|size| chart::scatter(&replays.total, size));
-    html += "<p class=\"note\">A full mark is what was still in the window when a call referred to it; a ring adds what \
-             was out of sight but had a handle to recall it by. A cross is a policy under which calls did not fit. \
-             Up and to the left is better.</p>\n</section>\n";
+    html += "<p class=\"note\">Recall: of what a call needed from tool outputs, the share that was in the window or was \
+             brought back, which is paid for. 0 % is a policy that shows no tool output, 100 % one that shows all. A \
+             cross is a policy under which calls did not fit. Up and to the left is better.</p>\n</section>\n";
     for session in &replays.sessions {
         html += &section(session, session.context, sessions > 1);
     }
     html += &format!("<footer>{EXPLANATION}</footer>\n</main>\n</body>\n</html>\n");
     html
+}
+
+/// Words between backquotes as code.
+fn code(text: &str) -> String {
+    let pieces = text.split('`').enumerate();
+    pieces
+        .map(|(at, piece)| if at % 2 == 1 { format!("<code>{piece}</code>") } else { piece.to_owned() })
+        .collect()
 }
 
 /// In which windows sessions were tried.
@@ -143,16 +156,19 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 const EXPLANATION: &str = "<h2>How to read this</h2>\n<dl>\n\
-    <dt>tokens</dt><dd>Characters over four, for all policies alike: good for comparing, not exact.</dd>\n\
-    <dt>cost</dt><dd>With a prompt cache: what a request has in common with the one before is read, the rest is \
-    written. The cache dies five minutes after its last use where times are recorded. Calls of the summariser are \
-    paid for too. Calls that did not fit cost nothing, so look at the cost of a call.</dd>\n\
+    <dt>tokens</dt><dd>As the session&#39;s recorded usage counts them, with what it hides in every request; where \
+    nothing is recorded, characters over four. All policies are weighed alike.</dd>\n\
+    <dt>cost</dt><dd>What a request has in common with the one before is read from the cache (cached), the rest is \
+    written to it; the cache lives as long as the session records. Calls that did not fit cost nothing, so compare \
+    costs only where there are no deaths.</dd>\n\
     <dt>deaths</dt><dd>Recorded calls whose request and answer would not have fitted into the window.</dd>\n\
-    <dt>in sight</dt><dd>Of the paths, names, numbers and hashes that a call used and somebody had mentioned before, \
-    the share that was still in the window; the mean over the calls.</dd>\n\
-    <dt>by handle</dt><dd>The share that was out of sight, but that Plimsoll can recall.</dd>\n\
+    <dt>recall</dt><dd>Calls need paths, names, numbers and hashes that a tool mentioned before. Counted is what \
+    nothing but tool outputs mentions, and what a policy has lost although something else repeated it; the mean over \
+    the calls. What is in the window is there; what is not is brought back where the policy has handles, and lost \
+    otherwise.</dd>\n\
+    <dt>recalls</dt><dd>What bringing back costs: the model&#39;s call, the window once more, and what comes back.</dd>\n\
     <dt>summaries</dt><dd>Made without a model, unless the recording has one at that point; they cost what a \
-    model&#39;s would.</dd>\n</dl>";
+    model&#39;s would, and count only for what a summariser was sent.</dd>\n</dl>";
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b2733;--quiet:#5b6b7a;--rule:#d5dde4;--page:#fff;--panel:#f6f8fa;--bad:#b3261e}
@@ -162,6 +178,9 @@ body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-a
 main{max-width:1000px;margin:0 auto;padding:1.5rem 1rem 3rem}
 h1{font-size:1.7rem;line-height:1.2;margin:.2em 0}
 h2{font-size:1.2rem;margin:2rem 0 .3rem;overflow-wrap:anywhere}
+
+.finding{font-size:1.15rem;line-height:1.4;margin:.8rem 0;padding:.7rem .9rem;background:var(--panel);border-left:4px solid #0072b2}
+code{font-family:ui-monospace,monospace;font-size:.95em}
 h3{font-size:1rem;margin:1rem 0 .2rem}
 p{margin:.3rem 0}
 header p,.note,footer,.session>p{color:var(--quiet);overflow-wrap:anywhere}

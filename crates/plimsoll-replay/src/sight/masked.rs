@@ -9,7 +9,7 @@ use plimsoll::{Block, Message, Policy, Text, Usage, Window};
 
 use plimsoll_session::SessionError;
 
-use super::{Reduction, Sight};
+use super::{Noted, Reduction, Sight};
 use crate::pieces::{Piece, Pieces};
 use crate::recording::{Call, Recording, Step};
 
@@ -19,10 +19,12 @@ const PLACEHOLDER: &str = "[earlier tool result removed]";
 /// Which results are replaced.
 #[derive(Clone, Copy)]
 pub(super) struct Mask {
-    /// Only in requests of more tokens than this.
-    pub(super) trigger: u64,
-    /// All but so many of the newest.
+    /// Only in requests of more tokens than this, as the provider counts them.
+    pub(super) trigger: Option<u64>,
+    /// All but so many of the newest,
     pub(super) keep: usize,
+    /// decided anew whenever so many have come.
+    pub(super) polling: usize,
 }
 
 pub(super) struct Masked {
@@ -37,7 +39,7 @@ pub(super) struct Masked {
     appended: usize,
     placeholder: Piece,
     replaced: usize,
-    fired: Vec<Reduction>,
+    fired: Vec<Noted>,
 }
 
 impl Masked {
@@ -101,17 +103,19 @@ impl Sight for Masked {
     }
 
     fn prepare(&mut self, _: &Call, _: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError> {
-        let Some(Mask { trigger, keep }) = self.mask else { return Ok(()) };
+        let Some(Mask { trigger, keep, polling }) = self.mask else { return Ok(()) };
         let end = self.ends[self.appended];
-        let whole = pieces.tokens(&self.all[..end]).saturating_add(self.fixed);
+        // The provider itself decides, and it counts what it charges for.
+        let is_over = |trigger| pieces.charged(&self.all[..end]).saturating_add(self.fixed) > trigger;
         let results = self.results.partition_point(|result| result.start < end);
-        let replaced = if whole > trigger { results.saturating_sub(keep) } else { 0 };
+        let decided = results - results % polling.max(1);
+        let replaced = if trigger.is_none_or(is_over) { decided.saturating_sub(keep) } else { 0 };
         if replaced > self.replaced {
             let before = pieces.tokens(&self.shown()).saturating_add(self.fixed);
             self.replaced = replaced;
             let after = pieces.tokens(&self.shown()).saturating_add(self.fixed);
-            let kind = if trigger > 0 { "clear" } else { "mask" }.to_owned();
-            self.fired.push(Reduction { kind, before, after, ..Reduction::default() });
+            let kind = if trigger.is_some() { "clear" } else { "mask" }.to_owned();
+            self.fired.push(Reduction { kind, before, after, ..Reduction::default() }.into());
         }
         Ok(())
     }
@@ -120,7 +124,7 @@ impl Sight for Masked {
         self.shown()
     }
 
-    fn fired(&mut self) -> Vec<Reduction> {
+    fn fired(&mut self) -> Vec<Noted> {
         std::mem::take(&mut self.fired)
     }
 }

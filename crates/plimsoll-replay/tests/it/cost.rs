@@ -78,8 +78,14 @@ fn a_compaction_is_paid_for_and_told_with_the_call_it_was_made_for() {
     let before = &report.windows[first.call as usize - 2].tokens;
     let after = &report.windows[first.call as usize - 1].tokens;
     assert!(after < before, "the window shrinks at the call the reduction is told with: {before} {after}");
+    // A request that is appended to the session's own is read from the cache for the most part.
     let asked: u64 = compactions.iter().map(|fired| fired.reduction.asked).sum();
-    assert_eq!((report.summaries.read, report.summaries.written), (0, asked));
+    let cached: u64 = compactions.iter().map(|fired| fired.reduction.asked_cached).sum();
+    assert_eq!((report.summaries.read, report.summaries.written), (cached, asked - cached));
+    let appended = replay(reading(30, 2_000).messages(), "plimsoll", &window(64_000));
+    assert!(appended.summaries.read > appended.summaries.written, "{:?}", appended.summaries);
+    let separate = replay(reading(12, 4_000).messages(), "opencode", &window(32_000));
+    assert!(separate.summaries.read == 0 && separate.summaries.written > 1_000);
 }
 
 #[test]
@@ -106,4 +112,24 @@ fn prices_can_be_chosen() {
         replay(two_calls().messages(), "none", &dear),
     );
     assert!((fifteen.cost / one.cost - 15.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_long_prompt_is_priced_as_one() {
+    let price = plimsoll_replay::Prices::default().row("gpt-5.5", false).1;
+    let long = Circumstances { price, fixed: Tokens(300_000), ..window(1_000_000) };
+    let short = Circumstances { fixed: Tokens(200_000), ..long };
+    let cost = |circumstances| replay(two_calls().messages(), "none", circumstances).cost;
+    assert!(cost(&long) / cost(&short) > 2.5, "{} {}", cost(&long), cost(&short));
+}
+
+#[test]
+fn a_call_whose_answer_alone_fills_the_window_is_left_out_under_all_rules() {
+    let mut messages = two_calls().messages();
+    messages[1].info.tokens = Some(plimsoll::Usage::new(Tokens(9), Tokens(30_000)));
+    for rules in plimsoll_replay::DEFAULTS {
+        let report = replay(messages.clone(), rules, &window(30_000));
+        assert_eq!((report.calls, report.left_out, report.deaths), (2, 1, 0), "{rules}");
+        assert_eq!(report.windows.len(), 2);
+    }
 }

@@ -2,7 +2,7 @@
 //! without an overflow.
 
 use plimsoll::{Millis, Tokens, Usage};
-use plimsoll_replay::{Circumstances, Price, Recording, Report, Rules};
+use plimsoll_replay::{Circumstances, ClearTrigger, Price, Recording, Report, Rules};
 
 use super::{lines, reading};
 
@@ -11,7 +11,7 @@ const MOST: u64 = u64::MAX;
 fn circumstances() -> Vec<Circumstances> {
     let usual = Circumstances::default();
     let most = Tokens(MOST);
-    let dear = Price { cache_read: f64::MAX, cache_write: f64::MAX, output: f64::MAX };
+    let dear = Price { cache_read: f64::MAX, cache_write: f64::MAX, output: f64::MAX, long_prompt: None };
     vec![
         Circumstances { context: Tokens(0), ..usual },
         Circumstances { context: Tokens(1), output: Some(most), ..usual },
@@ -37,15 +37,18 @@ fn usage_windows_and_prices_of_any_size_are_accounted_for() {
         "anthropic-clear",
         "mask-0",
         "mask-1",
+        "mask-1-by-3",
+        "anthropic-clear-1",
         "codex",
+        "claude-code",
     ];
     let named = rules.map(|name| name.parse::<Rules>().unwrap());
     let extreme = [
-        Rules::ClearToolUses { trigger: Tokens(MOST), keep: usize::MAX },
-        Rules::ClearToolUses { trigger: Tokens(0), keep: 0 },
-        Rules::Mask { keep: usize::MAX },
-        Rules::Codex { user_tokens: Tokens(MOST) },
-        Rules::Codex { user_tokens: Tokens(0) },
+        Rules::ClearToolUses { trigger: ClearTrigger::Tokens(Tokens(MOST)), keep: usize::MAX },
+        Rules::ClearToolUses { trigger: ClearTrigger::Share(0.0), keep: 0 },
+        Rules::Mask { keep: usize::MAX, polling: usize::MAX },
+        Rules::Codex { user_tokens: Tokens(MOST), output_tokens: Tokens(MOST) },
+        Rules::Codex { user_tokens: Tokens(0), output_tokens: Tokens(0) },
     ];
     for usage in [Usage::new(Tokens(1), most), usage] {
         let mut messages = reading(4, 400).user(lines(600)).say("done").messages();

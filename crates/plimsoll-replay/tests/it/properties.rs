@@ -20,19 +20,19 @@ proptest! {
         let report = recording.replay(&rules, &circumstances).unwrap();
         prop_assert_eq!(report.calls as usize, recording.calls());
         prop_assert_eq!(report.windows.len(), recording.calls());
-        prop_assert!(report.peak <= context);
+        prop_assert!(report.peak <= context && report.deaths + report.left_out <= report.calls);
         prop_assert_eq!(
             report.billed.read + report.billed.written,
             report.tokens_sent + report.summaries.read + report.summaries.written
         );
         let recall = report.recall;
-        prop_assert!(recall.visible + recall.handles <= recall.references);
-        prop_assert!((0.0..=1.0 + 1e-9).contains(&recall.reachable_share()));
+        prop_assert!(recall.visible + recall.recalled <= recall.references);
+        prop_assert!((0.0..=1.0 + 1e-9).contains(&recall.share()));
+        prop_assert!((report.parts.total() - report.cost).abs() < 1e-12);
         let fired: u64 = report.fired.values().sum();
         prop_assert_eq!(fired as usize, report.reductions.len());
-        // The engine loses nothing in calls that can be made at all.
-        if matches!(rules, Rules::Engine(_)) && report.deaths == 0 {
-            prop_assert_eq!(recall.visible + recall.handles, recall.references);
+        if rules == Rules::None && report.deaths == 0 {
+            prop_assert_eq!(recall.visible, recall.references);
         }
     }
 }

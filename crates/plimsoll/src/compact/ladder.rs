@@ -71,6 +71,7 @@ pub struct Ladder {
 
 enum Rung {
     Start,
+    Save,
     Prune,
     Select,
     Ask(Box<Asking>),
@@ -141,6 +142,7 @@ impl Ladder {
         loop {
             self.rung = match std::mem::replace(&mut self.rung, Rung::End) {
                 Rung::Start => self.start(),
+                Rung::Save => self.save(ids)?,
                 Rung::Prune => self.prune(ids)?,
                 Rung::Select => self.select(),
                 Rung::Ask(asking) => match self.request(&asking) {
@@ -247,7 +249,17 @@ impl Ladder {
             return Rung::End;
         }
         let gated = policy.prune.gate_share.is_some() || policy.prune.gate_headroom.is_some();
-        if self.called || gated { Rung::Prune } else { Rung::End }
+        if self.called || gated { Rung::Prune } else { Rung::Save }
+    }
+
+    /// Under the line, clear what costs more to send again than to clear.
+    fn save(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
+        let plan = self.is.plan_thrift(&self.log, self.before);
+        if !plan.items.is_empty() {
+            let reason = plan.reason.to_string();
+            self.apply(Plan::Prune(plan), &reason, ids)?;
+        }
+        Ok(Rung::End)
     }
 
     fn prune(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {

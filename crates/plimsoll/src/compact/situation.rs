@@ -12,8 +12,9 @@ use crate::limits::{Limits, Line};
 use crate::load::Load;
 use crate::log::{Message, Millis};
 use crate::policy::{Detector, Policy};
-use crate::prune::{self, Pressure};
+use crate::prune::{self, Pressure, PrunePlan};
 use crate::receipt::{CompactPlan, Made};
+use crate::thrift::{self, CacheTerms};
 use crate::window::Window;
 
 /// Everything the ladder has to know.
@@ -35,6 +36,8 @@ pub struct Situation {
     pub hook: HookText,
     /// How the summariser has done so far in this session.
     pub breaker: Breaker,
+    /// What the provider's cache costs and how long it lives; none where the host does not know.
+    pub cache: Option<CacheTerms>,
     /// The time.
     pub now: Millis,
 }
@@ -61,6 +64,7 @@ impl Situation {
             trigger: Trigger::Auto,
             hook: HookText::default(),
             breaker: Breaker::default(),
+            cache: None,
         }
     }
 
@@ -89,7 +93,9 @@ impl Situation {
             Trigger::Manual | Trigger::Refused => true,
             Trigger::Auto | Trigger::Early if !self.policy.overflow.auto => false,
             Trigger::Auto | Trigger::Early => {
-                self.calls_for_help(messages, &load) || self.prunes_early(messages, &load)
+                self.calls_for_help(messages, &load)
+                    || self.prunes_early(messages, &load)
+                    || !self.plan_thrift(messages, load.tokens).items.is_empty()
             }
         };
         (load, calls)
@@ -103,6 +109,14 @@ impl Situation {
         }
         let pressure = Pressure { load: self.gauge(load).real(load.estimate), limits: self.limits };
         !prune::plan(messages, &self.policy, Some(pressure)).items.is_empty()
+    }
+
+    /// What is cleared under the line because it saves money; nothing of it is prepared ahead.
+    pub(super) fn plan_thrift(&self, messages: &[Message], load: Tokens) -> PrunePlan {
+        match self.trigger {
+            Trigger::Auto => thrift::plan(messages, &self.policy, self.cache, load, self.now),
+            Trigger::Early | Trigger::Manual | Trigger::Refused => PrunePlan::default(),
+        }
     }
 
     /// Who counts for this policy. One that follows a document is held to the document's own figures.

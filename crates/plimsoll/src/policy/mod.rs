@@ -52,6 +52,8 @@ pub struct PolicySpec {
     pub truncate: TruncatePolicy,
     /// Layer 2: old tool outputs in the window.
     pub prune: PrunePolicy,
+    /// Clearing old tool outputs under the line, where that costs less than it saves.
+    pub thrift: ThriftPolicy,
     /// Where the line is, and how load is measured against it.
     pub overflow: OverflowPolicy,
     /// Layer 3: a summary in place of older messages.
@@ -164,6 +166,41 @@ pub struct PrunePolicy {
     pub gate_share: Option<f64>,
     /// Only try when less than this is left of the context window.
     pub gate_headroom: Option<Tokens>,
+}
+
+/// When old tool outputs are cleared although the window is under the line, because it saves money.
+///
+/// Clearing an output breaks the provider's cache there: what stands behind it is written anew. That is free when the
+/// cache is cold, and otherwise pays if the calls to come read enough less. `docs/POLICY.md` has the arithmetic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ThriftPolicy {
+    /// Whether this is done at all.
+    pub enabled: bool,
+    /// How much of the newest tool output stays.
+    pub protect_tokens: Tokens,
+    /// How many of the newest user turns are never touched.
+    pub active_turns: u64,
+    /// Nothing is cleared unless this much is freed.
+    pub min_tokens: Tokens,
+    /// So many calls are expected to come for each call that was made,
+    pub calls_to_come: f64,
+    /// but no more than this.
+    pub max_calls_to_come: u64,
+    /// While the cache is warm, what is saved must be so many times what the break costs.
+    pub margin: f64,
+    /// The chance that a cleared output is needed again and has to be recalled.
+    pub recall_chance: f64,
+    /// Outputs stay that the inputs of so many of the newest calls refer to.
+    pub used_calls: u64,
+    /// A word that more outputs than this contain does not keep any of them.
+    pub used_most: u64,
+    /// What reading a token from the cache costs, against one of plain input, where the host does not know.
+    pub read_price: f64,
+    /// The same for writing one to it.
+    pub write_price: f64,
+    /// How long the cache lives after its last use, where the host does not know.
+    pub cache_minutes: u64,
 }
 
 /// What the protected amount is measured in.

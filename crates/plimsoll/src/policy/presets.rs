@@ -8,7 +8,7 @@ use super::{
     CachePolicy, ClearedView, CompactPolicy, ContractPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule,
     Measure, Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder,
     PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy, SplitTurns, SummaryAs, SummaryPolicy,
-    Template, TruncatePolicy, UsageSum,
+    Template, ThriftPolicy, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -201,6 +201,21 @@ fn opencode() -> PolicySpec {
             name_handle: false,
             gate_share: None,
             gate_headroom: None,
+        },
+        thrift: ThriftPolicy {
+            enabled: false,
+            protect_tokens: Tokens(10_000),
+            active_turns: 0,
+            min_tokens: Tokens(5_000),
+            calls_to_come: 0.5,
+            max_calls_to_come: 60,
+            margin: 1.5,
+            recall_chance: 0.03,
+            used_calls: 10,
+            used_most: 2,
+            read_price: 0.1,
+            write_price: 1.25,
+            cache_minutes: 5,
         },
         overflow: OverflowPolicy {
             auto: true,

@@ -15,6 +15,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         count,
         truncate,
         prune,
+        thrift,
         overflow,
         compact,
         summary,
@@ -53,6 +54,17 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
     if let Some(gate) = prune.gate_share {
         share("prune.gateShare", gate)?;
+    }
+
+    let sensible = |value: f64, most: f64| value.is_finite() && (0.0..=most).contains(&value);
+    for (field, value, most) in [
+        ("thrift.callsToCome", thrift.calls_to_come, 1e6),
+        ("thrift.margin", thrift.margin, 1e6),
+        ("thrift.recallChance", thrift.recall_chance, 1.0),
+        ("thrift.readPrice", thrift.read_price, 1e6),
+        ("thrift.writePrice", thrift.write_price, 1e6),
+    ] {
+        rule(sensible(value, most), field, || format!("{value} is not from 0 to {most}"))?;
     }
 
     share("overflow.share", overflow.share)?;

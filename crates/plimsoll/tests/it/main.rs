@@ -26,5 +26,6 @@ mod receipt;
 mod redact;
 mod streaming;
 mod summary;
+mod thrift;
 mod truncate;
 mod window;

@@ -1,0 +1,120 @@
+//! What a replay found, in a sentence.
+
+use plimsoll_replay::Report;
+
+use super::SessionReplay;
+use super::figures;
+
+/// A window that never got fuller than this says nothing about policies.
+const NEAR: f64 = 0.5;
+
+/// The finding of one session: what was found, and what was left out or could not be seen.
+pub(super) fn of_session(session: &SessionReplay) -> String {
+    let mut text = headline(&session.policies);
+    let none = session.policies.iter().find(|report| report.policy == "none");
+    if let Some(none) = none.filter(|none| none.deaths == 0 && none.peak_share < NEAR) {
+        let smaller = [128_000, 64_000, 32_000, 16_000].into_iter().find(|size| *size < none.peak);
+        let advice = smaller.map(|size| format!("; try `--context {size}`")).unwrap_or_default();
+        text += &format!(
+            " The window was never near the line: {} of {} at its fullest{advice}.",
+            figures::count(none.peak),
+            figures::count(session.context)
+        );
+    }
+    text
+}
+
+/// What `plimsoll` would have cost against doing nothing, and what it would have kept; without it, the cheapest policy.
+pub(super) fn headline(reports: &[Report]) -> String {
+    let none = reports.iter().find(|report| report.policy == "none");
+    let ours = reports.iter().find(|report| report.policy == "plimsoll");
+    let mut text = match (none, ours) {
+        (Some(none), Some(ours)) if none.deaths == 0 => {
+            format!("`plimsoll` would have cost {} and {}.", against(ours, none), kept(ours))
+        }
+        (Some(none), Some(ours)) => format!(
+            "Without a policy {} of {} calls would not have fitted; `plimsoll` would have made {} for {} and {}.",
+            figures::count(none.deaths),
+            figures::count(none.calls),
+            if ours.deaths == 0 {
+                "all of them".to_owned()
+            } else {
+                figures::count(ours.calls - ours.deaths)
+            },
+            figures::dollars(ours.cost),
+            kept(ours)
+        ),
+        _ => cheapest(reports),
+    };
+    let left_out = reports.iter().map(|report| report.left_out).max().unwrap_or_default();
+    if left_out > 0 {
+        text += &format!(
+            " Left out: {} whose recorded answer alone is longer than the window.",
+            if left_out == 1 { "1 call".to_owned() } else { format!("{} calls", figures::count(left_out)) }
+        );
+    }
+    text
+}
+
+fn cheapest(reports: &[Report]) -> String {
+    let fitting = reports.iter().filter(|report| report.deaths == 0);
+    match fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) {
+        Some(best) => format!(
+            "Of the policies under which every call fits `{}` is the cheapest, at {}, and {}.",
+            best.policy,
+            figures::dollars(best.cost),
+            kept(best)
+        ),
+        None => "Under none of these policies would every call have fitted.".to_owned(),
+    }
+}
+
+/// How two costs compare.
+fn against(ours: &Report, none: &Report) -> String {
+    let change = if none.cost > 0.0 { ours.cost / none.cost - 1.0 } else { 0.0 };
+    match change {
+        _ if change.abs() < 0.0005 => "the same as no policy".to_owned(),
+        _ if change < 0.0 => format!("{} less than no policy", figures::percent(-change)),
+        _ => format!("{} more than no policy", figures::percent(change)),
+    }
+}
+
+fn kept(report: &Report) -> String {
+    let share = report.recall.share();
+    match report.recall.calls {
+        0 => "nothing that left the window was needed again".to_owned(),
+        _ if share > 0.9995 => "kept everything that was needed".to_owned(),
+        _ => format!("kept {} of what was needed", figures::percent(share)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_replay::{Recall, Report};
+
+    use super::headline;
+
+    fn report(policy: &str, cost: f64, deaths: u64, share: f64) -> Report {
+        let recall = Recall { calls: 9, visible_share: share, ..Recall::default() };
+        Report { policy: policy.to_owned(), calls: 10, cost, deaths, recall, ..Report::default() }
+    }
+
+    #[test]
+    fn the_finding_is_told_in_words() {
+        let told = |reports: &[Report]| headline(reports);
+        assert_eq!(
+            told(&[report("none", 1.0, 0, 1.0), report("plimsoll", 0.82, 0, 1.0)]),
+            "`plimsoll` would have cost 18.0 % less than no policy and kept everything that was needed."
+        );
+        assert_eq!(
+            told(&[report("none", 0.2, 7, 0.3), report("plimsoll", 0.82, 0, 0.97)]),
+            "Without a policy 7 of 10 calls would not have fitted; `plimsoll` would have made all of them for $0.820 and \
+             kept 97.0 % of what was needed."
+        );
+        assert_eq!(
+            told(&[report("mask-3", 0.2, 7, 0.3), report("codex", 0.5, 0, 0.9)]),
+            "Of the policies under which every call fits `codex` is the cheapest, at $0.500, and kept 90.0 % of what was \
+             needed."
+        );
+    }
+}
