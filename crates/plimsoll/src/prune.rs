@@ -61,7 +61,9 @@ impl PrunePlan {
             PruneReason::Chosen | PruneReason::NoneChosen => {
                 format!("{reason}; {found} tokens would be left, more than the {needed} asked for")
             }
-            PruneReason::Off | PruneReason::OldOutputs => reason.to_string(),
+            PruneReason::Off | PruneReason::OldOutputs | PruneReason::ColdCache | PruneReason::Pays => {
+                reason.to_string()
+            }
         }
     }
 }

@@ -91,7 +91,7 @@ pub fn plan(
     let items: Vec<PruneItem> = found.into_iter().take(count).map(|candidate| candidate.item).collect();
     let freed_tokens: Tokens = items.iter().map(|item| item.tokens).sum();
     let reason = if is_cold { PruneReason::ColdCache } else { PruneReason::Pays };
-    PrunePlan { items, freed_tokens, kept_tokens: Tokens::ZERO, reason }
+    PrunePlan { items, freed_tokens, reason, ..PrunePlan::default() }
 }
 
 /// What is weighed against what.
