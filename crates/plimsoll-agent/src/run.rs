@@ -256,14 +256,20 @@ impl Conversation {
     /// Let the model answer what is in the log, without a new prompt: after [`take_notes`](Conversation::take_notes) has
     /// taken something in.
     pub async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        let mut progress = self.begin_progress();
+        self.go_on_from(&mut progress, cancel).await
+    }
+
+    /// What a run begins with: nothing done, nothing spent.
+    pub(crate) fn begin_progress(&self) -> Progress {
         let limits = &self.agent.profile.limits;
         let meter = SpendMeter::new(limits, self.agent.charged_to.clone());
         if let Some(board) = &self.agent.tasks {
             board.note_meter(&self.session, &meter);
         }
-        let mut progress = Progress {
+        Progress {
             steps: 0,
-            meter: Arc::clone(&meter),
+            meter,
             reductions: Vec::new(),
             guard: Guard::new(limits.repeats),
             refusals: 0,
@@ -272,13 +278,23 @@ impl Conversation {
             broken: 0,
             last_text: String::new(),
             partial: String::new(),
-        };
+        }
+    }
+
+    /// Like [`go_on`](Conversation::go_on), as the same run as before: its limits hold over all that it does. The report
+    /// is of the whole run.
+    pub(crate) async fn go_on_from(
+        &mut self,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<RunReport, AgentError> {
+        let meter = Arc::clone(&progress.meter);
         self.take_server_tools(cancel).await;
-        let ended = self.steps(&mut progress, cancel).await;
+        let ended = self.steps(progress, cancel).await;
         if let Ok(end) = &ended {
             let fixed = self.fixed();
             let receipt = self.driver.run(move |driver| driver.end_turn(fixed(driver))).await?;
-            self.reduced(&mut progress, receipt.as_slice());
+            self.reduced(progress, receipt.as_slice());
             self.agent.tell(&Event::Ended {
                 end: end.clone(),
                 steps: progress.steps,
@@ -290,12 +306,12 @@ impl Conversation {
         Ok(RunReport {
             session: self.session.clone(),
             end: ended?,
-            text: progress.last_text,
+            text: progress.last_text.clone(),
             steps: progress.steps,
             usage: own.usage,
             cost: own.cost,
             tasks: meter.below(),
-            reductions: progress.reductions,
+            reductions: progress.reductions.clone(),
         })
     }
 

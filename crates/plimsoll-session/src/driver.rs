@@ -13,7 +13,8 @@ use plimsoll::{
     Reduction, SessionId, Tokens, Window,
 };
 use plimsoll_store::{
-    Archive, Claim, Lease, Note, Revision, SessionPatch, Snapshot, Store, StoreError, TakeOver,
+    Archive, Claim, Epoch, Lease, Note, Revision, SessionPatch, Settled, Snapshot, Store, StoreError,
+    TakeOver,
 };
 use plimsoll_tokens::Measure;
 
@@ -123,7 +124,7 @@ impl Driver {
             TakeOver::From(gone) => store.succeed(session, holder, ttl, gone)?,
             TakeOver::Never => store.lease(session, holder, ttl)?,
         };
-        let Snapshot { log, revision } = match store.window(session) {
+        let snapshot = match store.window(session) {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 // The lease of a session that cannot be read must not keep others from trying.
@@ -131,8 +132,37 @@ impl Driver {
                 return Err(error.into());
             }
         };
+        Ok(Driver::of(archive, settings, lease, snapshot))
+    }
+
+    /// Read a session without the right to run it, whoever has that: it can be looked at and forked, and whatever would
+    /// write to it is refused. An answer that is being written just now is not part of it, because more may come.
+    pub fn read(
+        archive: Arc<Archive>,
+        session: &SessionId,
+        settings: Settings,
+    ) -> Result<Driver, SessionError> {
+        let Snapshot { mut log, revision } = archive.store().window(session)?;
+        let closed = log.iter().rposition(|message| !message.is_open()).map_or(0, |last| last + 1);
+        if closed < log.len() {
+            log = Log::from_messages(log.messages()[..closed].iter().cloned());
+        }
+        let lease = Lease {
+            session: session.clone(),
+            holder: settings.holder.clone(),
+            // No session is ever at it.
+            epoch: Epoch(u64::MAX),
+            until: Millis(0),
+            settled: Settled::default(),
+            taken_from: None,
+        };
+        Ok(Driver::of(archive, settings, lease, Snapshot { log, revision }))
+    }
+
+    fn of(archive: Arc<Archive>, settings: Settings, lease: Lease, snapshot: Snapshot) -> Driver {
+        let Snapshot { log, revision } = snapshot;
         let meter = Meter::new(&settings.counting, &settings.model, None);
-        Ok(Driver {
+        Driver {
             limits: settings.limits(),
             cache: settings.cache_terms(),
             ids: plimsoll_store::random_ids(),
@@ -150,7 +180,7 @@ impl Driver {
             early: Early::None,
             prepared: None,
             sent: None,
-        })
+        }
     }
 
     /// Make names from this source instead of a random one, so that a replay names the same things each time.

@@ -36,10 +36,25 @@ impl DriverHandle {
         session: SessionId,
         settings: Settings,
     ) -> Result<DriverHandle, SessionError> {
+        DriverHandle::begin(move || Driver::open(archive, &session, settings)).await
+    }
+
+    /// Read a session without the right to run it, as [`Driver::read`] does.
+    pub async fn read(
+        archive: Arc<Archive>,
+        session: SessionId,
+        settings: Settings,
+    ) -> Result<DriverHandle, SessionError> {
+        DriverHandle::begin(move || Driver::read(archive, &session, settings)).await
+    }
+
+    async fn begin(
+        open: impl FnOnce() -> Result<Driver, SessionError> + Send + 'static,
+    ) -> Result<DriverHandle, SessionError> {
         let (jobs, taken) = channel::<Job>();
         let (opened, wait) = oneshot::channel();
         let work = move || {
-            let mut driver = match Driver::open(archive, &session, settings) {
+            let mut driver = match open() {
                 Ok(driver) => driver,
                 Err(error) => {
                     let _ = opened.send(Err(error));

@@ -45,6 +45,8 @@ pub struct TaskBoard {
     pub(super) claiming: Mutex<()>,
     pub(super) is_watching: AtomicBool,
     is_closing: AtomicBool,
+    /// Whether ends of the past were looked at that may never have been told.
+    pub(super) has_looked_back: AtomicBool,
     probe: Probe,
     /// The meters of the newest runs, by session.
     pub(super) meters: Mutex<HashMap<SessionId, Weak<SpendMeter>>>,
@@ -159,6 +161,7 @@ impl TaskBoard {
             claiming: Mutex::default(),
             is_watching: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            has_looked_back: AtomicBool::new(false),
             probe: Arc::new(|_| {}),
             meters: Mutex::default(),
         })
@@ -333,10 +336,9 @@ impl TaskBoard {
         self.local().len()
     }
 
-    /// A caller for a stored session that no agent runs: its agent, as the roster has it. The session is taken for as long
-    /// as the caller lives.
+    /// A caller for a stored session that is only read: another process may run it meanwhile.
     pub async fn caller_of(self: &Arc<Self>, session: &SessionId, agent: Agent) -> Result<Caller, TaskError> {
-        let driver = DriverHandle::open(Arc::clone(&self.archive), session.clone(), agent.settings()).await?;
+        let driver = DriverHandle::read(Arc::clone(&self.archive), session.clone(), agent.settings()).await?;
         Ok(Caller { agent, session: session.clone(), driver, part: None })
     }
 }

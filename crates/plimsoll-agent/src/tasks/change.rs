@@ -58,7 +58,8 @@ impl TaskBoard {
                 // Read after the record: words that come later change it, and the end is made anew with them.
                 run.unread = self.unread(id)?;
             }
-            let told = has_ended.then(|| (next.parent.clone(), ended_note(&next)));
+            let told = next.noted_since(&before);
+            let told = told.into_iter().map(|run| (next.parent.clone(), ended_note(&next.id, run)));
             let step = TaskMove {
                 notes: sent.iter().cloned().chain(told).collect(),
                 under: under.cloned(),
@@ -179,12 +180,11 @@ impl TaskBoard {
     }
 }
 
-/// Tells the parent that the newest run has ended. The same note again changes nothing, also if it was taken long ago.
-fn ended_note(task: &Task) -> NewNote {
-    let run = task.run();
+/// Tells the parent that a run has ended. The same note again changes nothing, also if it was taken long ago.
+fn ended_note(task: &SessionId, run: u32) -> NewNote {
     NewNote {
-        id: notes::note_id(&task.id, run),
+        id: notes::note_id(task, run),
         kind: notes::ENDED.to_owned(),
-        data: json!({ "task": task.id, "run": run }),
+        data: json!({ "task": task, "run": run }),
     }
 }

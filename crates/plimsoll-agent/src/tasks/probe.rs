@@ -17,6 +17,8 @@ pub enum TaskPoint {
     Claimed,
     /// A run has got its slot and its session.
     Started,
+    /// The model has said its last word, and it was not looked yet whether something was said to it meanwhile.
+    Spoken,
     /// The model has said its last word, and the end is not recorded.
     Worked,
     /// The end is recorded with its note.

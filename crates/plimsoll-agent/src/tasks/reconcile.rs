@@ -1,6 +1,7 @@
 //! Tasks whose process has gone.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll::SessionId;
@@ -16,7 +17,8 @@ impl TaskBoard {
     /// interrupted, and that is told. Gives the tasks that were marked.
     ///
     /// A task that another living process runs is recognised by the lease of its session and left alone. Only active tasks
-    /// are looked at, and nothing is written for those that are well.
+    /// are looked at, and nothing is written for those that are well. The first time, ends that an older version has
+    /// recorded and may not have told are told too.
     pub async fn reconcile(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let parent = parent.cloned();
         self.blocking(move |board| board.reconcile_now(parent.as_ref())).await
@@ -50,6 +52,9 @@ impl TaskBoard {
     }
 
     fn reconcile_now(&self, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
+        if !self.has_looked_back.swap(true, Ordering::SeqCst) {
+            self.tell_untold()?;
+        }
         let mut marked = Vec::new();
         for task in self.load_active()? {
             if !self.is_local(&task.id) && self.is_below(&task, parent)? {
@@ -57,6 +62,21 @@ impl TaskBoard {
             }
         }
         Ok(marked)
+    }
+
+    /// Tell ends whose records do not say that they were: an older version could die between the two. A note that was sent
+    /// is not sent again, so that what was told after all is not told twice.
+    fn tell_untold(&self) -> Result<(), TaskError> {
+        for task in self.load_all(None)? {
+            let is_untold = task.data.runs.iter().any(|run| run.end.is_some() && !run.noted);
+            if is_untold
+                && !task.data.cleared
+                && let Err(error) = self.change(&task.id, &TaskChange::Tell)
+            {
+                tracing::warn!(task = %task.id, %error, "the end of a task could not be told");
+            }
+        }
+        Ok(())
     }
 
     /// Whether a task stands below a session, however deep: the one between may have ended in another way.

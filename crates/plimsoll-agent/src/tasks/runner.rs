@@ -330,8 +330,11 @@ impl Runner {
 
     /// Let the model work until it has nothing more to say, and nothing was said to it meanwhile.
     async fn speak(&self, conversation: &mut Conversation) -> Result<RunReport, AgentError> {
+        // One for all: words that come in the end do not give the run its limits anew.
+        let mut progress = conversation.begin_progress();
         loop {
-            let report = conversation.go_on(&self.cancel).await?;
+            let report = conversation.go_on_from(&mut progress, &self.cancel).await?;
+            self.board.pass(TaskPoint::Spoken);
             let is_over = !matches!(report.end, RunEnd::Finished { .. }) || self.cancel.is_cancelled();
             if is_over || !conversation.take_in_notes().await? {
                 return Ok(report);

@@ -98,6 +98,9 @@ pub struct TaskRun {
     pub result: Option<String>,
     /// What was said to it and not read before it ended.
     pub unread: Vec<String>,
+    /// Whether its end was sent to the parent together with its record. Records of older versions do not say so, because
+    /// there the one could be stored without the other.
+    pub noted: bool,
 }
 
 impl TaskRun {
@@ -244,6 +247,8 @@ pub enum TaskChange {
     },
     /// A person or model does not want to see it any more.
     Clear,
+    /// The ends of its runs are sent to the parent that may never have been.
+    Tell,
 }
 
 impl Task {
@@ -353,6 +358,9 @@ impl Task {
                 // A resume in line would bring back what was cleared away.
                 (data.cleared, data.pending) = (true, None);
             }
+            TaskChange::Tell => {
+                data.runs.iter_mut().filter(|run| run.end.is_some()).for_each(|run| run.noted = true);
+            }
         }
         Ok(next)
     }
@@ -362,6 +370,7 @@ impl Task {
         self.data.error.clone_from(&error);
         if let Some(run) = self.data.runs.last_mut() {
             (run.ended, run.end, run.error) = (Some(now), Some(status), error);
+            run.noted = true;
         }
     }
 
@@ -375,6 +384,15 @@ impl Task {
         }
         let run = TaskRun { by, prompt: Some(prompt), asked: now, ..TaskRun::default() };
         self.data.runs.push(run);
+    }
+
+    /// Which of its runs have been noted since `before`, from 1.
+    pub(super) fn noted_since(&self, before: &Task) -> Vec<u32> {
+        let was_noted = |at: usize| before.data.runs.get(at).is_some_and(|run| run.noted);
+        let runs = self.data.runs.iter().enumerate();
+        runs.filter(|(at, run)| run.noted && !was_noted(*at))
+            .filter_map(|(at, _)| u32::try_from(at + 1).ok())
+            .collect()
     }
 
     fn require_run(&self, run: u32) -> Result<(), TaskError> {

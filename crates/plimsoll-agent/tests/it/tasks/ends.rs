@@ -1,12 +1,14 @@
 //! How runs end: what is recorded, what is handed back, and what a run that lost its session leaves alone.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_agent::tasks::{Caller, Launch, TaskBoard, TaskLimits, TaskStatus};
+use plimsoll::SessionId;
+use plimsoll_agent::tasks::{Caller, Launch, TaskBoard, TaskLimits, TaskPoint, TaskStatus};
 use plimsoll_agent::{Agent, Event};
 use plimsoll_config::AgentFork;
-use plimsoll_store::TaskMove;
+use plimsoll_store::{NewNote, NewTask, TaskFilter, TaskMove};
 use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -81,7 +83,7 @@ async fn a_task_that_ends_by_a_limit_leaves_no_task_of_its_own_at_work() {
 }
 
 /// Make a task look as if its process had died in the middle of its last run.
-fn forget_end(dock: &TaskDock, id: &plimsoll::SessionId, change: impl Fn(&mut Value)) {
+fn forget_end(dock: &TaskDock, id: &SessionId, change: impl Fn(&mut Value)) {
     let store = dock.dock.archive.store();
     let record = store.task(id.as_str()).unwrap();
     let mut data = record.data.clone();
@@ -303,4 +305,94 @@ async fn a_run_that_loses_its_session_in_the_queue_or_in_a_command_stops() {
     for (id, status) in [(&waits.id, TaskStatus::Queued), (&works.id, TaskStatus::Running)] {
         assert_eq!(board.task(id).await.unwrap().status, status);
     }
+}
+
+/// Words that come right after the model's last ones make the same run go on, and what it may do is not given to it anew.
+#[tokio::test]
+async fn the_limits_of_a_run_hold_however_often_it_is_steered() {
+    for by_tokens in [false, true] {
+        let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
+        let plain = Dock::new(server);
+        let limits = TaskLimits {
+            steps: (!by_tokens).then_some(3),
+            tokens: by_tokens.then_some(20_000),
+            ..TaskLimits::default()
+        };
+        let crew = Crew::of(&plain.agent);
+        let board = TaskBoard::new(Arc::clone(&plain.archive), Arc::new(crew), limits, "the test");
+        let (archive, steers) = (Arc::clone(&plain.archive), std::sync::atomic::AtomicUsize::new(0));
+        let board = TaskBoard::probed(board, move |point| {
+            let count = steers.fetch_add(usize::from(point == TaskPoint::Spoken), Ordering::SeqCst);
+            if point == TaskPoint::Spoken && count < 50 {
+                let id = archive.store().tasks(&TaskFilter::default()).unwrap().remove(0).id;
+                let note = NewNote {
+                    id: format!("steer:{count}"),
+                    kind: "task.steer".into(),
+                    data: json!({ "text": format!("Mind rock {count}") }),
+                };
+                archive.store().send(&SessionId::new(id), note, plimsoll::Millis(1)).unwrap();
+            }
+        });
+        let agent: Agent = plain.agent.clone().with_tasks(&board);
+        let dock = TaskDock { dock: plain, board, agent };
+        let talk = dock.begin().await;
+        let task = dock.launch(&talk, "Work").await;
+        let ended = dock.ended(&task.id).await;
+        assert_eq!(ended.status, TaskStatus::Error, "{ended:?}");
+        let why = ended.data.error.unwrap();
+        if by_tokens {
+            assert_eq!(why, "The limit of 20000 tokens was reached.");
+            assert!((2..40).contains(&dock.dock.server.received()), "{}", dock.dock.server.received());
+        } else {
+            assert_eq!(why, "The limit of 3 steps was reached.");
+            assert_eq!(dock.dock.server.received(), 3);
+        }
+        // The words that it did not come to are handed back.
+        assert_eq!(ended.data.runs[0].unread.len(), 1);
+    }
+}
+
+/// A version before this one could die between the end of a record and its note.
+#[tokio::test]
+async fn an_end_that_an_older_version_never_told_is_told_once() {
+    let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
+    let mut talk = dock.begin().await;
+    let store = dock.dock.archive.store();
+    let run = |prompt: Option<&str>| json!({ "by": "old", "prompt": prompt, "asked": 1, "started": 1, "ended": 2, "end": "completed" });
+    for (id, cleared) in [("ses_old", false), ("ses_cleared", true)] {
+        let data = json!({
+            "description": "About the past", "prompt": "Work", "agent": "helper", "model": "anthropic/scripted",
+            "depth": 1, "runs": [run(None), run(Some("Again"))], "result": "Nine ships.", "cleared": cleared,
+        });
+        let new = NewTask {
+            id: id.into(),
+            parent: talk.session().clone(),
+            session: None,
+            status: "completed".into(),
+            data,
+        };
+        store.put_task(new, plimsoll::Millis(2)).unwrap();
+    }
+    // One of the two runs was told.
+    let note = NewNote {
+        id: "task:ses_old:1".into(),
+        kind: "task.ended".into(),
+        data: json!({ "task": "ses_old", "run": 1 }),
+    };
+    store.send(talk.session(), note, plimsoll::Millis(2)).unwrap();
+    assert!(talk.take_notes().await.unwrap());
+    assert_eq!(told(&dock, talk.session()).len(), 1);
+
+    let newer = super::restarts::other_process(&dock);
+    assert!(newer.board.reconcile(Some(talk.session())).await.unwrap().is_empty(), "it was not interrupted");
+    let waiting = store.notes(talk.session(), 0).unwrap();
+    assert_eq!(waiting.iter().map(|note| note.id.as_str()).collect::<Vec<_>>(), ["task:ses_old:2"]);
+    assert!(talk.take_notes().await.unwrap());
+    assert_eq!(told(&dock, talk.session()).len(), 2);
+    // It is known from now on, and another process writes nothing.
+    let before = store.newest_change().unwrap();
+    let other = super::restarts::other_process(&dock);
+    other.board.reconcile(None).await.unwrap();
+    assert_eq!(store.newest_change().unwrap(), before);
+    assert!(!talk.take_notes().await.unwrap());
 }

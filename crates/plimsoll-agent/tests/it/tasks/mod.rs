@@ -9,6 +9,7 @@ mod forks;
 mod kills;
 mod lives;
 mod machine;
+mod marks;
 mod permits;
 mod restarts;
 mod reverts;
