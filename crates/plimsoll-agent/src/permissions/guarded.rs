@@ -1,7 +1,7 @@
 //! Files that decide what is run or what agents are told later, which a rule for all files does not open.
 //!
 //! A hook of git, a setting of an editor or of an agent's own configuration runs outside of any sandbox the next time its
-//! program does. Whoever allows `write` for the work has not thought of these: a change of them is asked about every time,
+//! program does. A rule that allows `write` for the work was not written with these in mind: a change of them is asked about every time,
 //! unless a rule names the file or its folder.
 
 use std::path::{Component, Path};

@@ -206,7 +206,7 @@ async fn what_is_swapped_while_a_person_is_asked_leads_nowhere_else(
     }
 }
 
-/// Names of files can be what is secret; those that are only asked about stay known, or no one could be asked.
+/// Names of files can be what is secret; those that are only asked about stay known, or the model could never ask.
 #[tokio::test]
 async fn what_may_not_be_read_is_neither_listed_nor_found_by_name() {
     let mut dock = yard();

@@ -70,3 +70,50 @@ fn files_are_put_back_and_what_is_not_covered_is_listed() {
     assert_eq!((report["turn"].as_u64(), report["plan"].as_bool()), (Some(1), Some(false)));
     assert_eq!(content(&home, "depth.txt").as_deref(), Some("by hand\n"));
 }
+
+/// A task changes a file that its parent has changed too, makes one, and runs a command.
+#[test]
+fn what_a_background_task_changed_goes_back_with_the_turn_that_launched_it() {
+    let home = Home::new();
+    home.write("project/depth.txt", "nine metres\n");
+    let server = ModelServer::answering(|request| {
+        let calls = request.call_ids();
+        let is_task = request.messages.iter().any(|message| message.text().contains("Sound the harbour."));
+        let edit = |old: &str, new: &str| json!({ "path": "depth.txt", "old": old, "new": new });
+        let script = match is_task {
+            true => vec![
+                ("read", json!({ "path": "depth.txt" })),
+                ("edit", edit("ten", "eleven")),
+                ("write", json!({ "path": "soundings.txt", "content": "11\n" })),
+                ("bash", json!({ "command": "echo sounded" })),
+            ],
+            false => vec![
+                ("read", json!({ "path": "depth.txt" })),
+                ("edit", edit("nine", "ten")),
+                (
+                    "background_task",
+                    json!({ "description": "Sound it", "prompt": "Sound the harbour.", "agent": "general" }),
+                ),
+            ],
+        };
+        match script.get(calls.len()) {
+            Some((tool, input)) => {
+                Reply::new().call(format!("call_{is_task}_{}", calls.len()), *tool, input.clone())
+            }
+            None => Reply::new().text("Done."),
+        }
+    })
+    .unwrap();
+    let variables = [("ANTHROPIC_API_KEY", "sk-ant-test-0123456789"), ("ANTHROPIC_BASE_URL", &server.url())];
+    let args = ["run", "--model", MODEL, "--allow", "all", "Make", "it", "deeper"];
+    let ran = home.command(&args, &variables).stdin(Stdio::null()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(content(&home, "depth.txt").as_deref(), Some("eleven metres\n"));
+    let planned = told(&home, &["revert", "--plan"]);
+    insta::assert_snapshot!(planned);
+    assert_eq!(told(&home, &["revert"]), planned.replace("would be", "are"));
+    assert_eq!(content(&home, "depth.txt").as_deref(), Some("nine metres\n"));
+    assert!(!home.project.join("soundings.txt").exists());
+    insta::assert_snapshot!(told(&home, &["revert", "--undo"]));
+    assert_eq!(content(&home, "depth.txt").as_deref(), Some("eleven metres\n"));
+}

@@ -110,6 +110,44 @@ fn machines_get_events_and_a_report() {
     assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "what is stored comes in order");
 }
 
+/// One denial of each kind: what the agent itself is kept from, what only a rule with its name opens, what may not be read,
+/// and a host that needs a setting of its own.
+#[test]
+fn what_is_denied_is_told_with_what_would_allow_it() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write(
+        ".config/plimsoll/config.toml",
+        "[permissions]\nbash = \"allow\"\nwrite = \"allow\"\n[permissions.read]\n\"secrets/*\" = \"deny\"\n",
+    );
+    home.write("project/secrets/key", "hunter2\n");
+    let denied = |agent: &str, tool: &str, input: Value| {
+        server.push_all([Reply::new().call("call_1", tool, input), Reply::new().text("Done.")]);
+        let output = run(&home, &server, &["--model", MODEL, "--agent", agent, "Do it"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let told = stderr(&output).replace(home.path.to_str().unwrap(), "[HOME]");
+        told.lines().find(|line| line.contains("was denied")).unwrap_or(&told).trim().to_owned()
+    };
+    let told = [
+        denied("plan", "bash", json!({ "command": "touch x" })),
+        denied("build", "write", json!({ "path": ".git/hooks/pre-commit", "content": "x" })),
+        denied("build", "grep", json!({ "path": "secrets", "pattern": "hunter" })),
+        denied("build", "list", json!({ "path": "secrets" })),
+        denied("build", "read", json!({ "path": "/etc/passwd" })),
+        denied("build", "webfetch", json!({ "url": "http://127.0.0.1:9/" })),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn instructions_that_are_cut_are_told_before_the_answer() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write("project/AGENTS.md", &"Be brief. ".repeat(30_000));
+    server.push(Reply::new().text("Done."));
+    let output = run(&home, &server, &["--model", MODEL, "Do it"]);
+    let told = stderr(&output);
+    assert!(told.contains("· the model is told 200000 of the 299999 bytes in `"), "{told}");
+}
+
 #[test]
 fn what_is_denied_names_the_flag_that_allows_it() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
