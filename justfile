@@ -51,6 +51,7 @@ tasks-chaos tasks="200" kills="20" seed="1":
 # What commands of an agent cost: memory for 2 GB of output, time to end and to begin.
 commands:
     cargo test --release -p plimsoll-agent --test it measures:: -- --ignored --nocapture --test-threads=1
+    cargo test --release -p plimsoll-cli --test it measures:: -- --ignored --nocapture --test-threads=1
 
 # Benchmarks, each beside its yardstick.
 bench *args:

@@ -28,14 +28,23 @@ pub struct PermissionQuestion {
     pub part: PartId,
     /// The tool.
     pub tool: String,
-    /// Exactly what would be run, opened or fetched. It comes from a model: control characters in it are not harmless.
+    /// Exactly what would be run, opened, fetched or given to the tool. It comes from a model: control characters in it are not harmless.
     pub what: String,
     /// What would be done in detail, such as the change of a file; all of it, however long.
-    pub preview: Option<String>,
+    pub preview: Option<Preview>,
     /// Why it is asked.
     pub why: &'static str,
     /// What [`Always`](PermissionAnswer::Always) would allow from now on.
     pub always: PermissionRule,
+}
+
+/// What a call would do in detail, for a person who is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preview {
+    /// A file would be changed: a unified diff.
+    Change(String),
+    /// A file would be made: its content. Lines of it may begin as those of a diff do.
+    Content(String),
 }
 
 /// What a person has answered.

@@ -195,7 +195,7 @@ impl Conversation {
                     agent: self.agent.profile.name.clone(),
                     part: call.part.clone(),
                     tool: call.tool.clone(),
-                    what: subject.words().unwrap_or_else(|| call.input.to_string()),
+                    what: subject.words().unwrap_or_else(|| format!("{:#}", call.input)),
                     preview: tool.preview(&call.input, &subject, directory),
                     why: reason_to_ask(access, &subject, directory),
                     always: remembered_rule(&call.tool, &subject, directory),

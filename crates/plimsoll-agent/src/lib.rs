@@ -46,7 +46,7 @@ pub mod tools;
 mod untrusted;
 
 pub use agent::{Agent, Bound, Compaction, Profile, RunLimits};
-pub use ask::{Asker, PermissionAnswer, PermissionQuestion};
+pub use ask::{Asker, PermissionAnswer, PermissionQuestion, Preview};
 pub use builtin::DEFAULT_AGENT;
 pub use error::AgentError;
 pub use event::{

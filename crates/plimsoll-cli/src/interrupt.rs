@@ -4,6 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use plimsoll_store::{Archive, Lease};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tokio_util::sync::CancellationToken;
 
 /// The exit code of a command that was interrupted, as shells have it.
@@ -32,8 +34,23 @@ pub(crate) fn cancel_first(cancel: CancellationToken) {
 }
 
 fn watch() {
-    // Without a handler the lease runs out by itself, which is all that would be lost.
-    WATCH.call_once(|| drop(ctrlc::set_handler(end)));
+    WATCH.call_once(|| {
+        let mut kinds = vec![SIGINT, SIGTERM];
+        kinds.extend((!ignores_hang_up()).then_some(SIGHUP));
+        // Without a handler the lease runs out by itself, which is all that would be lost.
+        let Ok(mut signals) = Signals::new(kinds) else { return };
+        let watch = move || signals.forever().for_each(|_| end());
+        drop(std::thread::Builder::new().name("plimsoll-signals".into()).spawn(watch));
+    });
+}
+
+/// Whether this process was started so that it ignores a hang-up, as `nohup` does. Then it goes on to: a handler would take
+/// that away. Only Linux says so without unsafe code; elsewhere a hang-up is heeded.
+pub(crate) fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// A write under way is committed first: the store's single writer makes the release wait its turn.

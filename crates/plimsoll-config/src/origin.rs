@@ -25,6 +25,8 @@ pub enum Origin {
     Variable(String),
     /// A flag.
     Flag(&'static str),
+    /// A person who was asked.
+    Answer,
 }
 
 impl fmt::Display for Origin {
@@ -36,6 +38,7 @@ impl fmt::Display for Origin {
             Origin::File { path, line: None } => write!(f, "{}", path.display()),
             Origin::Variable(name) => f.write_str(name),
             Origin::Flag(name) => f.write_str(name),
+            Origin::Answer => f.write_str("your answer"),
         }
     }
 }

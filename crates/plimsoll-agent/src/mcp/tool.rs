@@ -51,10 +51,6 @@ impl Tool for McpTool {
         }
     }
 
-    fn preview(&self, input: &Value, _: &Subject, _: &Path) -> Option<String> {
-        Some(format!("{input:#}"))
-    }
-
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let server = shown_name(&self.server.name);
         let request = resources::request_for(self.purpose, &self.tool, call.input)?;

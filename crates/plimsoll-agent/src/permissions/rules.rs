@@ -47,7 +47,7 @@ pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, Ba
 /// rule about its first word would allow every line. Of a program with commands of its own, only that command is: a yes
 /// to `git status` is none to `git push`.
 pub(crate) fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
-    let rule = rule_for(tool, subject, project);
+    let rule = PermissionRule { origin: Origin::Answer, ..rule_for(tool, subject, project) };
     let Subject::Command(command) = subject else { return rule };
     let command = command.trim();
     if !is_simple(command) {

@@ -10,6 +10,7 @@ use super::change::{change_file, diff, known_content};
 use super::replacing::{Edited, replace};
 use super::write::{any_text, path_of};
 use super::{Tool, ToolCall, ToolError, alias, files};
+use crate::ask::Preview;
 use crate::permissions::{Access, Subject};
 use crate::place::{MOST_BYTES, Place};
 
@@ -79,14 +80,14 @@ impl Tool for Edit {
         Ok(files::subject_of(path_of(input)?, directory))
     }
 
-    fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<String> {
+    fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<Preview> {
         let (Subject::Path { real, .. }, Ok(wanted)) = (subject, input_of(input)) else { return None };
         let old = Place::find(real).ok().flatten()?.read().ok().flatten()?;
-        match replace(&old.bytes, wanted.old, wanted.new, wanted.all) {
-            Ok(edited) => Some(diff(&old.bytes, &edited.bytes)),
+        Some(Preview::Change(match replace(&old.bytes, wanted.old, wanted.new, wanted.all) {
+            Ok(edited) => diff(&old.bytes, &edited.bytes),
             // It will fail; what it was meant to do is shown all the same.
-            Err(_) => Some(diff(wanted.old.as_bytes(), wanted.new.as_bytes())),
-        }
+            Err(_) => diff(wanted.old.as_bytes(), wanted.new.as_bytes()),
+        }))
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {

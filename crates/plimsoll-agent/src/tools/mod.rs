@@ -33,6 +33,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::ask::Preview;
 use crate::event::EventSink;
 use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
@@ -62,8 +63,8 @@ pub trait Tool: Send + Sync {
     /// What a call with this input is about, as permissions are held against it.
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError>;
 
-    /// What a call would do, in detail, for a person who is asked: the change of a file, the text that is sent.
-    fn preview(&self, _input: &Value, _subject: &Subject, _directory: &Path) -> Option<String> {
+    /// What a call would do, in detail, for a person who is asked, if that is more than what it is about.
+    fn preview(&self, _input: &Value, _subject: &Subject, _directory: &Path) -> Option<Preview> {
         None
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::change::{change_file, diff, known_content};
 use super::{Tool, ToolCall, ToolError, alias, files, text};
+use crate::ask::Preview;
 use crate::permissions::{Access, Subject};
 use crate::place::{MOST_BYTES, Place};
 
@@ -73,12 +74,12 @@ impl Tool for Write {
         Ok(files::subject_of(path_of(input)?, directory))
     }
 
-    fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<String> {
+    fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<Preview> {
         let (Subject::Path { real, .. }, Ok(content)) = (subject, content_of(input)) else { return None };
         let old = Place::find(real).ok().flatten().and_then(|place| place.read().ok().flatten());
         Some(match old {
-            Some(old) => diff(&old.bytes, content.as_bytes()),
-            None => content.to_owned(),
+            Some(old) => Preview::Change(diff(&old.bytes, content.as_bytes())),
+            None => Preview::Content(content.to_owned()),
         })
     }
 

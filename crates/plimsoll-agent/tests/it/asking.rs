@@ -4,11 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use plimsoll_agent::{Asker, Event, PermissionAnswer, PermissionQuestion, RunEnd};
+use plimsoll_agent::{Asker, Event, PermissionAnswer, PermissionQuestion, Preview, RunEnd};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::mcp::fake::local;
 use crate::support::{Dock, run};
 
 /// Answers as it was told to, in order, and remembers what it was asked; without an answer it never does.
@@ -89,11 +90,24 @@ async fn what_is_asked_is_whole_however_long_it_is() {
     ]);
     run(talk, "Do it").await;
     let asked = person.asked.lock().unwrap();
-    let change = asked[0].preview.as_deref().unwrap();
+    let Some(Preview::Change(change)) = &asked[0].preview else { panic!("{:?}", asked[0].preview) };
     let count = |sign: &str| change.lines().filter(|line| line.starts_with(sign)).count();
     assert_eq!((count("-old line"), count("+new line")), (4_000, 4_000));
-    assert_eq!(asked[1].preview.as_deref(), Some(new.as_str()));
+    assert_eq!(asked[1].preview, Some(Preview::Content(new)));
     assert_eq!(asked[2].what, command);
+}
+
+#[tokio::test]
+async fn the_input_of_a_tool_of_a_server_is_shown_once_and_can_be_read() {
+    let (mut dock, person) = asked_dock([PermissionAnswer::No { words: None }]);
+    dock.agent.mcp = Arc::new([("fake".to_owned(), local("well", &[]))].into());
+    let talk = &mut dock.begin().await;
+    let input = json!({ "words": "one", "more": [1, 2] });
+    dock.server.push_all([Reply::new().call("call_1", "fake_echo", input), Reply::new().text("Thanks.")]);
+    run(talk, "Do it").await;
+    let asked = person.asked.lock().unwrap();
+    let shown = "{\n  \"words\": \"one\",\n  \"more\": [\n    1,\n    2\n  ]\n}";
+    assert_eq!((asked[0].what.as_str(), asked[0].preview.is_some()), (shown, false));
 }
 
 #[tokio::test]

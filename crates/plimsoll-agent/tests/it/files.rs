@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use plimsoll_agent::{Agent, Asker, Conversation, PermissionAnswer, PermissionQuestion};
+use plimsoll_agent::{Agent, Asker, Conversation, PermissionAnswer, PermissionQuestion, Preview};
 use plimsoll_config::{Action, Origin, PermissionRule};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use rstest::rstest;
@@ -291,7 +291,7 @@ async fn a_file_that_became_a_link_is_not_replaced() {
 #[tokio::test]
 async fn a_person_is_shown_the_change() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
-    let shown: Arc<std::sync::Mutex<Vec<Option<String>>>> = Arc::default();
+    let shown: Arc<std::sync::Mutex<Vec<Option<Preview>>>> = Arc::default();
     let seen = Arc::clone(&shown);
     dock.agent.asker = Some(Arc::new(Meanwhile(Box::new(move |question| {
         seen.lock().unwrap().push(question.preview.clone());
@@ -305,6 +305,6 @@ async fn a_person_is_shown_the_change() {
     ];
     calls(&dock, talk, made).await;
     let shown = shown.lock().unwrap();
-    assert_eq!(shown[0].as_deref(), Some("@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"));
-    assert_eq!(shown[1].as_deref(), Some("new\n"));
+    assert_eq!(shown[0], Some(Preview::Change("@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n".into())));
+    assert_eq!(shown[1], Some(Preview::Content("new\n".into())));
 }

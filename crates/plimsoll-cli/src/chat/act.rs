@@ -22,6 +22,11 @@ pub(super) enum Next {
     Quit,
 }
 
+/// So much of an id is needed for it to be one: words are shorter.
+const LEAST_ID: usize = 12;
+/// An id of ours is this long.
+const WHOLE_ID: usize = 30;
+
 type Done = Result<(), CliError>;
 
 impl Chat<'_> {
@@ -116,6 +121,7 @@ impl Chat<'_> {
         let heading = paint(HEADING, "Next, when the window is full or with /compact");
         let note = paint(QUIET, "Nothing was done. What is set aside or summarised stays stored.");
         let body = clean(&format!("{}\n{}", prune.trim_end(), compaction.trim_end()));
+        let body = wrap(&body, self.screen.width().saturating_sub(1), 4);
         self.screen.block(&format!("{heading}\n{body}\n{note}"));
         Ok(())
     }
@@ -187,7 +193,10 @@ impl Chat<'_> {
                 }
             }
         }
-        let is_handle = ["prt_", "msg_", "spill_"].iter().any(|prefix| what.starts_with(prefix));
+        let found = self.runtime.block_on(find_id(conversation, &what)).map_err(|error| told(&error))?;
+        let is_handle =
+            found.is_some() || ["prt_", "msg_", "spill_"].iter().any(|prefix| what.starts_with(prefix));
+        let what = found.unwrap_or(what);
         let query = if is_handle {
             RecallQuery { handle: Some(what), ..RecallQuery::default() }
         } else {
@@ -195,7 +204,16 @@ impl Chat<'_> {
         };
         let driver = conversation.driver().clone();
         let answer = self.runtime.block_on(driver.run(move |driver| driver.recall(&query)));
-        self.screen.block(clean(&answer?.text).trim_end());
+        // Notes are wrapped; what is recalled is shown as it is.
+        let (answer, width) = (clean(&answer?.text), self.screen.width().saturating_sub(1));
+        let lines = answer.trim_end().split('\n');
+        let lines: Vec<String> = lines
+            .map(|line| {
+                let is_note = line.starts_with('[') && line.ends_with(']');
+                if is_note { wrap(line, width, 2) } else { line.to_owned() }
+            })
+            .collect();
+        self.screen.block(&lines.join("\n"));
         Ok(())
     }
 
@@ -206,7 +224,14 @@ impl Chat<'_> {
                 "say what to pin: words that were said, or the id of a message or part",
             ));
         }
-        let what = self.runtime.block_on(whole_id(conversation, what)).map_err(|error| told(&error))?;
+        let found = self.runtime.block_on(find_id(conversation, what)).map_err(|error| told(&error))?;
+        // A whole id may be of something that is out of view, which is found by it alone.
+        let is_id = ["prt_", "msg_"].iter().any(|prefix| what.starts_with(prefix)) && what.len() < WHOLE_ID;
+        let as_it_is = (!is_id || what.contains(char::is_whitespace)).then(|| what.to_owned());
+        let Some(what) = found.or(as_it_is) else {
+            let error = CliError::no(format!("nothing in this session has the id `{}`", one_line(what, 60)));
+            return Err(error.hint("`/window` lists ids; their beginning will do"));
+        };
         let receipt = self.runtime.block_on(conversation.pin(&what)).map_err(|error| told(&error))?;
         let Plan::Pin(plan) = &receipt.plan else { return Ok(()) };
         self.teller.left_window(&format!(
@@ -347,7 +372,7 @@ impl Chat<'_> {
             Some(conversation) => conversation.agent().profile.permissions.rules.clone(),
             None => self.agent()?.profile.permissions.rules,
         };
-        self.screen.block(&lists::permissions(&rules, self.asker.is_some()));
+        self.screen.block(&lists::permissions(&rules, self.asker.is_some(), self.screen.width()));
         Ok(())
     }
 
@@ -366,18 +391,18 @@ pub(super) async fn receipts(conversation: &Conversation) -> Result<Vec<Receipt>
     Ok(all.await?)
 }
 
-/// The id that begins so, if one of the window's does; lists show the beginning alone.
-async fn whole_id(conversation: &Conversation, what: &str) -> Result<String, AgentError> {
+/// The id of a message or part that begins so, because lists show the beginning alone. Sessions of other tools have ids of
+/// their own, which are known by being there.
+async fn find_id(conversation: &Conversation, what: &str) -> Result<Option<String>, AgentError> {
+    if what.len() < LEAST_ID || what.contains(char::is_whitespace) {
+        return Ok(None);
+    }
     let what = what.to_owned();
     let found = conversation.driver().run(move |driver| {
-        if !what.starts_with("prt_") && !what.starts_with("msg_") {
-            return Ok(what);
-        }
         let log = driver.log();
         let parts = log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.as_str()));
         let mut ids = log.iter().map(|message| message.info.id.as_str()).chain(parts);
-        let found = ids.find(|id| id.starts_with(&what)).map(str::to_owned);
-        Ok(found.unwrap_or(what))
+        Ok(ids.find(|id| id.starts_with(&what)).map(str::to_owned))
     });
     Ok(found.await?)
 }

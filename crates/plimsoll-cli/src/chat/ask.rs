@@ -122,10 +122,10 @@ impl TerminalAsker {
                 // person would be asked without having seen what.
                 if let Some(question) = question {
                     screen.block(&question);
-                    drain_keys();
+                    drain_keys(&screen);
                     std::thread::sleep(TOO_SOON);
                 }
-                drain_keys();
+                drain_keys(&screen);
             });
             if let Input::Interrupt { had_text: false } = read {
                 interrupts.cancel_turn();
@@ -142,6 +142,9 @@ impl TerminalAsker {
     async fn view(&self, text: &Arc<QuestionText>, ended: &Arc<AtomicBool>) -> Option<Paged> {
         let (screen, text, ended) = (Arc::clone(&self.screen), Arc::clone(text), Arc::clone(ended));
         let shown = tokio::task::spawn_blocking(move || {
+            if screen.is_dumb {
+                return pager::page(&screen, &ended, |width| text.rows(width));
+            }
             hold_terminal(&screen, || pager::page(&screen, &ended, |width| text.rows(width)))
         });
         shown.await.ok()
@@ -160,10 +163,13 @@ fn reply_of(line: &str) -> Reply {
 }
 
 /// Throw away keys that were pressed before the question could be read.
-fn drain_keys() {
+fn drain_keys(screen: &Screen) {
     use rustix::termios::{QueueSelector, tcflush};
     let _ = tcflush(io::stdin(), QueueSelector::IFlush);
-    while let Ok(true) = crossterm::event::poll(Duration::ZERO) {
+    // The editor's library would read lines that are not keys.
+    while !screen.is_dumb
+        && let Ok(true) = crossterm::event::poll(Duration::ZERO)
+    {
         if crossterm::event::read().is_err() {
             return;
         }

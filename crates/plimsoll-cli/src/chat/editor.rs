@@ -15,6 +15,7 @@ use reedline::{
 };
 
 use super::complete::{Choices, CommandCompleter};
+use super::plain;
 use super::screen::Screen;
 use super::signals::Interrupts;
 use super::tasks::ActiveTasks;
@@ -25,11 +26,12 @@ const REMEMBERED: usize = 2_000;
 /// So many lines from elsewhere wait to be printed above the one that is being typed.
 const PRINTER_LINES: usize = 1_000;
 /// How often it is looked whether something from elsewhere has to be printed, or reading has to end.
-const POLL: Duration = Duration::from_millis(50);
+pub(super) const POLL: Duration = Duration::from_millis(50);
 const MENU: &str = "commands";
+const PROMPT: &str = "› ";
 
 /// Held while a line is read: there is one terminal.
-static READING: Mutex<()> = Mutex::new(());
+pub(super) static READING: Mutex<()> = Mutex::new(());
 
 /// How many questions wait for an answer, and what is told when one has it. They go before the prompt.
 static QUESTIONS: Mutex<usize> = Mutex::new(0);
@@ -80,7 +82,7 @@ pub(super) enum Input {
 /// Ends a read from elsewhere, unless a person is typing.
 #[derive(Clone)]
 pub(super) struct Wake {
-    break_reading: Arc<AtomicBool>,
+    pub(super) break_reading: Arc<AtomicBool>,
     has_text: Arc<AtomicBool>,
     /// Whether the chat is to end; otherwise a read that was broken off has made way for something else.
     quits: Option<Arc<AtomicBool>>,
@@ -97,7 +99,7 @@ impl Wake {
     }
 
     /// Whether a read that was broken off is over for good.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.quits.as_ref().is_none_or(|quits| quits.load(Ordering::Acquire))
     }
 }
@@ -106,6 +108,8 @@ impl Wake {
 pub(super) enum Reader {
     /// From a terminal.
     Editor(Box<Editor>),
+    /// From a terminal that has no room for an editor.
+    Plain(Arc<Screen>, Wake),
     /// From anything else, a line at a time.
     Lines,
 }
@@ -120,10 +124,19 @@ pub(super) struct Editor {
 }
 
 impl Reader {
+    /// Lines from a terminal as it gives them.
+    pub(super) fn plain(screen: &Arc<Screen>, interrupts: &Interrupts) -> Reader {
+        let (break_reading, quits) = (Arc::clone(&interrupts.break_reading), Arc::clone(&interrupts.quits));
+        // What is being typed is known to the terminal alone, which keeps it.
+        let wake = Wake { break_reading, has_text: Arc::default(), quits: Some(quits) };
+        Reader::Plain(Arc::clone(screen), wake)
+    }
+
     /// What ends a read from elsewhere; lines that come from a pipe cannot be ended.
     pub(super) fn wake(&self) -> Option<Wake> {
         match self {
             Reader::Editor(editor) => Some(editor.wake.clone()),
+            Reader::Plain(_, wake) => Some(wake.clone()),
             Reader::Lines => None,
         }
     }
@@ -132,6 +145,10 @@ impl Reader {
     pub(super) fn read(&mut self) -> Input {
         match self {
             Reader::Editor(editor) => editor.read(),
+            Reader::Plain(screen, wake) => {
+                OpenQuestion::await_none();
+                plain::read_line(PROMPT, screen, wake, || {})
+            }
             Reader::Lines => {
                 let mut line = String::new();
                 match io::stdin().lock().read_line(&mut line) {
@@ -189,7 +206,7 @@ impl Editor {
     }
 
     fn read(&mut self) -> Input {
-        let prompt = PlainPrompt { indicator: "› ", active: Some(Arc::clone(&self.active)) };
+        let prompt = PlainPrompt { indicator: PROMPT, active: Some(Arc::clone(&self.active)) };
         OpenQuestion::await_none();
         let input = read_line(&mut self.line, &prompt, &self.printer, &self.wake, &self.screen, || {});
         // A history that cannot be written is no reason to stop talking.
@@ -205,6 +222,10 @@ pub(super) fn ask_line(
     break_reading: &Arc<AtomicBool>,
     before: impl FnOnce(),
 ) -> Input {
+    if screen.is_dumb {
+        let (break_reading, has_text) = (Arc::clone(break_reading), Arc::default());
+        return plain::read_line(prompt, screen, &Wake { break_reading, has_text, quits: None }, before);
+    }
     let line = Reedline::create().with_edit_mode(Box::new(Emacs::new(default_emacs_keybindings())));
     let (mut line, printer, has_text) = with_printer(line, screen, break_reading);
     let wake = Wake { break_reading: Arc::clone(break_reading), has_text, quits: None };

@@ -13,7 +13,7 @@ use super::meter::next_request;
 use super::text::{one_line, wrap};
 use super::{Chat, words};
 use crate::error::CliError;
-use crate::output::{Column, Holds, Table};
+use crate::output::{Column, Holds, Table, counted};
 use crate::style::{HEADING, QUIET, paint};
 use crate::when;
 
@@ -122,15 +122,17 @@ pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) ->
         table.row([piece.tokens.to_string(), piece.kind.into(), piece.what.clone(), short_id(&piece.handle)]);
     }
     lines.extend(table.lines(width));
-    if pieces.len() > LARGEST {
-        lines.push(paint(QUIET, &format!("and {} smaller ones", pieces.len() - LARGEST)));
+    if let more @ 1.. = pieces.len().saturating_sub(LARGEST) {
+        lines.push(paint(QUIET, &format!("and {}", counted(more, "smaller one"))));
     }
     lines.join("\n")
 }
 
-/// The beginning of an id, long enough to mean one: its time and some letters.
+/// The beginning of an id, long enough to mean one: its time and some letters. How other tools make theirs is not known, so
+/// those are whole.
 fn short_id(id: &str) -> String {
-    id.chars().take("prt_".len() + 16).collect()
+    let is_own = ["prt_", "msg_"].iter().any(|prefix| id.starts_with(prefix));
+    id.chars().take(if is_own { "prt_".len() + 16 } else { usize::MAX }).collect()
 }
 
 /// Receipts that can be undone, oldest first.
@@ -187,11 +189,14 @@ pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String
 }
 
 /// What is allowed, asked and denied.
-pub(super) fn permissions(rules: &[PermissionRule], asks: bool) -> String {
+pub(super) fn permissions(rules: &[PermissionRule], asks: bool, width: usize) -> String {
     let mut lines = vec![paint(HEADING, "Rules, the last that fits decides")];
-    let otherwise = if asks { "ask" } else { "deny" };
-    lines.push("  allow  reading in this directory, and what belongs to the session".to_owned());
-    lines.push(format!("  {otherwise:<5}  everything else"));
+    let mut row = |action: &str, what: &str| {
+        let what = wrap(what, width.saturating_sub(10), 2);
+        lines.push(format!("  {action:<5}  {}", what.replace('\n', "\n         ")));
+    };
+    row("allow", "reading in this directory, and what belongs to the session");
+    row(if asks { "ask" } else { "deny" }, "everything else");
     for rule in rules {
         let action = match rule.action {
             Action::Allow => "allow",
@@ -199,11 +204,7 @@ pub(super) fn permissions(rules: &[PermissionRule], asks: bool) -> String {
             Action::Ask | Action::Deny => "deny",
         };
         let origin = paint(QUIET, &format!(" ({})", one_line(&rule.origin.to_string(), 60)));
-        lines.push(format!(
-            "  {action:<5}  {}:{}{origin}",
-            one_line(&rule.tool, 40),
-            one_line(&rule.pattern, 80)
-        ));
+        row(action, &format!("{}:{}{origin}", one_line(&rule.tool, 40), one_line(&rule.pattern, 80)));
     }
     lines.join("\n")
 }

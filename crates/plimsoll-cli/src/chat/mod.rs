@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `screen`, `markdown`, `highlight`, `text` | write to the terminal, and let nothing untrusted do so |
 //! | `tell`, `words`, `meter` | what happens, in words |
-//! | `editor`, `complete`, `command` | what is typed |
+//! | `editor`, `plain`, `complete`, `command` | what is typed |
 //! | `ask`, `question`, `pager` | whether a call may be made |
 //! | `signals` | Ctrl-C, a request to end, the terminal's modes |
 //! | `act`, `lists`, `tasks`, `todo` | the commands |
@@ -19,6 +19,7 @@ mod lists;
 mod markdown;
 mod meter;
 mod pager;
+mod plain;
 mod question;
 #[cfg(test)]
 mod r106_tests;
@@ -126,9 +127,12 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
         choices: Arc::default(),
         has_failed: false,
     };
-    let quiet = is_interactive.then(QuietTerminal::enter);
+    let has_editor = is_interactive && !chat.screen.is_dumb;
+    let quiet = has_editor.then(QuietTerminal::enter);
     let done = chat.begin(session.as_ref()).and_then(|()| {
-        let mut reader = if is_interactive {
+        let mut reader = if is_interactive && !has_editor {
+            Reader::plain(&chat.screen, &chat.interrupts)
+        } else if has_editor {
             let history = chat.history_file();
             let editor = Editor::new(
                 &chat.screen,

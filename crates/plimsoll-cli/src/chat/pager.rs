@@ -92,8 +92,9 @@ fn asked_for(code: KeyCode, modifiers: KeyModifiers) -> Option<Move> {
 /// Show rows until a person has seen enough, or `ended` says that they do not matter any more. `rows` makes them for a
 /// width. The terminal must be free.
 pub(super) fn page(screen: &Screen, ended: &AtomicBool, rows: impl Fn(usize) -> Vec<String>) -> Paged {
-    let Ok(pages) = Pages::begin() else {
-        // A terminal that has no raw mode gets all of it at once.
+    let pages = if screen.is_dumb { None } else { Pages::begin().ok() };
+    let Some(pages) = pages else {
+        // A terminal without a second screen gets all of it at once.
         screen.lines(&rows(screen.width()).join("\n"));
         return Paged { has_seen_end: true, was_interrupted: false };
     };

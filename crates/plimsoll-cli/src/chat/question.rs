@@ -7,7 +7,7 @@
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
 use plimsoll::Tokens;
-use plimsoll_agent::PermissionQuestion;
+use plimsoll_agent::{PermissionQuestion, Preview};
 
 use super::highlight::diff_style;
 use super::text::{one_line, visible};
@@ -34,8 +34,16 @@ pub(super) struct AskingTask {
 pub(super) struct QuestionText {
     head: String,
     what: String,
-    preview: Option<String>,
+    detail: Option<Detail>,
     rule: String,
+}
+
+/// What would be done in detail.
+struct Detail {
+    /// How it is called.
+    heading: &'static str,
+    text: String,
+    is_diff: bool,
 }
 
 /// As much of a question as fits the screen.
@@ -60,23 +68,31 @@ impl QuestionText {
             let about = format!("  asked by task {}: {}", task.id, one_line(&task.description, 100));
             head.push_str(&format!("{about}\n"));
         }
-        let preview = question.preview.as_ref().map(|preview| visible(&preview.replace('\t', "    ")));
-        QuestionText { head, what: visible(&question.what), preview, rule: rule_text(question) }
+        let detail = question.preview.as_ref().map(|preview| {
+            let (heading, text, is_diff) = match preview {
+                Preview::Change(diff) => ("  with", diff, true),
+                Preview::Content(content) => ("  a new file, with", content, false),
+            };
+            // The newline at its end is no line of its own; that a file has none is rarely what is asked about.
+            let text = visible(&text.replace('\t', "    "));
+            Detail { heading, text: text.trim_end_matches('\n').to_owned(), is_diff }
+        });
+        QuestionText { head, what: visible(&question.what), detail, rule: rule_text(question) }
     }
 
     /// What fits a screen of this size.
     pub(super) fn brief(&self, width: usize, height: usize) -> Brief {
         let rule = Excerpt::of(&self.rule, width, RULE_ROWS, false);
         let room = height.saturating_sub(FRAME + RULE_ROWS).max(LEAST_ROWS);
-        let what =
-            Excerpt::of(&self.what, width, if self.preview.is_some() { room / 2 } else { room }, false);
+        let what = Excerpt::of(&self.what, width, if self.detail.is_some() { room / 2 } else { room }, false);
         let left = room.saturating_sub(what.rows);
-        let preview = self.preview.as_ref().map(|text| Excerpt::of(text, width, left, true));
-        let is_whole = [Some(&what), preview.as_ref(), Some(&rule)].iter().flatten().all(|it| it.is_whole());
+        let detail = self.detail.as_ref();
+        let shown = detail.map(|detail| Excerpt::of(&detail.text, width, left, detail.is_diff));
+        let is_whole = [Some(&what), shown.as_ref(), Some(&rule)].iter().flatten().all(|it| it.is_whole());
         let mut text = format!("{}{what}", self.head);
-        if let Some(preview) = preview {
-            text.push_str(&paint(QUIET, "  with\n"));
-            text.push_str(&preview.to_string());
+        if let (Some(detail), Some(shown)) = (detail, shown) {
+            text.push_str(&paint(QUIET, detail.heading));
+            text.push_str(&format!("\n{shown}"));
         }
         text.push_str(&paint(QUIET, "  y  once\n"));
         if is_whole {
@@ -100,9 +116,9 @@ impl QuestionText {
     pub(super) fn rows(&self, width: usize) -> Vec<String> {
         let mut rows: Vec<String> = self.head.lines().map(str::to_owned).collect();
         rows.extend(barred(&self.what, width, false).map(|row| row.text));
-        if let Some(preview) = &self.preview {
-            rows.push(paint(QUIET, "  with"));
-            rows.extend(barred(preview.trim_end_matches('\n'), width, true).map(|row| row.text));
+        if let Some(detail) = &self.detail {
+            rows.push(paint(QUIET, detail.heading));
+            rows.extend(barred(&detail.text, width, detail.is_diff).map(|row| row.text));
         }
         rows.push(paint(QUIET, "  a  always in this session would allow what fits"));
         rows.extend(barred(&self.rule, width, false).map(|row| row.text));
@@ -126,8 +142,6 @@ struct Excerpt {
 
 impl Excerpt {
     fn of(text: &str, width: usize, most: usize, is_diff: bool) -> Excerpt {
-        // A diff ends with a newline, which is no line of its own; a command may, and then it is seen.
-        let text = if is_diff { text.trim_end_matches('\n') } else { text };
         let mut rows = barred(text, width, is_diff);
         let shown: Vec<Row> = rows.by_ref().take(most).collect();
         let next = rows.next();
@@ -209,7 +223,7 @@ impl<'t> Iterator for Pieces<'t> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_agent::{PermissionQuestion, parse_allow};
+    use plimsoll_agent::{PermissionQuestion, Preview, parse_allow};
 
     use super::{AskingTask, QuestionText};
 
@@ -220,7 +234,7 @@ mod tests {
             part: "prt_1".into(),
             tool: "bash".into(),
             what: what.into(),
-            preview: preview.map(str::to_owned),
+            preview: preview.map(|diff| Preview::Change(diff.to_owned())),
             why: "it runs a command",
             always: parse_allow("bash:cargo *", None).unwrap(),
         }
@@ -295,6 +309,27 @@ mod tests {
         for height in [1, 20, 24, 40] {
             let rows = brief(&asked, 60, height).0.lines().count();
             assert!(rows < height.max(17), "{rows} rows on a screen of {height}");
+        }
+    }
+
+    #[test]
+    fn a_new_file_is_told_from_a_change_and_its_lines_have_no_colours_of_one() {
+        let content = "+ one\n- two\n@ three\n";
+        let painted = |asked: &PermissionQuestion| {
+            let text = QuestionText::new(asked, None);
+            [text.brief(60, 24).text, text.rows(60).join("\n")]
+        };
+        let mut asked = question("list.md", Some(content));
+        assert!(
+            painted(&asked).iter().all(|shown| !shown.contains("\u{1b}[0m + one\n")),
+            "a change has colours"
+        );
+        asked.preview = Some(Preview::Content(content.into()));
+        for shown in painted(&asked) {
+            for line in content.lines() {
+                assert!(shown.contains(&format!("\u{1b}[0m {line}\n")), "{shown:?}");
+            }
+            assert!(plain(&shown).contains("\n  a new file, with\n  │ + one\n"), "{shown}");
         }
     }
 

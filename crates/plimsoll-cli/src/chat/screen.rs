@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::markdown::Markdown;
+use super::plain::is_dumb;
 use super::text::{clean, one_line};
 use crate::style::{QUIET, paint};
 
@@ -28,6 +29,8 @@ pub(super) struct Screen {
     pub(super) is_terminal: bool,
     /// Whether it is coloured.
     pub(super) coloured: bool,
+    /// Whether it can only show text, one line after the other.
+    pub(super) is_dumb: bool,
     state: Mutex<State>,
 }
 
@@ -72,8 +75,9 @@ impl Screen {
             above: String::new(),
             is_spaced: true,
         };
-        let screen = Arc::new(Screen { is_terminal, coloured, state: Mutex::new(state) });
-        if is_terminal {
+        let is_dumb = is_terminal && is_dumb(std::env::var_os("TERM").as_deref());
+        let screen = Arc::new(Screen { is_terminal, coloured, is_dumb, state: Mutex::new(state) });
+        if is_terminal && !is_dumb {
             let weak = Arc::downgrade(&screen);
             // Without this thread nothing moves, which is all that would be missing.
             drop(std::thread::Builder::new().name("plimsoll-screen".into()).spawn(move || tick(&weak)));
@@ -160,6 +164,13 @@ impl Screen {
             }
         }
         self.lines(text);
+    }
+
+    /// What stands before a line that is typed, on a terminal without an editor.
+    pub(super) fn prompt(&self, text: &str) {
+        let mut state = self.state();
+        state.end_text(self);
+        state.put(text, self);
     }
 
     /// Something is waited for.

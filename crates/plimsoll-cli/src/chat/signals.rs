@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::pager;
-use crate::interrupt::{INTERRUPTED_CODE, release};
+use crate::interrupt::{INTERRUPTED_CODE, ignores_hang_up, release};
 
 /// Two interrupts within this time are one wish: to quit.
 const TWICE: Duration = Duration::from_secs(2);
@@ -77,6 +77,10 @@ impl Interrupts {
             (SignalKind::hangup(), Wish::EndWithoutTerminal),
         ];
         for (kind, wish) in kinds {
+            if wish == Wish::EndWithoutTerminal && ignores_hang_up() {
+                // A terminal that is gone still ends the chat: there is nothing more to be read from it.
+                continue;
+            }
             // Where a signal cannot be taken, it does what it always does: the store is whole at any time.
             let Ok(mut signals) = signal(kind) else { continue };
             let interrupts = Arc::clone(&interrupts);

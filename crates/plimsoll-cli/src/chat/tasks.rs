@@ -77,18 +77,28 @@ impl Chat<'_> {
         })?;
         let own: Vec<&Task> =
             all.iter().filter(|task| task.parent == session && !task.data.cleared).rev().collect();
+        let find = |id: &str| {
+            find_task(&all, id.trim()).map_err(|error| match error {
+                TaskError::NotFound(_) => CliError::from(error).hint("`/tasks` lists those of this session"),
+                other => other.into(),
+            })
+        };
         match (input.split_once(char::is_whitespace), input) {
+            (_, "cancel") => {
+                let error = CliError::usage("say which task is to be cancelled");
+                return Err(error.hint("`/tasks` lists their ids; the beginning of one will do"));
+            }
             (_, "") if own.is_empty() => self.teller.notice(words::NO_TASKS),
             (_, "") => {
                 let lines = table(&own, &all, when::now()).lines(self.screen.width().saturating_sub(1));
                 self.screen.block(&lines.join("\n"));
             }
             (Some(("cancel", id)), _) => {
-                let id = find_task(&all, id.trim())?.id.clone();
+                let id = find(id)?.id.clone();
                 let task = self.runtime.block_on(self.board.cancel(&id))?;
                 self.teller.notice(&format!("cancelled: {}", one_line(&task.data.description, 200)));
             }
-            (_, id) => self.screen.block(&page(find_task(&all, id)?, &all)),
+            (_, id) => self.screen.block(&page(find(id)?, &all)),
         }
         Ok(())
     }

@@ -207,6 +207,14 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// How far a list of things to do is, and what is being done.
+fn todos_in_short(todos: &[Value]) -> String {
+    let with = |status: &'static str| todos.iter().filter(move |item| item["status"] == status);
+    let now = with("in_progress").next().and_then(|item| item["content"].as_str());
+    let now = now.map(|now| format!(": {}", one_line(now, 200))).unwrap_or_default();
+    format!("{} of {} done{now}", with("completed").count(), todos.len())
+}
+
 /// The telling field of a call's input, or all of it.
 fn input_in_short(input: &Value) -> String {
     const TELLING: [&str; 10] = [
@@ -221,6 +229,9 @@ fn input_in_short(input: &Value) -> String {
         "description",
         "task_id",
     ];
+    if let Some(todos) = input.get("todos").and_then(Value::as_array) {
+        return todos_in_short(todos);
+    }
     let telling = TELLING.iter().find_map(|field| input.get(field)?.as_str());
     let all = || match input {
         Value::Object(fields) if fields.is_empty() => String::new(),

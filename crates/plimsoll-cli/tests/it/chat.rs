@@ -21,7 +21,7 @@ fn command(home: &Home, server: &ModelServer, args: &[&str]) -> Command {
     home.command(&all, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())])
 }
 
-fn begin(home: &Home, server: &ModelServer, args: &[&str]) -> Tmux {
+pub(crate) fn begin(home: &Home, server: &ModelServer, args: &[&str]) -> Tmux {
     let tmux = Tmux::start(&command(home, server, args), 80, 40);
     tmux.prompt_after("Ctrl-D quits");
     tmux
@@ -497,7 +497,8 @@ fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
 /// not told of that by a signal.
 fn noting_code(command: &Command, in_own_session: bool) -> Command {
     let mut noting = Command::new("sh");
-    noting.args(["-c", "trap '' HUP; \"$@\"; echo $? > code.new; mv code.new code", "sh"]);
+    // The shell heeds the signal with nothing, so that it goes on; ignored, it would be ignored by the chat too.
+    noting.args(["-c", "trap : HUP; \"$@\"; echo $? > code.new; mv code.new code", "sh"]);
     noting.args(in_own_session.then_some("setsid")).arg(command.get_program()).args(command.get_args());
     noting.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     noting.current_dir(command.get_current_dir().unwrap());
@@ -578,6 +579,39 @@ fn one_hang_up_signal_ends_a_turn_in_order() {
     gate.release();
     let seen = tmux.wait("is stored; `plimsoll chat --continue`");
     assert!(seen.contains("stopped; what was said and done is stored"), "{seen}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hang_up_that_was_ignored_before_stays_ignored() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    for name in ["chat", "run"] {
+        let gate = Gate::new();
+        server.push(Reply::new().text("A long answer, said to the end").piece_size(Some(4)).gate(5, &gate));
+        let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())];
+        let command = home.command(&[name, "--model", MODEL, "Talk"], &variables);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
+            .arg(command.get_program())
+            .args(command.get_args());
+        shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell.current_dir(&home.project).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = shell.spawn().unwrap();
+        assert!(gate.wait_reached());
+        kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+        // Long enough for the signal to be heeded, if it were.
+        std::thread::sleep(Duration::from_millis(300));
+        gate.release();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim_end(),
+            "A long answer, said to the end",
+            "{told}"
+        );
+        assert!(output.status.success(), "{name}: {told}");
+    }
 }
 
 #[test]
@@ -674,6 +708,58 @@ fn colour_is_there_and_can_be_had_without() {
 }
 
 #[test]
+fn a_terminal_that_only_shows_text_is_sent_nothing_else() {
+    if is_missing("a_terminal_that_only_shows_text_is_sent_nothing_else") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let (gate, echoes) = (Gate::new(), (1..=60).map(|n| format!("echo {n}\n")).collect::<String>());
+    let todos = json!([{ "content": "Measure", "status": "completed" }, { "content": "Write", "status": "in_progress" }]);
+    server.push_all([
+        Reply::new().text("**Bold** words."),
+        Reply::new().call("call_1", "bash", json!({ "command": echoes })).call(
+            "call_2",
+            "todo",
+            json!({ "todos": todos }),
+        ),
+        Reply::new().text("It has run."),
+        Reply::new().text("A long answer that takes its time").piece_size(Some(4)).gate(5, &gate),
+    ]);
+    let chat = command(&home, &server, &[]);
+    let mut dumb = Command::new("env");
+    dumb.arg("TERM=dumb").arg(chat.get_program()).args(chat.get_args());
+    dumb.envs(chat.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(&home.project);
+    let tmux = Tmux::start(&dumb, 80, 24);
+    tmux.prompt_after("Ctrl-D quits");
+    let bytes = tmux.record();
+    tmux.line("Say it");
+    tmux.prompt_after("words.");
+    tmux.line("Run it");
+    tmux.wait("allow? [y/v/N]");
+    // Long enough for the keys before it to be thrown away.
+    std::thread::sleep(Duration::from_millis(600));
+    tmux.line("v");
+    tmux.wait("allow? [y/a/v/N]");
+    let seen = tmux.everything();
+    assert!((1..=60).all(|n| seen.contains(&format!("│ echo {n}\n"))), "{seen}");
+    assert_screen("dumb", &tmux.screen());
+    tmux.line("a");
+    tmux.prompt_after("It has run.");
+    tmux.line("/permissions");
+    assert_screen("dumb_answered", &tmux.prompt_after("(your answer)"));
+    tmux.line("Talk");
+    assert!(gate.wait_reached());
+    tmux.wait("A long");
+    tmux.key("C-c");
+    tmux.prompt_after("stopped; what was said and done is stored");
+    gate.release();
+    tmux.key("C-d");
+    assert_eq!(tmux.exit_code(), 0);
+    let seen = String::from_utf8_lossy(&std::fs::read(bytes).unwrap()).into_owned();
+    assert!(seen.contains("It has run.") && !seen.contains('\u{1b}'), "{seen:?}");
+}
+
+#[test]
 fn sessions_models_and_agents_are_switched() {
     if is_missing("sessions_models_and_agents_are_switched") {
         return;
@@ -713,8 +799,15 @@ fn sessions_models_and_agents_are_switched() {
     let last = server.last().unwrap();
     assert_eq!(last.model, "claude-haiku-4-5");
     assert!(last.contains("You plan and change nothing"));
-    tmux.line("/agent nobody");
-    tmux.prompt_after("there is no agent `nobody`");
+    for (command, told) in [
+        ("/tasks cancel", "say which task is to be cancelled"),
+        ("/tasks cancel none", "`/tasks` lists those of this session"),
+        ("/pin msg_none", "nothing in this session has the id `msg_none`"),
+        ("/agent nobody", "there is no agent `nobody`"),
+    ] {
+        tmux.line(command);
+        tmux.prompt_after(told);
+    }
     tmux.line("/agent");
     tmux.prompt_after("› plan");
     tmux.line("/permissions");
@@ -737,10 +830,11 @@ fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
         json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": id, "cwd": home.project,
             "timestamp": "2026-05-02T09:18:37.730Z", "message": message })
     };
-    let said = line("u1", None, "user", json!({ "role": "user", "content": "Hello" }));
+    let (first, second) = ("11111111-aaaa-4222-8333-444455556666", "22222222-aaaa-4222-8333-444455556666");
+    let said = line(first, None, "user", json!({ "role": "user", "content": "Hello" }));
     let answer = json!({ "id": "msg_1", "role": "assistant", "model": "claude-sonnet-4-6", "stop_reason": "end_turn",
         "content": [{ "type": "text", "text": "Hello." }], "usage": { "input_tokens": 10, "output_tokens": 5 } });
-    let answered = line("u2", Some("u1"), "assistant", answer);
+    let answered = line(second, Some(first), "assistant", answer);
     home.write(&format!(".claude/projects/-project/{id}.jsonl"), &format!("{said}\n{answered}\n"));
     let tmux = Tmux::start(&command(&home, &server, &["--session", "claude-code:5d0c31aa"]), 80, 24);
     let seen = tmux.prompt_after(" of 968,000 tokens");
@@ -748,6 +842,12 @@ fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
     let (before, _) = seen.rsplit_once(" of 968,000 tokens").unwrap();
     let weight: u64 = before.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap();
     assert!(weight > 1_000, "{seen}");
+    // Its ids are told from words although they look like nothing of ours.
+    tmux.line("/window");
+    let seen = tmux.prompt_after("HANDLE");
+    assert!(seen.contains(second), "{seen}");
+    tmux.line("/recall 22222222-aaaa");
+    tmux.prompt_after(&format!("[{second}"));
 }
 
 #[test]

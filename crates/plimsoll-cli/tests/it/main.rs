@@ -1,6 +1,6 @@
 //! The command as a person runs it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[cfg(unix)]
 mod chat;
@@ -13,6 +13,8 @@ mod figures;
 mod handover;
 mod help;
 mod manners;
+#[cfg(target_os = "linux")]
+mod measures;
 mod replay;
 mod revert;
 #[cfg(unix)]
