@@ -2,7 +2,7 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use plimsoll::{Log, Policy, Window};
-use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::database::Database;
 
 fuzz_target!(|bytes: &[u8]| {
     let path = std::env::temp_dir().join(format!("plimsoll-fuzz-{}.db", std::process::id()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plimsoll::log::{Note, Notes};
 use plimsoll::{Log, Message};
-use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::database::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
 use plimsoll_import::{Extent, FileKind, ImportError, Kept, OnRead, Scope, Source, Survey, row_with_id};
 use plimsoll_store::Session;
@@ -137,7 +137,7 @@ impl Input {
         match (opened, session) {
             (FileKind::Directory, _) => Err(CliError::usage(format!("{name} is a directory")).hint(HINT)),
             (FileKind::Store, session) => Input::stored(path, session, args, around),
-            (FileKind::Opencode, session) => Input::database(path, session),
+            (FileKind::Database, session) => Input::database(path, session),
             (FileKind::Transcript(source), session) => {
                 let path = matches!(source, Source::File(_)).then(|| path.to_owned());
                 Ok(Input { path, ..Input::of(name, picked(source, session)) })
@@ -186,7 +186,7 @@ impl Input {
         Ok(Input { name, path: None, origin: Origin::Stored(Arc::new(opened), Box::new(session)) })
     }
 
-    /// A session of OpenCode's database: the one that was asked for, or the newest.
+    /// A session of a tool's database: the one that was asked for, or the newest.
     fn database(path: &Path, session: Option<&str>) -> Result<Input, CliError> {
         let name = format!("`{}`", path.display());
         let failed = |error: FormatError| CliError::failed(format!("cannot read {name}: {error}"));
@@ -195,7 +195,7 @@ impl Input {
         let id = match session {
             // Where no row has it, the database says which there are.
             Some(id) => Some(row_with_id(&rows, id)?.unwrap_or_else(|| id.to_owned())),
-            None => rows.iter().find(|row| row.parent.is_none()).and_then(|row| row.info.id.clone()),
+            None => rows.iter().find(|row| !row.is_sub_agent).and_then(|row| row.info.id.clone()),
         };
         if let (None, Some(id)) = (session, &id) {
             note(&format!("took the newest of {} in {name}: `{id}`", counted(rows.len(), "session")));

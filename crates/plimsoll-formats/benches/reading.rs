@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::database::Database;
 use plimsoll_formats::{Format, detect, read, visit};
 use serde_json::{Value, json};
 

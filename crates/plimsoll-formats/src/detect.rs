@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::json::{Json, Take};
 use crate::signs;
 
-/// How every SQLite database begins. No other agent read here keeps its sessions in one.
+/// How every SQLite database begins.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// A format of transcripts.
@@ -20,7 +20,7 @@ pub enum Format {
     OpencodeExport,
     /// The list that OpenCode's `GET /session/{id}/message` answers with: `[{ info, parts }]`.
     OpencodeMessages,
-    /// OpenCode's own SQLite database, `opencode.db`; see [`opencode_db`](crate::opencode_db).
+    /// OpenCode's own SQLite database, `opencode.db`; see [`database`](crate::database).
     OpencodeDatabase,
     /// Claude Code's JSONL under `~/.claude/projects`.
     ClaudeCode,
@@ -36,7 +36,7 @@ pub enum Format {
     AnthropicMessages,
     /// Gemini CLI's chats under `~/.gemini/tmp`: JSONL, or one document in older versions.
     GeminiCli,
-    /// goose's sessions: JSONL of older versions, or what `goose session export` writes.
+    /// goose's sessions: its database, the JSONL of older versions, or what `goose session export` writes.
     Goose,
     /// Cline's and Roo's `api_conversation_history.json`, and Cline's newer `*.messages.json`.
     Cline,
@@ -272,6 +272,11 @@ impl FromStr for Format {
     }
 }
 
+/// Whether a file that begins with these bytes is a SQLite database.
+pub(crate) fn is_sqlite(beginning: &[u8]) -> bool {
+    beginning.starts_with(SQLITE)
+}
+
 /// The format of a transcript that begins with these bytes; some ten thousand are enough, fewer often do.
 ///
 /// ```
@@ -280,7 +285,8 @@ impl FromStr for Format {
 /// assert_eq!(detect(b"hello"), None);
 /// ```
 pub fn detect(beginning: &[u8]) -> Option<Format> {
-    if beginning.starts_with(SQLITE) {
+    // Whose database it is, its tables tell; see `database`.
+    if is_sqlite(beginning) {
         return Some(Format::OpencodeDatabase);
     }
     let beginning = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning);

@@ -57,10 +57,10 @@ pub enum FormatError {
         limit: u64,
     },
     /// The database could not be opened or read.
-    #[error("{format}: {0}", format = Format::OpencodeDatabase)]
+    #[error("{0}")]
     Database(String),
     /// A database was handed over as a stream.
-    #[error("an OpenCode database cannot be read from a stream; give the path of the file")]
+    #[error("a database cannot be read from a stream; give the path of the file")]
     NeedsPath,
     /// There are records and not one message among them.
     #[error("this looks like {format}, but nothing in it is a message: {found}")]

@@ -48,12 +48,13 @@
 //!   one made from the place.
 //!
 //! **Invariant:** this crate opens no files and knows no directories; it reads from what it is given. There is one
-//! exception: a database cannot be read from a stream, so [`opencode_db`] opens the file it is given the path of.
+//! exception: a database cannot be read from a stream, so [`database`] opens the file it is given the path of.
 //!
 //! `docs/FORMATS.md` tells what each format carries and what is lost on conversion.
 
 mod assembly;
 mod blocks;
+pub mod database;
 mod detect;
 mod document;
 mod error;
@@ -62,7 +63,6 @@ mod json;
 mod lines;
 mod misfits;
 mod nearest;
-pub mod opencode_db;
 mod parse;
 mod read;
 mod recorded;

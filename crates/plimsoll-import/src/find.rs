@@ -3,9 +3,10 @@
 //! What a session says of its own directory decides, not the name of its folder. Sessions of sub-agents are found by
 //! their ids alone.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use plimsoll_formats::opencode_db::{Database, SessionRow};
+use plimsoll_formats::database::{Database, SessionRow};
 use plimsoll_store::{Filter, Session, Store, StoreError};
 use serde::Serialize;
 
@@ -107,7 +108,7 @@ pub struct Found {
 pub enum Kept {
     /// As a file of its own.
     File,
-    /// In OpenCode's database, which says this about it.
+    /// In the database of a tool, which says this about it.
     Row(Box<SessionRow>),
     /// In Plimsoll's store.
     Stored(Box<Session>),
@@ -186,7 +187,7 @@ impl Candidate {
             Candidate::File(FilePlace { tool, path, .. }) => keeping::is_sub_agent(*tool, path),
             Candidate::Row(found) => match &found.kept {
                 Kept::File => false,
-                Kept::Row(row) => row.parent.is_some(),
+                Kept::Row(row) => row.is_sub_agent,
                 Kept::Stored(session) => session.parent.is_some(),
             },
         }
@@ -246,16 +247,16 @@ impl Search {
             places::files(folder, *tool, &mut files, &mut search.problems);
         }
         search.candidates.extend(files.into_iter().map(Candidate::File));
-        if let Some(path) =
-            places.opencode.as_ref().filter(|path| scope.holds(Tool::Opencode) && path.is_file())
-        {
-            search.add_rows(path);
+        for (tool, path) in &places.databases {
+            if scope.holds(*tool) && path.is_file() {
+                search.add_rows(*tool, path);
+            }
         }
         search.sort();
         search
     }
 
-    fn add_rows(&mut self, path: &Path) {
+    fn add_rows(&mut self, tool: Tool, path: &Path) {
         let rows = match Database::open(path).and_then(|database| database.sessions()) {
             Ok(rows) => rows,
             Err(error) => {
@@ -263,10 +264,16 @@ impl Search {
                 return self.problems.push(Problem { path, why });
             }
         };
+        // goose takes the files of older versions into its database and leaves them where they are.
+        let ids: HashSet<&str> = rows.iter().filter_map(|row| row.info.id.as_deref()).collect();
+        self.candidates.retain(|known| match known {
+            Candidate::File(file) => file.tool != tool || !ids.contains(stem(&file.path)),
+            Candidate::Row(_) => true,
+        });
         for row in rows {
             let Some(id) = row.info.id.clone() else { continue };
             let changed = row.info.updated.or(row.info.started).map_or(0, |at| at.0);
-            let (tool, directory) = (Tool::Opencode, row.info.directory.clone());
+            let directory = row.info.directory.clone();
             let kept = Kept::Row(Box::new(row));
             let found = Found { tool, id, path: path.to_owned(), directory, changed, kept };
             self.candidates.push(Candidate::Row(Box::new(found)));
@@ -319,6 +326,14 @@ impl Search {
         nearest.map(|(_, found)| found)
     }
 
+    /// The directory whose sessions are meant in another: that one where it has any, or the nearest above that has.
+    pub fn project(&self, directory: &Path, home: Option<&Path>) -> Option<PathBuf> {
+        if self.sessions(Some(directory)).next().is_some() {
+            return Some(directory.to_owned());
+        }
+        self.newest(directory, home)?.directory.map(PathBuf::from)
+    }
+
     /// The sessions whose ids are this or begin with it; where one is exactly this, that one alone. `TOOL:ID` names the
     /// tool. Of a session that was stored the stored one is taken: only it can have been reduced since.
     pub fn with_id(&self, id: &str) -> Vec<Found> {
@@ -368,7 +383,7 @@ fn of_directory<'a>(
     })
 }
 
-/// The one row of OpenCode's database with this id, or whose id begins with it.
+/// The one row of a database with this id, or whose id begins with it.
 pub fn row_with_id(rows: &[SessionRow], id: &str) -> Result<Option<String>, ImportError> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.info.id.as_deref()).collect();
     if ids.contains(&id) {

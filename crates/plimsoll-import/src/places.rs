@@ -16,18 +16,18 @@ const BYTES: u64 = 4 << 20;
 /// Codex keeps sessions by year, month and day.
 const DEPTH: u32 = 5;
 
-/// The folders and the database that tools keep sessions in. A plain value: the caller says what its environment is.
+/// The folders and the databases that tools keep sessions in. A plain value: the caller says what its environment is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// Folders with files of sessions, and whose they are.
     pub folders: Vec<(Tool, PathBuf)>,
-    /// OpenCode's database.
-    pub opencode: Option<PathBuf>,
+    /// Databases of sessions, and whose they are.
+    pub databases: Vec<(Tool, PathBuf)>,
 }
 
 impl Places {
     /// The usual places below a home, or where these variables say: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`,
-    /// `XDG_CONFIG_HOME`, `GEMINI_CLI_HOME`, `CLINE_DIR`, `KIMI_CODE_HOME`.
+    /// `XDG_CONFIG_HOME`, `GEMINI_CLI_HOME`, `GOOSE_PATH_ROOT`, `CLINE_DIR`, `KIMI_CODE_HOME`.
     /// Relative paths are not taken: they would mean another place in every directory.
     ///
     /// ```
@@ -35,15 +35,16 @@ impl Places {
     /// let variable = |name: &str| (name == "CODEX_HOME").then(|| "/data/codex".to_owned());
     /// let places = Places::new(Some("/home/ada".as_ref()), variable);
     /// assert!(places.folders.contains(&(Tool::Codex, "/data/codex/sessions".into())));
-    /// assert_eq!(places.opencode, Some("/home/ada/.local/share/opencode/opencode.db".into()));
+    /// let opencode = (Tool::Opencode, "/home/ada/.local/share/opencode/opencode.db".into());
+    /// assert!(places.databases.contains(&opencode));
     /// ```
     pub fn new(home: Option<&Path>, variable: impl Fn(&str) -> Option<String>) -> Places {
-        let place = |name: &str, usual: &str| {
-            let set = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-            set.or_else(|| Some(home?.join(usual)))
-        };
+        let given = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let place = |name: &str, usual: &str| given(name).or_else(|| Some(home?.join(usual)));
         let (claude, codex) = (place("CLAUDE_CONFIG_DIR", ".claude"), place("CODEX_HOME", ".codex"));
         let data = place("XDG_DATA_HOME", ".local/share");
+        let goose = given("GOOSE_PATH_ROOT").map(|root| root.join("data"));
+        let goose = goose.or_else(|| Some(data.as_ref()?.join("goose"))).map(|data| data.join("sessions"));
         // Editors keep what extensions write below their own settings.
         let editor = place("XDG_CONFIG_HOME", ".config").map(|config| config.join("Code/User/globalStorage"));
         let extension = |name: &str| editor.as_ref().map(|editor| editor.join(name).join("tasks"));
@@ -53,16 +54,20 @@ impl Places {
             (Tool::Codex, codex.map(|folder| folder.join("archived_sessions"))),
             (Tool::Pi, home.map(|home| home.join(".pi/agent/sessions"))),
             (Tool::Gemini, place("GEMINI_CLI_HOME", "").map(|home| home.join(".gemini/tmp"))),
-            (Tool::Goose, data.as_ref().map(|data| data.join("goose/sessions"))),
+            (Tool::Goose, goose.clone()),
             (Tool::Cline, place("CLINE_DIR", ".cline").map(|folder| folder.join("data/sessions"))),
             (Tool::Cline, extension("saoudrizwan.claude-dev")),
             (Tool::Cline, extension("rooveterinaryinc.roo-cline")),
             (Tool::Kimi, home.map(|home| home.join(".kimi/sessions"))),
             (Tool::Kimi, place("KIMI_CODE_HOME", ".kimi-code").map(|folder| folder.join("sessions"))),
         ];
+        let databases = [
+            (Tool::Opencode, data.map(|data| data.join("opencode").join("opencode.db"))),
+            (Tool::Goose, goose.map(|folder| folder.join("sessions.db"))),
+        ];
         Places {
             folders: folders.into_iter().filter_map(|(tool, folder)| Some((tool, folder?))).collect(),
-            opencode: data.map(|data| data.join("opencode").join("opencode.db")),
+            databases: databases.into_iter().filter_map(|(tool, path)| Some((tool, path?))).collect(),
         }
     }
 }

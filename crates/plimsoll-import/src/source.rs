@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use plimsoll::Message;
-use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::database::Database;
 use plimsoll_formats::{Chain, Transcript};
 use plimsoll_store::{Session, Store};
 
@@ -30,7 +30,7 @@ pub enum Source<'s> {
     Stream(Box<dyn Read + 's>),
     /// One session of a file or stream that may hold several, by its id or the beginning of it.
     Session(Box<Source<'s>>, String),
-    /// A session of OpenCode's database: the one with this id, or the newest.
+    /// A session of a tool's database: the one with this id, or the newest.
     Row(Database, Option<String>),
     /// A session of a store.
     Stored(&'s dyn Store, Box<Session>),
@@ -42,8 +42,8 @@ pub enum FileKind {
     Directory,
     /// A database of Plimsoll's.
     Store,
-    /// Another database; OpenCode's if it is a database of sessions.
-    Opencode,
+    /// Another database; OpenCode's or goose's if it is a database of sessions.
+    Database,
     /// A file that may be a transcript.
     Transcript(Source<'static>),
 }
@@ -58,7 +58,7 @@ pub fn open(path: &Path) -> io::Result<FileKind> {
     let mut beginning = Vec::new();
     file.by_ref().take(HEADER as u64).read_to_end(&mut beginning)?;
     if beginning.starts_with(SQLITE) {
-        return Ok(if beginning.ends_with(OURS) { FileKind::Store } else { FileKind::Opencode });
+        return Ok(if beginning.ends_with(OURS) { FileKind::Store } else { FileKind::Database });
     }
     if !metadata.is_file() {
         let whole = Cursor::new(beginning).chain(file);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plimsoll::count::message_tokens;
 use plimsoll::policy::UsageSum;
 use plimsoll::{Fixed, Load, Message, Policy, Tokens};
-use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::database::Database;
 use plimsoll_formats::{Recorded, Transcript};
 use plimsoll_store::{PageRequest, Session, Store, StoreError};
 

@@ -43,7 +43,10 @@ pub(crate) fn run(
     let lookup = Lookup::new(around, args.tool.map_or(Scope::All, Scope::Only));
     lookup.tell_problems();
     let search = &lookup.search;
-    let directory = (!args.all).then_some(around.directory.as_path());
+    // Agents are started at the top of a project and asked about from inside, as everywhere else.
+    let project = search.project(&around.directory, around.home.as_deref());
+    let project = project.unwrap_or_else(|| around.directory.clone());
+    let directory = (!args.all).then_some(project.as_path());
     let found: Vec<Found> = search.sessions(directory).take(args.limit).collect();
     let mut rows = Vec::new();
     for (found, weighed) in found.iter().zip(weigh(&lookup, &found, &config)) {
@@ -59,10 +62,9 @@ pub(crate) fn run(
         note(&nothing(args, around));
     } else {
         if !args.all {
-            note(&format!(
-                "sessions of `{}`; `--all` lists every directory",
-                around.short(&around.directory)
-            ));
+            let which = if project == around.directory { "" } else { ", the nearest above that has any" };
+            let directory = around.short(&project);
+            note(&format!("sessions of `{directory}`{which}; `--all` lists every directory"));
         }
         let page = Page { search, around, directories: args.all, width: output.width() };
         output.table(&page.table(&rows))?;

@@ -126,6 +126,51 @@ fn a_database_is_a_file_with_sessions_to_choose_from() {
     ]));
 }
 
+#[test]
+fn sessions_of_gooses_database_are_listed_and_picked() {
+    let home = Home::new();
+    home.goose(
+        ".local/share/goose/sessions/sessions.db",
+        &[
+            ("20260101_1", "One", 2, "user"),
+            ("20260101_2", "Two", 1, "user"),
+            ("20260101_3", "Child", 0, "sub_agent"),
+        ],
+    );
+    // goose leaves files of older versions beside the database it took them into.
+    let old = json!({ "working_dir": home.project, "description": "One" }).to_string() + "\n";
+    let said = r#"{"role":"user","created":1767225600,"content":[{"type":"text","text":"words of One"}]}"#;
+    home.write(".local/share/goose/sessions/20260101_1.jsonl", &(old.clone() + said));
+    home.write(".local/share/goose/sessions/20250101_9.jsonl", &(old + said));
+    assert_snapshot!(home.page(&["sessions --tool goose", "fork 20260101_1", "fork --session 20260101_7"]));
+    let newest = home.run(&["fork"]);
+    assert!(!newest.contains("Child"), "{newest}");
+    home.goose("project/copy.db", &[("20260102_1", "Three", 1, "user"), ("20260102_2", "Four", 0, "user")]);
+    assert!(home.run(&["fork", "copy.db"]).contains("words of Four"));
+    assert!(home.run(&["fork", "copy.db", "--session", "20260102_1"]).contains("words of Three"));
+}
+
+#[test]
+fn in_a_folder_of_a_project_the_sessions_of_the_project_are_listed() {
+    let home = Home::new();
+    home.codex("019e06e6-0c4e-72d2", &home.project, "Fix the build", 3);
+    home.codex("019e06e6-0c4f-8000", &home.project.join("own"), "In its own", 4);
+    home.write("project/src/deep/a.rs", "");
+    home.write("project/own/a.rs", "");
+    let listed = |folder: &str, args: &[&str]| {
+        let output = home.command(args, &[]).current_dir(home.project.join(folder)).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let above = listed("src/deep", &["sessions"]);
+    assert!(above.contains("Fix the build") && !above.contains("In its own"), "{above}");
+    assert!(above.contains("sessions of `~/project`, the nearest above that has any"), "{above}");
+    // Those of a folder that has its own come first, as for the commands that take the newest.
+    let own = listed("own", &["sessions"]);
+    assert!(own.contains("In its own") && !own.contains("Fix the build"), "{own}");
+    let rows: Value = serde_json::from_str(&listed("src/deep", &["sessions", "--json"])).unwrap();
+    assert_eq!(rows[0]["directory"], home.project.to_str().unwrap());
+}
+
 /// Two sessions of pi that were put into one file.
 const TWO: &str = r#"{"type":"session","id":"first-1","cwd":"/a"}
 {"type":"message","message":{"role":"user","content":"words of One"}}

@@ -218,6 +218,31 @@ impl Home {
         }
         path
     }
+
+    /// A database of goose's with sessions of the project: their ids, names, ages in hours and kinds.
+    pub(crate) fn goose(&self, place: &str, sessions: &[(&str, &str, u64, &str)]) -> PathBuf {
+        let path = self.path.join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let database = rusqlite::Connection::open(&path).unwrap();
+        database
+            .execute_batch(
+                "CREATE TABLE sessions (id TEXT, name TEXT, session_type TEXT, working_dir TEXT,
+                     updated_at TIMESTAMP);
+                 CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content_json TEXT,
+                     created_timestamp INTEGER, metadata_json TEXT);",
+            )
+            .unwrap();
+        for (id, name, hours, kind) in sessions {
+            let directory = self.project.to_str().unwrap();
+            let sql = "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, datetime('now', '-1 minutes', ?5))";
+            let age = format!("-{hours} hours");
+            database.execute(sql, rusqlite::params![id, name, kind, directory, age]).unwrap();
+            let content = json!([{ "type": "text", "text": format!("words of {name}") }]).to_string();
+            let sql = "INSERT INTO messages VALUES (NULL, ?1, 'user', ?2, 1767225600, '{}')";
+            database.execute(sql, rusqlite::params![id, content]).unwrap();
+        }
+        path
+    }
 }
 
 /// The time it is.

@@ -8,6 +8,7 @@ mod corpus;
 mod detection;
 mod documents;
 mod faults;
+mod goose_db;
 mod opencode_db;
 mod pi;
 mod samples;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll::{Millis, Tokens};
-use plimsoll_formats::opencode_db::Database;
+use plimsoll_formats::database::Database;
 use plimsoll_formats::{Format, FormatError, detect, read};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -201,20 +201,20 @@ fn what_is_no_database_of_opencode_is_said_to_be_none() {
     let problem = |path: &Path| Database::open(path).unwrap_err().to_string();
     assert!(matches!(Database::open(&path), Err(FormatError::Io(_))), "a file that is not there");
     fs::write(&path, "{}").unwrap();
-    assert_eq!(problem(&path), "opencode-db: this is no SQLite database");
+    assert_eq!(problem(&path), "this is no SQLite database");
     let mut torn = b"SQLite format 3\0".to_vec();
     torn.resize(4096, 7);
     fs::write(&path, torn).unwrap();
-    assert_eq!(problem(&path), "opencode-db: file is not a database");
+    assert_eq!(problem(&path), "file is not a database");
     fs::remove_file(&path).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("CREATE TABLE session (id text)").unwrap();
     assert_eq!(
         problem(&path),
-        "opencode-db: there is no table `message`, so this is no database of OpenCode"
+        "this is no database of sessions: OpenCode's has the tables `session`, `message`, `part`, goose's `sessions`, `messages`"
     );
     other.execute_batch("CREATE TABLE message (id text); CREATE TABLE part (id text)").unwrap();
-    assert_eq!(problem(&path), "opencode-db: the table `message` has no column `session_id`");
+    assert_eq!(problem(&path), "the table `message` has no column `session_id`");
 }
 
 #[test]

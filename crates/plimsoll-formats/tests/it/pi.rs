@@ -39,6 +39,29 @@ fn the_first_version_is_a_list_and_compaction_keeps_a_tail() {
     assert_eq!(read.skipped["odd"], 1);
 }
 
+/// An answer that was stopped, or that the provider broke off, was begun: what there is of it is kept.
+#[test]
+fn what_was_said_before_an_answer_was_aborted_is_kept() {
+    for (reason, name) in [("aborted", "MessageAbortedError"), ("error", "APIError")] {
+        let answer = r#"{"type":"message","message":{"role":"assistant","content":[{"type":"text","text":"Half of"},{"type":"toolCall","id":"c","name":"ls","arguments":{"a":1}}],"usage":{"input":7,"output":2},"stopReason":"REASON","errorMessage":"stopped"}}"#;
+        let file = format!(
+            "{}\n{}\n{}\n",
+            r#"{"type":"session","id":"s","cwd":"/w"}"#,
+            r#"{"type":"message","message":{"role":"user","content":"one"}}"#,
+            answer.replace("REASON", reason),
+        );
+        let read = read_ok(&file);
+        assert_eq!(read.messages.len(), 2, "{reason}");
+        let message = &read.messages[1];
+        assert_eq!(message.text(), "Half of");
+        assert_eq!(message.info.error.as_ref().unwrap()["name"], name);
+        assert_eq!(message.info.error.as_ref().unwrap()["data"]["message"], "stopped");
+        assert!(message.parts[1].as_tool().is_some());
+        assert_eq!(read.recorded.responses().len(), 1, "what it took was taken");
+        assert!(read.skipped.is_empty() && read.notes.is_empty());
+    }
+}
+
 #[test]
 fn later_versions_are_a_tree() {
     let read = read_ok(

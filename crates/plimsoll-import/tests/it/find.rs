@@ -157,7 +157,11 @@ fn variables_name_other_places_and_relative_ones_are_not_taken() {
         _ => None,
     };
     let places = Places::new(Some("/home/ada".as_ref()), variable);
-    assert_eq!(places.opencode, Some("/data/opencode/opencode.db".into()));
+    let goose = (Tool::Goose, "/data/goose/sessions/sessions.db".into());
+    assert_eq!(places.databases, [(Tool::Opencode, "/data/opencode/opencode.db".into()), goose]);
+    let places = Places::new(None, |name| (name == "GOOSE_PATH_ROOT").then(|| "/g".to_owned()));
+    assert_eq!(places.databases, [(Tool::Goose, "/g/data/sessions/sessions.db".into())]);
+    let places = Places::new(Some("/home/ada".as_ref()), variable);
     assert!(places.folders.contains(&(Tool::ClaudeCode, "/home/ada/.claude/projects".into())));
     assert_eq!(Places::new(None, |_| None), Places::default());
 }
