@@ -57,6 +57,19 @@ impl CliError {
         self.kind != Kind::No
     }
 
+    /// Whether it was asked wrongly.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.kind == Kind::Usage
+    }
+
+    /// What happened and the next step, for a program: one line, without colour.
+    pub(crate) fn plain(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// What happened, without the next step.
     pub(crate) fn message(&self) -> &str {
         &self.message

@@ -53,8 +53,7 @@ pub(super) enum Refusal {
 
 impl From<CliError> for Refusal {
     fn from(error: CliError) -> Refusal {
-        let text = error.text();
-        if error.is_failure() { Refusal::Failed(text) } else { Refusal::Asked(text) }
+        if error.is_usage() { Refusal::Asked(error.plain()) } else { Refusal::Failed(error.plain()) }
     }
 }
 

@@ -26,12 +26,12 @@ fn reduced() -> Home {
 #[test]
 fn a_reduced_session_is_handed_over_as_a_new_file() {
     let home = reduced();
-    let window = home.json(&["window", "ses_5c"]);
+    let window = home.json(&["--json", "window", "ses_5c"]);
     for (tool, format, command) in
         [("claude-code", Format::ClaudeCode, "claude --resume "), ("codex", Format::Codex, "codex resume ")]
     {
         let before = home.json(&["sessions", "export", "ses_5c"]);
-        let done = home.json(&["sessions", "handover", "ses_5c", "--to", tool]);
+        let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool]);
         let (id, path) = (done["session"].as_str().unwrap(), done["path"].as_str().unwrap());
         assert_eq!(done["command"], format!("{command}{id}"), "{done}");
         assert!(path.contains(id) && path.starts_with(home.path.to_str().unwrap()), "{path}");
@@ -42,10 +42,10 @@ fn a_reduced_session_is_handed_over_as_a_new_file() {
         assert!(text.contains("output 7\\nwarning"), "what is not cleared is");
         let read = plimsoll_formats::read(text.as_bytes()).unwrap();
         assert_eq!((read.format, read.skipped.len(), read.notes.count()), (format, 0, 0));
-        let again = home.json(&["window", path]);
+        let again = home.json(&["--json", "window", path]);
         assert_eq!(shown(&again), shown(&window), "{tool}");
         assert_eq!(home.json(&["sessions", "export", "ses_5c"]), before, "the original is as it was");
-        let other = home.json(&["sessions", "handover", "ses_5c", "--to", tool]);
+        let other = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool]);
         assert_ne!(other["session"], done["session"], "no file is written over");
     }
 }
@@ -59,7 +59,7 @@ fn shown(window: &Value) -> Vec<String> {
 #[test]
 fn an_export_for_opencode_with_reductions_has_new_ids() {
     let home = reduced();
-    let done = home.json(&["sessions", "handover", "ses_5c", "--to", "opencode"]);
+    let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", "opencode"]);
     let id = done["session"].as_str().unwrap();
     assert!(
         id.starts_with("ses_") && id != SESSION,

@@ -13,6 +13,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) model: &'a str,
     /// Where the agent worked.
     pub(super) directory: &'a str,
+    /// Whether it is a new session to OpenCode, rather than one of its own that has all OpenCode gave it.
+    pub(super) is_new: bool,
 }
 
 impl Circumstances<'_> {
@@ -75,7 +77,8 @@ impl Circumstances<'_> {
             info.entry("finish").or_insert_with(|| "stop".into());
         }
         drop_unless(info, "summary", Value::is_boolean);
-        if info.contains_key("finish") {
+        // OpenCode shows an answer that was never completed as one that is still coming.
+        if self.is_new && info.contains_key("finish") {
             within(info, "time", |time| default(time, "completed", Value::is_u64, || created.into()));
         }
         if let Some(error) = info.get_mut("error") {

@@ -25,12 +25,15 @@ pub(super) fn write(format: Format, info: &SessionInfo, messages: &[Message]) ->
     let (mut messages, mut lost) = shape::shape(messages);
     let started = info.started.unwrap_or_default();
     set_times(&mut messages, started);
-    let id = Names::of(info, &messages).give(&mut messages, info.id.as_deref(), started);
+    let names = Names::of(info, &messages);
+    let is_new = matches!(names, Names::New(_));
+    let id = names.give(&mut messages, info.id.as_deref(), started);
     let last = messages.last().and_then(|message| message.info.time.as_ref()?.created);
     let around = Circumstances {
         session: &id,
         model: info.model.as_deref().unwrap_or("unknown"),
         directory: info.directory.as_deref().unwrap_or("."),
+        is_new,
     };
     let mut parent = None;
     let mut unknown = 0;
