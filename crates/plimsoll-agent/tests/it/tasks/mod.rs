@@ -2,8 +2,10 @@
 
 mod bounds;
 mod calls;
+mod captured;
 mod chaos;
 mod configured;
+mod defects;
 mod ends;
 mod forks;
 mod kills;
@@ -13,5 +15,6 @@ mod permits;
 mod restarts;
 mod reverts;
 mod slots;
+mod spends;
 mod support;
 mod texts;
