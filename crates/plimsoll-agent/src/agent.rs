@@ -61,7 +61,7 @@ pub struct Agent {
     /// Runs its background tasks; without one it has none.
     pub tasks: Option<Arc<TaskBoard>>,
     /// What the run that launched it spends, for a background task: what it spends is charged there too.
-    pub(crate) charged_to: Option<Arc<SpendMeter>>,
+    pub charged_to: Option<Arc<SpendMeter>>,
     /// What its user should know of how it is set up, told whenever a session is opened.
     pub notices: Vec<String>,
 }

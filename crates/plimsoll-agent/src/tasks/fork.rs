@@ -75,7 +75,8 @@ impl TaskBoard {
                             true => ForkWay::Nothing,
                             false => ForkWay::Digest,
                         };
-                        let fork = ForkReceipt { way, why, stats: Some(digest.stats), ..receipt };
+                        let tokens = receipt.tokens;
+                        let fork = ForkReceipt { way, why, tokens, ..ForkReceipt::of_stats(digest.stats) };
                         Ok(Born { session, agent, fork: Some(fork), cache_key: None })
                     }
                 }

@@ -18,6 +18,7 @@ mod bounds;
 mod change;
 mod claim;
 mod error;
+mod figures;
 mod fork;
 mod ids;
 mod launch;
@@ -41,14 +42,15 @@ pub(crate) const TOOL_PREFIX: &str = "background_";
 pub use board::{Caller, Launch, ResumeOutcome, TaskBoard};
 pub use bounds::StoredBound;
 pub use error::TaskError;
+pub use figures::ForkFigures;
 pub use ids::{find_task, short_id};
 pub use limits::TaskLimits;
 pub(crate) use notes::TOLD_KEY;
 #[doc(hidden)]
 pub use probe::TaskPoint;
 pub use roster::{ConfiguredRoster, Roster, RosterAgent};
-pub(crate) use spend::{Reached, SpendMeter};
-pub use spend::{Spend, spend_below};
+pub(crate) use spend::Reached;
+pub use spend::{Spend, SpendMeter, spend_below};
 pub use status::TaskStatus;
 pub use task::{ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskRun};
 pub use text::{

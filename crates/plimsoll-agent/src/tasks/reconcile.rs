@@ -9,6 +9,7 @@ use plimsoll_store::StoreError;
 
 use super::board::TaskBoard;
 use super::error::TaskError;
+use super::limits::require_price;
 use super::status::TaskStatus;
 use super::task::{Task, TaskChange};
 
@@ -32,7 +33,8 @@ impl TaskBoard {
             if task.status.is_active() || task.data.pending.is_none() || self.is_local(&task.id) {
                 continue;
             }
-            let fired = match self.agent_again(None, &task).await {
+            let agent = self.agent_again(None, &task).await;
+            let fired = match agent.and_then(|agent| require_price(&agent).map(|()| agent)) {
                 Ok(agent) => {
                     let told = Arc::clone(&agent.events);
                     // Not waited for: another process may be giving it back, and will take it up itself.

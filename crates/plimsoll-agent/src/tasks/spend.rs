@@ -70,7 +70,7 @@ pub(crate) enum Reached {
 
 /// What one run has spent, with what the runs of its tasks have.
 #[derive(Debug)]
-pub(crate) struct SpendMeter {
+pub struct SpendMeter {
     tokens: Option<u64>,
     cost: Option<f64>,
     /// The run that launched this one.

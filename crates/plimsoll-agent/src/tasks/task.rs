@@ -127,14 +127,24 @@ pub struct ForkReceipt {
     pub tokens: Option<u64>,
     /// What went wrong.
     pub warning: Option<String>,
+    /// Whether the budget cut something that the parent has in view.
+    pub cut: bool,
 }
 
 impl ForkReceipt {
-    /// Whether the budget cut something that the parent has in view.
+    /// The receipt of a digest with these figures.
+    pub(super) fn of_stats(stats: ForkStats) -> ForkReceipt {
+        let mut receipt = ForkReceipt { stats: Some(stats), ..ForkReceipt::default() };
+        receipt.cut = receipt.was_cut();
+        receipt
+    }
+
+    /// Whether the budget cut something that the parent has in view, also where an older version wrote the receipt.
     pub fn was_cut(&self) -> bool {
-        self.stats.as_ref().is_some_and(|stats| {
-            stats.removed_messages > 0 || stats.shortened_messages > 0 || stats.truncated_by.budget > 0
-        })
+        self.cut
+            || self.stats.as_ref().is_some_and(|stats| {
+                stats.removed_messages > 0 || stats.shortened_messages > 0 || stats.truncated_by.budget > 0
+            })
     }
 }
 

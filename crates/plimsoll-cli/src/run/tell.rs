@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::output::{counted, first_words, printable};
 use crate::style::{QUIET, paint};
+use crate::tasks::spend_text;
 
 /// How often what was stored is looked for.
 const POLL: Duration = Duration::from_millis(50);
@@ -121,8 +122,12 @@ impl Teller {
         let cost = if report.cost > 0.0 { format!(", ${:.4}", report.cost) } else { String::new() };
         let steps = if report.steps == 1 { "step" } else { "steps" };
         let usage = &report.usage;
+        let tasks = match report.tasks.is_none() {
+            true => String::new(),
+            false => format!("; its tasks {}", spend_text(&report.tasks)),
+        };
         let told = format!(
-            "{} {steps}, {} tokens in ({} from the cache), {} out{cost}; session {}",
+            "{} {steps}, {} tokens in ({} from the cache), {} out{cost}{tasks}; session {}",
             report.steps,
             Tokens(usage.input + usage.cache_read + usage.cache_write),
             Tokens(usage.cache_read),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use plimsoll::{Millis, SessionId};
-use plimsoll_agent::tasks::{Task, duration_text};
+use plimsoll_agent::tasks::{ForkFigures, Task, duration_text};
 use plimsoll_store::Filter;
 
 use super::{Desk, name, watch};
@@ -69,6 +69,9 @@ pub(super) fn run(
         note(&format!("tasks of `{}`; `--all` lists every directory", around.short(&around.directory)));
     }
     output.table(&table(&shown.tasks, &all, when::now()))?;
+    if let Some(forks) = forks_text(&ForkFigures::of(shown.tasks.iter().copied())) {
+        note(&forks);
+    }
     if shown.more > 0 {
         note(&format!("{} more; `--limit` lists them", plimsoll::Tokens(shown.more as u64)));
     }
@@ -168,6 +171,25 @@ fn marked_name(task: &Task, all: &[Task]) -> String {
     let forked = if task.is_forked() { " (forked)" } else { "" };
     let resumed = if task.resumes() > 0 { " (resumed)" } else { "" };
     format!("{}{forked}{resumed}", name(task, all))
+}
+
+/// How often tasks were given their parent's context, how much of it and how often the budget cut it, in a line.
+fn forks_text(figures: &ForkFigures) -> Option<String> {
+    let ForkFigures { forks, digests, histories, without, cut, tokens, largest } = *figures;
+    if forks == 0 {
+        return None;
+    }
+    let ways = [(digests, "digest"), (histories, "history"), (without, "with nothing")];
+    let ways = ways.iter().filter(|(count, _)| *count > 0);
+    let ways: Vec<String> = ways.map(|(count, way)| format!("{count} {way}")).collect();
+    let cut = if cut > 0 { format!("; the budget cut {cut} of them") } else { String::new() };
+    Some(format!(
+        "{}: {}; about {} tokens, the largest {} tokens{cut}",
+        counted(forks, "fork"),
+        ways.join(", "),
+        plimsoll::Tokens(tokens),
+        plimsoll::Tokens(largest)
+    ))
 }
 
 /// How many tasks stand where, in a line.

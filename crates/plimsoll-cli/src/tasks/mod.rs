@@ -28,7 +28,7 @@ use crate::store::{self, Opened};
 use crate::surroundings::Surroundings;
 
 pub(crate) use list::table;
-pub(crate) use show::page;
+pub(crate) use show::{page, spend_text};
 pub(crate) use work::fork;
 
 /// List tasks, or do something else with them.

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use plimsoll_agent::tasks::{Task, duration_text, fork_text};
+use plimsoll_agent::tasks::{Spend, Task, duration_text, fork_text, spend_below};
+use serde::Serialize;
 
 use super::{Desk, name, tools_text};
 use crate::error::CliError;
@@ -18,13 +19,23 @@ pub(super) fn run(given: &str, around: &Surroundings, output: &mut Output) -> Re
     let desk = Desk::open(around)?;
     let (task, all) = desk.find(given)?;
     if output.json {
-        output.json(&task)?;
+        output.json(&TaskPage { tasks_spend: spend_below(&task.id, &all), task: &task })?;
         return Ok(ExitCode::SUCCESS);
     }
     output.report(&page(&task, &all))?;
     output.flush()?;
     note(&next_step(&task, &name(&task, &all)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything about a task, for machines.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskPage<'a> {
+    #[serde(flatten)]
+    task: &'a Task,
+    /// What its own tasks and theirs were charged, beside what it was.
+    tasks_spend: Spend,
 }
 
 /// Everything about a task, as a page for people.
@@ -52,6 +63,10 @@ pub(crate) fn page(task: &Task, all: &[Task]) -> String {
     row("usage", &usage(task));
     if data.progress.cost > 0.0 {
         row("cost", &format!("${:.4}", data.progress.cost));
+    }
+    let below = spend_below(&task.id, all);
+    if !below.is_none() {
+        row("its tasks", &spend_text(&below));
     }
     row("in line", data.pending.as_deref().unwrap_or_default());
     if data.runs.len() > 1 {
@@ -97,6 +112,12 @@ fn usage(task: &Task) -> String {
     let counted = parts.iter().filter(|(_, tokens)| *tokens > 0);
     let counted = counted.map(|(name, tokens)| format!("{name} {}", plimsoll::Tokens(*tokens)));
     counted.collect::<Vec<_>>().join(", ")
+}
+
+/// What tasks were charged, in a line.
+pub(crate) fn spend_text(spend: &Spend) -> String {
+    let cost = if spend.cost > 0.0 { format!(", ${:.4}", spend.cost) } else { String::new() };
+    format!("{} tokens{cost}", plimsoll::Tokens(spend.usage.total()))
 }
 
 fn next_step(task: &Task, name: &str) -> String {

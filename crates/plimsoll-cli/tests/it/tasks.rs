@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll::{Tokens, Usage};
 use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -208,6 +209,52 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "Good.\n"), "{}", stderr(&output));
     let request = server.last().unwrap();
     assert!(request.contains("Resume #1 completed in"), "{}", request.outline());
+}
+
+#[test]
+fn what_tasks_spend_is_shown_with_those_that_launched_them_and_counts_against_the_limit_of_a_run() {
+    let home = Home::new();
+    home.write(".config/plimsoll/config.toml", "[agents.general]\ntools = { \"background_*\" = true }\n");
+    let hand_on = |prompt: &str, agent: &str| {
+        let input =
+            json!({ "description": agent, "prompt": prompt, "agent": agent, "fork": agent == "general" });
+        Reply::new().call("call_1", "background_task", input)
+    };
+    let server = ModelServer::answering(move |request| {
+        let charged = |reply: Reply, input| reply.usage(Usage::new(Tokens(input), Tokens(1)));
+        if has_task(request, "Measure the harbour.") {
+            return charged(Reply::new().text("Nine metres."), 4_999);
+        }
+        let is_first = request.call_ids().is_empty();
+        let reply = match has_task(request, "Survey the harbour.") {
+            true if is_first => hand_on("Measure the harbour.", "explore"),
+            false if is_first => hand_on("Survey the harbour.", "general"),
+            _ => Reply::new().text("So be it."),
+        };
+        charged(reply, 9)
+    })
+    .unwrap();
+    let output = run(&home, &server, &["run", "--model", MODEL, "How deep is it?"]);
+    let told = stderr(&output);
+    assert_eq!(code(&output), 0, "{told}");
+    // The survey launches, halts and answers what it is told, ten tokens each.
+    assert!(told.contains("; its tasks 5,030 tokens, $0.0"), "{told}");
+    let tasks = home.json(&["tasks", "--all", "--json"]);
+    let survey = tasks.as_array().unwrap().iter().find(|task| task["agent"] == "general").unwrap();
+    assert_eq!((&survey["fork"]["cut"], &survey["fork"]["way"]), (&json!(false), &json!("digest")));
+    let shown = home.json(&["tasks", "show", survey["id"].as_str().unwrap(), "--json"]);
+    assert_eq!(shown["tasksSpend"]["usage"]["input"], 4_999, "{shown}");
+    assert_eq!(shown["progress"]["usage"]["input"], 27, "its own apart from that");
+    let page = home.run(&["tasks", "show", survey["id"].as_str().unwrap()]);
+    assert!(page.contains("  its tasks    5,000 tokens, $0.0"), "{page}");
+    let list = home.run(&["tasks", "--all"]);
+    assert!(list.contains("1 fork: 1 digest; about "), "{list}");
+    // The same again, with less than the tasks will spend.
+    let args = ["run", "--max-tokens", "4000", "--model", MODEL, "How deep is it?"];
+    let output = run(&home, &server, &args);
+    let told = stderr(&output);
+    assert_eq!(code(&output), 1, "{told}");
+    assert!(told.contains("stopped at the most tokens a run may use (`--max-tokens`)"), "{told}");
 }
 
 #[test]

@@ -123,9 +123,11 @@ pub enum NoHistory {
     #[error("the child's window would not begin with the parent's last request")]
     Changed,
     /// It would leave the child too little room.
-    #[error("the parent's window and the task take {tokens} tokens, and a child may start with {room}")]
+    #[error(
+        "the parent's window and the task take {tokens} tokens or more, and a child may start with {room}"
+    )]
     TooLarge {
-        /// What the child's first request would weigh.
+        /// What the child's first request would weigh at least.
         tokens: Tokens,
         /// What it may weigh.
         room: Tokens,
@@ -287,6 +289,11 @@ impl InheritedHistory {
     ) -> Result<InheritedHistory, NoHistory> {
         let Parent { policy, point, .. } = *parent;
         let messages = parent.until_point();
+        let line = policy.overflow.line(child.limits).map(Line::room);
+        let room = line.map(|line| line.share(policy.fork.history_share));
+        if let Some(room) = room {
+            refuse_far_too_large(messages, policy, child, room, counter)?;
+        }
         let step = parent.step()?;
         let mut parents_window = Window::of(messages, policy);
         let shared = step.as_ref().map_or(messages.len(), |step| step.place);
@@ -307,13 +314,43 @@ impl InheritedHistory {
             return Err(NoHistory::Changed);
         }
         let tokens = request_tokens(&window, child.fixed, counter);
-        let line = policy.overflow.line(child.limits).map(Line::room);
-        let room = line.map(|line| line.share(policy.fork.history_share));
         match room {
             Some(room) if tokens > room => Err(NoHistory::TooLarge { tokens, room }),
             _ => Ok(InheritedHistory { shared, seeds, window, sent: sent.len(), tokens }),
         }
     }
+}
+
+/// So many of the newest messages are weighed first, and twice as many each time that they do not decide.
+const FIRST_LOOK: usize = 256;
+
+/// Refuse a history whose newest messages alone are too large. An imported session of a hundred thousand messages would
+/// otherwise be copied and weighed whole, three times, to learn that it does not fit.
+///
+/// Only where nothing was ever summarised: then all of the log is in the window, and the window of its newest messages is
+/// the end of the whole one but for what the cut itself changes there, such as a result whose call is cut off. The margin
+/// is for that. Where a summary stands for most of the log, the window is small and made whole.
+fn refuse_far_too_large(
+    messages: &[Message],
+    policy: &Policy,
+    child: &Child<'_>,
+    room: Tokens,
+    counter: &dyn Counter,
+) -> Result<(), NoHistory> {
+    let is_plain = |message: &Message| !message.info.summary && message.marker().is_none();
+    let mut newest = FIRST_LOOK;
+    if messages.len() <= newest || !messages.iter().all(is_plain) {
+        return Ok(());
+    }
+    while newest < messages.len() {
+        let window = Window::of(&messages[messages.len() - newest..], policy);
+        let tokens = request_tokens(&window, child.fixed, counter);
+        if tokens > room + room.share(0.125) {
+            return Err(NoHistory::TooLarge { tokens, room });
+        }
+        newest *= 2;
+    }
+    Ok(())
 }
 
 /// The child's copy of a step, with all its calls answered. Whatever came behind the step is left out.

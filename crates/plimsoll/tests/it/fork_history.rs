@@ -307,6 +307,77 @@ fn a_history_that_leaves_the_child_no_room_to_work_is_too_large() {
     assert!(fork(0, 0).is_ok(), "nobody knows the window");
 }
 
+/// Counts as the policy does, and how much it was given.
+struct Tally<'a> {
+    counter: &'a CharCounter,
+    chars: std::sync::atomic::AtomicU64,
+}
+
+impl plimsoll::Counter for Tally<'_> {
+    fn name(&self) -> &'static str {
+        "tally"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        self.chars.fetch_add(text.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.counter.count(text)
+    }
+}
+
+/// A session that was never compacted, as an import: prompts and answers, results among them.
+fn long(messages: usize) -> Vec<Message> {
+    let message = |n: usize| {
+        let (id, part) = (format!("m{n}"), format!("p{n}"));
+        let words = Part::text(part.as_str().into(), "word ".repeat(80));
+        match n % 3 {
+            0 => Message::user(id.as_str().into(), part.as_str().into(), "word ".repeat(80)),
+            1 => {
+                let state = ToolState::completed(json!({ "path": "a.rs" }), "line\n".repeat(80));
+                Message::assistant(id.as_str().into(), vec![call(&part, "read", state)])
+            }
+            _ => Message::assistant(id.as_str().into(), vec![words]),
+        }
+    };
+    (0..messages).map(message).collect()
+}
+
+#[test]
+fn a_history_that_is_far_too_large_is_refused_by_its_newest_messages_alone() {
+    let (policy, identity) = (Policy::default(), agent());
+    let weighed = |size: usize| {
+        let messages = long(size);
+        let parent =
+            Parent { messages: &messages, policy: &policy, point: Point::Newest, identity: &identity };
+        let counter = Tally { counter: &policy.count, chars: Default::default() };
+        let error = InheritedHistory::of(&parent, &child(), &mut ids(), NOW, &counter).unwrap_err();
+        let NoHistory::TooLarge { tokens, room } = error else { panic!("{error}") };
+        assert!(tokens > room && tokens < room + room + room, "{tokens} of {room}");
+        counter.chars.into_inner()
+    };
+    assert_eq!(weighed(6_000), weighed(30_000), "what lies further back is not looked at");
+}
+
+#[test]
+fn the_short_look_decides_as_the_whole_weight_does() {
+    let (policy, identity) = (Policy::default(), agent());
+    let mut verdicts = Vec::new();
+    for size in (300..1_900).step_by(97).chain([2_200, 2_600]) {
+        let messages = long(size);
+        let parent =
+            Parent { messages: &messages, policy: &policy, point: Point::Newest, identity: &identity };
+        let fork = |limits| {
+            let child = Child { limits, ..child() };
+            InheritedHistory::of(&parent, &child, &mut ids(), NOW, &policy.count)
+        };
+        // Nothing is too large for a window that is not known.
+        let whole = fork(Limits::new(0, 0)).unwrap().tokens;
+        let (limited, room) = (fork(child().limits), Tokens(192_000 * 8 / 10));
+        assert_eq!(limited.is_err(), whole > room, "{size} messages, {whole} of {room}: {limited:?}");
+        verdicts.push(limited.is_ok());
+    }
+    assert!(verdicts[0] && !verdicts[verdicts.len() - 1], "on both sides: {verdicts:?}");
+}
+
 mod deciding {
     use super::*;
 
@@ -347,7 +418,7 @@ mod deciding {
         let Inheritance::Digest { digest, why } = decide(&agent(), 8_000).unwrap() else { panic!() };
         let told = why.to_string();
         assert!(told.starts_with("the parent's window and the task take 10,"), "{told}");
-        assert!(told.ends_with(" tokens, and a child may start with 3,200"), "{told}");
+        assert!(told.ends_with(" tokens or more, and a child may start with 3,200"), "{told}");
         assert!(digest.stats.total_chars.0 < 8_000);
         assert!(decide(&agent(), 400).is_err(), "not even a digest fits");
     }

@@ -87,6 +87,7 @@ macro_rules! assert_answers {
         insta::with_settings!({filters => vec![
             (r"\b\d+s\b", "0s"),
             (r"\[(msg|prt)_\w+\]", "[${1}_…]"),
+            (r"\bses_\w+", "ses_…"),
         ]}, {
             insta::assert_snapshot!(answered($dock));
         });
@@ -157,6 +158,8 @@ async fn a_task_that_runs_is_seen_steered_queued_behind_and_cancelled_by_calls()
         launch("How deep is it?"),
         ("background_list", json!({ "status": "running" })),
         on("background_output", "ID"),
+        // A wait that is over says how the task stands, and is no error.
+        ("background_output", json!({ "task_id": "ID", "block": true, "timeout": 0 })),
         ("background_output", json!({ "task_id": "ID", "full_session": true })),
         ("background_steer", json!({ "task_id": "ID", "message": "Mind the rocks" })),
         resume("ID", "And the channel?"),
@@ -348,6 +351,12 @@ async fn a_session_that_was_deleted_leaves_its_result_and_no_messages() {
     store.remove(&lease.claim(), plimsoll::Millis(2)).unwrap();
     run(&mut talk, "Go").await;
     assert_answers!(&dock);
+    let same = dock.board.task(&task.id).await.unwrap();
+    assert_eq!(
+        (same.status, same.run()),
+        (TaskStatus::Completed, 1),
+        "a resume that cannot be leaves no trace"
+    );
 }
 
 #[tokio::test]
@@ -389,12 +398,20 @@ async fn a_record_that_cannot_be_read_any_more_is_an_error_of_the_call() {
         let task = dock.board.tasks(None).await.unwrap().remove(0);
         let step = TaskMove { from: "running".into(), to: "moored".into(), ..TaskMove::default() };
         dock.dock.archive.store().move_task(task.id.as_str(), step, plimsoll::Millis(1)).unwrap();
-        task.id
     };
-    let (_, id) = tokio::join!(run(&mut talk, "Go"), spoil);
+    tokio::join!(run(&mut talk, "Go"), spoil);
     gate.release();
-    assert_eq!(
-        answer(&dock, 1),
-        format!("Error getting output: task `{id}` is `moored`, which is not known here")
-    );
+    assert_answers!(&dock);
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_made_is_a_launch_that_failed() {
+    let dock = TaskDock::new(ModelServer::start().unwrap());
+    let talk = dock.begin().await;
+    let mut caller = dock.caller(&talk);
+    caller.session = SessionId::new("ses_gone");
+    let error = dock.board.launch(&caller, super::support::launch("Count")).await.unwrap_err();
+    insta::assert_snapshot!(format!("Failed to launch background task: {error}"));
+    assert!(dock.board.tasks(None).await.unwrap().is_empty());
+    assert_eq!(dock.board.active_here(), 0);
 }

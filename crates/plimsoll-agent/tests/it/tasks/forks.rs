@@ -2,7 +2,7 @@
 
 use plimsoll::fork::history::TASK_INTRODUCTION;
 use plimsoll::{Message, SessionId};
-use plimsoll_agent::tasks::{ForkWay, Task, TaskLimits, TaskStatus};
+use plimsoll_agent::tasks::{ForkFigures, ForkWay, Launch, Task, TaskLimits, TaskStatus};
 use plimsoll_config::AgentFork;
 use plimsoll_providers::Wire;
 use plimsoll_testkit::server::{Captured, CapturedPart, ModelServer, Reply};
@@ -333,4 +333,81 @@ async fn a_child_has_no_more_permission_than_its_parent() {
     assert!(!dock.project().join("made").exists());
     let is_result = |part: &CapturedPart| matches!(part, CapturedPart::Result { is_error: true, .. });
     assert!(childs[1].parts().any(is_result));
+}
+
+#[test]
+fn forks_are_counted_by_their_way_with_their_size_and_what_the_budget_cut() {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use plimsoll_agent::metrics as names;
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let tasks = metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
+            let dock = TaskDock::new(server);
+            let talk = dock.begin().await;
+            let fork = |agent: &str, way| Launch {
+                fork: true,
+                agent: agent.into(),
+                way: Some(way),
+                ..launch("Weigh the anchor")
+            };
+            let caller = dock.caller(&talk);
+            talk.driver().run(|driver| driver.prompt("Sail to Bergen")).await.unwrap();
+            dock.board.launch(&caller, launch("Weigh the anchor")).await.unwrap();
+            dock.board.launch(&caller, fork("helper", AgentFork::Digest)).await.unwrap();
+            dock.board.launch(&caller, fork("build", AgentFork::History)).await.unwrap();
+            talk.driver().run(|driver| driver.prompt(lines(900))).await.unwrap();
+            dock.board.launch(&caller, fork("helper", AgentFork::Digest)).await.unwrap();
+            dock.board.tasks(None).await.unwrap()
+        })
+    });
+    let receipts: Vec<_> = tasks.iter().filter_map(|task| task.data.fork.clone()).collect();
+    let cut: Vec<(ForkWay, bool)> = receipts.iter().map(|fork| (fork.way, fork.cut)).collect();
+    use ForkWay::{Digest, History};
+    assert_eq!(cut, [(Digest, false), (History, false), (Digest, true)]);
+    let mut counted: Vec<(String, String, Vec<f64>)> = Vec::new();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        let name = key.key().name().to_owned();
+        let values = match value {
+            DebugValue::Counter(count) => vec![count as f64],
+            DebugValue::Histogram(values) => values.into_iter().map(|value| value.into_inner()).collect(),
+            DebugValue::Gauge(_) => continue,
+        };
+        if [names::FORKS, names::FORKS_CUT, names::FORK_TOKENS].contains(&name.as_str()) {
+            let way = key.key().labels().next().unwrap().value().to_owned();
+            counted.push((name, way, values));
+        }
+    }
+    counted.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+    let tokens = |way: ForkWay| -> Vec<f64> {
+        let of_way = receipts.iter().filter(|fork| fork.way == way);
+        of_way.map(|fork| fork.tokens.unwrap() as f64).collect()
+    };
+    let entry = |name: &str, way: &str, values: Vec<f64>| (name.to_owned(), way.to_owned(), values);
+    assert_eq!(
+        counted,
+        [
+            entry(names::FORK_TOKENS, "digest", tokens(Digest)),
+            entry(names::FORK_TOKENS, "history", tokens(History)),
+            entry(names::FORKS_CUT, "digest", vec![1.0]),
+            entry(names::FORKS, "digest", vec![2.0]),
+            entry(names::FORKS, "history", vec![1.0]),
+        ]
+    );
+    let figures = ForkFigures::of(&tasks);
+    let (sum, largest) = (tokens(Digest).iter().chain(&tokens(History)).sum::<f64>(), tokens(Digest)[1]);
+    assert_eq!(
+        figures,
+        ForkFigures {
+            forks: 3,
+            digests: 2,
+            histories: 1,
+            without: 0,
+            cut: 1,
+            tokens: sum as u64,
+            largest: largest as u64
+        }
+    );
 }

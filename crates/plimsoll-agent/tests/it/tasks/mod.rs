@@ -2,8 +2,10 @@
 
 mod bounds;
 mod calls;
+mod captured;
 mod chaos;
 mod configured;
+mod defects;
 mod ends;
 mod forks;
 mod kills;
@@ -14,5 +16,6 @@ mod permits;
 mod restarts;
 mod reverts;
 mod slots;
+mod spends;
 mod support;
 mod texts;

@@ -1,13 +1,11 @@
-//! What tasks may do, who is asked, and what is counted of forks.
+//! What tasks may do, and who is asked.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use plimsoll_agent::tasks::{Launch, TaskLimits, TaskStatus};
-use plimsoll_agent::{Asker, PermissionAnswer, PermissionQuestion, metrics as names};
+use plimsoll_agent::{Asker, PermissionAnswer, PermissionQuestion};
 use plimsoll_testkit::server::{Captured, ModelServer, Reply};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -109,48 +107,6 @@ async fn what_stands_above_a_task_bounds_it_however_deep() {
         requests.iter().find(|request| is_child(request, "Inner") && request.result("call_1").is_some());
     assert!(refused.unwrap().result("call_1").unwrap().starts_with("Denied:"));
     assert!(!dock.project().join("made").exists());
-}
-
-#[test]
-fn forks_are_counted() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    metrics::with_local_recorder(&recorder, || {
-        runtime.block_on(async {
-            let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
-            let dock = TaskDock::with(
-                Dock::new(server).with_policy(|spec| {
-                    spec.fork.char_budget = plimsoll::Chars(3_000);
-                    spec.fork.no_removal = plimsoll::Chars(3_000);
-                }),
-                TaskLimits::default(),
-                None,
-            );
-            let talk = dock.begin().await;
-            for (round, words) in ["short", &"long ".repeat(2_000)].into_iter().enumerate() {
-                let words = words.to_owned();
-                talk.driver().run(move |driver| driver.prompt(words)).await.unwrap();
-                let new = Launch { fork: true, ..launch(&format!("Work {round}")) };
-                let task = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
-                assert_eq!(task.data.fork.as_ref().unwrap().was_cut(), round == 1);
-                dock.ended(&task.id).await;
-            }
-        });
-    });
-    let mut counted: BTreeMap<String, f64> = BTreeMap::new();
-    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
-        let value = match value {
-            DebugValue::Counter(count) => count as f64,
-            DebugValue::Gauge(value) => value.into_inner(),
-            DebugValue::Histogram(values) => values.len() as f64,
-        };
-        *counted.entry(key.key().name().to_owned()).or_default() += value;
-    }
-    let count = |name: &str| counted.get(name).copied().unwrap_or_default();
-    assert_eq!(count(names::FORKS), 2.0);
-    assert_eq!(count(names::FORKS_CUT), 1.0);
-    assert_eq!(count(names::FORK_TOKENS), 2.0);
 }
 
 #[tokio::test]

@@ -184,29 +184,61 @@ async fn tasks_of_tasks_share_the_slots_and_are_cancelled_with_them() {
     let limits = TaskLimits { at_once: 1, ..TaskLimits::default() };
     let dock = TaskDock::with(Dock::new(server), limits, None);
     let talk = dock.begin().await;
-    let outer = |prompt: &str| {
-        let new = plimsoll_agent::tasks::Launch { agent: "boss".into(), ..launch(prompt) };
-        let (board, caller) = (Arc::clone(&dock.board), dock.caller(&talk));
-        async move { board.launch(&caller, new).await.unwrap() }
-    };
-    let one = outer("Outer").await;
+    let new = plimsoll_agent::tasks::Launch { agent: "boss".into(), ..launch("Outer") };
+    let one = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
     gate.reached().await;
     let inner = dock.board.tasks(Some(&one.id)).await.unwrap().remove(0);
     assert_eq!((inner.status, inner.data.depth), (TaskStatus::Running, 2));
     gate.release();
     let ended = dock.ended(&one.id).await;
     assert_eq!(ended.data.result.as_deref(), Some("Outer done."));
+}
 
+/// While the innermost of three runs, the outermost is cancelled.
+#[tokio::test]
+async fn cancelling_a_task_cancels_its_tasks_and_theirs() {
     let gate = Gate::new();
-    let server = held(&gate);
-    drop(server);
-    let two = outer("Outer again").await;
-    dock.reaches(&two.id, TaskStatus::Running).await;
-    dock.board.cancel(&two.id).await.unwrap();
-    dock.ended(&two.id).await;
-    for child in dock.board.tasks(Some(&two.id)).await.unwrap() {
-        assert!(!child.status.is_active(), "{child:?}");
+    let inner = gate.clone();
+    let boss = |id: &str, prompt: &str| {
+        let input = json!({ "description": prompt, "prompt": prompt, "agent": "boss" });
+        Reply::new().call(id, "background_task", input)
+    };
+    let server = ModelServer::answering(move |request: &Captured| {
+        let is_first = request.call_ids().is_empty();
+        match () {
+            () if is_child(request, "Inner") => Reply::new().text("Inner done.").gate(0, &inner),
+            () if is_child(request, "Middle") && is_first => boss("call_2", "Inner"),
+            () if is_first => boss("call_1", "Middle"),
+            () => Reply::new().text("Waiting."),
+        }
+    })
+    .unwrap();
+    let limits = TaskLimits { depth: 3, ..TaskLimits::default() };
+    let dock = TaskDock::with(Dock::new(server), limits, None);
+    let talk = dock.begin().await;
+    let new = plimsoll_agent::tasks::Launch { agent: "boss".into(), ..launch("Outer") };
+    let outer = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
+    gate.reached().await;
+    let only_child = async |parent: &plimsoll::SessionId| {
+        let mut tasks = dock.board.tasks(Some(parent)).await.unwrap();
+        assert_eq!(tasks.len(), 1, "{tasks:?}");
+        tasks.remove(0)
+    };
+    let middle = only_child(&outer.id).await;
+    let inner = only_child(&middle.id).await;
+    assert_eq!((inner.status, inner.data.depth), (TaskStatus::Running, 3));
+    dock.board.cancel(&outer.id).await.unwrap();
+    for id in [&outer.id, &middle.id, &inner.id] {
+        assert_eq!(dock.board.task(id).await.unwrap().status, TaskStatus::Cancelled, "recorded at once");
     }
+    let why = "The task that launched it was cancelled.";
+    assert_eq!(dock.board.task(&inner.id).await.unwrap().data.error.as_deref(), Some(why));
+    // The gate is still closed: what ran has stopped without its answer.
+    for id in [&inner.id, &middle.id, &outer.id] {
+        dock.ended(id).await;
+    }
+    assert_eq!(dock.board.active_here(), 0);
+    gate.release();
 }
 
 #[tokio::test]

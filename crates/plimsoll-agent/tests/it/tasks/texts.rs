@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use plimsoll::{Message, Millis, Part, SessionId, ToolState};
 use plimsoll_agent::tasks::{
-    EndedRun, ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskStatus,
-    TaskView, TranscriptFilter, cleared_text, duration_text, ended_text, find_task, fork_text, list_text,
-    short_id, toast_text, transcript_text,
+    EndedRun, ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskError, TaskPhase, TaskProgress,
+    TaskStatus, TaskView, TranscriptFilter, cleared_text, duration_text, ended_text, find_task, fork_text,
+    list_text, short_id, toast_text, transcript_text,
 };
 use serde_json::json;
 
@@ -101,9 +101,29 @@ fn the_output_of_a_completed_task() {
     );
     insta::assert_snapshot!(view(&done, &[]).output());
     let silent = worked(end(&task("ses_41e08091abcdef", "Sound it"), TaskStatus::Completed, None, None));
-    assert!(view(&silent, &[]).output().ends_with("\n\n---\n\n(No text output)"));
+    insta::assert_snapshot!("only_calls", view(&silent, &[]).output());
     let nothing = end(&task("ses_41e08091abcdef", "Sound it"), TaskStatus::Completed, None, None);
-    assert!(view(&nothing, &[]).output().ends_with("\n\n---\n\n(No assistant response found)"));
+    insta::assert_snapshot!("no_answer", view(&nothing, &[]).output());
+}
+
+#[test]
+fn what_cannot_be_done_with_a_task_is_told_in_these_words() {
+    let errors = [
+        TaskError::NotFound("41e".into()),
+        TaskError::Ambiguous {
+            given: "41e".into(),
+            candidates: vec!["`41e0` (One)".into(), "`41e1` (Two)".into()],
+        },
+        TaskError::NotRunning { status: TaskStatus::Completed },
+        TaskError::NotSteerable { status: TaskStatus::Cancelled },
+        TaskError::ResumePending,
+        TaskError::SessionGone,
+        TaskError::TooDeep { depth: 3, most: 2 },
+        TaskError::NoPrice { model: "anthropic/scripted".into(), most: 2.5 },
+        TaskError::NoSession("there is no session `ses_gone`".into()),
+    ];
+    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(told.join("\n\n"));
 }
 
 #[test]
