@@ -49,11 +49,11 @@ fn scripted(scripts: Vec<(&'static str, Script)>, held: Option<(&'static str, Ga
             Some((tool, input)) => {
                 // The id of the task is known once it was launched.
                 let told = request.messages[place..].iter().flat_map(|message| &message.parts);
-                let ids = told.filter_map(|part| match part {
+                let mut ids = told.filter_map(|part| match part {
                     CapturedPart::Result { text, .. } => text.split("Task ID: ").nth(1),
                     _ => None,
                 });
-                let id = ids.last().and_then(|text| text.split('`').nth(1)).unwrap_or_default();
+                let id = ids.next_back().and_then(|text| text.split('`').nth(1)).unwrap_or_default();
                 let input: Value = serde_json::from_str(&input.to_string().replace("THE_TASK", id)).unwrap();
                 Reply::new().call(format!("call_{}_{made}", prompt.replace(' ', "_")), *tool, input)
             }
