@@ -284,7 +284,8 @@ impl Shaping<'_> {
     fn as_shown(&mut self, part: &mut Part, result: &PartId) -> bool {
         let is_cut = part.cut().is_some() || part.is_hidden();
         let is_pinned = part.pins().next().is_some();
-        if !is_cut && !(is_pinned && part.cleared().is_some()) {
+        let is_changed = is_cut || (is_pinned && part.cleared().is_some());
+        if !is_changed {
             return true;
         }
         let view = &self.view;

@@ -50,14 +50,14 @@ fn items(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
         WindowRole::System => Vec::new(),
         WindowRole::User => {
             let content: Vec<Value> = message.blocks.iter().filter_map(shown).collect();
-            said("user", content).into_iter().collect()
+            said("user", &content).into_iter().collect()
         }
         WindowRole::Assistant => message.blocks.iter().filter_map(|block| answered(block, ids)).collect(),
         WindowRole::Tool => results(message, ids),
     }
 }
 
-fn said(role: &str, content: Vec<Value>) -> Option<Value> {
+fn said(role: &str, content: &[Value]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({ "type": "message", "role": role, "content": content }))
 }
 
@@ -80,7 +80,7 @@ fn file(file: &File) -> Value {
 
 fn answered(block: &Block, ids: &mut Names) -> Option<Value> {
     match block {
-        Block::Text { text: words, .. } => said("assistant", vec![text("output_text", words)]),
+        Block::Text { text: words, .. } => said("assistant", &[text("output_text", words)]),
         Block::Call { id, tool, input, .. } => {
             Some(json!({ "type": "function_call", "name": legal(tool, ID),
             "arguments": as_object(input.value()).to_string(), "call_id": ids.id(id) }))
@@ -109,6 +109,6 @@ fn results(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
             files.extend(File::all(with).map(|each| file(&each)));
         }
     }
-    items.extend(said("user", files));
+    items.extend(said("user", &files));
     items
 }
