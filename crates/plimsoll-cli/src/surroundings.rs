@@ -29,6 +29,13 @@ impl Surroundings {
         let inner = plimsoll_config::Surroundings::new(directory, variables);
         Ok(Surroundings { inner, store: None, left_out_told: Once::new() })
     }
+
+    /// The same in another directory.
+    pub(crate) fn at(&self, directory: PathBuf) -> Surroundings {
+        let mut inner = self.inner.clone();
+        inner.directory = directory;
+        Surroundings { inner, store: self.store.clone(), left_out_told: Once::new() }
+    }
 }
 
 impl Deref for Surroundings {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Task, find_task, short_id};
+use plimsoll_agent::tasks::{Task, TaskError, TaskStatus, find_task, short_id};
 use plimsoll_agent::{Agent, Event};
 use tokio::task::JoinHandle;
 
@@ -94,9 +94,16 @@ impl Chat<'_> {
                 self.screen.block(&lines.join("\n"));
             }
             (Some(("cancel", id)), _) => {
-                let id = find(id)?.id.clone();
+                let (id, was_active) = {
+                    let task = find(id)?;
+                    (task.id.clone(), task.status.is_active())
+                };
                 let task = self.runtime.block_on(self.board.cancel(&id))?;
-                self.teller.notice(&format!("cancelled: {}", one_line(&task.data.description, 200)));
+                let what = match was_active && task.status == TaskStatus::Cancelled {
+                    true => "cancelled",
+                    false => "dropped the resume that waited",
+                };
+                self.teller.notice(&format!("{what}: {}", one_line(&task.data.description, 200)));
             }
             (_, id) => self.screen.block(&page(find(id)?, &all)),
         }

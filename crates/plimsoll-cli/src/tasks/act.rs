@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::Task;
+use plimsoll_agent::tasks::{Task, TaskStatus};
 use serde_json::json;
 
 use super::list::sessions_of;
@@ -28,13 +28,21 @@ pub(super) fn cancel(
     for given in given {
         let done = desk.find(given).and_then(|(task, all)| {
             let shown = name(&task, &all);
+            let was_active = task.status.is_active();
             let task = desk.runtime.block_on(desk.board.cancel(&task.id))?;
-            Ok((task, shown))
+            Ok((task, shown, was_active))
         });
         match done {
-            Ok((task, shown)) => {
+            Ok((task, shown, was_active)) => {
                 if !output.json {
-                    output.text(&about(&format!("cancelled {shown}"), &task))?;
+                    let what = match was_active && task.status == TaskStatus::Cancelled {
+                        true => format!("cancelled {shown}"),
+                        // It had ended: only a resume that waited behind the end was left.
+                        false => {
+                            format!("dropped the resume that waited for {shown}, which is {}", task.status)
+                        }
+                    };
+                    output.text(&about(&what, &task))?;
                     output.flush()?;
                 }
                 cancelled.push(task);

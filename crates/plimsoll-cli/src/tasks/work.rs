@@ -1,17 +1,15 @@
 //! Tasks that work in this process: `plimsoll fork SESSION --run` and `plimsoll tasks resume`.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Launch, ResumeOutcome, Task, TaskError, TaskStatus, fork_text, short_id};
-use plimsoll_agent::{Agent, Event, EventSink, RunOverrides, TaskBoard};
+use plimsoll_agent::tasks::{Launch, ResumeOutcome, Task, TaskStatus, fork_text, short_id};
+use plimsoll_agent::{Event, EventSink, RunOverrides, TaskBoard};
 use plimsoll_import::Kept;
-use plimsoll_session::SessionError;
-use plimsoll_store::{StoreError, TakeOver};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -89,7 +87,9 @@ pub(crate) fn fork(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
         worker.hold_lines();
-        let task = launch_from(&board, &session, &agent, launch).await?;
+        // It is only read: a chat may be going on in it.
+        let caller = board.caller_of(&session, agent.clone()).await?;
+        let task = board.launch(&caller, launch).await?;
         worker.tell_receipt(&task);
         worker.see_to_end(&board, task).await
     });
@@ -116,33 +116,6 @@ fn session_given(input: &InputArgs, around: &Surroundings) -> Result<String, Cli
     }
 }
 
-/// Launch a task for a session. The session is taken only for as long as it is read.
-async fn launch_from(
-    board: &Arc<TaskBoard>,
-    session: &SessionId,
-    agent: &Agent,
-    launch: Launch,
-) -> Result<Task, CliError> {
-    let caller = match board.caller_of(session, agent.clone()).await {
-        Err(TaskError::Session(SessionError::Store(StoreError::Leased { holder, .. })))
-            if store::is_gone(&holder) =>
-        {
-            board.caller_of(session, Agent { take_over: TakeOver::From(holder), ..agent.clone() }).await
-        }
-        caller => caller,
-    };
-    let caller = caller.map_err(|error| match error {
-        TaskError::Session(SessionError::Store(error @ StoreError::Leased { .. })) => {
-            CliError::from(error).hint("a session is forked while nothing runs it; in a chat, `/fork` does")
-        }
-        error => error.into(),
-    })?;
-    let launched = board.launch(&caller, launch).await;
-    // It is only read; what cannot be given back is free once its lease has run out.
-    let _ = caller.driver.close().await;
-    Ok(launched?)
-}
-
 /// Take a task up again, and see it to its end.
 pub(super) fn resume(
     args: &ResumeArgs,
@@ -165,8 +138,8 @@ pub(super) fn resume(
         session: Some(task.id.to_string()),
         ..args.run.agent_args()
     };
-    let setup = Setup::load(&agent_args, around)?;
-    tell_directory(&task, &opened, around);
+    let there = place_of(&task, &opened, around)?;
+    let setup = Setup::load(&agent_args, there.as_ref().unwrap_or(around))?;
     let worker = Worker::begin(output);
     let board = setup.board(&opened, None, worker.events());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -191,13 +164,23 @@ pub(super) fn resume(
     }
 }
 
-/// Say that a task goes on elsewhere than it began: paths that it knows are of there.
-fn tell_directory(task: &Task, opened: &store::Opened, around: &Surroundings) {
-    let session = opened.archive.store().session(&task.id).ok();
-    let before = session.and_then(|session| session.directory);
-    if let Some(before) = before.filter(|before| around.directory.to_str() != Some(before)) {
-        note(&format!("note: the task has worked in `{}`, and goes on here", around.short(before.as_ref())));
+/// Where a task is taken up again if not here: in its own directory, as the paths that it knows and the rules that it was
+/// launched under are of there.
+fn place_of(
+    task: &Task,
+    opened: &store::Opened,
+    around: &Surroundings,
+) -> Result<Option<Surroundings>, CliError> {
+    let own = opened.archive.store().session(&task.id).ok().and_then(|session| session.directory);
+    let Some(own) = own.map(PathBuf::from).filter(|own| *own != around.directory) else { return Ok(None) };
+    let shown = around.short(&own);
+    if !own.is_dir() {
+        let id = &task.id;
+        let error = CliError::no(format!("the task works in `{shown}`, and there is no such directory"));
+        return Err(error.hint(format!("`plimsoll run --session {id} \"…\"` goes on with its session here")));
     }
+    note(&format!("note: the task works in `{shown}`, and goes on there"));
+    Ok(Some(around.at(own)))
 }
 
 /// Sees a task to its end, and tells of it.

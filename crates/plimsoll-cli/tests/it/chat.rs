@@ -819,6 +819,80 @@ fn sessions_models_and_agents_are_switched() {
     tmux.prompt_after("a new session; the one before is stored");
 }
 
+/// What bounds tasks of a session that are taken up later is the agent that the session has then.
+#[test]
+fn a_switched_agent_is_recorded_and_a_task_keeps_its_own() {
+    if is_missing("a_switched_agent_is_recorded_and_a_task_keeps_its_own") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.push(Reply::new().text("Good day."));
+    let tmux = begin(&home, &server, &[]);
+    tmux.line("Hello");
+    tmux.prompt_after("Good day.");
+    let id = home.json(&["sessions", "--all", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let agent_of = |id: &str| home.archive().store().session(&id.into()).unwrap().agent;
+    assert_ne!(agent_of(&id).as_deref(), Some("plan"));
+    tmux.line("/agent plan");
+    tmux.prompt_after("agent plan from now on");
+    assert_eq!(agent_of(&id).as_deref(), Some("plan"));
+    tmux.key("C-d");
+    assert_eq!(tmux.exit_code(), 0);
+
+    server.push(Reply::new().text("Measured."));
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())];
+    let args = ["fork", &id, "--run", "Measure it", "--model", MODEL, "--agent", "explore"];
+    let forked = home.command(&args, &variables).stdin(Stdio::null()).output().unwrap();
+    assert!(forked.status.success(), "{}", String::from_utf8_lossy(&forked.stderr));
+    let task = home.json(&["tasks", "--all", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let tmux = begin(&home, &server, &["--session", &task]);
+    tmux.line("/agent build");
+    tmux.prompt_after("a background task keeps its agent");
+    assert_eq!(agent_of(&task).as_deref(), Some("explore"));
+    server.push(Reply::new().text("It is nine metres."));
+    tmux.line("And how deep?");
+    tmux.prompt_after("It is nine metres.");
+    assert!(server.last().unwrap().system.contains("change nothing"), "the agent is `explore` still");
+}
+
+/// The death of a process changes nothing in the store, so that an idle chat has to look.
+#[test]
+fn an_idle_chat_finds_a_task_whose_process_has_died() {
+    if is_missing("an_idle_chat_finds_a_task_whose_process_has_died") {
+        return;
+    }
+    let home = Home::new();
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request| {
+        let said = request.last_user_text();
+        match said.as_str() {
+            "Hello" => Reply::new().text("Good day."),
+            _ if said.contains("Task Progress") => Reply::new().text("So it has died."),
+            _ => Reply::new().text("Never said.").gate(0, &held),
+        }
+    })
+    .unwrap();
+    let tmux = begin(&home, &server, &[]);
+    tmux.line("Hello");
+    tmux.prompt_after("Good day.");
+    let id = home.json(&["sessions", "--all", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let url = server.url();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let args = ["fork", &id, "--run", "Measure it", "--model", MODEL, "--agent", "explore"];
+    let mut worker = home.command(&args, &variables);
+    worker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut worker = worker.spawn().unwrap();
+    assert!(gate.wait_reached());
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    // Without a key.
+    tmux.prompt_after("So it has died.");
+    let request = server.last().unwrap();
+    assert!(request.contains("interrupted"), "{}", request.outline());
+    gate.release();
+}
+
 #[test]
 fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
     if is_missing("a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools") {

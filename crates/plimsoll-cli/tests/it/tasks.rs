@@ -585,3 +585,126 @@ fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
     assert_eq!(only_task(&home), task);
     assert_eq!(home.json(&["sessions", "show", PARENT, "--json"])["messages"], parent["messages"]);
 }
+
+#[test]
+fn a_session_that_another_process_runs_is_forked_beside_it() {
+    let home = with_parent();
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request| match request.last_user_text().as_str() {
+        "Carry on" => Reply::new().text("I am still speaking of ships.").piece_size(Some(4)).gate(3, &held),
+        _ => Reply::new().text("Only the tests are missing."),
+    })
+    .unwrap();
+    let speaking = spawn(&home, &server, &["run", "--model", MODEL, "--session", PARENT, "Carry on"]);
+    assert!(gate.wait_reached());
+    let mut ids = Vec::new();
+    for way in ["digest", "history"] {
+        let args = ["fork", PARENT, "--run", "What is missing?", "--model", MODEL, "--fork", way];
+        let output = run(&home, &server, &args);
+        assert_eq!(code(&output), 0, "{way}: {}", stderr(&output));
+        let request = server.last().unwrap();
+        assert!(request.contains("Next 2") && request.contains("Carry on"), "{}", request.outline());
+        assert!(!request.contains("I am still"), "what is being said is not known: {}", request.outline());
+        let tasks = home.json(&["tasks", "--all", "--json"]);
+        let known = |id: &Value| ids.contains(&id.as_str().unwrap().to_owned());
+        let task = tasks.as_array().unwrap().iter().find(|task| !known(&task["id"])).unwrap().clone();
+        ids.push(task["id"].as_str().unwrap().to_owned());
+    }
+    gate.release();
+    let spoken = speaking.wait_with_output().unwrap();
+    assert_eq!(code(&spoken), 0, "it was not disturbed: {}", stderr(&spoken));
+    assert!(stdout(&spoken).contains("I am still speaking of ships."), "{}", stdout(&spoken));
+
+    // Both began within a moment, so that their ids begin alike.
+    let (one, other) = (&ids[0]["ses_".len()..], &ids[1]["ses_".len()..]);
+    let alike: String =
+        one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(one, _)| one).collect();
+    assert!(!alike.is_empty(), "{ids:?}");
+    for command in ["show", "output", "cancel"] {
+        let refused = run(&home, &server, &["tasks", command, &alike]);
+        let told = stderr(&refused);
+        assert_eq!(code(&refused), 2, "{told}");
+        assert!(told.contains(&format!("more than one background task begins with `{alike}`")), "{told}");
+        assert!(ids.iter().all(|id| told.contains(&id["ses_".len().."ses_".len() + 8])), "{told}");
+        assert!(told.contains("give more of the id"), "{told}");
+    }
+}
+
+#[test]
+fn a_task_is_resumed_in_its_own_directory() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    home.write("project/depth.txt", "nine metres\n");
+    home.write("elsewhere/other.txt", "another\n");
+    server.push(Reply::new().text("Ready."));
+    let args = ["fork", PARENT, "--run", "Get ready", "--model", MODEL, "--agent", "explore"];
+    assert_eq!(code(&run(&home, &server, &args)), 0);
+    let id = only_task(&home)["id"].as_str().unwrap().to_owned();
+    let resume = || {
+        let mut command = command(&home, &server, &["tasks", "resume", &id, "Look around"]);
+        command.current_dir(home.path.join("elsewhere")).output().unwrap()
+    };
+    server.push_all([Reply::new().call("call_9", "list", json!({})), Reply::new().text("Seen.")]);
+    let output = resume();
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Seen.\n"), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("note: the task works in `~/project`, and goes on there"), "{told}");
+    let request = server.last().unwrap();
+    let seen = request.result("call_9").unwrap();
+    assert!(seen.contains("depth.txt") && !seen.contains("other.txt"), "{seen}");
+    std::fs::rename(&home.project, home.path.join("moved")).unwrap();
+    let output = resume();
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("the task works in `~/project`, and there is no such directory"), "{told}");
+    assert!(told.contains(&format!("plimsoll run --session {id}")), "{told}");
+}
+
+#[test]
+fn machines_watch_tasks_line_by_line_and_a_resume_that_waits_is_dropped() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    let gate = Gate::new();
+    server.push(Reply::new().text("Nine metres.").gate(0, &gate));
+    let args = ["fork", PARENT, "--run", "How deep?", "--model", MODEL, "--description", "Measure it"];
+    let child = spawn(&home, &server, &args);
+    assert!(gate.wait_reached());
+    wait_for_status(&home, "running");
+    let mut watching = spawn(&home, &server, &["tasks", "--watch", "--json"]);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watching.stdout.take().unwrap()));
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["status"], "running");
+    gate.release();
+    let last = loop {
+        let task = next();
+        if task["status"] != "running" {
+            break task;
+        }
+    };
+    assert_eq!((&last["status"], &last["result"]), (&json!("completed"), &json!("Nine metres.")));
+    assert_eq!(code(&child.wait_with_output().unwrap()), 0);
+    kill_process(Pid::from_raw(i32::try_from(watching.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+
+    // A resume that waits behind the end, as a process leaves it that dies just then.
+    let archive = home.archive();
+    let record = archive.store().task(last["id"].as_str().unwrap()).unwrap();
+    let mut data = record.data.clone();
+    data["pending"] = "Go on".into();
+    let step = plimsoll_store::TaskMove {
+        from: record.status.clone(),
+        to: record.status,
+        data: Some(data),
+        ..Default::default()
+    };
+    archive.store().move_task(&record.id, step, plimsoll::Millis(1)).unwrap();
+    let short = &record.id["ses_".len().."ses_".len() + 8];
+    let dropped = run(&home, &server, &["tasks", "cancel", short]);
+    let told = stdout(&dropped);
+    assert_eq!(code(&dropped), 0, "{}", stderr(&dropped));
+    assert_eq!(
+        told,
+        format!("dropped the resume that waited for {short}, which is completed (Measure it)\n")
+    );
+    let task = only_task(&home);
+    assert_eq!((&task["status"], &task["pending"]), (&json!("completed"), &Value::Null));
+}

@@ -124,7 +124,7 @@ async fn live(
         format!("Do {RUN}{unique}-{names}.")
     };
     // The last life lets everything come to its end.
-    let mut meddles: u64 = if is_killed { u64::MAX } else { 20 };
+    let mut meddles = if is_killed { u64::MAX } else { 20 + wanted as u64 };
     loop {
         let tasks = board.tasks(Some(&session)).await.unwrap();
         if tasks.len() < wanted {

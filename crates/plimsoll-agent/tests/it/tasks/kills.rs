@@ -106,7 +106,15 @@ async fn the_parent_killed_at_a_point() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_between_completion_and_notice_the_parent_is_told_exactly_once() {
     let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
-    let points = [("Born", 1), ("Resumed", 1), ("Claimed", 1), ("Started", 2), ("Worked", 2), ("Ended", 2)];
+    let points = [
+        ("Born", 1),
+        ("Resumed", 1),
+        ("Claimed", 1),
+        ("Started", 2),
+        ("Spoken", 2),
+        ("Worked", 2),
+        ("Ended", 2),
+    ];
     let points = points.into_iter().chain([("Told", 2), ("Taken", 2)]);
     for (point, nth) in points.flat_map(|(point, most)| (1..=most).map(move |nth| (point, nth))) {
         let at = format!("{point}:{nth}");

@@ -9,6 +9,9 @@ use serde_json::json;
 use super::support::{TaskDock, is_child, launch};
 use crate::support::Dock;
 
+/// The pause between two pieces of an answer that is to come late.
+const LATE: Duration = Duration::from_millis(150);
+
 fn task(call: &str, prompt: &str, agent: &str) -> (String, serde_json::Value) {
     (call.to_owned(), json!({ "description": prompt, "prompt": prompt, "agent": agent }))
 }
@@ -41,7 +44,8 @@ async fn calls_that_wait_together_give_the_slot_back_until_the_last_has_its_answ
         }
         if is_child(request, "Slow") {
             return match calls {
-                0 => launch(Reply::new(), task("call_1", "Innermost", "helper")),
+                // Late enough that the outermost has its first answer by then, and would be before this in the queue.
+                0 => launch(Reply::new().pause(LATE), task("call_1", "Innermost", "helper")),
                 1 => Reply::new().call("call_2", "background_output", wait_for(request, "call_1")),
                 _ => Reply::new().text("Slow done."),
             };

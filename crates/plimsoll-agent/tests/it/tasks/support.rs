@@ -82,7 +82,10 @@ impl TaskDock {
         let task = self.board.wait(id, Duration::from_secs(30), &cancel).await.unwrap();
         assert!(!task.status.is_active(), "the task has not ended: {task:?}");
         // Its end is recorded before it is put away.
+        let begun = std::time::Instant::now();
         while self.board.active_here() > 0 && self.board.task(id).await.unwrap().run() == task.run() {
+            let all = self.board.tasks(None).await;
+            assert!(begun.elapsed() < Duration::from_secs(30), "something is still at work: {all:?}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         task
