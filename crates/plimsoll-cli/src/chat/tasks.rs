@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Task, find_task, short_id};
+use plimsoll_agent::tasks::{Task, TaskError, find_task, short_id};
 use plimsoll_agent::{Agent, Event};
 use tokio::task::JoinHandle;
 
