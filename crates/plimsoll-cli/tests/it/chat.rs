@@ -922,7 +922,7 @@ fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
     let seen = tmux.prompt_after("HANDLE");
     assert!(seen.contains(second), "{seen}");
     tmux.line("/recall 22222222-aaaa");
-    tmux.prompt_after(&format!("[{second}"));
+    tmux.prompt_after(&format!("[recall {second}: message"));
 }
 
 #[test]
