@@ -91,6 +91,25 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
     (NeedsTrust, "prune", &["protectedTools"]),
     (
         Harmless,
+        "thrift",
+        &[
+            "enabled",
+            "activeTurns",
+            "protectTokens",
+            "minTokens",
+            "usedCalls",
+            "usedMost",
+            "callsToCome",
+            "maxCallsToCome",
+            "margin",
+            "recallChance",
+            "readPrice",
+            "writePrice",
+            "cacheMinutes",
+        ],
+    ),
+    (
+        Harmless,
         "overflow",
         &[
             "auto",

@@ -1,5 +1,6 @@
 //! Tasks that work in this process: `plimsoll fork SESSION --run` and `plimsoll tasks resume`.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use plimsoll::SessionId;
 use plimsoll_agent::tasks::{Launch, ResumeOutcome, Task, TaskStatus, fork_text, short_id};
 use plimsoll_agent::{Event, EventSink, RunOverrides, TaskBoard};
 use plimsoll_import::Kept;
@@ -189,6 +191,8 @@ struct Worker {
     bar: ProgressBar,
     cancel: CancellationToken,
     held: HeldLines,
+    /// The newest run of each task whose end was told.
+    told: Arc<Mutex<BTreeMap<SessionId, u32>>>,
 }
 
 /// Lines that wait until it was told what a task was given: a short task ends before that is known. None where nothing
@@ -205,13 +209,17 @@ impl Worker {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
             bar.set_style(style);
         }
-        Worker { json: output.json, bar, cancel, held: Arc::default() }
+        Worker { json: output.json, bar, cancel, held: Arc::default(), told: Arc::default() }
     }
 
     /// What the task does goes to standard error for people, and to standard output for machines.
     fn events(&self) -> EventSink {
         let (json, bar, held) = (self.json, self.bar.clone(), Arc::clone(&self.held));
+        let told = Arc::clone(&self.told);
         Arc::new(move |event| {
+            if let Event::TaskEnded { task, run, .. } = event {
+                told.lock().unwrap_or_else(PoisonError::into_inner).insert(task.clone(), *run);
+            }
             if json {
                 return print_json(&serde_json::to_value(event).unwrap_or_default());
             }
@@ -242,6 +250,11 @@ impl Worker {
         }
     }
 
+    fn has_told(&self, task: &Task) -> bool {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.get(&task.id).is_some_and(|run| *run >= task.run())
+    }
+
     /// Wait until nothing of the task is left to do, or the person has enough of it.
     async fn see_to_end(&self, board: &Arc<TaskBoard>, task: Task) -> Result<Task, CliError> {
         self.bar.enable_steady_tick(TICK);
@@ -255,7 +268,9 @@ impl Worker {
             }
             // A resume that waits in line begins in this process a moment after.
             let since = *pending.get_or_insert_with(std::time::Instant::now);
-            if board.active_here() == 0 && (task.data.pending.is_none() || since.elapsed() > PENDING) {
+            // The end is recorded before it is told of.
+            let is_done = task.data.pending.is_none() && self.has_told(&task);
+            if board.active_here() == 0 && (is_done || since.elapsed() > PENDING) {
                 break;
             }
             tokio::time::sleep(TICK).await;

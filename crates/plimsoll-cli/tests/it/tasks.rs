@@ -591,11 +591,13 @@ fn a_session_that_another_process_runs_is_forked_beside_it() {
     let home = with_parent();
     let gate = Gate::new();
     let held = gate.clone();
-    let server = ModelServer::answering(move |request| match request.last_user_text().as_str() {
-        "Carry on" => Reply::new().text("I am still speaking of ships.").piece_size(Some(4)).gate(3, &held),
-        _ => Reply::new().text("Only the tests are missing."),
-    })
-    .unwrap();
+    // The parent's last prompt was not answered, so that the new one is sent behind it in one message.
+    let server =
+        ModelServer::answering(move |request| match request.last_user_text().ends_with("Carry on") {
+            true => Reply::new().text("I am still speaking of ships.").piece_size(Some(4)).gate(3, &held),
+            false => Reply::new().text("Only the tests are missing."),
+        })
+        .unwrap();
     let speaking = spawn(&home, &server, &["run", "--model", MODEL, "--session", PARENT, "Carry on"]);
     assert!(gate.wait_reached());
     let mut ids = Vec::new();
@@ -614,7 +616,10 @@ fn a_session_that_another_process_runs_is_forked_beside_it() {
     gate.release();
     let spoken = speaking.wait_with_output().unwrap();
     assert_eq!(code(&spoken), 0, "it was not disturbed: {}", stderr(&spoken));
-    assert!(stdout(&spoken).contains("I am still speaking of ships."), "{}", stdout(&spoken));
+    // It said its word, and was told of the tasks only afterwards.
+    let log = home.run(&["sessions", "export", PARENT]);
+    let said = log.find("I am still speaking of ships.").expect("the answer that was begun");
+    assert!(log[said..].contains("Only the tests are missing."), "{log}");
 
     // Both began within a moment, so that their ids begin alike.
     let (one, other) = (&ids[0]["ses_".len()..], &ids[1]["ses_".len()..]);

@@ -72,7 +72,10 @@ fn agree(format: Format, input: &[u8]) -> Option<Transcript> {
     let mut visited = Vec::new();
     let visit = visit_as(format, Cursor::new(input), &mut |_, message| visited.push(message));
     let read = read_as(format, input);
-    if let (Format::OpencodeMessages, Ok(text)) = (format, std::str::from_utf8(input)) {
+    let is_list = |text: &&str| text.trim_start_matches('\u{feff}').trim_start().starts_with('[');
+    // A message a line is read here, and not by the log.
+    if let (Format::OpencodeMessages, Some(text)) = (format, std::str::from_utf8(input).ok().filter(is_list))
+    {
         // The log reads the same by itself, but for what the reader mends in texts.
         match (&read, plimsoll::Message::read_noted(text)) {
             (Ok(read), Ok((messages, notes))) => {

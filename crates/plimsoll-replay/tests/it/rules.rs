@@ -102,8 +102,9 @@ fn codex_keeps_a_summary_and_the_users_newest_words() {
     let first = &report.reductions[0].reduction;
     assert_eq!(first.kind, "compact");
     assert!(first.before >= 54_000, "not before 90 % of the window: {first:?}");
-    // The words of the user up to 20,000 tokens, and a summary of at most 2,000.
-    assert!((20_000..23_000).contains(&first.after), "{first:?}");
+    // The words of the user up to a tenth of the window, as its 20,000 tokens are of its own models' windows, and a
+    // summary of at most 2,000.
+    assert!((6_000..9_000).contains(&first.after), "{first:?}");
     assert!(first.asked > first.before && first.answered > 0);
 }
 

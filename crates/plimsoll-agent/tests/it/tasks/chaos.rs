@@ -416,11 +416,15 @@ fn all_tasks_end_and_none_is_lost_or_told_twice_or_run_twice() {
                 assert_eq!(format!("process {}", mark.process), by, "by another process: {task:?}");
             }
         }
-        assert!(messages.iter().all(|message| !message.is_open()), "{task:?}");
+        // One whose process was killed after it was cancelled is settled when its session is opened next.
+        let is_settled = messages.iter().all(|message| !message.is_open());
+        assert!(is_settled || task.status == TaskStatus::Cancelled, "{task:?}");
     }
     assert!(marks.is_empty(), "left by runs that are not recorded: {marks:?}");
     assert_eq!(all.len() as u64 - inner, wanted);
-    assert!(told.values().all(BTreeMap::is_empty), "told of what never ran: {told:?}");
+    // What is left of what was told is what was said to tasks at work, once each.
+    let is_steer = |(id, count): (&String, &_)| id.starts_with("steer:") && *count == 1;
+    assert!(told.values().flatten().all(is_steer), "told of what never ran, or twice: {told:?}");
     for session in LANES {
         assert!(store.notes(&session.into(), 0).unwrap().is_empty());
     }
