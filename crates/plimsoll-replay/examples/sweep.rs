@@ -113,7 +113,7 @@ fn session(file: &Path, context: Option<u64>, rules: &[Rules]) -> Result<String,
 
 fn most_used_model(transcript: &Transcript) -> Option<String> {
     let mut models: BTreeMap<String, usize> = BTreeMap::new();
-    for model in transcript.recorded.responses().filter_map(|response| response.model.clone()) {
+    for model in transcript.recorded.responses().filter_map(|response| response.model) {
         *models.entry(model.to_string()).or_default() += 1;
     }
     let most = models.into_iter().max_by_key(|(_, count)| *count).map(|(model, _)| model);

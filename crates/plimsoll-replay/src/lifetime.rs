@@ -38,7 +38,7 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
         }
         before = Some((at, request));
     }
-    (survived + died > 0).then(|| if survived > died { HOUR } else { MINUTES })
+    (survived + died > 0).then_some(if survived > died { HOUR } else { MINUTES })
 }
 
 fn request(usage: &Usage) -> Tokens {

@@ -217,8 +217,7 @@ async fn notices(mut agent: Agent) -> Vec<String> {
         }
     });
     agent.begin("").await.unwrap().close().await.unwrap();
-    let told = told.lock().unwrap().clone();
-    told
+    std::mem::take(&mut *told.lock().unwrap())
 }
 
 #[tokio::test]
@@ -253,7 +252,7 @@ async fn an_instruction_file_that_cannot_be_read_is_told() {
     let place = Place::new();
     place.write("repository/part/AGENTS.md", "be brief\n");
     let file = place.project.join("AGENTS.md");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&file).is_ok() {
         // Root reads everything, but for a few files that the kernel itself keeps.
         println!("skipped: this user can read every file");

@@ -129,7 +129,7 @@ impl Call {
             "list_recallable" => self.list(&opened, &session)?,
             _ => inspect(&opened, &session, &config.policy)?,
         };
-        answer.text = bounded(redact(&answer.text).text.to_string());
+        answer.text = bounded(redact(&answer.text).text);
         Ok(answer)
     }
 
@@ -248,7 +248,7 @@ fn inspect(opened: &Opened, session: &Session, policy: &Policy) -> Result<Answer
             Block::File { .. } => (4, policy.count.file_tokens()),
         };
         kinds[kind].1 += 1;
-        kinds[kind].2 = kinds[kind].2 + tokens;
+        kinds[kind].2 += tokens;
     }
     let all = kinds.iter().fold(Tokens::ZERO, |sum, (_, _, tokens)| sum + *tokens);
     let mut text = format!("session {}", session.id);

@@ -70,7 +70,7 @@ fn an_export_for_opencode_with_reductions_has_new_ids() {
     let told = home.run(&["sessions", "handover", "ses_5c", "--to", "opencode"]);
     assert!(told.starts_with("exit: 2") && told.contains("is there already"), "{told}");
     let written: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(written["messages"][1]["parts"][0]["state"]["time"]["compacted"].is_u64(), true);
+    assert!(written["messages"][1]["parts"][0]["state"]["time"]["compacted"].is_u64());
     assert!(written["messages"][1]["parts"][0]["state"]["output"].as_str().unwrap().starts_with("output 0"));
 }
 

@@ -28,7 +28,7 @@ pub fn write(format: Format, info: &SessionInfo, messages: &[Message]) -> Result
     write_counting(format, info, messages).map(|(written, _)| written)
 }
 
-/// Like [`write`], with what OpenCode's export has no place for. For the other formats nothing is counted here.
+/// Like [`write()`], with what OpenCode's export has no place for. For the other formats nothing is counted here.
 pub fn write_counting(
     format: Format,
     info: &SessionInfo,
