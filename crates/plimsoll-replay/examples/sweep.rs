@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p plimsoll-replay --example sweep -- [--half tune|check] [--context N] [--policy NAME|FILE]… FILE…`
 //!
-//! The halves are fixed by the sessions' file names, so that nobody chooses them: the first bit of the name's BLAKE3
-//! hash. Each session is replayed in its own window unless `--context` says otherwise, at its own prices.
+//! The halves are fixed by the sessions' file names, so that they are not picked by hand: the first bit of the name's
+//! BLAKE3 hash. Each session is replayed in its own window unless `--context` says otherwise, at its own prices.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

@@ -113,7 +113,7 @@ fn is_reference(word: &str) -> bool {
     starts_a_name && word.chars().count() >= IDENTIFIER && (has_underscore(word) || has_inner_capital(word))
 }
 
-/// A year, a round number or a power of two, which nobody has to look up.
+/// A year, a round number or a power of two: such a number needs no earlier output to be known.
 fn is_common_number(word: &str) -> bool {
     let significant = word.trim_end_matches('0').len();
     let number: u64 = word.parse().unwrap_or(u64::MAX);

@@ -70,7 +70,7 @@ impl Database {
                     None => transcript.skip("broken part"),
                 }
             }
-            // Without its own row the message is still the place of its parts; nobody knows who spoke.
+            // Without its own row the message is still the place of its parts; its role is unknown.
             if info.is_none() {
                 transcript.skip("broken message");
             }

@@ -27,7 +27,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Option<TempDir>), FormatE
 enum Way {
     /// As SQLite does it: the database is in use, or has no write-ahead log.
     Shared,
-    /// The log was folded in and nobody uses the database, so that SQLite need not make its files.
+    /// The log was folded in and no process has the database open, so that SQLite need not make its files.
     Immutable,
     /// There is a log but not the index to it. SQLite would make one, so it is given a copy to do that with.
     Copied,

@@ -30,8 +30,8 @@ fn bash(command: &str) -> (&'static str, Value) {
 
 type Script = Vec<(&'static str, Value)>;
 
-/// A model that makes the calls of a script, one answer each, for whoever is asked with its prompt; the newest prompt of a
-/// session counts.
+/// A model that makes the calls of a script, one answer each, for the session that is asked with its prompt. The newest
+/// prompt of a session counts.
 fn scripted(scripts: Vec<(&'static str, Script)>, held: Option<(&'static str, Gate)>) -> ModelServer {
     ModelServer::answering(move |request: &Captured| {
         let users = request.messages.iter().enumerate().filter(|(_, message)| message.role == "user");
