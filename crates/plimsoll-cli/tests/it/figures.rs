@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use crate::support::Home;
 
 /// What a made-up session is like.
-struct Made {
+pub(crate) struct Made {
     /// Responses, each of which reads a file.
-    responses: usize,
+    pub(crate) responses: usize,
     /// Tokens of what the host sends with every request and the file does not show.
-    hidden: u64,
+    pub(crate) hidden: u64,
 }
 
 /// A session of Claude Code in `/srv/app`: a prompt, an attachment of the host, and reads of three files in turn. The
 /// usage is that of a provider which counts three tokens for every eight letters, and of a host that sends so many
 /// tokens unseen.
-fn claude(made: &Made) -> String {
+pub(crate) fn claude(made: &Made) -> String {
     let mut lines = Vec::new();
     let mut parent = Value::Null;
     let mut sent = made.hidden;
