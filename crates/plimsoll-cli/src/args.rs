@@ -28,7 +28,7 @@ pub(crate) use sessions::{
 pub(crate) use stored::{PinArgs, RecallArgs, ReceiptsArgs, RevertArgs};
 pub(crate) use tasks::{ClearArgs, OutputArgs, ResumeArgs, TaskFork, TaskList, TasksArgs, TasksCommand};
 pub(crate) use transcripts::{
-    ConvertArgs, ForkArgs, InputArgs, InspectArgs, McpArgs, PolicyArgs, ReplayArgs, WindowArgs,
+    ConvertArgs, ForkArgs, InputArgs, InspectArgs, McpArgs, PolicyArgs, ReplayArgs, WatchArgs, WindowArgs,
 };
 
 const AFTER: &str = "\

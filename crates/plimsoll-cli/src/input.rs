@@ -45,6 +45,11 @@ pub(crate) fn named(args: &InputArgs, around: &Surroundings) -> Result<(String, 
     Ok((name, transcript))
 }
 
+/// Whatever was asked for, not read yet.
+pub(crate) fn any(args: &InputArgs, around: &Surroundings) -> Result<Input, CliError> {
+    Input::open(args, around, Scope::All)
+}
+
 /// What is no stored session yet.
 pub(crate) fn of_others(args: &InputArgs, around: &Surroundings) -> Result<Input, CliError> {
     Input::open(args, around, Scope::Others)
@@ -56,18 +61,7 @@ pub(crate) fn visit(
     around: &Surroundings,
     sink: &mut dyn FnMut(Message),
 ) -> Result<Transcript, CliError> {
-    let input = Input::open(args, around, Scope::All)?;
-    let name = input.name.clone();
-    let mut messages = 0;
-    let mut main = |chain, message| {
-        if chain == Chain::Main {
-            messages += 1;
-            sink(message);
-        }
-    };
-    let transcript = checked(input.visit(&mut main), &name, args.strict)?;
-    tell_if_empty(&name, messages, &transcript);
-    Ok(transcript)
+    Input::open(args, around, Scope::All)?.visit_main(args.strict, sink)
 }
 
 /// Say that there is nothing in a session, which is no fault of it.
@@ -88,6 +82,8 @@ pub(crate) struct Input {
     pub(crate) name: String,
     /// The file, where it is one that was named.
     pub(crate) path: Option<PathBuf>,
+    /// The file or the database it is kept in; none for what can be read only once.
+    pub(crate) place: Option<PathBuf>,
     origin: Origin,
 }
 
@@ -119,7 +115,7 @@ impl Input {
     }
 
     fn of(name: String, source: Source<'static>) -> Input {
-        Input { name, path: None, origin: Origin::Source(source) }
+        Input { name, path: None, place: None, origin: Origin::Source(source) }
     }
 
     fn file(
@@ -137,10 +133,12 @@ impl Input {
         match (opened, session) {
             (FileKind::Directory, _) => Err(CliError::usage(format!("{name} is a directory")).hint(HINT)),
             (FileKind::Store, session) => Input::stored(path, session, args, around),
-            (FileKind::Database, session) => Input::database(path, session),
+            (FileKind::Database, session) => {
+                Ok(Input { place: Some(path.to_owned()), ..Input::database(path, session)? })
+            }
             (FileKind::Transcript(source), session) => {
                 let path = matches!(source, Source::File(_)).then(|| path.to_owned());
-                Ok(Input { path, ..Input::of(name, picked(source, session)) })
+                Ok(Input { place: path.clone(), path, ..Input::of(name, picked(source, session)) })
             }
         }
     }
@@ -183,7 +181,8 @@ impl Input {
                 newest
             }
         };
-        Ok(Input { name, path: None, origin: Origin::Stored(Arc::new(opened), Box::new(session)) })
+        let place = Some(path.to_owned());
+        Ok(Input { name, path: None, place, origin: Origin::Stored(Arc::new(opened), Box::new(session)) })
     }
 
     /// A session of a tool's database: the one that was asked for, or the newest.
@@ -209,14 +208,15 @@ impl Input {
         let name = sessions::name(&found, around);
         note(&format!("{}: {name}", found.tool.name()));
         if let (Some(opened), Kept::Stored(session)) = (opened, &found.kept) {
-            return Ok(Input { name, path: None, origin: Origin::Stored(opened, session.clone()) });
+            let place = Some(opened.path.clone());
+            return Ok(Input { name, path: None, place, origin: Origin::Stored(opened, session.clone()) });
         }
         let source = Source::of(&found, None).map_err(|error| match error {
             ImportError::Io(error) => CliError::failed(format!("cannot open {name}: {}", reason(&error))),
             error => CliError::failed(format!("cannot read {name}: {error}")),
         })?;
         let path = matches!(source, Source::File(_)).then(|| found.path.clone());
-        Ok(Input { path, ..Input::of(name, source) })
+        Ok(Input { path, place: Some(found.path.clone()), ..Input::of(name, source) })
     }
 
     fn read(self, extent: Extent) -> Result<Transcript, ImportError> {
@@ -237,6 +237,25 @@ impl Input {
         let mut source = origin.source();
         let progress = Progress::bytes(&format!("reading {name}"), source.size());
         source.visit(&|at| progress.at(at), sink)
+    }
+
+    /// The session message by message, without its sub-agents. The transcript has everything but the messages.
+    pub(crate) fn visit_main(
+        self,
+        strict: bool,
+        sink: &mut dyn FnMut(Message),
+    ) -> Result<Transcript, CliError> {
+        let name = self.name.clone();
+        let mut messages = 0;
+        let mut main = |chain, message| {
+            if chain == Chain::Main {
+                messages += 1;
+                sink(message);
+            }
+        };
+        let transcript = checked(self.visit(&mut main), &name, strict)?;
+        tell_if_empty(&name, messages, &transcript);
+        Ok(transcript)
     }
 
     /// Have it surveyed and then used, both with a sign of life.

@@ -33,6 +33,7 @@ mod summarise;
 mod surroundings;
 mod tasks;
 mod truncate;
+mod watch;
 mod when;
 mod window;
 
@@ -84,6 +85,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         Command::Look(command) => match command {
             LookCommand::Sessions(args) => sessions::run(args, around, output),
             LookCommand::Inspect(args) => inspect::run(args, around, output),
+            LookCommand::Watch(args) => watch::run(args, around, output),
             LookCommand::Window(args) => window::run(args, around, output),
             LookCommand::Replay(args) => replay::replay(args, around, output),
         },

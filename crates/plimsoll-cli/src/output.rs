@@ -1,6 +1,7 @@
 //! Standard output, for people or for machines.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use plimsoll_import::{first_words, printable};
 use serde::Serialize;
@@ -194,8 +195,23 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+static MUTED: AtomicBool = AtomicBool::new(false);
+
+/// Say nothing beside the output from now on, for what is done again and again and was told of the first time.
+pub(crate) fn mute_notes() {
+    MUTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether nothing is said beside the output.
+pub(crate) fn are_notes_muted() -> bool {
+    MUTED.load(Ordering::Relaxed)
+}
+
 /// A word to the person beside the output, which may be piped elsewhere.
 pub(crate) fn note(text: &str) {
+    if are_notes_muted() {
+        return;
+    }
     // Nobody listens to a closed standard error.
     let _ = writeln!(anstream::stderr(), "{}", printable(text));
 }

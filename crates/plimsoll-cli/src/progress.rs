@@ -100,7 +100,9 @@ impl Drop for Progress {
 
 /// Whether somebody sees it.
 fn is_wanted() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    io::stderr().is_terminal()
+        && !crate::output::are_notes_muted()
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// A reader whose bytes are counted.

@@ -16,9 +16,11 @@ use plimsoll::{
 };
 use serde_json::{Map, Value};
 
+use crate::detect::Format;
 use crate::hash::{HashMap64, HashSet64, Hasher};
 use crate::json::object;
 use crate::misfits::Misfits;
+use crate::restart::Restart;
 
 /// How many bytes of records may wait behind a message that is not complete.
 pub(crate) const MOST_HELD: usize = 16 << 20;
@@ -58,6 +60,24 @@ pub(crate) struct Assembly<'s> {
     /// What in the record that is being read is not what it should be, and the first message the record goes into.
     pub(crate) misfits: Misfits,
     touched: Option<usize>,
+    restarts: Restarts,
+}
+
+/// Where reading can be taken up again.
+#[derive(Default)]
+struct Restarts {
+    /// The record that is being read, until a message begins with it.
+    offered: Option<u64>,
+    /// The farthest record so far: records are not always read in the order of the file.
+    farthest: u64,
+    newest: Option<(u64, usize, MessageId, Option<MessageId>)>,
+}
+
+impl Restarts {
+    fn see(&mut self, offset: u64) {
+        self.farthest = self.farthest.max(offset);
+        self.newest.take_if(|newest| offset < newest.0);
+    }
 }
 
 struct Held {
@@ -114,7 +134,38 @@ impl<'s> Assembly<'s> {
             user: None,
             misfits: Misfits::default(),
             touched: None,
+            restarts: Restarts::default(),
         }
+    }
+
+    /// Go on where an earlier reading can be taken up again.
+    pub(crate) fn resume(&mut self, from: Option<&Restart>) {
+        if let Some(Restart { place, user, session, .. }) = from {
+            (self.gone, self.turn) = (*place, *place);
+            (self.user, self.session) = (user.clone(), session.clone());
+        }
+    }
+
+    /// The record at this byte is read next, and reading can be taken up with it if a message begins there while no other
+    /// waits for anything.
+    pub(crate) fn offer_restart(&mut self, offset: u64) {
+        let restarts = &mut self.restarts;
+        restarts.offered = (offset >= restarts.farthest).then_some(offset);
+        restarts.see(offset);
+    }
+
+    /// The record at this byte is read next, and reading cannot be taken up with it, nor behind it if it stands before.
+    pub(crate) fn pass_restart(&mut self, offset: u64) {
+        let restarts = &mut self.restarts;
+        restarts.offered = None;
+        restarts.see(offset);
+    }
+
+    /// Where reading can be taken up again, as near to the end as possible.
+    pub(crate) fn restart(&self, format: Format) -> Option<Restart> {
+        let (offset, place, message, user) = self.restarts.newest.clone()?;
+        let session = self.session.clone();
+        Some(Restart { format, offset, message, place, session, user, model: None, counted: None })
     }
 
     pub(crate) fn session(&mut self, id: Option<&str>) {
@@ -165,6 +216,7 @@ impl<'s> Assembly<'s> {
             session_id: self.session.clone(),
             ..Info::default()
         };
+        self.note_restart(place, &info.id);
         let mut message = Message { info, ..Message::default() };
         if let Some(at) = at {
             message = message.at(at);
@@ -172,6 +224,17 @@ impl<'s> Assembly<'s> {
         self.held.push_back(Held { message, until: self.until, waiting: 0, bytes: 0, response: None });
         self.charge(place);
         place
+    }
+
+    fn note_restart(&mut self, place: usize, id: &MessageId) {
+        let Some(offset) = self.restarts.offered.take() else { return };
+        let is_settled = |held: &Held| held.waiting == 0 && held.until < self.now;
+        if self.held.iter().all(is_settled) {
+            let held = self.held.iter().rev().map(|held| &held.message);
+            let user = held.filter(|message| message.starts_turn()).map(|message| &message.info.id).next();
+            let user = user.or(self.user.as_ref()).cloned();
+            self.restarts.newest = Some((offset, place, id.clone(), user));
+        }
     }
 
     /// The name, or the name with a number if it is taken.

@@ -7,6 +7,7 @@ use plimsoll::{Message, Millis, Tokens};
 
 use crate::detect::Format;
 use crate::recorded::Recorded;
+use crate::restart::Restart;
 
 /// A session as some tool wrote it down.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,8 @@ pub struct Transcript {
     pub broken: Option<BrokenLine>,
     /// The last line was cut off: the session is being written, or its writer died.
     pub torn: bool,
+    /// Where reading can be taken up again when the file has grown; see [`visit_from`](crate::visit_from).
+    pub restart: Option<Restart>,
 }
 
 /// What a file says about its session. All of it can be missing.
@@ -90,6 +93,7 @@ impl Transcript {
             notes: Notes::default(),
             broken: None,
             torn: false,
+            restart: None,
         }
     }
 

@@ -66,5 +66,6 @@ pub fn about(session: &Session) -> Transcript {
         unused: Default::default(),
         broken: None,
         torn: false,
+        restart: None,
     }
 }

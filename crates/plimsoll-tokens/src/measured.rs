@@ -40,6 +40,7 @@ const MOST_REQUESTS: usize = 20_000;
 /// Nothing records whether an answer's hidden reasoning is sent again with the next request: some providers take it
 /// back for a while, some drop it. So the session is followed in both ways, and the one that explains its usage better
 /// is believed.
+#[derive(Clone)]
 pub struct WindowMeter {
     base: Memo<Bpe>,
     tracks: [Track; 2],
@@ -50,7 +51,7 @@ pub struct WindowMeter {
 }
 
 /// The session as it is followed in one of the ways.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Track {
     /// The newest messages in the window, oldest first: the tail of a compaction begins with one of them.
     newest: VecDeque<(MessageId, Role, Measure)>,

@@ -212,6 +212,13 @@ pub struct Memo<C> {
     computed: AtomicU64,
 }
 
+impl<C: Clone> Clone for Memo<C> {
+    fn clone(&self) -> Memo<C> {
+        let computed = self.computed.load(Ordering::Relaxed);
+        Memo { inner: self.inner.clone(), computed: AtomicU64::new(computed) }
+    }
+}
+
 impl<C: Counter> Memo<C> {
     /// Remember what `inner` says.
     pub fn new(inner: C) -> Memo<C> {

@@ -57,7 +57,7 @@ pub(crate) struct ConfigArgs {
     #[arg(long)]
     pub(crate) schema: bool,
 
-    /// The same as `check` without a file.
+    /// Check the configuration, as `check` does without a file.
     #[arg(long, hide = true, conflicts_with = "schema")]
     pub(crate) check: bool,
 }

@@ -11,8 +11,8 @@ use super::sessions::{SESSIONS, SessionsArgs};
 use super::stored::{PIN, PinArgs, RECALL, RECEIPTS, REVERT, RecallArgs, ReceiptsArgs, RevertArgs, UNDO};
 use super::tasks::{TASKS, TasksArgs};
 use super::transcripts::{
-    CONVERT, ConvertArgs, FORK, ForkArgs, INSPECT, InspectArgs, MCP, McpArgs, REPLAY, ReplayArgs, WINDOW,
-    WindowArgs,
+    CONVERT, ConvertArgs, FORK, ForkArgs, INSPECT, InspectArgs, MCP, McpArgs, REPLAY, ReplayArgs, WATCH,
+    WINDOW, WatchArgs, WindowArgs,
 };
 
 const MAN: &str = "\
@@ -52,6 +52,11 @@ pub(crate) enum LookCommand {
     /// Show what is in the window: by kind, item, tool, file and turn, what was recorded, and how far it is to the line.
     #[command(after_help = INSPECT)]
     Inspect(InspectArgs),
+    /// Keep one line up to date that says how far a session is from the line.
+    ///
+    /// Without FILE it is the newest session of this directory, and a newer one as soon as there is one.
+    #[command(after_help = WATCH)]
+    Watch(WatchArgs),
     /// Show exactly what the model would be given now.
     #[command(after_help = WINDOW)]
     Window(WindowArgs),

@@ -105,7 +105,7 @@ pub(crate) struct SessionsArgs {
 /// What to do with sessions.
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// List them, the newest first. The same as `plimsoll sessions`.
+    /// List them, the newest first, as `plimsoll sessions` does without a subcommand.
     List(ListArgs),
     /// Show what is known about a stored session, and its newest messages.
     #[command(after_help = SHOW)]

@@ -80,7 +80,7 @@ pub(crate) struct PinArgs {
     pub(crate) session: String,
 
     /// What to pin: the id of a message or a part, or words. Words are pinned where they were last said, or beside the
-    /// newest message if nobody said them.
+    /// newest message if they stand nowhere in the session.
     #[arg(value_name = "TEXT|MESSAGE")]
     pub(crate) what: String,
 

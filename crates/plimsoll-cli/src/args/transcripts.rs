@@ -6,7 +6,7 @@ use clap::Args;
 use plimsoll_formats::Format;
 
 use super::tasks::{TaskFork, TaskRunArgs};
-use super::values::{format, request_format, tokens, tokens_or_none};
+use super::values::{format, request_format, seconds, tokens, tokens_or_none};
 
 pub(super) const REPLAY: &str = "\
 Examples:
@@ -29,6 +29,17 @@ Examples:
   plimsoll inspect                          the newest session of this directory
   plimsoll inspect --context 128k s.jsonl   how far a file is from the line of a smaller model
   plimsoll inspect --json s.jsonl | jq '.byTool[0]'";
+
+pub(super) const WATCH: &str = "\
+Examples:
+  plimsoll watch                            the newest session of this directory, and newer ones
+  plimsoll watch ses_5c                     one session alone
+  plimsoll watch --once                     one line, for a status bar that asks again by itself
+  plimsoll watch --json | jq --unbuffered .percent
+
+On a terminal one line is kept up to date; in a pipe each change is a line of its own. Of sessions of Claude Code, Codex
+and pi only what was appended is read. Others are read again when they have changed, in at most a tenth of the time.
+Ctrl-C ends it.";
 
 pub(super) const WINDOW: &str = "\
 Examples:
@@ -187,6 +198,22 @@ pub(crate) struct InspectArgs {
     /// Show the log beside the window: also what a summary stands for.
     #[arg(long)]
     pub(crate) log: bool,
+}
+
+/// For `watch`.
+#[derive(Args)]
+pub(crate) struct WatchArgs {
+    /// What to read, and how.
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    /// Print one line and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Look for changes so often.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, conflicts_with = "once")]
+    pub(crate) every: f64,
 }
 
 /// For `mcp`.

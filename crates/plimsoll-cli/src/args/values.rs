@@ -28,6 +28,12 @@ pub(super) fn lines(text: &str) -> Result<(u64, u64), String> {
     Ok(range)
 }
 
+/// A time between two looks.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|seconds| (0.1..=3_600.0).contains(seconds));
+    number.ok_or_else(|| "expected seconds from 0.1 to 3600".to_owned())
+}
+
 /// A share of the window, as `60%`.
 pub(super) fn percent(text: &str) -> Result<u8, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();

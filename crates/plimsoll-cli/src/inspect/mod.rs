@@ -14,7 +14,8 @@ use plimsoll_formats::Transcript;
 use serde::Serialize;
 
 use self::render::Page;
-use self::scale::{Inspection, Scale};
+use self::scale::Inspection;
+pub(crate) use self::scale::{MeasuredBy, Scale};
 use crate::args::InspectArgs;
 use crate::config::Config;
 use crate::error::CliError;

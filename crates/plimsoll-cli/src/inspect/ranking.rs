@@ -56,7 +56,7 @@ impl std::ops::Sub for Weight {
 }
 
 /// Names, how often each occurs, and what it weighs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Ranking(BTreeMap<String, (u64, Weight)>);
 
 impl Ranking {

@@ -105,7 +105,7 @@ pub(crate) struct Largest {
 }
 
 /// The state of the log when a turn ends.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Turn {
     /// Which one, from 1.
@@ -119,6 +119,7 @@ pub(crate) struct Turn {
 }
 
 /// A session being weighed, message by message, in memory that does not grow with it.
+#[derive(Clone)]
 pub(crate) struct Scale<'a> {
     policy: &'a Policy,
     base: Memo<Bpe>,
@@ -282,6 +283,7 @@ fn rebuilt(measured: &Measured) -> Option<Rebuilt> {
 /// What of the session is in the window. Up to a size all messages are kept, and the window is the engine's to the
 /// letter. Beyond it those that a summary stands for are dropped; and if that is not enough, the older half is
 /// weighed as it is and dropped too, which is right unless a later compaction keeps a tail from so far back.
+#[derive(Clone)]
 struct View<'a> {
     policy: &'a Policy,
     kept: Vec<Message>,
@@ -386,7 +388,7 @@ fn size(message: &Message) -> usize {
 }
 
 /// The log's size over the turns, of which no more are kept than can be told apart.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Growth {
     turns: Vec<Turn>,
     current: Option<Turn>,

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use crate::support::Home;
 
 /// What a made-up session is like.
-struct Made {
+pub(crate) struct Made {
     /// Responses, each of which reads a file.
-    responses: usize,
+    pub(crate) responses: usize,
     /// Tokens of what the host sends with every request and the file does not show.
-    hidden: u64,
+    pub(crate) hidden: u64,
 }
 
 /// A session of Claude Code in `/srv/app`: a prompt, an attachment of the host, and reads of three files in turn. The
 /// usage is that of a provider which counts three tokens for every eight letters, and of a host that sends so many
 /// tokens unseen.
-fn claude(made: &Made) -> String {
+pub(crate) fn claude(made: &Made) -> String {
     let mut lines = Vec::new();
     let mut parent = Value::Null;
     let mut sent = made.hidden;
@@ -196,4 +196,70 @@ fn a_replay_weighs_requests_as_they_were_counted() {
     let sent = windows.last().unwrap()["tokens"].as_u64().unwrap();
     let recorded = home.json(&["inspect", "s.jsonl", "--json"])["recorded"]["lastRequest"].as_u64().unwrap();
     assert!(sent.abs_diff(recorded) * 20 <= recorded, "{sent} for {recorded}");
+}
+
+/// One session, told by every command: what has one name is one number.
+#[test]
+fn counts_agree_between_commands() {
+    let pi = [
+        json!({ "type": "session", "id": "p1", "timestamp": "2026-05-01T10:00:00Z", "cwd": "/srv/app" }),
+        json!({ "type": "message", "message": { "role": "user", "content": "Look around" } }),
+        json!({ "type": "message", "message": { "role": "assistant", "model": "claude-sonnet-4-6", "stopReason": "toolUse",
+            "content": [{ "type": "toolCall", "id": "a", "name": "ls", "arguments": {} },
+                { "type": "toolCall", "id": "b", "name": "ls", "arguments": { "path": "src" } }],
+            "usage": { "input": 900, "output": 20, "cacheRead": 0, "cacheWrite": 0 } } }),
+        json!({ "type": "message", "message": { "role": "toolResult", "toolCallId": "a", "content": "a.rs" } }),
+        json!({ "type": "message", "message": { "role": "toolResult", "toolCallId": "b", "content": "b.rs" } }),
+        json!({ "type": "message", "message": { "role": "assistant", "content": [{ "type": "text", "text": "Half" }],
+            "stopReason": "error", "errorMessage": "overloaded", "usage": { "input": 0, "output": 0 } } }),
+    ];
+    let pi: String = pi.iter().map(|record| format!("{record}\n")).collect();
+    let chat = json!([{ "role": "user", "content": "Look around" },
+        { "role": "assistant", "content": null, "tool_calls":
+            [{ "id": "a", "type": "function", "function": { "name": "ls", "arguments": "{}" } }] },
+        { "role": "tool", "tool_call_id": "a", "content": "a.rs" }]);
+    let claude = claude(&Made { responses: 9, hidden: 16_000 });
+    for (file, text) in [("s.jsonl", claude), ("pi.jsonl", pi), ("chat.json", chat.to_string())] {
+        let home = Home::new().with(&format!("project/{file}"), &text);
+        let json = |args: &[&str]| -> Value {
+            let output = home.command(args, &[]).output().unwrap();
+            serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|_| panic!("{args:?}: {}", String::from_utf8_lossy(&output.stderr)))
+        };
+        let inspected = json(&["inspect", file, "--json"]);
+        let window = json(&["window", file, "--json"]);
+        for (ours, theirs) in [("window", "tokens"), ("hidden", "hidden"), ("unseen", "unseen")] {
+            assert_eq!(inspected[ours], window[theirs], "{file}: {ours}");
+        }
+        assert_eq!(window["measured"] == true, inspected["measured"] == "usage", "{file}");
+        let forked = json(&["fork", file, "--json"]);
+        assert_eq!(forked["stats"]["originalCount"], inspected["messages"], "{file}");
+        // Calls of tools, in the log and in what is written of it.
+        let rows = inspected["log"]["byTool"].as_array().unwrap();
+        let calls: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+        let chat = json(&["convert", "--to", "openai-chat", file]);
+        let said = chat["messages"].as_array().unwrap();
+        let written: usize = said.iter().map(|one| one["tool_calls"].as_array().map_or(0, Vec::len)).sum();
+        assert_eq!(written as u64, calls, "{file}");
+        let told = home.run(&["convert", "--to", "openai-chat", file, "-o", "out.json"]);
+        assert!(told.contains(&format!("wrote {} messages", said.len())), "{file}: {told}");
+        let responses = &inspected["recorded"]["responses"];
+        if *responses != 0 {
+            let counted = match responses.as_u64() {
+                Some(1) => "1 record of usage".to_owned(),
+                _ => format!("{responses} records of usage"),
+            };
+            assert!(told.contains(&counted), "{file}: {told}");
+        }
+        assert_eq!(told.contains("1 failed answer"), file == "pi.jsonl", "{told}");
+        // Stored, it is the same session.
+        home.run(&["sessions", "import", file]);
+        let listed = &json(&["sessions", "--all", "--json"])[0];
+        let shown = json(&["sessions", "show", listed["id"].as_str().unwrap(), "--json"]);
+        for told in [listed, &shown] {
+            assert_eq!(told["messages"], inspected["messages"], "{file}");
+            assert_eq!(told["recorded"], inspected["recorded"], "{file}");
+        }
+        assert_eq!(listed["window"], inspected["window"], "{file}");
+    }
 }

@@ -4,11 +4,12 @@ use insta::{assert_snapshot, with_settings};
 
 use crate::support::{Home, ok, refused};
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "chat",
     "tasks",
     "sessions",
     "inspect",
+    "watch",
     "replay",
     "window",
     "prune",
@@ -114,7 +115,7 @@ fn there_is_a_page_for_every_command() {
     let main = ok(&["man"], "");
     assert!(main.contains(".TH plimsoll 1") && main.contains("PLIMSOLL_POLICY"), "{main}");
     let home = Home::new();
-    assert!(home.run(&["man", "pages"]).ends_with("wrote 43 pages to `pages`\n"));
+    assert!(home.run(&["man", "pages"]).ends_with("wrote 44 pages to `pages`\n"));
     for command in COMMANDS {
         let page = std::fs::read_to_string(home.project.join(format!("pages/plimsoll-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH plimsoll-{command} 1")), "{page}");

@@ -31,3 +31,4 @@ mod terminal;
 #[cfg(unix)]
 mod tmux;
 mod trust;
+mod watch;

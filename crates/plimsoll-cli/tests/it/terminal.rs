@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
+use crate::figures::{Made, claude};
 use crate::support::{Home, chat};
 
 /// A terminal of 60 columns: what is written to its end can be read here.
@@ -54,6 +55,40 @@ fn on_terminal(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> String
     let child = command.spawn().unwrap();
     drop(command);
     terminal.seen(child)
+}
+
+/// One line is kept up to date on a terminal, and ended with Ctrl-C.
+#[test]
+fn watch_keeps_one_line_on_a_terminal_until_ctrl_c() {
+    let session = claude(&Made { responses: 3, hidden: 16_000 });
+    let home = Home::new().with("project/s.jsonl", &session);
+    let terminal = Terminal::open();
+    let mut command = home.command(&["watch", "s.jsonl", "--every", "0.1"], &[("TERM", "xterm-256color")]);
+    command.stdin(Stdio::null()).stdout(terminal.end()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    drop(command);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(2));
+            let last = session.lines().last().unwrap().replace("\"last\"", "\"later\"");
+            let more = last.replace("\"r8\"", "\"r9\"").replace("\"r7\"", "\"r8\"");
+            std::fs::OpenOptions::new()
+                .append(true)
+                .open(home.project.join("s.jsonl"))
+                .and_then(|mut file| writeln!(file, "{more}"))
+                .unwrap();
+            std::thread::sleep(Duration::from_secs(2));
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        });
+        let seen = terminal.seen(child);
+        let drawn: Vec<&str> = seen.split("\r\u{1b}[2K").collect();
+        assert!(drawn.len() >= 3, "{seen:?}");
+        assert!(drawn[1..].iter().all(|line| line.contains(" % of the line, ")), "{seen:?}");
+        assert!(drawn[1..].iter().all(|line| line.trim_end().chars().count() < 60), "{seen:?}");
+        assert_eq!(seen.matches('\n').count(), 1, "{seen:?}");
+        assert!(seen.ends_with('\n'), "{seen:?}");
+    });
 }
 
 /// A chat that comes slowly; what is seen on standard error, which is a terminal or not.

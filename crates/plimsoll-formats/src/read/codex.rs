@@ -21,6 +21,7 @@ use crate::hash::{HashSet64, Hasher};
 use crate::json::{Json, Take};
 use crate::lines::{Fault, Lines};
 use crate::misfits::Misfits;
+use crate::restart::Restart;
 use crate::time::millis;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
@@ -148,7 +149,7 @@ const SEALED: &str = "[The provider keeps this summary encrypted]";
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
-    wanted: Option<&str>,
+    (wanted, from): (Option<&str>, Option<&Restart>),
     sink: Sink,
 ) -> io::Result<()> {
     let mut sessions = outline(lines)?;
@@ -159,9 +160,12 @@ pub(super) fn read(
     let mut taken_back = taken_back.into_iter().peekable();
     transcript.other_sessions = sessions.into_iter().map(|session| session.info).collect();
     let mut sink = |message| sink(Chain::Main, message);
-    let log = Assembly::new(&mut sink, MOST_HELD);
+    let mut log = Assembly::new(&mut sink, MOST_HELD);
+    log.resume(from);
     let (hasher, said) = (Hasher::default(), HashSet64::default());
-    let mut reading = Reading { log, open: None, last: None, counted: None, model: None, hasher, said };
+    let (model, counted) = from.map(|from| (from.model.clone(), from.counted.clone())).unwrap_or_default();
+    let mut reading = Reading { log, open: None, last: None, counted, model, hasher, said };
+    let mut restart: Option<Restart> = None;
     let mut position = 0;
     lines.each(transcript, |text, place, transcript| {
         position += 1;
@@ -182,11 +186,22 @@ pub(super) fn read(
             return Ok(());
         }
         reading.log.record(position, text.len(), 0, reading.open.or(reading.last));
+        if reading.is_settled() {
+            reading.log.offer_restart(place.offset);
+        } else {
+            reading.log.pass_restart(place.offset);
+        }
         let read = reading.record(Json::parse_some(text, record_fields)?, &At::In(&place), transcript);
         reading.log.settle(&mut transcript.notes);
+        if let Some(begun) = reading.log.restart(Format::Codex).filter(|begun| begun.offset == place.offset) {
+            // Neither changes with a record that begins a message.
+            let (model, counted) = (reading.model.clone(), reading.counted.clone());
+            restart = Some(Restart { model, counted, ..begun });
+        }
         read.map_err(Fault::Json)
     })?;
     reading.log.finish();
+    transcript.restart = restart;
     Ok(())
 }
 
@@ -381,6 +396,13 @@ impl Reading<'_> {
             let place = self.log.begin(Role::System, None, time);
             self.log.text(place, instructions);
         }
+    }
+
+    /// Whether no count of tokens can come for what was read.
+    fn is_settled(&self) -> bool {
+        let is_counted =
+            |place: usize| !self.log.holds(place) || self.log.message(place).info.tokens.is_some();
+        self.open.is_none() && self.last.is_none_or(is_counted)
     }
 
     /// The response at hand, or a new one.

@@ -26,6 +26,7 @@ use crate::error::FormatError;
 use crate::lines::Lines;
 use crate::nearest::nearest;
 use crate::recorded::Recorded;
+use crate::restart::Restart;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
 /// How much of a transcript is looked at to tell its format.
@@ -74,7 +75,7 @@ pub fn read_session(input: impl BufRead, id: &str) -> Result<Transcript, FormatE
 fn read_any(mut input: impl BufRead, wanted: Option<&str>) -> Result<Transcript, FormatError> {
     let (format, beginning) = sniff(&mut input)?;
     let input = Cursor::new(beginning).chain(input);
-    let reader = Reader { format, redetect: true, wanted };
+    let reader = Reader { format, redetect: true, wanted, from: None };
     collect(
         |sink| if format.is_lines() { reader.held(input, sink) } else { reader.document((input, 0), sink) },
     )
@@ -82,7 +83,7 @@ fn read_any(mut input: impl BufRead, wanted: Option<&str>) -> Result<Transcript,
 
 /// Read a transcript as the given format, whatever it looks like.
 pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, FormatError> {
-    let reader = Reader { format, redetect: false, wanted: None };
+    let reader = Reader { format, redetect: false, wanted: None, from: None };
     collect(
         |sink| if format.is_lines() { reader.held(input, sink) } else { reader.document((input, 0), sink) },
     )
@@ -136,7 +137,7 @@ fn visit_any(
     let (format, _) = sniff(&mut input)?;
     let size = input.seek(SeekFrom::End(0))?.saturating_sub(start);
     input.seek(SeekFrom::Start(start))?;
-    let reader = Reader { format, redetect: true, wanted };
+    let reader = Reader { format, redetect: true, wanted, from: None };
     if format.is_lines() { reader.lines(input, sink) } else { reader.document((input, size), sink) }
 }
 
@@ -146,8 +147,17 @@ pub fn visit_as(
     input: impl BufRead + Seek,
     sink: &mut dyn FnMut(Chain, Message),
 ) -> Result<Transcript, FormatError> {
-    let reader = Reader { format, redetect: false, wanted: None };
+    let reader = Reader { format, redetect: false, wanted: None, from: None };
     if format.is_lines() { reader.lines(input, sink) } else { reader.document((input, 0), sink) }
+}
+
+/// Visit lines from a restart on; the input stands there.
+pub(crate) fn visit_restarted(
+    restart: &Restart,
+    input: impl BufRead + Seek,
+    sink: Sink,
+) -> Result<Transcript, FormatError> {
+    Reader { format: restart.format, redetect: false, wanted: None, from: Some(restart) }.lines(input, sink)
 }
 
 /// The format, and what was read to tell it.
@@ -190,6 +200,8 @@ struct Reader<'a> {
     redetect: bool,
     /// The session that is wanted, by its id; the newest without one.
     wanted: Option<&'a str>,
+    /// Where an earlier reading is taken up again.
+    from: Option<&'a Restart>,
 }
 
 impl Reader<'_> {
@@ -205,10 +217,12 @@ impl Reader<'_> {
         let mut transcript = Transcript::new(self.format);
         self.counted(&mut transcript, sink, |transcript, sink| {
             match self.format {
-                Format::ClaudeCode => claude_code::read(&mut lines, transcript, self.wanted, sink)?,
-                Format::Codex => codex::read(&mut lines, transcript, self.wanted, sink)?,
+                Format::ClaudeCode => {
+                    claude_code::read(&mut lines, transcript, (self.wanted, self.from), sink)?;
+                }
+                Format::Codex => codex::read(&mut lines, transcript, (self.wanted, self.from), sink)?,
                 Format::Pi => record_usage(transcript, sink, |transcript, sink| {
-                    pi::read(&mut lines, transcript, self.wanted, sink)
+                    pi::read(&mut lines, transcript, (self.wanted, self.from), sink)
                 })?,
                 Format::Kimi => record_usage(transcript, sink, |transcript, sink| {
                     kimi::read(&mut lines, transcript, sink)

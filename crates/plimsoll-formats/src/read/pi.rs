@@ -14,6 +14,7 @@ use crate::hash::{HashMap64, Hasher};
 use crate::json::{Json, Take, told};
 use crate::lines::{Lines, Place};
 use crate::misfits::Misfits;
+use crate::restart::Restart;
 use crate::time::millis;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 use crate::tree::{Names, Parent};
@@ -34,7 +35,7 @@ const BLOCKS: [(&str, &str); 3] = [("arguments", "toolCall"), ("thinking", "thin
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
-    wanted: Option<&str>,
+    (wanted, from): (Option<&str>, Option<&Restart>),
     sink: Sink,
 ) -> io::Result<()> {
     let mut index = Index::default();
@@ -68,7 +69,8 @@ pub(super) fn read(
     tree.path(leaf, &all, &mut path, transcript);
 
     let mut sink = |message| sink(Chain::Main, message);
-    let log = Assembly::new(&mut sink, MOST_HELD);
+    let mut log = Assembly::new(&mut sink, MOST_HELD);
+    log.resume(from);
     let mut reading = Reading { log, tails };
     for (place, &offset) in index.offsets.iter().enumerate() {
         let is_other = !(session..session_end).contains(&(place as u32));
@@ -79,6 +81,7 @@ pub(super) fn read(
         }
         let text = lines.again(offset)?;
         reading.log.record(place, text.len(), place, None);
+        reading.log.offer_restart(offset);
         let (before, line) = (reading.log.len(), u64::from(index.lines[place]));
         match Json::parse(text) {
             Ok(entry) => {
@@ -91,6 +94,7 @@ pub(super) fn read(
             reading.tails.began(entries[place], &reading.log.message(before).info.id);
         }
     }
+    transcript.restart = reading.log.restart(transcript.format);
     reading.log.finish();
     Ok(())
 }

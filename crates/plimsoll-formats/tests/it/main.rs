@@ -11,6 +11,7 @@ mod faults;
 mod goose_db;
 mod opencode_db;
 mod pi;
+mod restarts;
 mod samples;
 mod sessions;
 mod shapes;

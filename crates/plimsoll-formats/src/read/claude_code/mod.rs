@@ -27,6 +27,7 @@ use crate::hash::HashMap64;
 use crate::json::{Json, Take, told};
 use crate::lines::Lines;
 use crate::misfits::Misfits;
+use crate::restart::Restart;
 use crate::transcript::{Chain, Transcript};
 use crate::tree::Tree;
 
@@ -36,7 +37,7 @@ const SYNTHETIC: &str = "<synthetic>";
 pub(super) fn read(
     lines: &mut Lines<impl BufRead + Seek>,
     transcript: &mut Transcript,
-    wanted: Option<&str>,
+    (wanted, from): (Option<&str>, Option<&Restart>),
     sink: Sink,
 ) -> io::Result<()> {
     let mut index = Index::default();
@@ -52,7 +53,7 @@ pub(super) fn read(
     }
     let wanted = choose(wanted, index.sessions()).map(|number| number as u32);
     let marks = vec![false; tree.len()];
-    Visit { lines, index: &index, tree: &tree, wanted, keys: Vec::new(), marks }.all(transcript, sink)
+    Visit { lines, index: &index, tree: &tree, wanted, from, keys: Vec::new(), marks }.all(transcript, sink)
 }
 
 /// The fields that are read of a record of the session.
@@ -73,6 +74,8 @@ struct Visit<'a, R> {
     tree: &'a Tree,
     /// The number of the session that is wanted, if not the newest.
     wanted: Option<u32>,
+    /// Where an earlier reading of the session is taken up again; sub-agents come after it and are read as they are.
+    from: Option<&'a Restart>,
     /// Room for each record, used again for each chain.
     keys: Vec<u32>,
     marks: Vec<bool>,
@@ -98,6 +101,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
             let number = transcript.side_chains.len();
             let places: Vec<u32> = chain.iter().map(|(_, place)| *place).collect();
             self.chain(&places, &mut child, &mut |message| sink(Chain::Side(number), message))?;
+            child.restart = None;
             transcript.side_chains.push(child);
         }
         Ok(())
@@ -128,11 +132,13 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         let until = self.until(&chosen);
         let mut log = Assembly::new(sink, MOST_HELD);
         log.session(transcript.info.id.as_deref());
+        log.resume(self.from.take());
         let mut reading = Reading { log, index: self.index, heads: HashMap64::default(), boundary: None };
         for (position, place) in chosen.into_iter().enumerate() {
             let (kind, place) = (self.index.kind(place), self.index.place(place));
             let text = self.lines.again(place.offset)?;
             reading.log.record(position, text.len(), until[position] as usize, None);
+            reading.log.offer_restart(place.offset);
             match Json::parse_some(text, whole) {
                 Ok(record) => {
                     reading.record(record, kind, &At::In(&place), transcript);
@@ -144,6 +150,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         if reading.boundary.is_some() {
             transcript.skip("compact_boundary without summary");
         }
+        transcript.restart = reading.log.restart(transcript.format);
         reading.log.finish();
         Ok(())
     }
