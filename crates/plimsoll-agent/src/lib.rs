@@ -26,6 +26,7 @@ mod follow;
 mod guard;
 mod hooks;
 mod instructions;
+mod launches;
 mod ledger;
 mod mcp;
 pub mod metrics;

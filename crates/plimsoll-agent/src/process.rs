@@ -87,6 +87,19 @@ fn require_program(program: &str, directory: &Path, path: Option<&OsStr>) -> io:
     Err(if is_there { Errno::ACCESS } else { Errno::NOENT }.into())
 }
 
+/// The first descriptor behind standard input, output and error.
+const FIRST_OTHER: i32 = 3;
+
+/// Keep what is started next from inheriting descriptors that this process itself was given: the file of a redirection, a
+/// connection, the pipe of `make`'s job server. A command that is held to its project could write through them to anywhere.
+///
+/// Before every start, and not once: a library of the host may open one at any time. What the host itself opens is closed on
+/// exec by the standard library anyway, and the pipes of a child are put on its first three descriptors after this. The crate
+/// is there because a number cannot be made a descriptor without `unsafe`.
+pub(crate) fn withhold_descriptors() {
+    close_fds::set_fds_cloexec_threadsafe(FIRST_OTHER, &[]);
+}
+
 /// A process with all it has started.
 pub(crate) struct ProcessGroup {
     child: Child,

@@ -1,6 +1,6 @@
 //! An agent as the configuration has it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::{Policy, Tokens};
@@ -12,8 +12,9 @@ use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
-use crate::hooks::{CommandHook, Hooks, hook_notices};
+use crate::hooks::{CommandHook, Hooks, hook_notices, remember_hook};
 use crate::instructions::Instructions;
+use crate::mcp::remember_server;
 use crate::model::Model;
 use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 use crate::tools::{Bash, Skill, ToolSet, Webfetch};
@@ -98,6 +99,7 @@ impl Agent {
         profile.name = name.to_owned();
         let keys: Vec<Secret> =
             run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
+        remember_launches(run, &agent.directory);
         let hooks =
             run.hooks.iter().map(|hook| CommandHook::new(hook.clone(), &agent.directory, keys.clone()));
         agent.hooks = hooks.map(|hook| Arc::new(hook) as Arc<dyn Hooks>).collect();
@@ -174,6 +176,18 @@ impl Model {
         options.extra.extend(agent.options.clone());
         options.extra.extend(agent.top_p.map(|share| ("top_p".to_owned(), Value::from(share))));
         Ok(model)
+    }
+}
+
+/// Remember what hooks and servers of the configuration would run, before anything of theirs or of the agent's is run.
+fn remember_launches(run: &RunConfig, directory: &Path) {
+    let writable: Vec<PathBuf> =
+        std::iter::once(directory.to_owned()).chain(run.sandbox.write.iter().cloned()).collect();
+    for hook in &run.hooks {
+        remember_hook(hook, directory, &writable);
+    }
+    for server in run.mcp.values() {
+        remember_server(server, directory, &writable);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::compact::request::HookText;
@@ -18,6 +19,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use super::{
     AfterTool, BeforeTool, CompactionContext, HookError, HookFuture, HookedCall, HookedResult, Hooks,
 };
+use crate::launches::{Launch, LaunchRecord};
 use crate::process::{ProcessGroup, remove_keys, session_command};
 use crate::untrusted::clean;
 
@@ -29,17 +31,14 @@ const MOST_OUTPUT: usize = 1_000_000;
 const MOST_ERRORS: usize = 4_000;
 /// How long is waited for the last of an output after its command has ended.
 const GRACE: Duration = Duration::from_millis(200);
-/// A script that is larger is not held against what it was.
-const LARGEST_SCRIPT: u64 = 16 << 20;
 
 /// A command of the configuration.
 pub struct CommandHook {
     setup: HookCommand,
     directory: PathBuf,
     hidden: Vec<Secret>,
-    /// The files of the project that the command names, as they were when the run began. An agent may write files of the
-    /// project; it must not write what is run beside it without being asked.
-    scripts: Vec<(PathBuf, Option<blake3::Hash>)>,
+    /// What the command would run, as it was when the process began.
+    record: Arc<LaunchRecord>,
 }
 
 /// What a hook may answer before a call.
@@ -71,15 +70,23 @@ impl Default for AutocontinueReply {
     }
 }
 
+/// Remember what the command of a hook would run. `writable` are the places that an agent may write to without being asked.
+pub(crate) fn remember_hook(
+    setup: &HookCommand,
+    directory: &Path,
+    writable: &[PathBuf],
+) -> Arc<LaunchRecord> {
+    let path = std::env::var_os("PATH");
+    let launch = Launch { command: &setup.command, directory, path: path.as_deref() };
+    LaunchRecord::remember(launch, writable)
+}
+
 impl CommandHook {
-    /// A command that runs in a project's directory, without the variables that hold one of these secrets.
+    /// A command that runs in a project's directory, without the variables that hold one of these secrets. What it would run
+    /// is remembered for the whole process, and it is not run once that has changed.
     pub fn new(setup: HookCommand, directory: &Path, hidden: Vec<Secret>) -> CommandHook {
-        let named = setup.command.iter().map(|word| directory.join(word));
-        let inside =
-            named.filter_map(|path| path.canonicalize().ok()).filter(|path| path.starts_with(directory));
-        let scripts =
-            inside.filter(|path| path.is_file()).map(|path| (path.clone(), hash_of(&path))).collect();
-        CommandHook { setup, directory: directory.to_owned(), hidden, scripts }
+        let record = remember_hook(&setup, directory, &[directory.to_owned()]);
+        CommandHook { setup, directory: directory.to_owned(), hidden, record }
     }
 
     /// Run the command, and give what it answers; the default where it says nothing.
@@ -107,9 +114,8 @@ impl CommandHook {
         if let Some(problem) = &self.setup.problem {
             return Err(HookError(problem.clone()));
         }
-        if let Some((path, _)) = self.scripts.iter().find(|(path, hash)| hash_of(path) != *hash) {
-            let told = format!("`{}` has changed since the run began, so it is not run", path.display());
-            return Err(HookError(told));
+        if let Some(refusal) = self.record.refusal() {
+            return Err(HookError(refusal));
         }
         let mut input = json!({ "event": event.name(), "directory": self.directory });
         if let (Value::Object(all), Value::Object(fields)) = (&mut input, about) {
@@ -202,11 +208,6 @@ fn redacted(text: &str) -> String {
     redact(text).text
 }
 
-fn hash_of(path: &Path) -> Option<blake3::Hash> {
-    let is_small = std::fs::metadata(path).is_ok_and(|found| found.len() <= LARGEST_SCRIPT);
-    std::fs::read(path).ok().filter(|_| is_small).map(|bytes| blake3::hash(&bytes))
-}
-
 impl Hooks for CommandHook {
     fn name(&self) -> String {
         redacted(&clean(&self.setup.command.join(" "), 80))
@@ -218,6 +219,9 @@ impl Hooks for CommandHook {
 
     fn before_tool<'a>(&'a self, call: &'a HookedCall) -> HookFuture<'a, BeforeTool> {
         Box::pin(async move {
+            if let Some(refusal) = self.record.refusal() {
+                return Ok(BeforeTool::Tampered(refusal));
+            }
             let about = serde_json::to_value(call).unwrap_or_default();
             let BeforeReply { input, deny } = self.ask(HookEvent::ToolBefore, &about).await?;
             Ok(match (deny, input) {

@@ -3,7 +3,8 @@
 //! An embedder implements [`Hooks`]; a configuration names commands, each of which is a [`CommandHook`]. What hooks say is
 //! untrusted where it matters: a changed input is held against the permissions like any other, text for a summary is
 //! bounded and set apart by the engine, and an output that is replaced stays reachable. A hook that fails is told of, and
-//! everything goes on as if it were not there: hooks are a help, and permissions are the guard.
+//! everything goes on as if it were not there: hooks are a help, and permissions are the guard. The exception is a hook that
+//! was changed under way, see [`BeforeTool::Tampered`].
 
 mod apply;
 mod command;
@@ -23,6 +24,7 @@ use crate::event::{CallStatus, ReceiptFigures};
 
 pub(crate) use apply::{HookedInput, HookedOutput};
 pub use command::CommandHook;
+pub(crate) use command::remember_hook;
 pub(crate) use own::hook_notices;
 
 /// What a hook says, when it has.
@@ -83,6 +85,10 @@ pub enum BeforeTool {
     Change(Value),
     /// It is not made; the model is told why.
     Refuse(String),
+    /// It is not made, because the hook is not what it was when the program was started. That is told as a failure of the
+    /// hook, but unlike other failures it does not let the call through: an agent could otherwise switch its guard off by
+    /// changing it.
+    Tampered(String),
 }
 
 /// What becomes of a result before the model sees it.

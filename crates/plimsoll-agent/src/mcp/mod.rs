@@ -29,6 +29,7 @@ use crate::run::Conversation;
 use crate::tools::{Tool, ToolSet};
 
 use server::Server;
+pub(crate) use server::remember_server;
 use tool::McpTool;
 
 /// The servers of a conversation. They end when it is dropped.

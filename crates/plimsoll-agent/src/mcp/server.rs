@@ -1,17 +1,19 @@
 //! One server of the configuration: started, called, started again, ended.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use plimsoll_config::McpServer;
+use plimsoll_config::{McpConnection, McpServer};
 use rmcp::model::{CallToolResult, ClientRequest};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{CallFailure, Connection};
 use super::declare::ListedTool;
+use super::stdio::path_for;
 use crate::event::{Event, EventSink, McpChange};
+use crate::launches::{Launch, LaunchRecord};
 
 /// How long a server may take to start and list its tools. Many are fetched from a registry when they are started.
 const START: Duration = Duration::from_secs(60);
@@ -31,6 +33,8 @@ pub(super) struct Server {
     starting: tokio::sync::Mutex<()>,
     /// The server says that it has other tools now, or may have.
     changed: Arc<AtomicBool>,
+    /// What its command would run, as it was when the process began.
+    record: Option<Arc<LaunchRecord>>,
 }
 
 #[derive(Default)]
@@ -41,8 +45,22 @@ struct State {
     is_shut: bool,
 }
 
+/// Remember what the command of a server would run, if it is one of this machine. `writable` are the places that an agent may
+/// write to without being asked.
+pub(crate) fn remember_server(
+    setup: &McpServer,
+    project: &Path,
+    writable: &[PathBuf],
+) -> Option<Arc<LaunchRecord>> {
+    let McpConnection::Local { command, environment, directory } = &setup.connection else { return None };
+    let path = path_for(environment);
+    let directory = directory.as_deref().unwrap_or(project);
+    Some(LaunchRecord::remember(Launch { command, directory, path: path.as_deref() }, writable))
+}
+
 impl Server {
     pub(super) fn new(name: String, setup: McpServer, directory: PathBuf, events: EventSink) -> Server {
+        let record = remember_server(&setup, &directory, std::slice::from_ref(&directory));
         Server {
             name,
             setup,
@@ -51,6 +69,7 @@ impl Server {
             state: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
             changed: Arc::default(),
+            record,
         }
     }
 
@@ -74,6 +93,9 @@ impl Server {
     async fn connect(&self) -> Result<Arc<Connection>, String> {
         if let Some(problem) = &self.setup.problem {
             return Err(problem.clone());
+        }
+        if let Some(refusal) = self.record.as_ref().and_then(|record| record.refusal()) {
+            return Err(refusal);
         }
         {
             let mut state = self.state();

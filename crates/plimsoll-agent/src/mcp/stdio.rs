@@ -1,6 +1,7 @@
 //! A server as a process of this machine, which is spoken to by its standard input and output.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::Path;
 use std::pin::Pin;
@@ -39,6 +40,12 @@ pub(super) struct ServerPipes {
     pub(super) output: BoundedLines<ChildStdout>,
 }
 
+/// The `PATH` of a server with this environment.
+pub(super) fn path_for(environment: &[(String, Secret)]) -> Option<OsString> {
+    let own = environment.iter().find(|(name, _)| name == "PATH");
+    own.map(|(_, path)| path.expose().into()).or_else(|| std::env::var_os("PATH"))
+}
+
 impl ServerProcess {
     pub(super) fn start(
         name: &str,
@@ -48,8 +55,7 @@ impl ServerProcess {
     ) -> Result<(ServerProcess, ServerPipes), String> {
         let (program, arguments) = command.split_first().ok_or("its command is empty")?;
         let failed = |error: io::Error| format!("cannot run `{program}`: {error}");
-        let own = environment.iter().find(|(name, _)| name == "PATH");
-        let path = own.map(|(_, path)| path.expose().into()).or_else(|| std::env::var_os("PATH"));
+        let path = path_for(environment);
         let mut prepared = session_command(program, directory, path.as_deref()).map_err(failed)?;
         prepared.args(arguments).env_clear().envs(needed_environment());
         prepared.envs(environment.iter().map(|(name, value)| (name, value.expose())));

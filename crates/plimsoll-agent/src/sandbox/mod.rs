@@ -33,7 +33,7 @@ use std::sync::OnceLock;
 use plimsoll_config::{SandboxConfig, SandboxMode};
 use serde::Serialize;
 
-use crate::process::has_sessions;
+use crate::process::{has_sessions, withhold_descriptors};
 use stragglers::Marker;
 use temporary::TemporaryFolder;
 
@@ -244,6 +244,7 @@ impl Sandbox {
         }
         write.extend(self.config.write.iter().cloned());
         let SandboxConfig { network, unix_sockets, .. } = self.config;
+        withhold_descriptors();
         let (child, reaper) = system::spawn(command, &Rules { write, network, unix_sockets })?;
         Ok(ConfinedChild { child, ending: Ending { reaper, marker } })
     }
@@ -268,6 +269,7 @@ struct Rules {
 pub(crate) fn spawn_marked(command: &mut Command) -> io::Result<ConfinedChild> {
     let marker = Marker::new();
     marker.put_on(command);
+    withhold_descriptors();
     let child = command.spawn()?;
     Ok(ConfinedChild { child, ending: Ending { reaper: None, marker } })
 }

@@ -15,6 +15,7 @@ mod hooks;
 mod journal;
 mod kept_kills;
 mod kills;
+mod launches;
 mod loops;
 mod mcp;
 mod metrics;

@@ -2,6 +2,7 @@
 //!
 //! A test is skipped, with a line that says so, where the kernel cannot hold what it is about.
 
+mod descriptors;
 mod measures;
 mod network;
 mod processes;
