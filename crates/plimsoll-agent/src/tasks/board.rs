@@ -12,6 +12,7 @@ use plimsoll_store::{Archive, Clock, StoreError, TaskFilter, TaskRecord};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::claim::BOARD_MARK;
 use super::error::TaskError;
 use super::ids::find_task;
 use super::limits::TaskLimits;
@@ -152,7 +153,7 @@ impl TaskBoard {
             roster,
             limits,
             clock,
-            holder: format!("{holder}, tasks {unique}"),
+            holder: format!("{holder}{BOARD_MARK}{unique}"),
             lease: Duration::from_secs(60),
             is_gone: Arc::new(|_| false),
             slots: Arc::new(Semaphore::new(limits.at_once.max(1))),

@@ -14,6 +14,14 @@ use super::task::{Task, TaskChange};
 /// For how long a session that another is just giving back is waited for.
 pub(super) const LEASE_PATIENCE: Duration = Duration::from_secs(3);
 
+/// What stands between the name of a process and that of its board in the name of a holder.
+pub(super) const BOARD_MARK: &str = ", tasks ";
+
+/// Whether the holder of a lease is a board, which runs tasks, and not a person who talks to one.
+pub(super) fn is_board(holder: &str) -> bool {
+    holder.contains(BOARD_MARK)
+}
+
 impl TaskBoard {
     /// Take the lease of a task's session and make its record active by a change, in this order: a record that is active
     /// and not leased would be taken for one whose process is gone. One who is just giving the session back is waited for.
@@ -103,7 +111,7 @@ impl TaskBoard {
     }
 
     pub(super) fn is_gone_holder(&self, holder: &str) -> bool {
-        let process = holder.rsplit_once(", tasks ").map_or(holder, |(process, _)| process);
+        let process = holder.rsplit_once(BOARD_MARK).map_or(holder, |(process, _)| process);
         (self.is_gone)(process)
     }
 }

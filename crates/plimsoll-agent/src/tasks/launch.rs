@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll::SessionId;
 use plimsoll_store::{NewLease, NewSession};
 
-use super::board::{Caller, Launch, Local, ResumeOutcome, TaskBoard};
+use super::board::{Caller, Launch, ResumeOutcome, TaskBoard};
 use super::bounds::StoredBound;
 use super::claim::LEASE_PATIENCE;
 use super::error::TaskError;
@@ -54,8 +54,12 @@ impl TaskBoard {
             bounds: bounds.iter().map(StoredBound::from).collect(),
             ..TaskData::default()
         };
-        let id = plimsoll_store::random_ids().session(self.now());
-        let task = Task::new(id.clone(), caller.session.clone(), data, &self.holder, self.now());
+        // With its place from the beginning: all of this board go by the same holder, and one that looks for lost tasks
+        // would take the lease of this one.
+        let parent = caller.session.clone();
+        let task = self.blocking(move |board| board.reserve(&parent, data)).await?;
+        let id = task.id.clone();
+        let record = task.record().inspect_err(|_| drop(self.local().remove(&id)))?;
         let title = match launch.fork {
             true => format!("Background (forked): {}", launch.description),
             false => format!("Background: {}", launch.description),
@@ -68,12 +72,10 @@ impl TaskBoard {
             model: Some(agent.model.name.model.clone()),
             directory: Some(agent.directory.display().to_string()),
             // With the session or not at all: a process that dies leaves no session that nothing knows of.
-            task: Some(task.record()?),
+            task: Some(record),
             lease: Some(NewLease { holder: self.holder.clone(), ttl: self.lease }),
             ..NewSession::default()
         };
-        // All of this board go by the same holder: one that looks for lost tasks would take the lease of this one.
-        self.local().insert(id.clone(), Local::reserved(&task));
         let launched = self.bear(caller, &launch, way, agent, new).await;
         match launched {
             Ok((task, agent, lease)) => {

@@ -8,10 +8,14 @@ use plimsoll::SessionId;
 use plimsoll_store::StoreError;
 
 use super::board::TaskBoard;
+use super::claim::is_board;
 use super::error::TaskError;
 use super::limits::require_price;
 use super::status::TaskStatus;
 use super::task::{Task, TaskChange};
+
+/// So many leases are looked at in one go.
+const LEASES_A_PAGE: u64 = 1_000;
 
 impl TaskBoard {
     /// Look after the tasks of a session and the tasks of its tasks, or all: those whose process has gone are marked as
@@ -19,7 +23,8 @@ impl TaskBoard {
     ///
     /// A task that another living process runs is recognised by the lease of its session and left alone. Only active tasks
     /// are looked at, and nothing is written for those that are well. The first time, ends that an older version has
-    /// recorded and may not have told are told too.
+    /// recorded and may not have told are told too. What a process that has gone left half done in the session of a task that
+    /// has ended is marked as interrupted there.
     pub async fn reconcile(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let parent = parent.cloned();
         self.blocking(move |board| board.reconcile_now(parent.as_ref())).await
@@ -63,7 +68,48 @@ impl TaskBoard {
                 marked.extend(self.mark_if_gone(&task)?);
             }
         }
+        self.settle_ended(parent)?;
         Ok(marked)
+    }
+
+    /// Settle sessions of tasks that have ended and whose process has gone before it gave them back, such as one that was
+    /// killed while a cancelled task wound down: an answer and calls without their ends would stay in the log until the
+    /// session is opened. They are found by their leases, which are few, and not by the records of all that ever ended.
+    fn settle_ended(&self, parent: Option<&SessionId>) -> Result<(), TaskError> {
+        let store = self.archive.store();
+        let mut after = None;
+        loop {
+            let page = store.leases(after.as_ref(), LEASES_A_PAGE)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.session.clone());
+            // A person who talks to a task and has paused for longer than the lease goes on later: only runs are settled.
+            for left in page.iter().filter(|lease| is_board(&lease.holder)) {
+                match self.load(&left.session) {
+                    Ok(task) if !task.status.is_active() && self.is_below(&task, parent)? => {
+                        self.settle_if_gone(&task.id)?;
+                    }
+                    Ok(_) | Err(TaskError::NotFound(_) | TaskError::Unreadable(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    /// Take a session's lease and give it back, which marks as interrupted what was left half done; not from a process that
+    /// lives.
+    fn settle_if_gone(&self, session: &SessionId) -> Result<(), TaskError> {
+        let _claiming = self.claiming();
+        if self.is_local(session) {
+            return Ok(());
+        }
+        match self.lease_free(session) {
+            Ok(lease) => {
+                let _ = self.archive.store().release(&lease);
+                Ok(())
+            }
+            Err(TaskError::Store(StoreError::Leased { .. }) | TaskError::SessionGone) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Tell ends whose records do not say that they were: an older version could die between the two. A note that was sent

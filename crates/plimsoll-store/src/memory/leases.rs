@@ -8,7 +8,7 @@ use plimsoll::{Millis, SessionId};
 use super::{Held, MemoryStore};
 use crate::error::StoreError;
 use crate::is_unfinished;
-use crate::store::{ChangeKind, Claim, Epoch, Lease, Leases, Settled, TakeOver, settle_calls};
+use crate::store::{ChangeKind, Claim, Epoch, Lease, LeaseRecord, Leases, Settled, TakeOver, settle_calls};
 
 impl MemoryStore {
     pub(super) fn take_lease(
@@ -97,5 +97,17 @@ impl Leases for MemoryStore {
         })?;
         state.note(&lease.session, ChangeKind::Released, None, None);
         Ok(())
+    }
+
+    fn leases(&self, after: Option<&SessionId>, most: u64) -> Result<Vec<LeaseRecord>, StoreError> {
+        let state = self.state();
+        let left = state.leases.iter().filter(|(session, _)| after.is_none_or(|after| *session > after));
+        let records = left.map(|(session, (holder, until))| LeaseRecord {
+            session: session.clone(),
+            holder: holder.clone(),
+            until: *until,
+        });
+        let most = if most == 0 { 100 } else { most };
+        Ok(records.take(usize::try_from(most).unwrap_or(usize::MAX)).collect())
     }
 }

@@ -10,8 +10,9 @@ use super::extend::fold_message;
 use super::feed::Changed;
 use super::position::Position;
 use super::read;
+use super::rows::integer;
 use crate::error::StoreError;
-use crate::store::{ChangeKind, Epoch, Lease, Settled, TakeOver, settle_call};
+use crate::store::{ChangeKind, Epoch, Lease, LeaseRecord, Settled, TakeOver, settle_call};
 
 /// How a lease is asked for.
 pub(crate) struct Request<'a> {
@@ -72,6 +73,26 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Stor
     next_epoch(connection, key)?;
     let changed = Changed { key, session: &lease.session, now: Millis(0) };
     changed.note(connection, ChangeKind::Released, None, None)
+}
+
+/// The leases that were not given back, in the order of their sessions' ids.
+pub(crate) fn records(
+    connection: &Connection,
+    after: Option<&SessionId>,
+    most: u64,
+) -> Result<Vec<LeaseRecord>, StoreError> {
+    // A cross join is not reordered: the few leases are looked at, and not the many sessions.
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id, l.holder, l.until FROM lease l CROSS JOIN session s ON s.key = l.session
+         WHERE s.removed IS NULL AND s.id > ?1 ORDER BY s.id LIMIT ?2",
+    )?;
+    let most = if most == 0 { 100 } else { most };
+    let after = after.map_or("", SessionId::as_str);
+    let rows = statement.query_map(params![after, integer(most)], |row| {
+        let (session, holder, until) = (row.get::<_, String>(0)?, row.get(1)?, Millis(row.get(2)?));
+        Ok(LeaseRecord { session: SessionId::new(session), holder, until })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Refuse if a lease on the session has not run out.

@@ -20,9 +20,9 @@ use crate::session::{
 };
 use crate::store::{
     ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported, Imports,
-    Inbox, IndexStep, Lease, Leases, Logs, NewLease, NewNote, NewTask, Note, PurgeReport, PurgeTarget,
-    Purges, Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord, Spills, StagedPiece,
-    TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
+    Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, NewLease, NewNote, NewTask, Note, PurgeReport,
+    PurgeTarget, Purges, Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord, Spills,
+    StagedPiece, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.
@@ -291,6 +291,10 @@ impl Leases for SqliteStore {
     fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(move |connection| leases::release(connection, &lease))
+    }
+
+    fn leases(&self, after: Option<&SessionId>, most: u64) -> Result<Vec<LeaseRecord>, StoreError> {
+        self.read(|connection| leases::records(connection, after, most))
     }
 }
 

@@ -39,6 +39,11 @@ pub trait Leases {
 
     /// Give the right back. It is no error if the lease was taken over meanwhile, or went with its session.
     fn release(&self, lease: &Lease) -> Result<(), StoreError>;
+
+    /// The leases that were not given back, whether they have run out or not, in the order of their sessions' ids: those of
+    /// processes at work, and those that processes which died have left. Only after this session, which ended the page before,
+    /// and no more than `most`; 0 means 100.
+    fn leases(&self, after: Option<&SessionId>, most: u64) -> Result<Vec<LeaseRecord>, StoreError>;
 }
 
 /// Whether a session is taken although its lease has not run out.
@@ -71,6 +76,18 @@ pub struct NewLease {
     pub holder: String,
     /// For how long, from the moment at which it is stored.
     pub ttl: Duration,
+}
+
+/// A lease as anyone may see it: without the epoch that lets its holder write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseRecord {
+    /// The session.
+    pub session: SessionId,
+    /// Who runs it, or did.
+    pub holder: String,
+    /// Until when, by the store's clock.
+    pub until: Millis,
 }
 
 /// The right to run a session for a while.

@@ -36,7 +36,7 @@ pub use imports::{
 };
 pub use inbox::{Inbox, NewNote, Note};
 pub(crate) use leases::settle_call;
-pub use leases::{Lease, Leases, NewLease, Settled, TakeOver, settle_calls};
+pub use leases::{Lease, LeaseRecord, Leases, NewLease, Settled, TakeOver, settle_calls};
 pub use logs::{Logs, Snapshot};
 pub use purges::{PurgeItem, PurgeReport, PurgeTarget, Purges};
 pub use reductions::Reductions;

@@ -244,3 +244,27 @@ fn a_half_written_answer_stays_in_the_window() {
     assert_eq!(log.iter().map(Message::text).collect::<Vec<_>>(), ["go", "I wi"]);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
+
+#[rstest]
+fn leases_that_were_not_given_back_are_listed_also_those_that_ran_out(#[values(false, true)] real: bool) {
+    either(real, |store, at| {
+        let ids = ["ses_3", "ses_1", "ses_2"].map(|id| session(store, id));
+        assert!(store.leases(None, 0).unwrap().is_empty());
+        let leases = ids.each_ref().map(|id| store.lease(id, "one", millis(100)).unwrap());
+        at(1_000);
+        let named = |after: Option<&str>, most: u64| {
+            let page = store.leases(after.map(SessionId::new).as_ref(), most).unwrap();
+            page.into_iter().map(|lease| lease.session.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(named(None, 0), ["ses_1", "ses_2", "ses_3"]);
+        assert_eq!(
+            (named(None, 2), named(Some("ses_2"), 2)),
+            (vec!["ses_1".into(), "ses_2".into()], vec!["ses_3".into()])
+        );
+        let first = store.leases(None, 1).unwrap().remove(0);
+        assert_eq!((first.holder.as_str(), first.until), ("one", leases[1].until));
+        store.release(&leases[0]).unwrap();
+        store.remove(&leases[2].claim(), NOW).unwrap();
+        assert_eq!(named(None, 0), ["ses_1"]);
+    });
+}

@@ -8,9 +8,9 @@ use plimsoll::{
     SessionId, Tokens, Usage, Window,
 };
 use plimsoll_store::{
-    Claim, Conversation, Feed, GrownMessage, Import, Imported, Imports, Inbox, Lease, MemoryStore, NewNote,
-    NewSession, NewTask, PageRequest, PurgeTarget, Reductions, Search, Selection, Sequence, Sessions,
-    StagedPiece, Store, StoreError, TaskFilter, TaskMove, Tasks,
+    Claim, Conversation, Feed, GrownMessage, Import, Imported, Imports, Inbox, Lease, Leases, MemoryStore,
+    NewNote, NewSession, NewTask, PageRequest, PurgeTarget, Reductions, Search, Selection, Sequence,
+    Sessions, StagedPiece, Store, StoreError, TaskFilter, TaskMove, Tasks,
 };
 use plimsoll_testkit::{histories, ids};
 use proptest::prelude::*;
@@ -512,6 +512,7 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
     }
     let tasks = TaskFilter { most: u64::MAX, ..TaskFilter::default() };
     prop_assert_eq!(model.tasks(&tasks).unwrap(), real.tasks(&tasks).unwrap());
+    prop_assert_eq!(model.leases(None, u64::MAX).unwrap(), real.leases(None, u64::MAX).unwrap());
     for session in &known.sessions {
         let (one, two) = (all(model, session), all(&real.store, session));
         let logs = (unnamed(json_of(&one)), unnamed(json_of(&two)));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_agent::RunEnd;
-use plimsoll_agent::tasks::{ResumeOutcome, TaskError, TaskLimits, TaskStatus};
+use plimsoll_agent::tasks::{ResumeOutcome, TaskError, TaskLimits, TaskStatus, short_id};
 use plimsoll_store::TaskMove;
 use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
 use serde_json::json;
@@ -128,6 +128,30 @@ async fn tasks_that_wait_for_a_slot_get_it_in_the_order_in_which_they_were_launc
     }
     let asked: Vec<String> = dock.dock.server.requests().iter().map(Captured::last_user_text).collect();
     assert_eq!(asked, prompts);
+}
+
+/// Ids begin with the time. What a model is told at a launch is what it asks for later, when more have been launched.
+#[tokio::test]
+async fn an_id_that_was_told_stays_unambiguous_although_others_are_launched_right_after() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server =
+        ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &held)).unwrap();
+    let dock = TaskDock::with(Dock::new(server), TaskLimits { at_once: 1, ..TaskLimits::default() }, None);
+    let (one, other) = (dock.begin().await, dock.begin().await);
+    let mut told = Vec::new();
+    for n in 0..20 {
+        // Two sessions of one process launch at the same moment.
+        let (first, second) = (format!("Task {n}a"), format!("Task {n}b"));
+        let launched = tokio::join!(dock.launch(&one, &first), dock.launch(&other, &second));
+        told.extend([launched.0.id, launched.1.id].map(|id| (short_id(&id, []), id)));
+    }
+    for (short, id) in &told {
+        assert_eq!(short.len(), 8);
+        let found = dock.board.find(None, short).await;
+        assert_eq!(found.map(|task| task.id).map_err(|error| error.to_string()), Ok(id.clone()));
+    }
+    dock.board.close(Duration::from_secs(20)).await;
 }
 
 #[tokio::test]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::Message;
+use plimsoll::{Message, Part, ToolState};
 use plimsoll_agent::tasks::{ResumeOutcome, TaskBoard, TaskLimits, TaskStatus};
 use plimsoll_store::TaskMove;
 use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
-use super::support::{TaskDock, is_child, launch, task_call, told};
+use super::support::{Crew, TaskDock, is_child, launch, task_call, told};
 use crate::support::{Dock, run};
 
 fn held(gate: &Gate) -> ModelServer {
@@ -123,6 +123,71 @@ async fn a_task_whose_process_was_killed_is_found_by_its_lease() {
     dock.board.look_after(talk.session()).await.unwrap();
     assert_eq!(dock.board.task(&task.id).await.unwrap().status, TaskStatus::Resumed);
     assert_eq!(dock.ended(&task.id).await.status, TaskStatus::Completed);
+}
+
+/// A process that is killed while a task of it winds down after a cancel: the record says that it has ended, and its session
+/// has an answer and a call without their ends.
+#[tokio::test]
+async fn what_a_cancelled_task_left_half_done_is_settled_when_the_next_process_looks() {
+    let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    dock.ended(&task.id).await;
+    let store = dock.dock.archive.store();
+    let record = store.task(task.id.as_str()).unwrap();
+    let step = TaskMove {
+        from: "completed".into(),
+        to: "cancelled".into(),
+        data: Some(record.data),
+        ..TaskMove::default()
+    };
+    store.move_task(task.id.as_str(), step, plimsoll::Millis(1)).unwrap();
+    let hour = Duration::from_secs(3600);
+    let leave_half_done = |holder: &str, name: &str| {
+        let lease = store.lease(&task.id, holder, hour).unwrap();
+        let call = ToolState::pending(json!({ "command": "sleep 60" }));
+        let part = Part::tool(format!("prt_{name}").as_str().into(), format!("call_{name}"), "bash", call);
+        let answer = Message::assistant(format!("msg_{name}").as_str().into(), vec![part]);
+        let answer = answer.at(dock.board.now());
+        assert!(answer.is_open());
+        store.append(&lease.claim(), vec![answer], dock.board.now()).unwrap();
+        lease
+    };
+    let is_settled = || dock.dock.log(&task.id).iter().all(|message| !message.is_open());
+
+    // One that lives winds down by itself, and a person who talks to the task is left alone, also one whose lease ran out.
+    let lease = leave_half_done("process 7, tasks abc", "a");
+    let other = other_process(&dock);
+    let changes = || store.newest_change().unwrap();
+    let before = changes();
+    other.board.reconcile(None).await.unwrap();
+    assert_eq!((is_settled(), changes()), (false, before));
+    store.release(&lease).unwrap();
+    let lease = store.lease(&task.id, "a person", Duration::ZERO).unwrap();
+    let before = changes();
+    other.board.reconcile(None).await.unwrap();
+    assert_eq!(changes(), before);
+    store.release(&lease).unwrap();
+
+    // One that is gone.
+    leave_half_done("process 7, tasks abc", "b");
+    let new = TaskBoard::new(
+        Arc::clone(&dock.dock.archive),
+        Arc::new(Crew::of(&dock.dock.agent)),
+        TaskLimits::default(),
+        "the next process",
+    );
+    let new = TaskBoard::knowing_gone(new, |holder| holder == "process 7");
+    assert!(new.reconcile(Some(&"ses_another".into())).await.unwrap().is_empty());
+    assert!(!is_settled(), "it is not below that session");
+    let marked = new.reconcile(Some(talk.session())).await.unwrap();
+    assert!(marked.is_empty(), "it stays cancelled, and nothing is told: {marked:?}");
+    assert!(is_settled());
+    assert_eq!(new.task(&task.id).await.unwrap().status, TaskStatus::Cancelled);
+    assert!(store.leases(None, 0).unwrap().iter().all(|lease| lease.session != task.id), "it is given back");
+    let before = changes();
+    new.reconcile(None).await.unwrap();
+    assert_eq!(changes(), before, "once");
 }
 
 #[tokio::test]

@@ -1,16 +1,22 @@
 //! Slots: tasks that wait for their own tasks do not keep them from working.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_agent::tasks::{Launch, TaskLimits, TaskStatus};
-use plimsoll_testkit::server::{Captured, ModelServer, Reply};
+use plimsoll_agent::tasks::{Launch, Task, TaskLimits, TaskStatus};
+use plimsoll_agent::{Asker, PermissionAnswer, PermissionQuestion};
+use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
+use rstest::rstest;
 use serde_json::json;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::support::{TaskDock, is_child, launch};
 use crate::support::Dock;
 
-/// The pause between two pieces of an answer that is to come late.
-const LATE: Duration = Duration::from_millis(150);
+/// What a call needs to see that its task has ended, by far.
+const LATE: Duration = Duration::from_millis(300);
 
 fn task(call: &str, prompt: &str, agent: &str) -> (String, serde_json::Value) {
     (call.to_owned(), json!({ "description": prompt, "prompt": prompt, "agent": agent }))
@@ -21,11 +27,33 @@ fn wait_for(request: &Captured, call: &str) -> serde_json::Value {
     json!({ "task_id": said.split('`').nth(1).unwrap(), "block": true, "timeout": 60 })
 }
 
+/// A person who answers when told to.
+struct Patient(Arc<Notify>);
+
+impl Asker for Patient {
+    fn ask<'a>(
+        &'a self,
+        _: &'a PermissionQuestion,
+        _: &'a CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>> {
+        Box::pin(async move {
+            self.0.notified().await;
+            PermissionAnswer::No { words: None }
+        })
+    }
+}
+
 /// One slot for four tasks on three floors. The outermost waits for two at once; when the first of them has ended, it must
-/// not take the slot back that the other's own task needs.
+/// not take the slot back that the other's own task needs. Nor may it keep a slot that it gets when the second call has begun
+/// to wait only after the first had its answer, because a person was asked in between.
+#[rstest]
+#[case::together(false)]
+#[case::one_after_the_other(true)]
 #[tokio::test]
-async fn calls_that_wait_together_give_the_slot_back_until_the_last_has_its_answer() {
-    let server = ModelServer::answering(|request: &Captured| {
+async fn calls_that_wait_give_the_slot_back_until_the_last_has_its_answer(#[case] asks: bool) {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ModelServer::answering(move |request: &Captured| {
         let calls = request.call_ids().len();
         let launch = |reply: Reply, (call, input)| reply.call(call, "background_task", input);
         if is_child(request, "Outer") {
@@ -34,18 +62,20 @@ async fn calls_that_wait_together_give_the_slot_back_until_the_last_has_its_answ
                     launch(Reply::new(), task("call_1", "Quick", "helper")),
                     task("call_2", "Slow", "boss"),
                 ),
-                2 => Reply::new().call("call_3", "background_output", wait_for(request, "call_1")).call(
-                    "call_4",
-                    "background_output",
-                    wait_for(request, "call_2"),
-                ),
+                2 => {
+                    let one = Reply::new().call("call_3", "background_output", wait_for(request, "call_1"));
+                    let asked = match asks {
+                        true => one.call("call_a", "read", json!({ "path": "/etc/hostname" })),
+                        false => one,
+                    };
+                    asked.call("call_4", "background_output", wait_for(request, "call_2"))
+                }
                 _ => Reply::new().text("All done."),
             };
         }
         if is_child(request, "Slow") {
             return match calls {
-                // Late enough that the outermost has its first answer by then, and would be before this in the queue.
-                0 => launch(Reply::new().pause(LATE), task("call_1", "Innermost", "helper")),
+                0 => launch(Reply::new().gate(0, &held), task("call_1", "Innermost", "helper")),
                 1 => Reply::new().call("call_2", "background_output", wait_for(request, "call_1")),
                 _ => Reply::new().text("Slow done."),
             };
@@ -54,15 +84,40 @@ async fn calls_that_wait_together_give_the_slot_back_until_the_last_has_its_answ
     })
     .unwrap();
     let limits = TaskLimits { at_once: 1, depth: 3, ..TaskLimits::default() };
-    let dock = TaskDock::with(Dock::new(server), limits, None);
+    let answer = Arc::new(Notify::new());
+    let mut plain = Dock::new(server);
+    plain.agent.asker = Some(Arc::new(Patient(Arc::clone(&answer))));
+    let dock = TaskDock::with(plain, limits, None);
     let talk = dock.begin().await;
     let new = Launch { agent: "boss".into(), ..launch("Outer") };
     let outer = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
-    let cancel = tokio_util::sync::CancellationToken::new();
-    let ended = dock.board.wait(&outer.id, Duration::from_secs(20), &cancel).await.unwrap();
-    assert_eq!(ended.status, TaskStatus::Completed, "{:?}", dock.board.tasks(None).await);
-    assert_eq!(ended.data.result.as_deref(), Some("All done."));
+    let is_over = |task: &Task| task.data.prompt == "Quick" && task.status == TaskStatus::Completed;
+    for _ in 0..2_000 {
+        if dock.board.tasks(None).await.unwrap().iter().any(is_over) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The outermost has its first answer by then, and would be before the innermost in the queue.
+    tokio::time::sleep(LATE).await;
+    answer.notify_one();
+    tokio::time::sleep(LATE).await;
+    gate.release();
+    let ended = dock.board.wait(&outer.id, Duration::from_secs(20), &CancellationToken::new()).await.unwrap();
     let all = dock.board.tasks(None).await.unwrap();
+    // Before anything is asserted: calls that wait would keep the test from ending.
+    dock.board.close(Duration::from_secs(10)).await;
+    assert_eq!(
+        (ended.status, ended.data.result.as_deref()),
+        (TaskStatus::Completed, Some("All done.")),
+        "{all:?}"
+    );
+    // Both calls have waited: one that was refused would prove nothing.
+    let last = dock.dock.server.requests().into_iter().rfind(|request| is_child(request, "Outer")).unwrap();
+    for call in ["call_3", "call_4"] {
+        let said = last.result(call).unwrap();
+        assert!(said.starts_with("✓ **Task Completed**"), "{call}: {said}");
+    }
     assert_eq!(all.len(), 4);
     assert!(all.iter().all(|task| task.status == TaskStatus::Completed), "{all:?}");
 }
@@ -92,7 +147,14 @@ async fn tasks_that_all_wait_for_their_own_come_to_their_ends() {
         let new = Launch { agent: "boss".into(), ..launch(&format!("Outer {n}")) };
         ids.push(dock.board.launch(&dock.caller(&talk), new).await.unwrap().id);
     }
+    let mut results = Vec::new();
     for id in &ids {
-        assert_eq!(dock.ended(id).await.data.result.as_deref(), Some("Outer done."));
+        let ended = dock.board.wait(id, Duration::from_secs(20), &CancellationToken::new()).await.unwrap();
+        results.push(ended.data.result);
+        if ended.status.is_active() {
+            break;
+        }
     }
+    dock.board.close(Duration::from_secs(10)).await;
+    assert_eq!(results, vec![Some("Outer done.".to_owned()); ids.len()]);
 }
