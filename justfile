@@ -28,6 +28,11 @@ demo:
 sample:
     cargo run -q -p plimsoll-replay --example sample > examples/session.json
 
+# Take the picture of a replay's page that README shows (needs Chromium).
+picture:
+    cargo run -q -p plimsoll-cli -- replay --context 200000 --html target/replay.html --force examples/session.json > /dev/null
+    chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir=target/chromium --window-size=1000,1850 --screenshot=docs/replay.png target/replay.html
+
 # The properties over many generated histories; the ordinary tests run a few of each.
 properties cases="100000":
     PROPTEST_CASES={{cases}} cargo test --release -p plimsoll --test it properties -- --nocapture

@@ -151,6 +151,12 @@ impl Table {
         lines
     }
 
+    /// Whether it stands on a page of this width with nothing cut.
+    pub(crate) fn fits(&self, page: usize) -> bool {
+        let widths = self.widths(usize::MAX);
+        widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) <= page
+    }
+
     fn widths(&self, page: usize) -> Vec<usize> {
         let cell =
             |row: &Vec<String>, at: usize| row.get(at).map_or(0, |cell| console::measure_text_width(cell));
@@ -187,6 +193,27 @@ impl Table {
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     }
+}
+
+/// Text, broken at words so that no line is wider than the page; lines that follow are set in.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let indent = text.len() - text.trim_start().len();
+    let mut out = String::new();
+    let mut line = " ".repeat(indent);
+    for word in text.split_whitespace() {
+        let is_first = line.trim().is_empty();
+        if !is_first && console::measure_text_width(&line) + 1 + console::measure_text_width(word) > width {
+            out.push_str(&line);
+            out.push('\n');
+            line = " ".repeat(indent.max(2));
+        } else if !is_first {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
+    out
 }
 
 /// A count and its noun.

@@ -50,7 +50,7 @@ mod rules;
 mod run;
 mod sight;
 
-pub use price::{Billed, DEFAULT_ROW, Price, Prices};
+pub use price::{Billed, DEFAULT_ROW, Price, PriceRow, Prices};
 pub use recording::Recording;
 pub use report::{CostParts, Fired, Recall, Report, Sent};
 pub use rules::{ClearTrigger, DEFAULTS, Rules};

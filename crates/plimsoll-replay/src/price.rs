@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_tokens::{LongPromptPrice, ModelTable};
+use plimsoll_tokens::{CacheRule, LongPromptPrice, ModelTable};
 use serde::{Deserialize, Serialize};
 
 /// Prices in dollars for a million tokens.
@@ -84,6 +84,31 @@ pub struct Prices {
     own: BTreeSet<String>,
 }
 
+/// A row of the whole table of prices, for people who want to check it. Dollars for a million tokens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PriceRow {
+    /// What [`Prices::row_name`] calls it.
+    #[serde(skip)]
+    pub name: String,
+    /// The model, or the beginning of the names of several with an ellipsis after it.
+    pub model: String,
+    /// Input that has nothing to do with the cache, where the row tells it apart.
+    pub input: Option<f64>,
+    /// Input that was in the cache.
+    pub cache_read: f64,
+    /// Input that was not, and is now, for the usual time.
+    pub cache_write: f64,
+    /// The same for an hour, where that is offered.
+    pub cache_write_hour: Option<f64>,
+    /// Output, thoughts included.
+    pub output: f64,
+    /// What changes for long prompts, where that is so.
+    pub long_prompt: Option<LongPromptPrice>,
+    /// How the provider caches, where that is known.
+    pub cache: Option<CacheRule>,
+}
+
 /// The row for models that no other row fits: as if a million tokens of input cost one dollar.
 pub const DEFAULT_ROW: &str = "default";
 
@@ -117,6 +142,11 @@ const LIST: [(&str, Price); 24] = [
     ("o3-mini", Price::new(0.55, 1.1, 4.4)),
     ("o4-mini", Price::new(0.275, 1.1, 4.4)),
 ];
+
+/// The name of a model's row, which is another than that of names that begin so.
+fn model_row(name: &str) -> String {
+    format!("{name}=")
+}
 
 impl Default for Prices {
     fn default() -> Prices {
@@ -162,6 +192,45 @@ impl Prices {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Every row there is: of models, and of beginnings of names for models that have none.
+    pub fn table(&self) -> Vec<PriceRow> {
+        let known = ModelTable::default();
+        let models = known.rows().map(|(name, facts)| PriceRow {
+            name: model_row(name),
+            model: name.to_owned(),
+            input: Some(facts.price.input),
+            cache_read: facts.price.cache_read,
+            cache_write: facts.price.cache_write,
+            cache_write_hour: facts.price.cache_write_hour,
+            output: facts.price.output,
+            long_prompt: facts.price.long_prompt,
+            cache: Some(facts.cache),
+        });
+        let beginnings = self.rows.iter().map(|(name, price)| PriceRow {
+            name: name.clone(),
+            model: if name == DEFAULT_ROW { name.clone() } else { format!("{name}…") },
+            input: None,
+            cache_read: price.cache_read,
+            cache_write: price.cache_write,
+            cache_write_hour: None,
+            output: price.output,
+            long_prompt: price.long_prompt,
+            cache: None,
+        });
+        models.chain(beginnings).collect()
+    }
+
+    /// The name of the row of [`table`](Prices::table) that a model is priced with.
+    pub fn row_name(&self, model: &str) -> String {
+        let (row, _) = self.row(model, false);
+        if self.rows.contains_key(&row)
+            && (self.own.contains(&row) || ModelTable::default().find(&row).is_none())
+        {
+            return row;
+        }
+        ModelTable::default().row_name(&row).map_or(row, model_row)
     }
 
     /// The price of a model, and the row it is from: the longest that its name begins with, whatever provider is named
@@ -210,6 +279,28 @@ mod tests {
         let own: Prices = serde_json::from_str(r#"{"gpt": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
             .unwrap_or_default();
         assert_eq!(Prices::default().with(own).row("gpt-5.5", false).0, "gpt-5.5", "a longer row is closer");
+    }
+
+    #[test]
+    fn the_table_has_the_row_of_every_model() {
+        let prices = Prices::default();
+        let table = prices.table();
+        for (model, shown) in [
+            ("anthropic/claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
+            ("gpt-5.6-sol", "gpt-5-6-sol"),
+            ("gpt-5", "gpt-5"),
+            ("claude-opus-99", "claude-opus…"),
+            ("nobody-knows", "default"),
+        ] {
+            let name = prices.row_name(model);
+            let rows: Vec<&str> =
+                table.iter().filter(|row| row.name == name).map(|row| row.model.as_str()).collect();
+            assert_eq!(rows, [shown], "{model}: {name}");
+        }
+        let own: Prices =
+            serde_json::from_str(r#"{"gpt-5": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
+                .unwrap_or_default();
+        assert_eq!(Prices::default().with(own).row_name("gpt-5"), "gpt-5", "what was laid over comes first");
     }
 
     #[test]

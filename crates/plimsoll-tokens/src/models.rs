@@ -239,12 +239,18 @@ impl ModelTable {
         })
     }
 
-    fn row(&self, bare: &str) -> Option<ModelFacts> {
+    /// The row that a model is found in, by its name with or without provider; none if it has none.
+    pub fn row_name(&self, model: &str) -> Option<&str> {
+        let model = model.to_ascii_lowercase();
+        let bare = model.rsplit('/').next().unwrap_or(&model);
         // Bedrock writes `us.anthropic.claude-…`; gateways write `claude-sonnet-4.5`.
         let name = bare.rsplit("anthropic.").next().unwrap_or(bare).replace('.', "-");
         let fits = |row: &&String| name.strip_prefix(row.as_str()).is_some_and(is_version);
-        let longest = self.rows.keys().filter(fits).max_by_key(|row| row.len())?;
-        self.rows.get(longest).copied()
+        self.rows.keys().filter(fits).max_by_key(|row| row.len()).map(String::as_str)
+    }
+
+    fn row(&self, bare: &str) -> Option<ModelFacts> {
+        self.rows.get(self.row_name(bare)?).copied()
     }
 }
 

@@ -167,6 +167,14 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     pub(crate) each: bool,
 
+    /// List the policies and where their rules come from, and replay nothing.
+    #[arg(long, conflicts_with_all = ["html", "list_prices"])]
+    pub(crate) list_policies: bool,
+
+    /// List what models cost, with a mark at the rows that each FILE or `--price` takes, and replay nothing.
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) list_prices: bool,
+
     /// Take this session, by its id or the beginning of it: of FILE if it holds several, else of all there are.
     #[arg(short, long, value_name = "ID", help_heading = INPUT)]
     pub(crate) session: Option<String>,

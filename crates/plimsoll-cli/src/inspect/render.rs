@@ -6,7 +6,7 @@ use super::Inspected;
 use super::ranking::Share;
 use super::scale::{MeasuredBy, Rebuilt, Turn};
 use super::window::{Item, Repeated};
-use crate::output::{counted, printable};
+use crate::output::{counted, printable, wrapped};
 use crate::recorded::dollars;
 
 /// From this share on, the difference between what was recorded and what was rebuilt is told.
@@ -66,7 +66,7 @@ impl Page<'_> {
             [Some(&source.format), source.model.as_ref(), source.session.as_ref(), source.title.as_ref()];
         let said: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
         let mut out = format!("{}\n", cut_end(&said.join(" · "), self.width));
-        let mut tell = |line: String| self.wrap(&mut out, &line);
+        let mut tell = |line: String| out.push_str(&wrapped(&line, self.width));
         let (window, context) = (inspection.window, self.inspected.context);
         tell(match inspection.line {
             Some(line) => {
@@ -133,25 +133,6 @@ impl Page<'_> {
                 .to_owned(),
         };
         format!("{compared} {why}")
-    }
-
-    /// Add text, broken at words so that nothing is wider than the page.
-    fn wrap(&self, out: &mut String, text: &str) {
-        let indent = text.len() - text.trim_start().len();
-        let mut line = " ".repeat(indent);
-        for word in text.split_whitespace() {
-            let is_first = line.trim().is_empty();
-            if !is_first && line.chars().count() + 1 + word.chars().count() > self.width {
-                out.push_str(&line);
-                out.push('\n');
-                line = " ".repeat(indent.max(2));
-            } else if !is_first {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-        out.push_str(&line);
-        out.push('\n');
     }
 
     /// How many rows a list has.

@@ -3,37 +3,60 @@
 use plimsoll::Tokens;
 use plimsoll_replay::Report;
 
-/// What stands over the columns.
-pub(super) const HEADINGS: [&str; 11] = [
-    "policy",
-    "deaths",
-    "peak",
-    "cost",
-    "cached",
-    "written",
-    "output",
-    "summaries",
-    "recalls",
-    "recall",
-    "reductions",
+/// A figure of a policy.
+pub(super) struct Figure {
+    /// What stands over its column.
+    pub(super) heading: &'static str,
+    /// What a row says.
+    pub(super) cell: fn(&Report) -> String,
+}
+
+const fn figure(heading: &'static str, cell: fn(&Report) -> String) -> Figure {
+    Figure { heading, cell }
+}
+
+const POLICY: Figure = figure("policy", |report| report.policy.clone());
+const DEATHS: Figure = figure("deaths", |report| count(report.deaths));
+const PEAK: Figure = figure("peak", |report| percent(report.peak_share));
+const COST: Figure = figure("cost", |report| dollars(report.cost));
+const CACHED: Figure = figure("cached", |report| dollars(report.parts.cached));
+const WRITTEN: Figure = figure("written", |report| dollars(report.parts.written));
+const OUTPUT: Figure = figure("output", |report| dollars(report.parts.output));
+const SUMMARIES: Figure = figure("summaries", |report| dollars(report.parts.summaries));
+const RECALLS: Figure = figure("recalls", |report| dollars(report.parts.recalls));
+const RECALL: Figure = figure("recall", |report| share(report, report.recall.share()));
+const SENT: Figure = figure("tokens sent", |report| count(report.tokens_sent));
+const PER_CALL: Figure = figure("a call", |report| dollars(report.cost_per_call()));
+const IN_WINDOW: Figure = figure("in the window", |report| share(report, report.recall.visible_share));
+const BROUGHT_BACK: Figure = figure("brought back", |report| share(report, report.recall.recalled_share));
+
+/// What came out.
+pub(super) const OUTCOME: &[Figure] = &[POLICY, DEATHS, PEAK, COST, RECALL];
+/// What the cost is made of.
+pub(super) const PARTS: &[Figure] = &[POLICY, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS];
+/// Both.
+pub(super) const BOTH: &[Figure] =
+    &[POLICY, DEATHS, PEAK, COST, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS, RECALL];
+/// All there are.
+pub(super) const ALL: &[Figure] = &[
+    POLICY,
+    DEATHS,
+    PEAK,
+    COST,
+    CACHED,
+    WRITTEN,
+    OUTPUT,
+    SUMMARIES,
+    RECALLS,
+    RECALL,
+    IN_WINDOW,
+    BROUGHT_BACK,
+    SENT,
+    PER_CALL,
 ];
 
-/// The cells of a policy's row.
-pub(super) fn row(report: &Report) -> [String; 11] {
-    let (recall, parts) = (report.recall, report.parts);
-    [
-        report.policy.clone(),
-        count(report.deaths),
-        percent(report.peak_share),
-        dollars(report.cost),
-        dollars(parts.cached),
-        dollars(parts.written),
-        dollars(parts.output),
-        dollars(parts.summaries),
-        dollars(parts.recalls),
-        if recall.calls == 0 { "–".to_owned() } else { percent(recall.share()) },
-        fired(report),
-    ]
+fn share(report: &Report, share: f64) -> String {
+    if report.recall.calls == 0 { "–".to_owned() } else { percent(share) }
 }
 
 /// How often each kind of reduction fired.

@@ -6,7 +6,9 @@ use super::SessionReplay;
 use super::figures;
 
 /// A window that never got fuller than this says nothing about policies.
-const NEAR: f64 = 0.5;
+const NEAR: f64 = 0.6;
+/// Costs and shares that differ by less are the same to people.
+const SAME: f64 = 0.0005;
 
 /// The finding of one session: what was found, and what was left out or could not be seen.
 pub(super) fn of_session(session: &SessionReplay) -> String {
@@ -29,6 +31,9 @@ pub(super) fn headline(reports: &[Report]) -> String {
     let none = reports.iter().find(|report| report.policy == "none");
     let ours = reports.iter().find(|report| report.policy == "plimsoll");
     let mut text = match (none, ours) {
+        (Some(none), Some(ours)) if none.deaths == 0 && ours.fired.is_empty() => {
+            "`plimsoll` would have changed nothing.".to_owned()
+        }
         (Some(none), Some(ours)) if none.deaths == 0 => {
             format!("`plimsoll` would have cost {} and {}.", against(ours, none), kept(ours))
         }
@@ -46,6 +51,7 @@ pub(super) fn headline(reports: &[Report]) -> String {
         ),
         _ => cheapest(reports),
     };
+    text += &ours.map(|ours| rivals(ours, reports)).unwrap_or_default();
     let left_out = reports.iter().map(|report| report.left_out).max().unwrap_or_default();
     if left_out > 0 {
         text += &format!(
@@ -54,6 +60,31 @@ pub(super) fn headline(reports: &[Report]) -> String {
         );
     }
     text
+}
+
+/// The cheapest of the others that made every call and kept as much, where it cost less, and the cheapest that kept less:
+/// a finding that names only the policy of the house is an advertisement.
+fn rivals(ours: &Report, reports: &[Report]) -> String {
+    let cheaper = |report: &&Report| {
+        report.policy != ours.policy
+            && report.policy != "none"
+            && report.deaths <= ours.deaths
+            && report.cost < ours.cost * (1.0 - SAME)
+    };
+    let share = |report: &Report| if report.recall.calls == 0 { 1.0 } else { report.recall.share() };
+    let keeps_as_much = |report: &&Report| share(report) >= share(ours) - SAME;
+    let cheapest = |reports: &mut dyn Iterator<Item = &'_ Report>| -> Option<String> {
+        let best = reports.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+        let kept = figures::percent(share(best));
+        Some(format!("`{}`, at {} with a recall of {kept}", best.policy, figures::dollars(best.cost)))
+    };
+    if let Some(best) = cheapest(&mut reports.iter().filter(cheaper).filter(keeps_as_much)) {
+        return format!(" Cheaper, and kept as much: {best}.");
+    }
+    match cheapest(&mut reports.iter().filter(cheaper)) {
+        Some(best) => format!(" The cheapest that kept less: {best}."),
+        None => String::new(),
+    }
 }
 
 fn cheapest(reports: &[Report]) -> String {
@@ -73,7 +104,7 @@ fn cheapest(reports: &[Report]) -> String {
 fn against(ours: &Report, none: &Report) -> String {
     let change = if none.cost > 0.0 { ours.cost / none.cost - 1.0 } else { 0.0 };
     match change {
-        _ if change.abs() < 0.0005 => "the same as no policy".to_owned(),
+        _ if change.abs() < SAME => "the same as no policy".to_owned(),
         _ if change < 0.0 => format!("{} less than no policy", figures::percent(-change)),
         _ => format!("{} more than no policy", figures::percent(change)),
     }
@@ -96,7 +127,8 @@ mod tests {
 
     fn report(policy: &str, cost: f64, deaths: u64, share: f64) -> Report {
         let recall = Recall { calls: 9, visible_share: share, ..Recall::default() };
-        Report { policy: policy.to_owned(), calls: 10, cost, deaths, recall, ..Report::default() }
+        let fired = [("prune".to_owned(), 1)].into();
+        Report { policy: policy.to_owned(), calls: 10, cost, deaths, recall, fired, ..Report::default() }
     }
 
     #[test]
@@ -105,6 +137,24 @@ mod tests {
         assert_eq!(
             told(&[report("none", 1.0, 0, 1.0), report("plimsoll", 0.82, 0, 1.0)]),
             "`plimsoll` would have cost 18.0 % less than no policy and kept everything that was needed."
+        );
+        let others = [
+            report("none", 1.0, 0, 1.0),
+            report("plimsoll", 0.82, 0, 0.99),
+            report("mask-3", 0.4, 0, 0.5),
+            report("codex", 0.7, 0, 0.7),
+        ];
+        assert!(
+            told(&others).ends_with("of what was needed. The cheapest that kept less: `mask-3`, at $0.400 with a recall of 50.0 %."),
+            "{}",
+            told(&others)
+        );
+        let others = [others.as_slice(), &[report("openfork", 0.8, 0, 0.99)]].concat();
+        assert!(
+            told(&others)
+                .ends_with(" Cheaper, and kept as much: `openfork`, at $0.800 with a recall of 99.0 %."),
+            "{}",
+            told(&others)
         );
         assert_eq!(
             told(&[report("none", 0.2, 7, 0.3), report("plimsoll", 0.82, 0, 0.97)]),

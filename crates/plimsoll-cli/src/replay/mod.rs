@@ -3,7 +3,9 @@
 mod chart;
 mod figures;
 mod finding;
+mod listing;
 mod page;
+mod show;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,9 +22,9 @@ use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::files::{self, Existing};
 use crate::input;
-use crate::output::{Column, Holds, Output, Table, counted, note, printable};
+use crate::output::{Output, counted, note};
 use crate::progress::Progress;
-use crate::recorded::{RecordedFigures, SessionWindow, dollars};
+use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::surroundings::Surroundings;
 
 /// Sessions replayed.
@@ -35,6 +37,8 @@ struct Replays {
     sessions: Vec<SessionReplay>,
     /// All of them together, policy by policy.
     total: Vec<Report>,
+    /// Where the rules of each policy come from.
+    rules: Vec<RuleSource>,
 }
 
 /// One session under every policy.
@@ -58,7 +62,24 @@ struct SessionReplay {
     hidden: Tokens,
     /// What its recorded usage cost, in dollars.
     recorded_cost: Option<f64>,
+    /// What was recorded for the request of each call; empty if nothing was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recorded_requests: Vec<Option<u64>>,
     policies: Vec<Report>,
+}
+
+/// A policy, and where its rules come from.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RuleSource {
+    policy: String,
+    source: &'static str,
+}
+
+impl RuleSource {
+    fn of(rules: &Rules) -> RuleSource {
+        RuleSource { policy: rules.to_string(), source: rules.source() }
+    }
 }
 
 /// Replay sessions and show what came out.
@@ -70,6 +91,14 @@ pub(crate) fn replay(
     let rules = rules(args, around)?;
     let prices = prices(args)?;
     check_price(args, &prices)?;
+    if args.list_policies {
+        listing::policies(&rules, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.list_prices {
+        listing::prices(args, &prices, around, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let config = Config::load(&PolicyArgs { policy: None, context: args.context }, around)?;
     let circumstances = circumstances(args);
     let sources: Vec<Option<&Path>> = match args.files.as_slice() {
@@ -79,13 +108,7 @@ pub(crate) fn replay(
     let progress = Progress::things("replaying", 0);
     let asked = Asked { args, rules: &rules, prices: &prices, progress: &progress };
     let one = |source: &Option<&Path>| {
-        let from = InputArgs {
-            file: source.map(Path::to_path_buf),
-            session: args.session.clone(),
-            strict: args.strict,
-            policy: PolicyArgs::default(),
-        };
-        let (name, transcript) = input::named(&from, around)?;
+        let (name, transcript) = input::named(&input_of(args, *source), around)?;
         let recorded = RecordedFigures::of(&transcript.recorded);
         let window = SessionWindow::of(&transcript, &recorded, &config.policy, args.context, config.context);
         let circumstances = Circumstances { context: window.limits.context, ..circumstances };
@@ -109,10 +132,11 @@ pub(crate) fn replay(
     }
     failed.iter().for_each(CliError::tell);
     let total = totals(sessions.iter().flat_map(|session| &session.policies));
-    let replays = Replays { context: args.context, sessions, total };
+    let sources = rules.iter().map(RuleSource::of).collect();
+    let replays = Replays { context: args.context, sessions, total, rules: sources };
     if let Some(file) = &args.html {
         let existing = if args.force { Existing::Replace } else { Existing::Keep };
-        files::write(file, page::page(&replays).as_bytes(), existing).map_err(|error| {
+        files::write(file, page::page(&replays, &prices).as_bytes(), existing).map_err(|error| {
             let error = CliError::failed(format!("cannot write `{}`: {error}", file.display()));
             if file.exists() { error.hint("give another name, or `--force` to write over it") } else { error }
         })?;
@@ -121,9 +145,24 @@ pub(crate) fn replay(
     if output.json {
         output.json(&replays)?;
     } else {
-        show(&replays, args.each, output)?;
+        show::show(&replays, args.each, output)?;
     }
     Ok(if failed.iter().any(CliError::is_failure) { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+/// One of the sources that were asked for, as other commands are asked for theirs.
+fn input_of(args: &ReplayArgs, source: Option<&Path>) -> InputArgs {
+    InputArgs {
+        file: source.map(Path::to_path_buf),
+        session: args.session.clone(),
+        strict: args.strict,
+        policy: PolicyArgs::default(),
+    }
+}
+
+/// What a session is priced as. It may have changed its model; the one that answered most is the one to price it with.
+fn priced_model<'a>(args: &'a ReplayArgs, recorded: &'a RecordedFigures, named: Option<&'a str>) -> &'a str {
+    args.price.as_deref().or(recorded.model.as_deref()).or(named).unwrap_or_default()
 }
 
 /// What is the same for all sessions of a replay.
@@ -155,9 +194,7 @@ fn session(
         return Err(CliError::failed(format!("{name} has no call of a model to replay")));
     }
     progress.more((recording.calls() * rules.len()) as u64);
-    // A session may have changed its model; the one that answered most is the one to price it with.
-    let model = args.price.as_deref().or(recorded.model.as_deref()).or(info.model.as_deref());
-    let model = model.unwrap_or_default();
+    let model = priced_model(args, recorded, info.model.as_deref());
     let lived = recording.cache_lifetime();
     let cache_lifetime = args.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
     let cache_lifetime = cache_lifetime.or(lived).unwrap_or(circumstances.cache_lifetime);
@@ -172,7 +209,7 @@ fn session(
         name: name.replace('`', ""),
         format: format.to_string(),
         title: info.title,
-        model: info.model,
+        model: recorded.model.clone().or(info.model),
         context: circumstances.context.0,
         price: row,
         prices: price,
@@ -180,6 +217,9 @@ fn session(
         measured: recording.measured().is_some(),
         recorded_cost: recorded.cost,
         hidden: recording.measured().map(Measured::hidden).unwrap_or_default(),
+        recorded_requests: Some(recording.recorded_requests())
+            .filter(|requests| requests.iter().any(Option::is_some))
+            .unwrap_or_default(),
         policies,
     })
 }
@@ -242,112 +282,4 @@ fn check_price(args: &ReplayArgs, prices: &Prices) -> Result<(), CliError> {
 
 fn circumstances(args: &ReplayArgs) -> Circumstances {
     Circumstances { output: args.output.map(Tokens), fixed: Tokens(args.fixed), ..Circumstances::default() }
-}
-
-fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), CliError> {
-    for session in replays.sessions.iter().filter(|_| each || replays.sessions.len() == 1) {
-        let calls = counted(calls(&session.policies) as usize, "call");
-        let model = session.model.as_deref().unwrap_or("unknown model");
-        let context = figures::count(session.context);
-        let heading = format!("{}: {calls}, {model}, in a window of {context} tokens", session.name);
-        output.painted(&printable(&heading))?;
-        output.painted(&printable(&told_prices(session)))?;
-        output.table(&table(&session.policies))?;
-        output.painted(&printable(&format!("\n{}\n", finding::of_session(session))))?;
-        output.report(&reductions(&session.policies, when))?;
-    }
-    if replays.sessions.len() > 1 {
-        let sessions = counted(replays.sessions.len(), "session");
-        let calls = counted(calls(&replays.total) as usize, "call");
-        let context =
-            replays.context.map(|context| format!("in a window of {} tokens", figures::count(context)));
-        let context = context.unwrap_or_else(|| "each in its own window".to_owned());
-        output.painted(&format!("{sessions}, {calls}, {context}\n"))?;
-        output.table(&table(&replays.total))?;
-        output.painted(&format!("\n{}\n", finding::headline(&replays.total)))?;
-        output.report(&reductions(&replays.total, figures::fired))?;
-    }
-    Ok(())
-}
-
-/// What a session was priced with, and how its tokens are known.
-fn told_prices(session: &SessionReplay) -> String {
-    let SessionReplay { price, prices, cache_minutes, measured, hidden, recorded_cost, .. } = session;
-    let counted = if *measured {
-        let cost = recorded_cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
-        format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
-    } else {
-        "tokens estimated by characters over four".to_owned()
-    };
-    let of = provider(price).map(|name| format!(" ({name})")).unwrap_or_default();
-    // Prices are products of list prices and factors, and floats show that in their last digits.
-    let [cache_read, cache_write, output] = [prices.cache_read, prices.cache_write, prices.output]
-        .map(|dollars| (dollars * 10_000.0).round() / 10_000.0);
-    format!(
-        "priced as {price}{of}: ${cache_read} read from the cache, ${cache_write} written for {cache_minutes} min, \
-         ${output} output, a million\n{counted}\n"
-    )
-}
-
-/// Whose prices and cache those of a row are.
-fn provider(row: &str) -> Option<&'static str> {
-    let is_openai = |row: &str| {
-        row.starts_with("gpt") || row.starts_with("o1") || row.starts_with("o3") || row.starts_with("o4")
-    };
-    match row {
-        row if row.starts_with("claude") => Some("Anthropic"),
-        row if row.starts_with("gemini") => Some("Google"),
-        row if is_openai(row) => Some("OpenAI"),
-        _ => None,
-    }
-}
-
-fn calls(reports: &[Report]) -> u64 {
-    reports.first().map(|report| report.calls).unwrap_or_default()
-}
-
-/// The figures; what fired is told below them, where there is room for it.
-fn table(reports: &[Report]) -> Table {
-    let columns = figures::HEADINGS[..figures::HEADINGS.len() - 1].iter().map(|heading| Column {
-        heading,
-        holds: if *heading == "policy" { Holds::Names } else { Holds::Numbers },
-    });
-    let mut table = Table::new(columns.collect());
-    reports
-        .iter()
-        .for_each(|report| table.row(figures::row(report).into_iter().take(figures::HEADINGS.len() - 1)));
-    table
-}
-
-/// What fired, policy by policy, in the words of `tell`.
-fn reductions(reports: &[Report], tell: impl Fn(&Report) -> String) -> String {
-    let mut text = String::from("\nReductions\n");
-    let width = reports.iter().map(|report| report.policy.chars().count()).max().unwrap_or(0);
-    for report in reports {
-        text.push_str(&format!("  {:<width$}  {}\n", printable(&report.policy), tell(report)));
-    }
-    text + "\n"
-}
-
-/// Each kind that fired, and before which calls.
-fn when(report: &Report) -> String {
-    /// More calls than this are not listed.
-    const MOST: usize = 8;
-    let kinds = report.fired.iter().map(|(kind, times)| {
-        let mut calls: Vec<u64> = report
-            .reductions
-            .iter()
-            .filter(|fired| fired.reduction.kind == *kind)
-            .map(|fired| fired.call)
-            .collect();
-        calls.dedup();
-        let listed: Vec<String> = calls.iter().take(MOST).map(|call| figures::count(*call)).collect();
-        match (times, calls.len()) {
-            (1, _) => format!("{kind} at call {}", listed.join("")),
-            (times, 0..=MOST) => format!("{kind} {times} (calls {})", listed.join(", ")),
-            (times, _) => format!("{kind} {times} (calls {}, …)", listed.join(", ")),
-        }
-    });
-    let kinds: Vec<String> = kinds.collect();
-    if kinds.is_empty() { "–".to_owned() } else { kinds.join(", ") }
 }

@@ -1,12 +1,15 @@
 //! A replay as one page: no script, nothing loaded from elsewhere, readable on a phone and on paper.
 
-use plimsoll_replay::Report;
+use plimsoll_replay::{Prices, Report};
 
 use super::chart::{self, Size};
-use super::{Replays, SessionReplay, figures, finding};
+use super::figures::{self, Figure};
+use super::listing::{self, ListedPrice};
+use super::{Replays, RuleSource, SessionReplay, finding, show};
+use crate::output::counted;
 
 /// The page.
-pub(super) fn page(replays: &Replays) -> String {
+pub(super) fn page(replays: &Replays, prices: &Prices) -> String {
     let sessions = replays.sessions.len();
     let calls = replays.total.first().map(|total| total.calls).unwrap_or_default();
     let mut html = format!(
@@ -19,9 +22,9 @@ pub(super) fn page(replays: &Replays) -> String {
         STYLE
     );
     html += &format!(
-        "<header><h1>What would each policy have done?</h1>\n<p>{} replayed, {} calls of the model, {}.</p></header>\n",
-        if sessions == 1 { escape(&replays.sessions[0].name) } else { format!("{sessions} sessions") },
-        figures::count(calls),
+        "<header><h1>What would each policy have done?</h1>\n<p>{} replayed, {} of the model, {}.</p></header>\n",
+        escape(&title(replays)),
+        counted(calls as usize, "call"),
         window_words(replays)
     );
     let found = match replays.sessions.as_slice() {
@@ -30,17 +33,41 @@ pub(super) fn page(replays: &Replays) -> String {
     };
     html += &format!("<p class=\"finding\">{}</p>\n", code(&escape(&found)));
     html += &format!("<section>\n<h2>{}</h2>\n", if sessions == 1 { "Outcome" } else { "All sessions" });
-    html += &table(&replays.total);
+    html += &outcome(&replays.total);
     html += "</section>\n<section>\n<h2>Cost against recall</h2>\n";
-    html += &figure(|size| chart::scatter(&replays.total, size));
-    html += "<p class=\"note\">Recall: of what a call needed from tool outputs, the share that was in the window or was \
-             brought back, which is paid for. 0 % is a policy that shows no tool output, 100 % one that shows all. A \
-             cross is a policy under which calls did not fit. Up and to the left is better.</p>\n</section>\n";
+    html += &scatter(&replays.total);
+    html += "</section>\n";
     for session in &replays.sessions {
         html += &section(session, session.context, sessions > 1);
     }
-    html += &format!("<footer>{EXPLANATION}</footer>\n</main>\n</body>\n</html>\n");
+    html += "<section>\n<h2>What the cost is made of</h2>\n";
+    html += &parts(&replays.total);
+    html += "</section>\n<footer>\n";
+    html += EXPLANATION;
+    html += &rule_sources(&replays.rules);
+    html += &price_table(replays, prices);
+    html += "</footer>\n</main>\n</body>\n</html>\n";
     html
+}
+
+/// Cost against recall, or a sentence where there is nothing to see.
+fn scatter(reports: &[Report]) -> String {
+    let sentence = match chart::Finding::of(reports) {
+        chart::Finding::Differ => {
+            return figure(|size| chart::scatter(reports, size))
+                + "<p class=\"note\">Recall: of what a call needed from tool outputs, the share that was in the window \
+                   or was brought back, which is paid for. 0 % is a policy that shows no tool output, 100 % one that \
+                   shows all. A cross is a policy under which calls did not fit. Up and to the left is better; the axes \
+                   begin where the data does, not at zero.</p>\n";
+        }
+        chart::Finding::Same => {
+            "All policies come to the same cost and the same recall, so there is nothing to compare."
+        }
+        chart::Finding::NothingNeeded => {
+            "No call needed anything that only tool outputs mention, so there is no recall to compare."
+        }
+    };
+    format!("<p class=\"note\">{sentence}</p>\n")
 }
 
 /// Words between backquotes as code.
@@ -71,21 +98,36 @@ fn title(replays: &Replays) -> String {
 }
 
 /// One session: how its window went, what fired, and the figures where they are not those of the whole.
-fn section(session: &SessionReplay, context: u64, with_table: bool) -> String {
+fn section(session: &SessionReplay, context: u64, is_one_of_many: bool) -> String {
     let about = [session.title.clone(), session.model.clone(), Some(session.format.clone())];
     let about: Vec<String> = about.into_iter().flatten().map(|text| escape(&text)).collect();
-    let mut html = format!(
-        "<section class=\"session\">\n<h2>{}</h2>\n<p>{}</p>\n",
-        escape(&session.name),
-        about.join(" · ")
-    );
-    html += "<h3>The window, call by call</h3>\n";
-    html += &figure(|size| chart::windows(&session.policies, context, size));
-    html += &legend(&session.policies);
-    if with_table {
-        html += &table(&session.policies);
+    let mut html = String::from("<section class=\"session\">\n");
+    if is_one_of_many {
+        html += &format!("<h2>{}</h2>\n", escape(&session.name));
+        html += &format!("<p class=\"finding\">{}</p>\n", code(&escape(&finding::of_session(session))));
+        html += &outcome(&session.policies);
+        html += "<h3>The window, call by call</h3>\n";
+    } else {
+        html += "<h2>The window, call by call</h2>\n";
     }
+    let circumstances = show::circumstances(session).map(|line| escape(&line));
+    html += &format!("<p class=\"note\">{}. {}.</p>\n", about.join(" · "), sentences(&circumstances));
+    let recorded = &session.recorded_requests;
+    html += &figure(|size| chart::windows(&session.policies, recorded, context, size));
+    html += &chart::legend(&session.policies, recorded);
     html + "</section>\n"
+}
+
+/// Lines as sentences.
+fn sentences(lines: &[String]) -> String {
+    let capital = |line: &String| {
+        let mut letters = line.chars();
+        letters
+            .next()
+            .map(|first| first.to_uppercase().chain(letters).collect::<String>())
+            .unwrap_or_default()
+    };
+    lines.iter().map(capital).collect::<Vec<_>>().join(". ")
 }
 
 /// The same chart for screens and for phones.
@@ -97,45 +139,103 @@ fn figure(draw: impl Fn(Size) -> String) -> String {
     )
 }
 
-fn legend(reports: &[Report]) -> String {
-    let policies: String = reports
-        .iter()
-        .enumerate()
-        .map(|(at, report)| format!("<li>{} {}</li>", chart::swatch(at), escape(&report.policy)))
-        .collect();
-    let kinds: String = chart::KINDS
-        .iter()
-        .filter(|(kind, _)| reports.iter().any(|report| report.fired.contains_key(*kind)))
-        .map(|(kind, _)| format!("<li>{} {kind}</li>", chart::symbol(kind)))
-        .collect();
-    let dead = if reports.iter().any(|report| report.deaths > 0) {
-        format!("<li>{} did not fit</li>", chart::symbol("dead"))
-    } else {
-        String::new()
-    };
-    format!("<ul class=\"legend\">{policies}</ul>\n<ul class=\"legend kinds\">{kinds}{dead}</ul>\n")
+/// What came out, and how often something fired.
+fn outcome(reports: &[Report]) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table class=\"outcome\">\n<thead><tr>");
+    for figure in figures::OUTCOME {
+        html += &format!("<th scope=\"col\">{}</th>", figure.heading);
+    }
+    html += "<th scope=\"col\" class=\"words\">reductions</th></tr></thead>\n<tbody>\n";
+    for report in reports {
+        html += &row(report, figures::OUTCOME);
+        html += &format!("<td class=\"words\">{}</td></tr>\n", escape(&figures::fired(report)));
+    }
+    html + "</tbody>\n</table></div>\n"
 }
 
-fn table(reports: &[Report]) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table>\n<thead><tr>");
-    for heading in figures::HEADINGS {
-        html += &format!("<th scope=\"col\">{heading}</th>");
+/// What the cost is made of. On a phone each policy is a block of its own, so that nothing is out of sight.
+fn parts(reports: &[Report]) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table class=\"parts\">\n<thead><tr>");
+    for figure in figures::PARTS {
+        html += &format!("<th scope=\"col\">{}</th>", figure.heading);
     }
     html += "</tr></thead>\n<tbody>\n";
-    for (at, report) in reports.iter().enumerate() {
-        let cells = figures::row(report);
-        html += &format!("<tr><th scope=\"row\">{} {}</th>", chart::swatch(at), escape(&cells[0]));
-        for (cell, heading) in cells[1..].iter().zip(&figures::HEADINGS[1..]) {
-            let class = match *heading {
-                "deaths" if report.deaths > 0 => " class=\"bad\"",
-                "reductions" => " class=\"words\"",
-                _ => "",
-            };
-            html += &format!("<td{class}>{}</td>", escape(cell));
-        }
+    for report in reports {
+        html += &row(report, figures::PARTS);
         html += "</tr>\n";
     }
     html + "</tbody>\n</table></div>\n"
+}
+
+/// A row, left open.
+fn row(report: &Report, figures: &[Figure]) -> String {
+    let mut html = String::from("<tr>");
+    for (at, Figure { heading, cell }) in figures.iter().enumerate() {
+        let cell = escape(&cell(report));
+        let class = if *heading == "deaths" && report.deaths > 0 { " class=\"bad\"" } else { "" };
+        html += &match at {
+            0 => format!("<th scope=\"row\">{cell}</th>"),
+            _ => format!("<td{class} data-name=\"{heading}\">{cell}</td>"),
+        };
+    }
+    html
+}
+
+/// Where the rules of each policy come from; those with one source together.
+fn rule_sources(rules: &[RuleSource]) -> String {
+    let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
+    for RuleSource { policy, source } in rules {
+        let name = escape(policy);
+        match sources.iter_mut().find(|(known, _)| known == source) {
+            Some((_, names)) => names.push(name),
+            None => sources.push((source, vec![name])),
+        }
+    }
+    let rows = sources.iter().map(|(source, names)| {
+        format!("<dt>{}</dt><dd>{}</dd>\n", names.join(",<br>"), code(&escape(source)))
+    });
+    format!("<h2>Where the rules come from</h2>\n<dl>\n{}</dl>\n", rows.collect::<String>())
+}
+
+/// What the sessions were priced with, and on demand what all models cost.
+fn price_table(replays: &Replays, prices: &Prices) -> String {
+    let models: Vec<&str> = replays.sessions.iter().map(|session| session.price.as_str()).collect();
+    let rows = listing::price_table(prices, &models);
+    let table = |rows: &mut dyn Iterator<Item = &ListedPrice>| {
+        let headings =
+            ["model", "provider", "input", "read", "written", "for 1 h", "output", "cache", "long prompts"];
+        let head: String = headings.map(|heading| format!("<th scope=\"col\">{heading}</th>")).concat();
+        let body: String = rows.map(price_row).collect();
+        format!(
+            "<div class=\"scroll\"><table class=\"prices\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n\
+             </table></div>\n"
+        )
+    };
+    format!(
+        "<h2>Prices</h2>\n<p>Dollars for a million tokens. What was used here:</p>\n{}<details><summary>All prices and \
+         caches, by provider</summary>\n<p>A name with an ellipsis is for all that begin with it and have no row of \
+         their own.</p>\n{}</details>\n",
+        table(&mut rows.iter().filter(|row| row.used)),
+        table(&mut rows.iter())
+    )
+}
+
+fn price_row(listed: &ListedPrice) -> String {
+    let ListedPrice { provider, row, used } = listed;
+    let price = |price: Option<f64>| price.map_or_else(|| "–".to_owned(), listing::list_price);
+    let (class, mark) = if *used { (" class=\"used\"", "▸ ") } else { ("", "") };
+    let cells = [
+        provider.unwrap_or("other").to_owned(),
+        price(row.input),
+        listing::list_price(row.cache_read),
+        listing::list_price(row.cache_write),
+        price(row.cache_write_hour),
+        listing::list_price(row.output),
+        listing::cache(row),
+        listing::long_prompts(row),
+    ];
+    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+    format!("<tr{class}><th scope=\"row\">{mark}{}</th>{cells}</tr>\n", escape(&row.model))
 }
 
 /// Text as it may stand in HTML.
@@ -170,49 +270,7 @@ const EXPLANATION: &str = "<h2>How to read this</h2>\n<dl>\n\
     <dt>summaries</dt><dd>Made without a model, unless the recording has one at that point; they cost what a \
     model&#39;s would, and count only for what a summariser was sent.</dd>\n</dl>";
 
-const STYLE: &str = "
-:root{color-scheme:light dark;--ink:#1b2733;--quiet:#5b6b7a;--rule:#d5dde4;--page:#fff;--panel:#f6f8fa;--bad:#b3261e}
-@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--quiet:#9aa9b7;--rule:#33414e;--page:#10161c;--panel:#18212a;--bad:#ff8a80}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}
-main{max-width:1000px;margin:0 auto;padding:1.5rem 1rem 3rem}
-h1{font-size:1.7rem;line-height:1.2;margin:.2em 0}
-h2{font-size:1.2rem;margin:2rem 0 .3rem;overflow-wrap:anywhere}
-
-.finding{font-size:1.15rem;line-height:1.4;margin:.8rem 0;padding:.7rem .9rem;background:var(--panel);border-left:4px solid #0072b2}
-code{font-family:ui-monospace,monospace;font-size:.95em}
-h3{font-size:1rem;margin:1rem 0 .2rem}
-p{margin:.3rem 0}
-header p,.note,footer,.session>p{color:var(--quiet);overflow-wrap:anywhere}
-.note,footer{font-size:.9rem}
-figure{margin:.5rem 0}
-figure svg{display:block;width:100%;height:auto}
-.narrow{display:none}
-svg text{fill:var(--quiet);font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}
-svg .name{fill:var(--ink)}
-svg .axis{stroke:var(--rule);fill:none}
-svg .limit{stroke:var(--bad);stroke-dasharray:6 4;fill:none}
-svg .dead{stroke:var(--bad)}
-svg .limit-name{fill:var(--bad)}
-.scroll{overflow-x:auto;margin:.5rem 0}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;width:100%}
-th,td{padding:.35rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
-thead th{color:var(--quiet);font-weight:600;vertical-align:bottom}
-th:first-child,td.words,thead th:last-child{text-align:left}
-td.words{white-space:normal;min-width:11rem}
-td.bad{color:var(--bad);font-weight:600}
-th:first-child{position:sticky;left:0;background:var(--page)}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;margin:.4rem 0;padding:0;font-size:.9rem}
-.kinds{color:var(--quiet)}
-.swatch,.symbol{vertical-align:-2px}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}
-dt{font-weight:600;color:var(--ink)}
-dd{margin:0}
-@media (max-width:640px){.wide{display:none}.narrow{display:block}dl{display:block}dd{margin:0 0 .5rem}main{padding:1rem .8rem 2rem}}
-@media print{:root{--ink:#000;--quiet:#444;--rule:#bbb;--page:#fff;--bad:#a00}.wide{display:block}.narrow{display:none}
-main{max-width:none;padding:0}section{break-inside:avoid}.session{break-before:page}td,th{padding:.2rem .35rem}
-table{font-size:.75rem}body{font-size:12px;print-color-adjust:exact;-webkit-print-color-adjust:exact}.scroll{overflow:visible}}
-";
+const STYLE: &str = include_str!("page.css");
 
 #[cfg(test)]
 mod tests {

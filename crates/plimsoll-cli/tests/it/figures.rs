@@ -196,6 +196,13 @@ fn a_replay_weighs_requests_as_they_were_counted() {
     let sent = windows.last().unwrap()["tokens"].as_u64().unwrap();
     let recorded = home.json(&["inspect", "s.jsonl", "--json"])["recorded"]["lastRequest"].as_u64().unwrap();
     assert!(sent.abs_diff(recorded) * 20 <= recorded, "{sent} for {recorded}");
+    assert_eq!(session["recordedRequests"].as_array().unwrap().last().unwrap(), &json!(recorded));
+    let told = home.run(&["replay", "--html", "page.html", "s.jsonl"]);
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("The window was never near the line: "), "{told}");
+    let page = std::fs::read_to_string(home.project.join("page.html")).unwrap();
+    assert!(page.contains("class=\"recorded\"") && page.contains(">recorded</text>"), "a line of its own");
+    assert!(page.contains("try <code>--context 16000</code>"), "what would be near");
 }
 
 /// One session, told by every command: what has one name is one number.

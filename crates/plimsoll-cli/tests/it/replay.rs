@@ -72,17 +72,80 @@ fn the_page_is_whole_in_itself() {
     }
     let addresses: Vec<&str> = page.matches("http").collect();
     assert_eq!(addresses.len(), page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
-    for present in
-        ["&lt;b&gt;.json", "prefers-color-scheme", "@media print", "max-width:640px", "Cost against recall"]
-    {
+    for present in [
+        "&lt;b&gt;.json",
+        "prefers-color-scheme",
+        "@media print",
+        "max-width:700px",
+        "Cost against recall",
+        "Where the rules come from",
+        "sweagent/agent/history_processors.py",
+        "<tr class=\"used\"><th scope=\"row\">▸ default</th>",
+        "<th scope=\"row\">claude-opus-4-6</th><td>Anthropic</td>",
+    ] {
         assert!(page.contains(present), "{present}");
     }
-    // A chart for screens and one for phones: for all together, and for each of two sessions.
-    assert_eq!(page.matches("<figure").count(), 6);
+    // A chart for screens and one for phones, for each of two sessions; of recall there is none to draw.
+    assert_eq!(page.matches("<figure").count(), 4);
+    assert!(page.contains("No call needed anything that only tool outputs mention"));
     let (code, _, told) = run(&home, &asked);
     assert!(code == 3 && told.contains("`--force`"), "{told}");
     let (code, ..) = run(&home, &["replay", "--html", "page.html", "--force", "a.json"]);
     assert_eq!(code, 0);
+}
+
+#[test]
+fn what_rules_come_from_is_listed() {
+    let home = Home::new();
+    insta::assert_snapshot!(
+        home.page(&["replay --list-policies", "replay --list-policies --policy mask-3 --json"])
+    );
+    let replay = parsed(&["replay", "--json", "--policy", "codex", SAMPLE], "");
+    assert_eq!(replay["rules"][0]["policy"], "codex");
+    assert!(
+        replay["rules"][0]["source"].as_str().unwrap().contains("core/src/compact.rs"),
+        "{}",
+        replay["rules"]
+    );
+}
+
+#[test]
+fn prices_are_listed_with_a_mark_at_those_that_are_taken() {
+    let home = Home::new().with("project/session.json", &sample());
+    let marked = |args: &[&str]| {
+        let told = home.run_with(&[&["replay", "--list-prices"], args].concat(), &[]);
+        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+        assert!(told.contains("OpenAI") && told.contains("Anthropic") && told.contains("Google"), "{told}");
+        let marked = told.lines().filter_map(|line| line.strip_prefix("▸  "));
+        marked.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(marked(&[]), [""; 0]);
+    assert_eq!(marked(&["session.json"]), ["Anthropic claude-sonnet-4-5 $3 $0.3 $3.75 $6 $15"]);
+    assert_eq!(marked(&["--price", "gpt-5.5"]), ["OpenAI gpt-5-5 $5 $0.5 $5 – $30"]);
+    let rows = home.json(&["replay", "--list-prices", "--price", "gpt-5.5", "--json"]);
+    let used = rows.as_array().unwrap().iter().find(|row| row["used"] == true).unwrap();
+    assert_eq!((&used["provider"], &used["longPrompt"]["above"]), (&"OpenAI".into(), &272_000.into()));
+}
+
+#[test]
+fn the_page_draws_what_was_recorded_and_equal_lines_once() {
+    let home = Home::new().with("project/session.json", &sample());
+    let asked = ["replay", "--context", "200000", "--html", "page.html", "session.json"];
+    assert_eq!(run(&home, &asked).0, 0);
+    let page = std::fs::read_to_string(home.project.join("page.html")).unwrap();
+    assert!(page.contains("<title>anthropic-clear = anthropic-clear-50</title>"));
+    assert!(page.contains("<li>") && page.contains(" anthropic-clear = anthropic-clear-50</li>"));
+    assert_eq!(
+        page.matches("<figure").count(),
+        4,
+        "recall against cost, and the window, for screens and phones"
+    );
+    // Every policy has its name at what fired under it.
+    assert!(page.matches(">mask-10-by-10</text>").count() >= 4, "lines and rows, wide and narrow");
+    let (_, json, _) = run(&home, &["replay", "--json", "--policy", "none", "session.json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let recorded = json["sessions"][0].get("recordedRequests").is_some();
+    assert_eq!(page.contains("class=\"recorded\""), recorded);
 }
 
 #[test]

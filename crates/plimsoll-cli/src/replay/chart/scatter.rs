@@ -1,0 +1,145 @@
+//! Cost against recall: one mark for each policy, or for those that come to the same.
+
+use std::fmt::Write as _;
+
+use plimsoll_replay::Report;
+
+use super::labels::{self, Area, Label};
+use super::{Alike, Size, decimals, line, open, step, text, ticks};
+use crate::replay::figures;
+use crate::replay::page::escape;
+
+/// What there is to see.
+pub(in crate::replay) enum Finding {
+    /// Policies differ.
+    Differ,
+    /// All come to the same cost and the same recall.
+    Same,
+    /// No call needed anything that only tool outputs mention.
+    NothingNeeded,
+}
+
+impl Finding {
+    pub(in crate::replay) fn of(reports: &[Report]) -> Finding {
+        let Some(first) = reports.first() else { return Finding::Same };
+        let is_same = |report: &Report| {
+            report.deaths == first.deaths
+                && (report.cost - first.cost).abs() <= first.cost * 1e-6
+                && (share(report) - share(first)).abs() < 1e-6
+        };
+        match () {
+            () if reports.iter().all(|report| report.recall.calls == 0) => Finding::NothingNeeded,
+            () if reports.iter().all(is_same) => Finding::Same,
+            () => Finding::Differ,
+        }
+    }
+}
+
+/// The recall of a policy. One that has lost nothing in a session that needs nothing has all of it.
+fn share(report: &Report) -> f64 {
+    if report.recall.calls == 0 { 1.0 } else { report.recall.share() }
+}
+
+/// What a call costs against what is still there when it is needed. The axes begin where the data does: policies that
+/// differ by a tenth would lie on each other beside an axis that begins at nothing.
+pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
+    let (width, left, right, top) = (size.width(), 52.0, 10.0, 26.0);
+    let plot = if size == Size::Wide { 320.0 } else { 380.0 };
+    let height = top + plot + 44.0;
+    let costs = Range::of(reports.iter().map(Report::cost_per_call), 0.12, 0.03, f64::MAX);
+    let shares = Range::of(reports.iter().map(share), 0.12, 0.05, 1.0);
+    // Marks on the edges are whole, and there is room for names above the best.
+    let x = |cost: f64| left + 12.0 + (width - left - right - 24.0) * costs.part(cost);
+    let y = |share: f64| top + 36.0 + (plot - 46.0) * (1.0 - shares.part(share));
+    let mut svg =
+        open(width, height, "What a call costs against what is still there when needed, for each policy");
+    let by = step((shares.to - shares.from) * 100.0, 5.0);
+    for percent in ticks(shares.from * 100.0, shares.to * 100.0, by) {
+        let at = y(percent / 100.0);
+        let _ = write!(svg, "<path class=\"axis\" d=\"M{left},{at:.1}H{}\"/>", width - right);
+        text(&mut svg, (left - 6.0, at + 4.0), "end", &format!("{percent:.*} %", decimals(by)));
+    }
+    let by = step(costs.to - costs.from, if size == Size::Wide { 8.0 } else { 5.0 });
+    let places = match decimals(by) {
+        0 => 0,
+        more => more.max(2),
+    };
+    for cost in ticks(costs.from, costs.to, by) {
+        let at = x(cost);
+        let _ = write!(svg, "<path class=\"axis\" d=\"M{at:.1},{top}V{:.1}\"/>", top + plot);
+        text(&mut svg, (at, top + plot + 18.0), "middle", &format!("${cost:.places$}"));
+    }
+    text(&mut svg, (left - 6.0, 14.0), "start", "recall");
+    let middle = (left + width - right) / 2.0;
+    text(&mut svg, (middle, top + plot + 38.0), "middle", "average cost of a call that was made");
+    let near = |a: &Report, b: &Report| {
+        let apart = (x(a.cost_per_call()) - x(b.cost_per_call())).hypot(y(share(a)) - y(share(b)));
+        apart < 1.5 && (a.deaths > 0) == (b.deaths > 0)
+    };
+    let mut names: Vec<(bool, Label)> = Vec::new();
+    for group in Alike::group(reports, near) {
+        let report = group.reports[0];
+        let (at, colour) = ((x(report.cost_per_call()), y(share(report))), line(group.style).0);
+        svg += &mark(&group, at, colour);
+        let lines = group.reports.iter().map(|report| match report.deaths {
+            // On a phone the cross has to do.
+            _ if size == Size::Narrow => report.policy.clone(),
+            0 => report.policy.clone(),
+            1 => format!("{} (1 death)", report.policy),
+            deaths => format!("{} ({} deaths)", report.policy, figures::count(deaths)),
+        });
+        let label = Label { x: at.0, y: at.1, colour, lines: lines.collect() };
+        names.push((group.has_ours(), label));
+    }
+    // Ours is named first, so that its name is nearest to its mark; the others from the top.
+    names.sort_by(|(ours, a), (other, b)| other.cmp(ours).then(a.y.total_cmp(&b.y)));
+    let names: Vec<Label> = names.into_iter().map(|(_, label)| label).collect();
+    let within = Area { left: left + 2.0, top: top - 8.0, right: width - 2.0, bottom: top + plot };
+    svg += &labels::draw(&names, within);
+    svg + "</svg>"
+}
+
+/// A disc, or a cross where calls did not fit.
+fn mark(group: &Alike, (x, y): (f64, f64), colour: &str) -> String {
+    let titles = group.reports.iter().map(|report| {
+        format!(
+            "{}: {} a call, recall {}, {} deaths",
+            report.policy,
+            figures::dollars(report.cost_per_call()),
+            figures::percent(share(report)),
+            report.deaths
+        )
+    });
+    let title = escape(&titles.collect::<Vec<_>>().join("\n"));
+    if group.reports[0].deaths > 0 {
+        format!(
+            "<path transform=\"translate({x:.1} {y:.1})\" d=\"M-5,-5L5,5M-5,5L5,-5\" stroke=\"{colour}\" \
+             stroke-width=\"3\"><title>{title}</title></path>"
+        )
+    } else {
+        format!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"{colour}\"><title>{title}</title></circle>"
+        )
+    }
+}
+
+/// What an axis shows.
+struct Range {
+    from: f64,
+    to: f64,
+}
+
+impl Range {
+    /// The range of values with room beside them: a share of the range, and at least a share of the largest value.
+    fn of(values: impl Iterator<Item = f64>, room: f64, least: f64, most: f64) -> Range {
+        let (from, to) =
+            values.fold((f64::MAX, 0.0f64), |(from, to), value| (from.min(value), to.max(value)));
+        let from = from.min(to);
+        let pad = ((to - from) * room).max(to * least).max(1e-9);
+        Range { from: (from - pad).max(0.0), to: (to + pad).min(most) }
+    }
+
+    fn part(&self, value: f64) -> f64 {
+        (value - self.from) / (self.to - self.from).max(1e-12)
+    }
+}

@@ -1,0 +1,147 @@
+//! Where figures come from: the source of each policy's rules, and the table of prices.
+
+use plimsoll_replay::{PriceRow, Prices, Rules};
+use serde::Serialize;
+
+use super::{RuleSource, input_of, priced_model};
+use crate::args::ReplayArgs;
+use crate::error::CliError;
+use crate::input;
+use crate::output::{Column, Holds, Output, Table, printable, wrapped};
+use crate::recorded::RecordedFigures;
+use crate::surroundings::Surroundings;
+
+/// From this width on, also what a row's cache is like is listed.
+const WIDE: usize = 130;
+
+/// A row of the price table, and whether anything was priced with it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListedPrice {
+    pub(super) provider: Option<&'static str>,
+    #[serde(flatten)]
+    pub(super) row: PriceRow,
+    pub(super) used: bool,
+}
+
+/// The whole table, by provider, with a mark at the rows that these models take.
+pub(super) fn price_table(prices: &Prices, models: &[&str]) -> Vec<ListedPrice> {
+    let used: Vec<String> = models.iter().map(|model| prices.row_name(model)).collect();
+    let mut rows: Vec<ListedPrice> = prices
+        .table()
+        .into_iter()
+        .map(|row| ListedPrice { provider: provider(&row.model), used: used.contains(&row.name), row })
+        .collect();
+    // What is nobody's comes last.
+    rows.sort_by(|a, b| {
+        let key = |row: &ListedPrice| (row.provider.is_none(), row.provider);
+        key(a).cmp(&key(b)).then_with(|| a.row.model.cmp(&b.row.model))
+    });
+    rows
+}
+
+/// Whose prices and cache those of a row are.
+pub(super) fn provider(row: &str) -> Option<&'static str> {
+    let is_openai = |row: &str| ["gpt", "o1", "o3", "o4"].iter().any(|name| row.starts_with(name));
+    match row {
+        row if row.starts_with("claude") => Some("Anthropic"),
+        row if row.starts_with("gemini") => Some("Google"),
+        row if is_openai(row) => Some("OpenAI"),
+        _ => None,
+    }
+}
+
+/// A price for a million tokens. Prices are products of list prices and factors, and floats show that in their last
+/// digits.
+pub(super) fn list_price(dollars: f64) -> String {
+    format!("${}", (dollars * 10_000.0).round() / 10_000.0)
+}
+
+/// What changes for long prompts, in words.
+pub(super) fn long_prompts(row: &PriceRow) -> String {
+    row.long_prompt.map_or_else(
+        || "–".to_owned(),
+        |long| {
+            let above = super::figures::short(long.above);
+            format!("above {above}: × {} in, × {} out", long.input, long.output)
+        },
+    )
+}
+
+/// How a row's cache works, in words.
+pub(super) fn cache(row: &PriceRow) -> String {
+    match row.cache {
+        Some(rule) if rule.breakpoints => {
+            format!("on request, from {}", super::figures::count(rule.min_tokens))
+        }
+        Some(rule) => format!("by itself, from {}", super::figures::count(rule.min_tokens)),
+        None => "–".to_owned(),
+    }
+}
+
+/// List policies and where their rules come from.
+pub(super) fn policies(rules: &[Rules], output: &mut Output) -> Result<(), CliError> {
+    let sources: Vec<RuleSource> = rules.iter().map(RuleSource::of).collect();
+    if output.json {
+        return Ok(output.json(&sources)?);
+    }
+    for RuleSource { policy, source } in sources {
+        output.painted(&printable(&policy))?;
+        output.painted(&wrapped(&format!("  {source}"), output.width()))?;
+    }
+    Ok(())
+}
+
+/// List all prices, with a mark at those that the sessions asked for take.
+pub(super) fn prices(
+    args: &ReplayArgs,
+    prices: &Prices,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let mut models: Vec<String> = args.price.iter().cloned().collect();
+    for file in &args.files {
+        let (_, transcript) = input::named(&input_of(args, Some(file)), around)?;
+        let recorded = RecordedFigures::of(&transcript.recorded);
+        models.push(priced_model(args, &recorded, transcript.info.model.as_deref()).to_owned());
+    }
+    let models: Vec<&str> = models.iter().map(String::as_str).collect();
+    let rows = price_table(prices, &models);
+    if output.json {
+        return Ok(output.json(&rows)?);
+    }
+    output.painted(&wrapped(
+        "Dollars for a million tokens; a name with an ellipsis is for all that begin with it and have no row of their own.",
+        output.width(),
+    ))?;
+    let column = |heading, holds| Column { heading, holds };
+    let mut columns =
+        vec![column("", Holds::Names), column("provider", Holds::Names), column("model", Holds::Names)];
+    columns.extend(
+        ["input", "read", "written", "for 1 h", "1 h", "output"]
+            .map(|heading| column(heading, Holds::Numbers)),
+    );
+    let is_wide = output.width() >= WIDE;
+    if is_wide {
+        columns.extend(["cache", "long prompts"].map(|heading| column(heading, Holds::Names)));
+    }
+    let mut table = Table::new(columns);
+    for ListedPrice { provider, row, used } in &rows {
+        let price = |price: Option<f64>| price.map_or_else(|| "–".to_owned(), list_price);
+        let mut cells = vec![
+            if *used { "▸".to_owned() } else { String::new() },
+            provider.unwrap_or("other").to_owned(),
+            row.model.clone(),
+            price(row.input),
+            list_price(row.cache_read),
+            list_price(row.cache_write),
+            price(row.cache_write_hour),
+            list_price(row.output),
+        ];
+        if is_wide {
+            cells.extend([cache(row), long_prompts(row)]);
+        }
+        table.row(cells);
+    }
+    Ok(output.table(&table)?)
+}

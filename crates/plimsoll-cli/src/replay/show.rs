@@ -1,0 +1,159 @@
+//! A replay on a terminal: figures, the finding in words, and what fired, as wide as the page.
+
+use plimsoll_replay::Report;
+
+use super::figures::{self, Figure};
+use super::{Replays, SessionReplay, finding, listing};
+use crate::error::CliError;
+use crate::output::{Column, Holds, Output, Table, counted, printable, wrapped};
+use crate::recorded::dollars;
+
+/// Show the sessions and, of several, what they come to together.
+pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), CliError> {
+    for session in replays.sessions.iter().filter(|_| each || replays.sessions.len() == 1) {
+        let calls = counted(calls(&session.policies) as usize, "call");
+        let model = session.model.as_deref().unwrap_or("unknown model");
+        let context = figures::count(session.context);
+        let heading = format!("{}: {calls}, {model}, in a window of {context} tokens", session.name);
+        for line in std::iter::once(heading).chain(circumstances(session)) {
+            output.painted(&wrapped(&printable(&line), output.width()))?;
+        }
+        tables(&session.policies, output)?;
+        finding(&finding::of_session(session), output)?;
+        reductions(&session.policies, output)?;
+    }
+    if replays.sessions.len() > 1 {
+        let sessions = counted(replays.sessions.len(), "session");
+        let calls = counted(calls(&replays.total) as usize, "call");
+        let context =
+            replays.context.map(|context| format!("in a window of {} tokens", figures::count(context)));
+        let context = context.unwrap_or_else(|| "each in its own window".to_owned());
+        output.painted(&wrapped(&format!("{sessions}, {calls}, {context}"), output.width()))?;
+        tables(&replays.total, output)?;
+        finding(&finding::headline(&replays.total), output)?;
+        reductions(&replays.total, output)?;
+    }
+    Ok(())
+}
+
+/// What a session was priced with, and how its tokens are known.
+pub(super) fn circumstances(session: &SessionReplay) -> [String; 2] {
+    let SessionReplay { price, prices, cache_minutes, measured, hidden, recorded_cost, .. } = session;
+    let counted = if *measured {
+        let cost = recorded_cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
+        format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
+    } else {
+        "tokens estimated by characters over four".to_owned()
+    };
+    let of = listing::provider(price).map(|name| format!(" ({name})")).unwrap_or_default();
+    let [cache_read, cache_write, output] =
+        [prices.cache_read, prices.cache_write, prices.output].map(listing::list_price);
+    let priced = format!(
+        "priced as {price}{of}: {cache_read} read from the cache, {cache_write} written for {cache_minutes} min, \
+         {output} output, a million"
+    );
+    [priced, counted]
+}
+
+fn calls(reports: &[Report]) -> u64 {
+    reports.first().map(|report| report.calls).unwrap_or_default()
+}
+
+/// The figures: all of them where there is room, in two tables where there is little.
+fn tables(reports: &[Report], output: &mut Output) -> Result<(), CliError> {
+    let width = output.width();
+    let one = [figures::ALL, figures::BOTH].map(|figures| table(reports, figures));
+    if let Some(table) = one.iter().find(|table| table.fits(width)) {
+        return Ok(output.table(table)?);
+    }
+    output.table(&table(reports, figures::OUTCOME))?;
+    output.painted("\nWhat the cost is made of\n")?;
+    Ok(output.table(&table(reports, figures::PARTS))?)
+}
+
+fn table(reports: &[Report], figures: &'static [Figure]) -> Table {
+    let columns = figures.iter().enumerate().map(|(at, figure)| Column {
+        heading: figure.heading,
+        holds: if at == 0 { Holds::Names } else { Holds::Numbers },
+    });
+    let mut table = Table::new(columns.collect());
+    reports.iter().for_each(|report| table.row(figures.iter().map(|figure| (figure.cell)(report))));
+    table
+}
+
+fn finding(text: &str, output: &mut Output) -> Result<(), CliError> {
+    output.painted("")?;
+    let text = wrapped(&printable(text), output.width());
+    // A paragraph is not set in.
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    Ok(output.painted(&lines.join("\n"))?)
+}
+
+/// What fired, policy by policy; those under which nothing did are named together.
+fn reductions(reports: &[Report], output: &mut Output) -> Result<(), CliError> {
+    let (quiet, active): (Vec<&Report>, Vec<&Report>) =
+        reports.iter().partition(|report| report.fired.is_empty());
+    let mut text = String::from("\nReductions\n");
+    let names = active.iter().map(|report| printable(&report.policy).chars().count()).max().unwrap_or(0);
+    for report in &active {
+        let lines = when(report, output.width().saturating_sub(names + 4));
+        for (number, line) in lines.iter().enumerate() {
+            let name = if number == 0 { printable(&report.policy) } else { String::new() };
+            text += &format!("  {name:<names$}  {line}\n");
+        }
+    }
+    if !quiet.is_empty() {
+        let quiet: Vec<String> = quiet.iter().map(|report| printable(&report.policy)).collect();
+        text += &wrapped(&format!("  nothing under {}", quiet.join(", ")), output.width());
+    }
+    text.push('\n');
+    Ok(output.report(&text)?)
+}
+
+/// Each kind that fired, and before which calls: as many of them as fit in a line, or a few of each kind in several.
+fn when(report: &Report, room: usize) -> Vec<String> {
+    /// More calls than this are not listed on any page.
+    const MOST: usize = 40;
+    /// So many are listed in any case.
+    const FEW: usize = 4;
+    let with = |most: usize| -> Vec<String> {
+        let kinds = report.fired.iter();
+        kinds.map(|(kind, times)| of_kind(report, kind, *times, most)).collect()
+    };
+    let in_one = (FEW..=MOST).rev().map(|most| with(most).join(", "));
+    if let Some(line) = in_one.into_iter().find(|line| line.chars().count() <= room) {
+        return vec![line];
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for kind in with(FEW) {
+        match lines.last_mut() {
+            // A comma and a space between, and a comma at the end.
+            Some(line) if line.chars().count() + kind.chars().count() + 3 <= room => {
+                line.push_str(", ");
+                line.push_str(&kind);
+            }
+            Some(line) => {
+                line.push(',');
+                lines.push(kind);
+            }
+            None => lines.push(kind),
+        }
+    }
+    lines
+}
+
+/// One kind that fired, and before which calls, at most so many of them.
+fn of_kind(report: &Report, kind: &str, times: u64, most: usize) -> String {
+    let fired = report.reductions.iter().filter(|fired| fired.reduction.kind == kind);
+    let mut calls: Vec<u64> = fired.map(|fired| fired.call).collect();
+    calls.dedup();
+    let listed: Vec<String> = calls.iter().take(most).map(|call| figures::count(*call)).collect();
+    let (times, listed, all) = (figures::count(times), listed.join(", "), calls.len());
+    match all {
+        // A total of several sessions does not say when.
+        0 => format!("{kind} {times}"),
+        1 if times == "1" => format!("{kind} at call {listed}"),
+        _ if all <= most => format!("{kind} {times} (calls {listed})"),
+        _ => format!("{kind} {times} (calls {listed}, …)"),
+    }
+}
