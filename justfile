@@ -100,11 +100,11 @@ mcp-everything:
 opencode-import *args:
     tools/roundtrips/run.sh opencode {{args}}
 
-# The same with `claude --resume`.
+# Reduced sessions of every format continued by the real `claude --resume`; skipped where npm is missing.
 claude-resume *args:
     tools/roundtrips/run.sh claude-code {{args}}
 
-# The same with `codex resume`.
+# Reduced sessions of every format continued by the real `codex resume`; skipped where npm is missing.
 codex-resume *args:
     tools/roundtrips/run.sh codex {{args}}
 

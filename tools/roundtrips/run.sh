@@ -2,10 +2,10 @@
 # Hands reduced sessions over to a real tool, lets it go on for two turns against the scripted model, and checks what it sends
 # and what comes back: `just opencode-import`, `just claude-resume`, `just codex-resume`.
 #
-#   tools/roundtrips/run.sh opencode|claude-code|codex [--short] [FILE...]
+#   tools/roundtrips/run.sh opencode|claude-code|codex [--short | --only=FORMAT] [FILE...]
 #
-# `--short` takes two sessions instead of one of every format; FILEs are transcripts to try besides. Where npm or its registry
-# is missing it is skipped, and says so. No other network is used.
+# `--short` takes two sessions instead of one of every format, `--only` those of one format; FILEs are transcripts to try
+# besides. Where npm or its registry is missing it is skipped, and says so. No other network is used.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -20,13 +20,9 @@ esac
 place=${PLIMSOLL_ROUNDTRIPS:-$root/target/roundtrips}/$tool
 
 [ "$(uname -sm)" = "Linux x86_64" ] || { echo "skipped: the binaries are those of Linux x86_64"; exit 0; }
-command -v npm >/dev/null 2>&1 || { echo "skipped: npm is not installed"; exit 0; }
-mkdir -p "$place"
-if [ "$(cat "$place/package" 2>/dev/null)" != "$package" ]; then
-    npm install --silent --no-fund --no-audit --prefix "$place" "$package" ||
-        { echo "skipped: npm's registry cannot be reached"; exit 0; }
-    echo "$package" >"$place/package"
-fi
+"$root/tools/npm-install.sh" "$place" "$package" || exit 0
+# The binary is an optional dependency: npm goes on without it where it cannot be had.
+[ -x "$place/node_modules/$binary" ] || { rm -f "$place/package"; echo "skipped: npm did not bring \`$binary\`"; exit 0; }
 cd "$root"
 cargo build -q -p plimsoll-cli
 cargo build -q -p plimsoll-testkit --features server --bin scripted-model

@@ -14,7 +14,7 @@ use crate::misfits::Misfits;
 const SMALL: usize = 2_000;
 
 /// What Anthropic's blocks are known by, where they do not say.
-pub(crate) const SHAPES: [(&str, &str); 4] =
+const SHAPES: [(&str, &str); 4] =
     [("tool_use_id", "tool_result"), ("input", "tool_use"), ("thinking", "thinking"), ("text", "text")];
 
 /// Content as a list of blocks, whether it came as one or as a text. Of what is neither the JSON becomes a text.
@@ -163,7 +163,12 @@ pub(crate) fn arguments(given: Json) -> Value {
 }
 
 /// Put a block of the model into the message at `place`. Gives the kind back if it is not known.
-pub(crate) fn spoken(log: &mut Assembly, place: usize, mut block: Json, at: &At) -> Result<(), String> {
+pub(crate) fn push_assistant_block(
+    log: &mut Assembly,
+    place: usize,
+    mut block: Json,
+    at: &At,
+) -> Result<(), String> {
     let kind = log.misfits.kind(&block, at, "type", &SHAPES).unwrap_or_default().to_owned();
     match kind.as_str() {
         "text" | "output_text" => {
@@ -200,6 +205,47 @@ pub(crate) fn spoken(log: &mut Assembly, place: usize, mut block: Json, at: &At)
     Ok(())
 }
 
+/// A block of a user's message, and what is known about it besides.
+pub(crate) struct UserBlock<'a> {
+    pub(crate) block: Json<'a>,
+    /// When it was said.
+    pub(crate) time: Option<Millis>,
+    /// The host wrote it, not a person.
+    pub(crate) is_synthetic: bool,
+    /// What a tool gave the host; the first result takes it.
+    pub(crate) structured: Option<&'a mut Value>,
+}
+
+/// Put a block of the user where it belongs: a result goes to its call, everything else into the message that `begin`
+/// begins or has begun. Gives the kind back if it is not known.
+pub(crate) fn push_user_block(
+    log: &mut Assembly,
+    UserBlock { mut block, time, is_synthetic, structured }: UserBlock,
+    at: &At,
+    mut begin: impl FnMut(&mut Assembly) -> usize,
+) -> Result<(), String> {
+    match log.misfits.kind(&block, at, "type", &SHAPES) {
+        Some("tool_result") => {
+            let structured = structured.map(Value::take).unwrap_or_default();
+            let (call, answer) = tool_result(block, time, structured, &mut log.misfits, at);
+            log.answer_or_keep(&call, answer, begin);
+        }
+        Some("text") => {
+            let place = begin(log);
+            let text = log.misfits.take_words(&mut block, at, "text");
+            log.said(place, text, is_synthetic);
+        }
+        kind => match file(&block) {
+            Some(file) => {
+                let place = begin(log);
+                log.file(place, file);
+            }
+            None => return Err(kind.unwrap_or("without type").to_owned()),
+        },
+    }
+    Ok(())
+}
+
 /// A tool's structured result, if it is worth its place: it repeats the output at length more often than not.
 pub(crate) fn small(structured: &Json) -> Value {
     match structured {
@@ -211,7 +257,7 @@ pub(crate) fn small(structured: &Json) -> Value {
 }
 
 /// The answer in a `tool_result` block, with the call it answers.
-pub(crate) fn tool_result(
+fn tool_result(
     mut block: Json,
     time: Option<Millis>,
     structured: Value,

@@ -1,13 +1,12 @@
 //! A request to Anthropic's Messages API.
 
-use plimsoll::Role;
 use plimsoll::log::At;
-use serde_json::Value;
+use plimsoll::{Millis, Role};
 
 use super::Sink;
 use super::openai::Joins;
 use crate::assembly::Assembly;
-use crate::blocks::{SHAPES, anthropic_usage, blocks, file, flatten, spoken, tool_result};
+use crate::blocks::{UserBlock, anthropic_usage, blocks, flatten, push_assistant_block, push_user_block};
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::Json;
@@ -22,26 +21,83 @@ pub(super) fn read(
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
     transcript.info.model = log.misfits.string(outline, &At::Root, "model");
-    if let Some(Json::Raw(system)) = outline.get("system") {
-        let system = Json::parse(system).unwrap_or_default();
-        let system = blocks(system, &mut log.misfits, &At::Key(&At::Root, "system"));
-        let (system, _) = flatten(Json::List(system));
-        if !system.is_empty() {
-            let place = log.begin(Role::System, None, None);
-            log.text(place, system);
+    let system = match outline.get("system") {
+        Some(Json::Raw(system)) => {
+            let system = Json::parse(system).unwrap_or_default();
+            let system = blocks(system, &mut log.misfits, &At::Key(&At::Root, "system"));
+            flatten(Json::List(system)).0
         }
+        _ => String::new(),
+    };
+    read_messages(document, transcript, log, system, message)
+}
+
+/// Read a system prompt and the list `messages` of a document, each of them by `message`.
+pub(super) fn read_messages(
+    document: &Document,
+    transcript: &mut Transcript,
+    mut log: Assembly,
+    system: String,
+    message: fn(&mut Assembly, Json, &At, &mut Transcript, &mut Joins),
+) -> Result<(), FormatError> {
+    if !system.is_empty() {
+        let place = log.begin(Role::System, None, None);
+        log.text(place, system);
     }
     log.settle(&mut transcript.notes);
     let list = document.list("messages");
     let mut joins = Joins::default();
-    document.each(transcript.format, "messages", |position, message| {
+    document.each(transcript.format, "messages", |position, json| {
         log.record(position, 0, position, joins.open());
-        self::message(&mut log, message, &At::Index(&list, position), transcript, &mut joins);
+        message(&mut log, json, &At::Index(&list, position), transcript, &mut joins);
         log.settle(&mut transcript.notes);
         Ok(())
     })?;
     log.finish();
     Ok(())
+}
+
+/// Put what the model said into the message at `place`. Blocks of an unknown kind are counted.
+pub(super) fn push_assistant<'a>(
+    log: &mut Assembly,
+    place: usize,
+    content: impl IntoIterator<Item = Json<'a>>,
+    inside: &At,
+    transcript: &mut Transcript,
+) {
+    for (index, block) in content.into_iter().enumerate() {
+        if let Err(kind) = push_assistant_block(log, place, block, &At::Index(inside, index)) {
+            transcript.skip(format!("assistant block {kind}"));
+        }
+    }
+}
+
+/// What is known about a message of the user besides its content.
+pub(super) struct UserMessage {
+    pub(super) role: Option<Role>,
+    pub(super) id: Option<String>,
+    pub(super) time: Option<Millis>,
+}
+
+/// Put what the user says and what tools answer into the log; of each block, whether the host wrote it. Blocks of an
+/// unknown kind are counted.
+pub(super) fn push_user<'a>(
+    log: &mut Assembly,
+    UserMessage { role, id, time }: UserMessage,
+    content: impl IntoIterator<Item = (Json<'a>, bool)>,
+    inside: &At,
+    transcript: &mut Transcript,
+) {
+    // Results alone make no message.
+    let mut place = None;
+    let mut here =
+        |log: &mut Assembly| *place.get_or_insert_with(|| log.begin(role.clone(), id.clone(), time));
+    for (index, (block, is_synthetic)) in content.into_iter().enumerate() {
+        let block = UserBlock { block, time, is_synthetic, structured: None };
+        if let Err(kind) = push_user_block(log, block, &At::Index(inside, index), &mut here) {
+            transcript.skip(format!("user block {kind}"));
+        }
+    }
 }
 
 /// Who speaks in a message that does not say: only models call tools, and only users answer.
@@ -77,41 +133,13 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
                 let usage = anthropic_usage(usage, &mut log.misfits, &At::Key(at, "usage"));
                 log.info(place).tokens = Some(usage);
             }
-            for (index, block) in content.into_iter().enumerate() {
-                if let Err(kind) = spoken(log, place, block, &At::Index(&inside, index)) {
-                    transcript.skip(format!("assistant block {kind}"));
-                }
-            }
+            push_assistant(log, place, content, &inside, transcript);
         }
         Some("user") | None => {
             joins.end();
-            let role = role.map(|_| Role::User);
-            let mut place = None;
-            let mut here =
-                |log: &mut Assembly| *place.get_or_insert_with(|| log.begin(role.clone(), id.clone(), time));
-            for (index, mut block) in content.into_iter().enumerate() {
-                let at = &At::Index(&inside, index);
-                match log.misfits.kind(&block, at, "type", &SHAPES) {
-                    Some("tool_result") => {
-                        let (call, answer) = tool_result(block, time, Value::Null, &mut log.misfits, at);
-                        log.answer_or_keep(&call, answer, &mut here);
-                    }
-                    Some("text") => {
-                        let place = here(log);
-                        let text = log.misfits.take_words(&mut block, at, "text");
-                        log.text(place, text);
-                    }
-                    kind => match file(&block) {
-                        Some(file) => {
-                            let place = here(log);
-                            log.file(place, file);
-                        }
-                        None => {
-                            transcript.skip(format!("user block {}", kind.unwrap_or("without type")));
-                        }
-                    },
-                }
-            }
+            let about = UserMessage { role: role.map(|_| Role::User), id, time };
+            let content = content.into_iter().map(|block| (block, false));
+            push_user(log, about, content, &inside, transcript);
         }
         Some("system") => {
             joins.end();

@@ -6,13 +6,14 @@
 use std::borrow::Cow;
 
 use plimsoll::log::{At, CompactionPart};
-use plimsoll::{Millis, Role, Tokens, Usage};
-use serde_json::{Number, Value, json};
+use plimsoll::{Role, Tokens, Usage};
+use serde_json::{Number, json};
 
 use super::Sink;
+use super::anthropic::{UserMessage, push_assistant, push_user, read_messages};
 use super::openai::Joins;
 use crate::assembly::{Assembly, Compaction};
-use crate::blocks::{SHAPES, blocks, file, flatten, spoken, tool_result};
+use crate::blocks::{blocks, flatten};
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::{Json, Take};
@@ -30,21 +31,7 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
     transcript.info.seen(log.misfits.time(&header, &At::Root, "updated_at"));
     log.session(transcript.info.id.as_deref());
     let prompt = log.misfits.take_words(&mut header, &At::Root, "system_prompt");
-    if !prompt.is_empty() {
-        let place = log.begin(Role::System, None, None);
-        log.text(place, prompt);
-    }
-    log.settle(&mut transcript.notes);
-    let list = document.list("messages");
-    let mut joins = Joins::default();
-    document.each(transcript.format, "messages", |position, message| {
-        log.record(position, 0, position, joins.open());
-        self::message(&mut log, message, &At::Index(&list, position), transcript, &mut joins);
-        log.settle(&mut transcript.notes);
-        Ok(())
-    })?;
-    log.finish();
-    Ok(())
+    read_messages(document, transcript, log, prompt, message)
 }
 
 fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Transcript, joins: &mut Joins) {
@@ -88,7 +75,10 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
         }
         Some("user") | None => {
             joins.end();
-            user(log, (role.map(|_| Role::User), id, time), content, &inside, transcript);
+            let about = UserMessage { role: role.map(|_| Role::User), id, time };
+            let files: Vec<bool> = content.iter().map(is_file).collect();
+            let shown = all_as_shown(content, &mut log.misfits, &inside);
+            push_user(log, about, shown.into_iter().zip(files), &inside, transcript);
         }
         Some("system") => {
             joins.end();
@@ -118,61 +108,14 @@ fn assistant(
         log.reasoning(place, summary, metadata);
     }
     let inside = At::Key(at, "content");
-    for (index, block) in content.into_iter().enumerate() {
-        let at = &At::Index(&inside, index);
-        let block = as_shown(block, &mut log.misfits, at);
-        if let Err(kind) = spoken(log, place, block, at) {
-            transcript.skip(format!("assistant block {kind}"));
-        }
-    }
+    let shown = all_as_shown(content, &mut log.misfits, &inside);
+    push_assistant(log, place, shown, &inside, transcript);
 }
 
-/// What the user says and what tools answer.
-fn user(
-    log: &mut Assembly,
-    (role, id, time): (Option<Role>, Option<String>, Option<Millis>),
-    content: Vec<Json>,
-    inside: &At,
-    transcript: &mut Transcript,
-) {
-    let mut place = None;
-    let mut here =
-        |log: &mut Assembly| *place.get_or_insert_with(|| log.begin(role.clone(), id.clone(), time));
-    for (index, block) in content.into_iter().enumerate() {
-        let at = &At::Index(inside, index);
-        let is_file = is_file(&block);
-        let mut block = as_shown(block, &mut log.misfits, at);
-        match log.misfits.kind(&block, at, "type", &SHAPES) {
-            Some("tool_result") => {
-                let content = match block.take("content") {
-                    Json::List(items) => {
-                        let list = At::Key(at, "content");
-                        let items = items
-                            .into_iter()
-                            .enumerate()
-                            .map(|(index, item)| as_shown(item, &mut log.misfits, &At::Index(&list, index)));
-                        Json::List(items.collect())
-                    }
-                    other => other,
-                };
-                block.set("content", content);
-                let (call, answer) = tool_result(block, time, Value::Null, &mut log.misfits, at);
-                log.answer_or_keep(&call, answer, &mut here);
-            }
-            Some("text") => {
-                let place = here(log);
-                let text = log.misfits.take_words(&mut block, at, "text");
-                log.said(place, text, is_file);
-            }
-            kind => match file(&block) {
-                Some(file) => {
-                    let place = here(log);
-                    log.file(place, file);
-                }
-                None => transcript.skip(format!("user block {}", kind.unwrap_or("without type"))),
-            },
-        }
-    }
+/// Blocks as the model was shown them.
+fn all_as_shown<'a>(content: Vec<Json<'a>>, misfits: &mut Misfits, inside: &At) -> Vec<Json<'a>> {
+    let shown = |(index, block)| as_shown(block, misfits, &At::Index(inside, index));
+    content.into_iter().enumerate().map(shown).collect()
 }
 
 /// Whether a block is a file that was mentioned, or has its fields and does not say what it is.
@@ -182,9 +125,14 @@ fn is_file(block: &Json) -> bool {
     block.text("type") == Some("file") && block.get("content").is_some() || !is_named && has_words
 }
 
-/// A file that was mentioned is given to the model as text, with its path around it.
+/// A file that was mentioned is given to the model as text, with its path around it; so are files in a tool's result.
 fn as_shown<'a>(mut block: Json<'a>, misfits: &mut Misfits, at: &At) -> Json<'a> {
     if !is_file(&block) {
+        if block.get("tool_use_id").is_some() && matches!(block.get("content"), Some(Json::List(_))) {
+            let Json::List(items) = block.take("content") else { return block };
+            let items = all_as_shown(items, misfits, &At::Key(at, "content"));
+            block.set("content", Json::List(items));
+        }
         return block;
     }
     misfits.kind(&block, at, "type", &[("path", "file")]);

@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 use self::index::{Index, kept, merge, outline};
 use self::kinds::{Kind, shown};
 use self::path::Path;
+use super::anthropic::push_assistant;
 use super::{Sink, choose};
 use crate::assembly::{Assembly, Compaction, MOST_HELD};
-use crate::blocks::{SHAPES, anthropic_usage, blocks, file, finish, flatten, small, spoken, tool_result};
+use crate::blocks::{UserBlock, anthropic_usage, blocks, finish, flatten, push_user_block, small};
 use crate::hash::HashMap64;
 use crate::json::{Json, Take, told};
 use crate::lines::Lines;
@@ -317,25 +318,11 @@ impl Reading<'_> {
         let mut here = |log: &mut Assembly| {
             *place.get_or_insert_with(|| log.begin(Role::User, Some(head.uuid.clone()), head.at))
         };
-        for (index, mut block) in content.into_iter().enumerate() {
-            let at = &At::Index(&inside, index);
-            match log.misfits.kind(&block, at, "type", &SHAPES) {
-                Some("tool_result") => {
-                    let (call, answer) = tool_result(block, head.at, structured.take(), &mut log.misfits, at);
-                    log.answer_or_keep(&call, answer, &mut here);
-                }
-                Some("text") => {
-                    let place = here(log);
-                    let text = log.misfits.take_words(&mut block, at, "text");
-                    log.said(place, text, meta);
-                }
-                kind => match file(&block) {
-                    Some(file) => {
-                        let place = here(log);
-                        log.file(place, file);
-                    }
-                    None => transcript.skip(format!("user block {}", kind.unwrap_or("without type"))),
-                },
+        for (index, block) in content.into_iter().enumerate() {
+            let structured = Some(&mut structured);
+            let block = UserBlock { block, time: head.at, is_synthetic: meta, structured };
+            if let Err(kind) = push_user_block(log, block, &At::Index(&inside, index), &mut here) {
+                transcript.skip(format!("user block {kind}"));
             }
         }
     }
@@ -370,11 +357,7 @@ impl Reading<'_> {
             log.info(place).tokens = Some(usage);
         }
         let inside = At::Key(at, "content");
-        for (index, block) in content.into_iter().enumerate() {
-            if let Err(kind) = spoken(log, place, block, &At::Index(&inside, index)) {
-                transcript.skip(format!("assistant block {kind}"));
-            }
-        }
+        push_assistant(log, place, content, &inside, transcript);
         if error {
             let said = log.message(place).text();
             let info = log.info(place);
