@@ -6,6 +6,7 @@
 mod command;
 mod guarded;
 mod hint;
+mod known;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use plimsoll_config::{Action, Origin, PermissionRule, Permissions, matches};
 use crate::agent::Bound;
 use command::{is_simple, is_within};
 pub(crate) use hint::{AllowHint, DeniedCall};
+pub use known::{IdleRule, UnknownTool, idle_rules, require_tool};
 pub(crate) use rules::remembered_rule;
 pub use rules::{BadRule, parse_allow};
 
