@@ -60,7 +60,9 @@ pub use hooks::{
 };
 pub use ledger::FileLedger;
 pub use model::Model;
-pub use permissions::{Access, BadRule, Subject, parse_allow};
+pub use permissions::{
+    Access, BadRule, IdleRule, Subject, UnknownTool, idle_rules, parse_allow, require_tool,
+};
 pub use person::NextReductions;
 pub use revert::{
     RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, RevertedTask, UncoveredCall,

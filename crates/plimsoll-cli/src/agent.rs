@@ -7,7 +7,7 @@ use plimsoll::{Limits, SessionId, Tokens};
 use plimsoll_agent::tasks::{ConfiguredRoster, Task, TaskError};
 use plimsoll_agent::{
     Agent, AgentError, AgentSetupError, Asker, Conversation, EventSink, RunOverrides, TaskBoard, TaskLimits,
-    parse_allow,
+    parse_allow, require_tool,
 };
 use plimsoll_config::{PermissionRule, RunConfig};
 use plimsoll_session::SessionError;
@@ -42,6 +42,13 @@ impl<'a> Setup<'a> {
         let allow = allow.map(|rule| parse_allow(rule, around.home.as_deref()));
         let allow =
             allow.collect::<Result<Vec<_>, _>>().map_err(|error| CliError::usage(error.to_string()))?;
+        // A rule that a person typed for this run and that can hold for nothing is a slip.
+        for rule in &allow {
+            require_tool(&rule.tool, &run).map_err(|error| {
+                let hint = format!("there are {}", error.known.join(", "));
+                CliError::usage(error.to_string()).hint(hint)
+            })?;
+        }
         let setup = Setup { args, around, config, run: Arc::new(run), context, allow };
         if !args.goes_on() {
             // A model that is missing is told of before a database is made.

@@ -113,11 +113,18 @@ pub(super) fn declare(
 }
 
 /// `SERVER_TOOL` in the characters that all providers take.
+/// What the names of a server's tools begin with.
+pub(crate) fn tool_prefix(server: &str) -> String {
+    let name = plain_text(&format!("{server}_"));
+    name[..name.len().min(LONGEST_NAME / 2)].to_owned()
+}
+
+fn plain_text(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
+}
+
 fn plain_name(server: &str, tool: &str) -> String {
-    let name: String = format!("{server}_{tool}")
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
-        .collect();
+    let name = plain_text(&format!("{server}_{tool}"));
     if name.len() > LONGEST_NAME { marked_name(&name, server, tool) } else { name }
 }
 

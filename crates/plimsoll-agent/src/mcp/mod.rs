@@ -28,6 +28,7 @@ use crate::event::{Event, EventSink};
 use crate::run::Conversation;
 use crate::tools::{Tool, ToolSet};
 
+pub(crate) use declare::tool_prefix;
 use server::Server;
 pub(crate) use server::remember_server;
 use tool::McpTool;

@@ -22,7 +22,7 @@ pub(super) fn is_within(pattern: &str, line: &str) -> bool {
 }
 
 /// A command without what a shell takes away: quotes, backslashes, ends of lines behind them, more than one space.
-fn plain_command(command: &str) -> String {
+pub(super) fn plain_command(command: &str) -> String {
     let spaced = command.replace("\\\n", "").replace("${IFS}", " ").replace("$IFS", " ");
     let spaced = spaced.replace(['\n', '\r'], ";");
     let bare: String = spaced.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();

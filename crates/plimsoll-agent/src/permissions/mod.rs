@@ -6,17 +6,19 @@
 mod command;
 mod guarded;
 mod hint;
+mod known;
 mod rules;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::{Action, PermissionRule, Permissions, matches};
+use plimsoll_config::{Action, Origin, PermissionRule, Permissions, matches};
 
 use crate::agent::Bound;
 use command::{is_simple, is_within};
 pub(crate) use hint::{AllowHint, DeniedCall};
+pub use known::{IdleRule, UnknownTool, idle_rules, require_tool};
 pub(crate) use rules::remembered_rule;
 pub use rules::{BadRule, parse_allow};
 
@@ -278,7 +280,10 @@ impl<'a> Call<'a> {
                     && match rule.action {
                         // A pattern for `git *` must not let `git status; rm -r .` through.
                         Action::Allow => {
-                            rule.pattern == "*" || rule.pattern == command || (fits && is_simple(command))
+                            let is_prefix = rule.origin == Origin::Answer && rule.pattern.ends_with('*');
+                            let is_meant = !is_prefix || !rules::exceeds_answer(command);
+                            let fits = fits && is_simple(command) && is_meant;
+                            rule.pattern == "*" || rule.pattern == command || fits
                         }
                         // What is denied stays denied wherever in a line it stands. A shell has more ways to write a
                         // command than any pattern knows: this is a help against slips, not a barrier.

@@ -6,7 +6,7 @@ use plimsoll_config::{Action, Origin, PermissionRule};
 use thiserror::Error;
 
 use super::Subject;
-use super::command::is_simple;
+use super::command::{is_simple, plain_command};
 
 /// Why a text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -43,57 +43,10 @@ pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, Ba
     })
 }
 
-/// What a person allows for good when they are asked about a call. A line of several commands is allowed as it stands, for a
-/// rule about its first word would allow every line. Of a program with commands of its own, only that command is: a yes
-/// to `git status` is none to `git push`.
+/// What a person allows for good when they are asked about a call.
 pub(crate) fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
-    let rule = PermissionRule { origin: Origin::Answer, ..rule_for(tool, subject, project) };
-    let Subject::Command(command) = subject else { return rule };
-    let command = command.trim();
-    if !is_simple(command) {
-        return PermissionRule { pattern: command.to_owned(), ..rule };
-    }
-    let mut words = command.split_whitespace();
-    let (first, second) = (words.next().unwrap_or_default(), words.next());
-    if !WITH_COMMANDS.contains(&first) {
-        return rule;
-    }
-    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
-    let pattern = match second.filter(|word| !word.starts_with('-') && is_name(word)) {
-        Some(second) => format!("{first} {second} *"),
-        // Options before the command may change what it runs.
-        None => literal(command),
-    };
-    PermissionRule { pattern, ..rule }
+    PermissionRule { origin: Origin::Answer, ..rule_for(tool, subject, project) }
 }
-
-/// Programs with commands of their own, some of which do much more than others.
-const WITH_COMMANDS: [&str; 24] = [
-    "apt",
-    "apt-get",
-    "aws",
-    "az",
-    "brew",
-    "bundle",
-    "cargo",
-    "composer",
-    "dotnet",
-    "gcloud",
-    "gh",
-    "git",
-    "go",
-    "gradle",
-    "helm",
-    "jj",
-    "kubectl",
-    "mvn",
-    "pip",
-    "pnpm",
-    "poetry",
-    "systemctl",
-    "terraform",
-    "yarn",
-];
 
 /// The narrowest rule that would allow such calls and is worth writing down.
 pub(super) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
@@ -106,10 +59,7 @@ pub(super) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> Permiss
                 (false, false) => literal(&inside),
             }
         }
-        Subject::Command(command) if is_simple(command) => match command.split_whitespace().next() {
-            Some(word) if !runs_others(word) => format!("{} *", literal(word)),
-            _ => literal(command.trim()),
-        },
+        Subject::Command(command) => command_pattern(command.trim()),
         Subject::Address(address) => match address.split_once("://") {
             // An address without a path is meant with all of its pages.
             Some((scheme, rest)) => {
@@ -118,7 +68,7 @@ pub(super) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> Permiss
             None => address.clone(),
         },
         Subject::Name(name) => name.clone(),
-        Subject::Command(_) | Subject::None => "*".into(),
+        Subject::None => "*".into(),
     };
     let origin = Origin::Flag("--allow");
     PermissionRule { tool: tool.to_owned(), pattern, action: Action::Allow, origin }
@@ -129,19 +79,112 @@ fn literal(text: &str) -> String {
     text.replace('*', "?")
 }
 
-/// Programs that run what their arguments say; a rule for such a word would be a rule for everything.
-const RUNNERS: [&str; 56] = [
-    "ash", "awk", "bash", "builtin", "busybox", "chroot", "command", "dash", "docker", "doas", "env", "eval",
-    "exec", "find", "fish", "ionice", "ksh", "nice", "node", "nohup", "npx", "parallel", "perl", "php",
-    "python", "python3", "ruby", "setsid", "sh", "source", "ssh", "stdbuf", "strace", "su", "sudo", "time",
-    "timeout", "watch", "xargs", "zsh", "bun", "bunx", "deno", "entr", "gawk", "just", "lua", "make", "mawk",
-    "npm", "script", "tar", "tclsh", "unshare", "uv", "uvx",
+/// The pattern for a command: with all other arguments where those can do no more than what was asked, and otherwise the
+/// command as it stands.
+///
+/// That is decided by a list of what is known to be harmless. There was one of programs that run others, and it was never
+/// complete: `sed` has a command `e`, `sort` compresses with a program it is given, `rg` has `--pre`. A line of several commands
+/// is taken as it stands, for a rule about its first word would allow every line.
+fn command_pattern(command: &str) -> String {
+    if !is_simple(command) {
+        return command.to_owned();
+    }
+    let mut words = command.split_whitespace();
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let has_command =
+        || HARMLESS_COMMANDS.iter().any(|(program, all)| *program == first && all.contains(&second));
+    if HARMLESS.contains(&first) {
+        format!("{first} *")
+    } else if has_command() && !exceeds_answer(command) {
+        format!("{first} {second} *")
+    } else {
+        literal(command)
+    }
+}
+
+/// Programs that run no other and change no file that is there, whatever their arguments are. `pytest` runs what the project
+/// says, which is what was agreed to.
+const HARMLESS: [&str; 50] = [
+    "basename",
+    "cat",
+    "cd",
+    "cksum",
+    "cmp",
+    "comm",
+    "cut",
+    "date",
+    "df",
+    "diff",
+    "dirname",
+    "du",
+    "echo",
+    "egrep",
+    "expr",
+    "false",
+    "fgrep",
+    "fold",
+    "free",
+    "grep",
+    "head",
+    "hexdump",
+    "id",
+    "join",
+    "jq",
+    "ls",
+    "md5sum",
+    "mkdir",
+    "nl",
+    "nproc",
+    "od",
+    "paste",
+    "printf",
+    "ps",
+    "pwd",
+    "pytest",
+    "readlink",
+    "realpath",
+    "rev",
+    "seq",
+    "sha1sum",
+    "sha256sum",
+    "sleep",
+    "stat",
+    "tac",
+    "tail",
+    "test",
+    "touch",
+    "true",
+    "wc",
 ];
 
-fn runs_others(word: &str) -> bool {
-    let bare: String = word.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
-    let name = bare.rsplit('/').next().unwrap_or(&bare);
-    // A variable before a command says nothing of the command.
-    let is_python = name.starts_with("python");
-    bare.contains('=') || name == "." || is_python || RUNNERS.contains(&name)
+/// Of programs with commands of their own, those commands for which the same holds: a yes to `git status` is none to
+/// `git push`. What `cargo test` runs is the project, as with `pytest`.
+const HARMLESS_COMMANDS: [(&str, &[&str]); 3] = [
+    (
+        "git",
+        &[
+            "add",
+            "blame",
+            "commit",
+            "describe",
+            "diff",
+            "log",
+            "ls-files",
+            "rev-parse",
+            "shortlog",
+            "show",
+            "status",
+        ],
+    ),
+    ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "metadata", "test", "tree"]),
+    ("go", &["test", "version"]),
+];
+
+/// Whether a command that fits a pattern of [`HARMLESS_COMMANDS`] does more than what was asked: `git log --output=FILE` writes,
+/// and other options run programs of git's configuration. Git takes the beginning of an option for the whole. The name of a
+/// file may be an option as well, so what the shell would put names in place of is not known.
+pub(super) fn exceeds_answer(command: &str) -> bool {
+    let plain = plain_command(command);
+    let is_effect = |word: &str| ["--ou", "--ext", "--textc"].iter().any(|begin| word.starts_with(begin));
+    plain.starts_with("git ") && (plain.contains(['*', '?', '[']) || plain.split(' ').any(is_effect))
 }

@@ -251,6 +251,39 @@ fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
         "make test",
         "npm run build",
         "python3.12 x.py",
+        "sed -n 1p a.txt",
+        "awk 1 a.txt",
+        "flock lock ls",
+        "taskset 1 ls",
+        "rsync a b",
+        "vim a.txt",
+        "less a.txt",
+        "man ls",
+        "ssh host",
+        "socat - x",
+        "sort a.txt",
+        "rg x",
+        "git fetch origin",
+        "git grep x",
+        "git rebase main",
+        "git push",
+        "git log --output=x",
+        "cargo run -q",
+        "cargo install x",
+        "go build",
+        "kubectl get pods",
+        "gh pr list",
+        // Nor what takes away or writes over what its arguments name.
+        "rm a.txt",
+        "mv a b",
+        "cp a b",
+        "tee a",
+        "git checkout a.txt",
+        "git branch -d x",
+        // Nor what is no plain name: it need not be the program that it looks like.
+        "./ls",
+        "/bin/ls",
+        "a-program-that-is-not-known x",
     ] {
         assert_eq!(always(line), line);
         let rule = PermissionRule {
@@ -264,7 +297,24 @@ fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
         assert_eq!(may(&format!("{line} && rm x")), Action::Ask, "{line}");
         assert_eq!(may(&format!("{line}x")), Action::Ask, "{line}");
     }
+    // A yes to one use of a harmless program is none to options of it that write files or run programs.
+    let rule = remembered_rule("bash", &command("git log -1"), Path::new("/project"));
+    assert_eq!(rule.pattern, "git log *");
+    let permissions = Permissions { rules: vec![rule] };
+    let may = |line: &str| decide(&permissions, "bash", Access::Act, &command(line), Path::new("/project"));
+    assert_eq!((may("git log --oneline -5"), may("git log --text src")), (Action::Allow, Action::Allow));
+    for line in [
+        "git log --output=x",
+        "git log --outp x",
+        "git log '--out'put=x",
+        "git log --ext-diff",
+        "git log --textconv",
+        "git log -1 *",
+    ] {
+        assert_eq!(may(line), Action::Ask, "{line}");
+    }
     // Names with a star in them are names.
+    assert_eq!(always("git add *.rs"), "git add ?.rs");
     assert_eq!(always("bash -c 'rm *'"), "bash -c 'rm ?'");
     assert_eq!(rule_for("write", &path("/project/*"), Path::new("/project")).pattern, "?");
 }

@@ -138,8 +138,12 @@ impl Tool for TaskTool {
         Access::Session
     }
 
-    fn subject(&self, _: &Value, _: &Path) -> Result<Subject, ToolError> {
-        Ok(Subject::None)
+    /// Rules for launching are held against the agent, as users of OpenCode know it.
+    fn subject(&self, input: &Value, _: &Path) -> Result<Subject, ToolError> {
+        Ok(match (self.kind, input["agent"].as_str()) {
+            (Kind::Launch, Some(agent)) => Subject::Name(agent.to_owned()),
+            _ => Subject::None,
+        })
     }
 
     fn is_parallel(&self) -> bool {

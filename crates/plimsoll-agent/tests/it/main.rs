@@ -15,6 +15,7 @@ mod hooks;
 mod journal;
 mod kept_kills;
 mod kills;
+mod known_tools;
 mod launches;
 mod loops;
 mod mcp;

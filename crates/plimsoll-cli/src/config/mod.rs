@@ -109,7 +109,7 @@ fn short_keys<'a>(settings: impl Iterator<Item = &'a GuardedSetting>) -> Vec<Str
     keys
 }
 
-/// Say what files of OpenCode's have no effect in, a line for each file.
+/// Say what has no effect: keys of OpenCode's files, a line for each file, and rules for tools that are not there.
 pub(crate) fn tell_notices(config: &plimsoll_config::Config, around: &Surroundings) {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for notice in &config.notices {
@@ -126,6 +126,9 @@ pub(crate) fn tell_notices(config: &plimsoll_config::Config, around: &Surroundin
     }
     for (file, keys) in lines {
         note(&format!("note: `{file}`: no effect here: {}", keys.join(", ")));
+    }
+    for rule in config.run.iter().flat_map(plimsoll_agent::idle_rules) {
+        note(&format!("note: {rule}"));
     }
 }
 

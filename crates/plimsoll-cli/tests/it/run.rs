@@ -170,6 +170,26 @@ fn what_is_denied_names_the_flag_that_allows_it() {
     let output = run(&home, &server, &["--model", MODEL, "--allow", "ba sh", "Make it"]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("does not say what to allow"), "{}", stderr(&output));
+    let output = run(&home, &server, &["--model", MODEL, "--allow", "bsah", "Make it"]);
+    assert_eq!(code(&output), 2);
+    assert!(
+        stderr(&output).contains("there is no tool `bsah` to allow; did you mean `bash`?"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_rule_for_a_tool_that_is_not_there_is_told() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    home.write(".config/plimsoll/config.toml", "[permissions]\nbahs = \"deny\"\n");
+    server.push_all([Reply::new().text("Done.")]);
+    let output = run(&home, &server, &["--model", MODEL, "Hello"]);
+    let told =
+        "config.toml:2: that `bahs` is `deny` has no effect: there is no such tool; did you mean `bash`?";
+    assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    let told_by_check = home.run(&["config", "check"]);
+    assert!(told_by_check.contains(told), "{told_by_check}");
 }
 
 #[test]

@@ -239,6 +239,9 @@ impl Translator<'_> {
         };
         let mut rules = Rules::default();
         for (tool, on) in tools.and_then(Value::as_object).into_iter().flatten() {
+            if self.is_without_counterpart(tool, &format!("{tools_written}.{tool}")) {
+                continue;
+            }
             // `write` and `patch` are ways of editing.
             let tool = if matches!(tool.as_str(), "write" | "patch") { "edit" } else { tool };
             let action = match on.as_bool() {
@@ -251,7 +254,10 @@ impl Translator<'_> {
         match permission {
             Some(Value::Object(fields)) => {
                 for (tool, value) in fields {
-                    rules.add(tool, value, &format!("{written}.{tool}"));
+                    let written = format!("{written}.{tool}");
+                    if !self.is_without_counterpart(tool, &written) {
+                        rules.add(tool, value, &written);
+                    }
                 }
             }
             Some(action) => rules.add("*", action, written),
@@ -268,8 +274,20 @@ impl Translator<'_> {
         }
     }
 
+    /// Whether a tool of OpenCode's has none here that a rule for it could hold for, which is told.
+    fn is_without_counterpart(&mut self, tool: &str, written: &str) -> bool {
+        let Some((_, reason)) = WITHOUT_COUNTERPART.iter().find(|(name, _)| *name == tool) else {
+            return false;
+        };
+        self.notice(written, written, Some((*reason).to_owned()));
+        true
+    }
+
     fn switches(&mut self, agent: &str, tools: &Value, written: &str) {
         for (tool, on) in tools.as_object().into_iter().flatten() {
+            if self.is_without_counterpart(tool, &format!("{written}.{tool}")) {
+                continue;
+            }
             for tool in our_tools(if tool == "patch" { "edit" } else { tool }) {
                 self.put(&["agents", agent, "tools", tool], on.clone(), &format!("{written}.{tool}"));
             }
@@ -411,11 +429,24 @@ impl Rules {
     }
 }
 
+/// Tools of OpenCode's that there are none for here, and what a rule for them would be about.
+const WITHOUT_COUNTERPART: [(&str, &str); 8] = [
+    ("question", "the model asks in its answer; there is no tool for it"),
+    ("lsp", "there is no such tool"),
+    ("websearch", "there is no such tool"),
+    ("codesearch", "there is no such tool"),
+    ("batch", "there is no such tool"),
+    ("plan_enter", "`/agent plan` is for a person to say"),
+    ("plan_exit", "`/agent build` is for a person to say"),
+    ("doom_loop", "a call that repeats itself is always told to the model, and then ends the run"),
+];
+
 /// Our names for one of OpenCode's tools.
 fn our_tools(tool: &str) -> Vec<&str> {
     match tool {
         "edit" => vec!["edit", "write"],
         "todowrite" | "todoread" => vec!["todo"],
+        "task" => vec!["background_task"],
         other => vec![other],
     }
 }

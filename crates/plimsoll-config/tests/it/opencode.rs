@@ -466,3 +466,40 @@ fn agents_in_files_of_their_own_are_read_and_need_trust() {
     home.write("project/.opencode/agent/more.md", "More.");
     assert!(matches!(load(&home, &[]).left_out[0].why, Distrust::Changed));
 }
+
+#[test]
+fn p10_permissions_for_tools_without_a_counterpart_are_named_once() {
+    let home = Home::new().with(
+        USER,
+        r#"{
+  "permission": {
+    "task": "deny", "todowrite": "deny", "external_directory": { "~/notes/*": "allow" }, "mine_*": "ask",
+    "question": "deny", "lsp": "ask", "websearch": "deny", "doom_loop": "deny"
+  },
+  "agent": { "calm": { "tools": { "websearch": false, "task": false } } }
+}"#,
+    );
+    let config = load(&home, &[]);
+    let named: Vec<String> = config
+        .notices
+        .iter()
+        .map(|notice| notice.to_string().replace(home.path.to_str().unwrap(), "[HOME]"))
+        .collect();
+    insta::assert_snapshot!(named.join("\n"), @r"
+    [HOME]/.config/opencode/opencode.json:4: `permission.question` has no effect: the model asks in its answer; there is no tool for it
+    [HOME]/.config/opencode/opencode.json:4: `permission.lsp` has no effect: there is no such tool
+    [HOME]/.config/opencode/opencode.json:4: `permission.websearch` has no effect: there is no such tool
+    [HOME]/.config/opencode/opencode.json:4: `permission.doom_loop` has no effect: a call that repeats itself is always told to the model, and then ends the run
+    [HOME]/.config/opencode/opencode.json:6: `agent.calm.tools.websearch` has no effect: there is no such tool
+    ");
+    let run = config.run.unwrap();
+    let rules: Vec<(&str, &str)> =
+        run.permissions.rules.iter().map(|rule| (rule.tool.as_str(), rule.action.name())).collect();
+    assert_eq!(
+        rules,
+        [("background_task", "deny"), ("todo", "deny"), ("external_directory", "allow"), ("mine_*", "ask")]
+    );
+    let switched: Vec<(&str, bool)> =
+        run.agents["calm"].tools.iter().map(|switch| (switch.tool.as_str(), switch.on)).collect();
+    assert_eq!(switched, [("background_task", false)]);
+}

@@ -119,3 +119,21 @@ async fn a_model_is_named_as_a_model_would_and_the_task_runs_on_it() {
     let task = board.tasks(None).await.unwrap().remove(0);
     assert_eq!(task.data.model, "anthropic/claude-haiku-4-5");
 }
+
+#[tokio::test]
+async fn launching_is_held_against_rules_for_the_agent_as_opencode_writes_them() {
+    for (permission, is_launched) in [
+        ("\"deny\"", false),
+        (r#"{ "*": "deny", "explore": "allow" }"#, true),
+        (r#"{ "*": "allow", "explore": "deny" }"#, false),
+    ] {
+        let place = Place::with(launching(input("explore", false)));
+        let file = format!(r#"{{ "permission": {{ "task": {permission} }} }}"#);
+        place.write(".config/opencode/opencode.json", &file);
+        let (agent, board) = configured(&place, "build");
+        let mut talk = agent.begin("").await.unwrap();
+        run(&mut talk, "Sail to Bergen").await;
+        let tasks = board.tasks(Some(talk.session())).await.unwrap();
+        assert_eq!(tasks.len(), usize::from(is_launched), "{permission}");
+    }
+}

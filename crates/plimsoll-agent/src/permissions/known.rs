@@ -1,0 +1,157 @@
+//! Rules for tools that are not there: a misspelt denial denies nothing.
+//!
+//! A rule may be meant for a tool of an MCP server, whose names are known only when it runs, or of a server that another project
+//! has. Such a tool is called `SERVER_TOOL`. So of a configuration only that is told which no server could have, or which is
+//! nearly the name of something that is there; a flag is typed for this run, and is held against what this run has.
+
+use std::fmt;
+
+use plimsoll_config::{Origin, RunConfig, matches, nearest};
+use thiserror::Error;
+
+use super::OUTSIDE;
+
+/// The names of all tools that an agent of a configuration can have, besides those of MCP servers.
+pub(super) const OWN_TOOLS: [&str; 17] = [
+    "read",
+    "list",
+    "grep",
+    "glob",
+    "write",
+    "edit",
+    "bash",
+    "webfetch",
+    "todo",
+    "recall",
+    "skill",
+    "background_task",
+    "background_output",
+    "background_list",
+    "background_cancel",
+    "background_clear",
+    "background_steer",
+];
+
+/// A rule or a switch of the configuration that can hold for no tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleRule {
+    /// The tool it names.
+    pub tool: String,
+    /// What it says of it.
+    pub says: String,
+    /// Where it stands.
+    pub origin: Origin,
+    /// The name that may be meant.
+    pub nearest: Option<String>,
+}
+
+impl fmt::Display for IdleRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let IdleRule { tool, says, origin, nearest } = self;
+        write!(formatter, "{origin}: that `{tool}` is {says} has no effect: there is no such tool")?;
+        match nearest {
+            Some(nearest) => write!(formatter, "; did you mean `{nearest}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A flag that names a tool that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no tool `{tool}` to allow{}", nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
+pub struct UnknownTool {
+    /// The name.
+    pub tool: String,
+    /// The name that may be meant.
+    pub nearest: Option<String>,
+    /// Those that there are, with `SERVER_*` for those of servers.
+    pub known: Vec<String>,
+}
+
+/// The rules and switches of a configuration that can hold for no tool.
+pub fn idle_rules(run: &RunConfig) -> Vec<IdleRule> {
+    let known = KnownNames::of(run);
+    let agents = || run.agents.values();
+    let rules = run.permissions.rules.iter().chain(agents().flat_map(|agent| &agent.permissions.rules));
+    let rules = rules.map(|rule| (&rule.tool, format!("`{}`", rule.action.name()), &rule.origin));
+    let switches = agents().flat_map(|agent| &agent.tools);
+    let switches = switches.map(|switch| {
+        (&switch.tool, format!("switched {}", if switch.on { "on" } else { "off" }), &switch.origin)
+    });
+    let mut idle: Vec<IdleRule> = Vec::new();
+    for (tool, says, origin) in rules.chain(switches) {
+        let nearest = known.nearest(tool);
+        // What has a `_` or a star may be for a server that is configured elsewhere.
+        let is_known = known.may_hold(tool) || (nearest.is_none() && tool.contains(['_', '*', '?']));
+        // Several patterns for one tool are one mistake.
+        let is_told = idle.iter().any(|rule| rule.tool == *tool);
+        if !is_known && !is_told {
+            idle.push(IdleRule { tool: tool.clone(), says, origin: origin.clone(), nearest });
+        }
+    }
+    idle
+}
+
+/// Refuse a tool of a flag that no rule can hold for in this run.
+pub fn require_tool(tool: &str, run: &RunConfig) -> Result<(), UnknownTool> {
+    let known = KnownNames::of(run);
+    if known.may_hold(tool) {
+        return Ok(());
+    }
+    let nearest = known.nearest(tool);
+    let servers = known.servers.iter().map(|server| format!("{server}*"));
+    let known = OWN_TOOLS.into_iter().map(str::to_owned).chain(servers).collect();
+    Err(UnknownTool { tool: tool.to_owned(), nearest, known })
+}
+
+struct KnownNames {
+    /// What the names of their tools begin with.
+    servers: Vec<String>,
+}
+
+impl KnownNames {
+    fn of(run: &RunConfig) -> KnownNames {
+        // One that is switched off is known all the same.
+        KnownNames { servers: run.mcp.keys().map(|name| crate::mcp::tool_prefix(name)).collect() }
+    }
+
+    /// Whether a name or pattern may be that of a tool.
+    fn may_hold(&self, pattern: &str) -> bool {
+        let is_own = OWN_TOOLS.iter().any(|name| matches(pattern, name));
+        let plain = &pattern[..pattern.find(['*', '?']).unwrap_or(pattern.len())];
+        let has_wildcard = plain.len() < pattern.len();
+        let fits = |server: &String| {
+            plain.starts_with(server.as_str()) || (has_wildcard && server.starts_with(plain))
+        };
+        is_own || pattern == OUTSIDE || self.servers.iter().any(fits)
+    }
+
+    fn nearest(&self, pattern: &str) -> Option<String> {
+        let own = nearest(pattern, OWN_TOOLS.into_iter().chain([OUTSIDE]));
+        // Of a server's tools only the beginning is known.
+        let (server, tool) = pattern.split_once('_').unwrap_or((pattern, ""));
+        let server = nearest(&format!("{server}_"), self.servers.iter().map(String::as_str));
+        own.map(str::to_owned).or_else(|| server.map(|server| format!("{server}{tool}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::Policy;
+
+    use super::OWN_TOOLS;
+    use crate::tools::{ToolSet, task_tools};
+
+    #[test]
+    fn the_names_are_those_of_the_tools() {
+        let tools = ToolSet::builtin(&Policy::default());
+        let tasks = task_tools(&[]);
+        let mut names = tools.names();
+        names.push("skill");
+        names.extend(tasks.iter().map(|tool| tool.spec().name.as_str()));
+        names.sort_unstable();
+        let mut known = OWN_TOOLS;
+        known.sort_unstable();
+        assert_eq!(names, known);
+    }
+}

@@ -1,0 +1,49 @@
+//! Rules for tools that are not there are told, and those for servers' tools are left alone.
+
+use plimsoll_agent::{idle_rules, require_tool};
+
+use crate::agents::Place;
+
+const SERVERS: &str = "[mcp.files]\ncommand = [\"x\"]\n[mcp.off]\ncommand = [\"x\"]\nenabled = false\n";
+
+#[test]
+fn a_rule_that_can_hold_for_no_tool_is_told_with_the_name_that_may_be_meant() {
+    let place = Place::new();
+    let rules = "[permissions]\n\"*\" = \"ask\"\nbahs = \"deny\"\nbash = \"allow\"\nchop = \"deny\"\nflies_read = \"deny\"\n\
+                 external_directory = \"deny\"\n\"background_*\" = \"ask\"\n\"files_*\" = \"allow\"\n\"off_x\" = \"deny\"\n\
+                 \"github_*\" = \"allow\"\n\"fi*\" = \"ask\"\nlist = \"ask\"\n\
+                 [permissions.webfetsch]\n\"*\" = \"deny\"\n\"https://a/*\" = \"allow\"\n\
+                 [agents.review]\ntools = { wirte = false, write = true }\npermission = { eddit = \"deny\" }\n";
+    place.write(".config/plimsoll/config.toml", &format!("{rules}{SERVERS}"));
+    let told: Vec<String> = idle_rules(&place.config(&place.project))
+        .iter()
+        .map(|rule| rule.to_string().replace(place.home.to_str().unwrap(), "~"))
+        .collect();
+    insta::assert_snapshot!(told.join("\n"), @r"
+    ~/.config/plimsoll/config.toml:3: that `bahs` is `deny` has no effect: there is no such tool; did you mean `bash`?
+    ~/.config/plimsoll/config.toml:5: that `chop` is `deny` has no effect: there is no such tool
+    ~/.config/plimsoll/config.toml:6: that `flies_read` is `deny` has no effect: there is no such tool; did you mean `files_read`?
+    ~/.config/plimsoll/config.toml:15: that `webfetsch` is `deny` has no effect: there is no such tool; did you mean `webfetch`?
+    ~/.config/plimsoll/config.toml:19: that `eddit` is `deny` has no effect: there is no such tool; did you mean `edit`?
+    ~/.config/plimsoll/config.toml:18: that `wirte` is switched off has no effect: there is no such tool; did you mean `write`?
+    ");
+}
+
+#[test]
+fn a_flag_for_a_tool_that_is_not_there_is_refused() {
+    let place = Place::new();
+    place.write(".config/plimsoll/config.toml", SERVERS);
+    let run = place.config(&place.project);
+    for tool in ["bash", "*", "background_task", "external_directory", "files_read", "files_*", "f*", "off_*"]
+    {
+        assert_eq!(require_tool(tool, &run), Ok(()), "{tool}");
+    }
+    let nearest = |tool: &str| require_tool(tool, &run).unwrap_err().nearest;
+    assert_eq!(nearest("bsah").as_deref(), Some("bash"));
+    assert_eq!(nearest("fiels_read").as_deref(), Some("files_read"));
+    assert_eq!(nearest("github_*"), None);
+    assert_eq!(
+        require_tool("Edit", &run).unwrap_err().to_string(),
+        "there is no tool `Edit` to allow; did you mean `edit`?"
+    );
+}
