@@ -170,8 +170,13 @@ impl Chat<'_> {
             return Err(error.hint("`/receipts` lists what was done"));
         };
         let id: ReceiptId = receipt.id.clone();
-        let undone = self.runtime.block_on(conversation.undo(&id)).map_err(|error| told(&error))?;
-        self.teller.left_window(&words::undone(&undone));
+        let undone = self.runtime.block_on(async {
+            let before = conversation.inspect().await?.load.tokens;
+            let undone = conversation.undo(&id).await?;
+            let after = conversation.inspect().await?.load.tokens;
+            Ok(words::undone(&undone, before, after))
+        });
+        self.teller.left_window(&undone.map_err(|error| told(&error))?);
         self.show_meter();
         Ok(())
     }
