@@ -312,9 +312,8 @@ impl Chat<'_> {
             names.extend(config.models.keys().map(|model| format!("{provider}/{model}")));
         }
         let table = ModelTable::default();
-        let known = table.rows().map(|(name, _)| name).filter(|name| !name.contains(['*', '/']));
-        for name in known {
-            let provider = match name {
+        for name in table.names() {
+            let provider = match name.as_str() {
                 name if name.starts_with("claude") => "anthropic",
                 name if name.starts_with("gpt") || name.starts_with('o') => "openai",
                 _ => continue,
