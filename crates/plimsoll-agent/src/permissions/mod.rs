@@ -16,7 +16,7 @@ use plimsoll_config::{Action, PermissionRule, Permissions, matches};
 
 use crate::agent::Bound;
 use command::{is_simple, is_within};
-pub(crate) use hint::{AllowHint, DeniedCall};
+pub(crate) use hint::{AllowHint, DeniedCall, IN_PROJECT_FILE};
 pub(crate) use rules::remembered_rule;
 pub use rules::{BadRule, parse_allow};
 
