@@ -2,7 +2,7 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | `screen`, `markdown`, `highlight`, `text` | write to the terminal, and let nothing untrusted do so |
+//! | `screen`, `markdown`, `table`, `highlight`, `text` | write to the terminal, and let nothing untrusted do so |
 //! | `tell`, `words`, `meter` | what happens, in words |
 //! | `editor`, `plain`, `complete`, `command` | what is typed |
 //! | `ask`, `question`, `pager` | whether a call may be made |
@@ -25,6 +25,7 @@ mod question;
 mod r106_tests;
 mod screen;
 mod signals;
+mod table;
 mod tasks;
 mod tell;
 mod text;
