@@ -35,6 +35,7 @@ mod tasks;
 mod truncate;
 mod when;
 mod window;
+mod wrap;
 
 use std::process::ExitCode;
 use std::sync::Arc;
