@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
-use plimsoll::{Policy, SessionId, Tokens};
+use plimsoll::{BelievedUsage, Policy, SessionId, Tokens};
 use plimsoll_config::{McpServer, Permissions, ToolSwitch, matches};
 use plimsoll_session::{Counting, DriverHandle, SessionError, Settings};
 use plimsoll_store::{Archive, Clock, TakeOver};
@@ -282,6 +282,8 @@ impl Agent {
             summariser: Some(summariser),
             hook: self.own_summary_text(),
             counting: self.counting.clone(),
+            // What another tool recorded is of requests with its own system prompt and tools.
+            believed: BelievedUsage::Own,
             holder: self.holder.clone(),
             take_over: self.take_over.clone(),
             lease: self.lease,

@@ -20,7 +20,8 @@ use crate::guard::{Verdict, repeat_warning};
 use crate::hooks::{HookedCall, HookedInput, HookedOutput};
 use crate::metrics;
 use crate::permissions::{
-    Access, AllowHint, Bounds, DeniedCall, Subject, is_denied, reason_to_ask, remembered_rule,
+    Access, AllowHint, Bounds, DeniedCall, IN_PROJECT_FILE, Subject, is_denied, reason_to_ask,
+    remembered_rule,
 };
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
@@ -200,6 +201,8 @@ impl Conversation {
                     why: reason_to_ask(access, &subject, directory),
                     always: remembered_rule(&call.tool, &subject, directory),
                 };
+                // Whether a command is confined is part of what a person decides about.
+                self.tell_confinement(&call.tool, &*tool);
                 self.agent.tell(&Event::Asked { part: call.part.clone(), tool: call.tool.clone() });
                 let answer = tokio::select! {
                     biased;
@@ -294,6 +297,16 @@ impl Conversation {
         Ok((Arc::clone(tool), subject.map_err(|error| failed(error.to_string()))?))
     }
 
+    /// Say once what the commands of this conversation are held to.
+    fn tell_confinement(&self, name: &str, tool: &dyn Tool) {
+        if let Some(confinement) = tool.confinement()
+            && !self.told_confinement.swap(true, Ordering::Relaxed)
+        {
+            let confinement = confinement.clone();
+            self.agent.tell(&Event::Confined { tool: name.to_owned(), confinement });
+        }
+    }
+
     /// Let a tool work on a thread of its own.
     async fn start(
         &self,
@@ -310,12 +323,7 @@ impl Conversation {
                 driver.output(&part)
             })
             .await?;
-        if let Some(confinement) = tool.confinement()
-            && !self.told_confinement.swap(true, Ordering::Relaxed)
-        {
-            let confinement = confinement.clone();
-            self.agent.tell(&Event::Confined { tool: call.tool.clone(), confinement });
-        }
+        self.tell_confinement(&call.tool, &*tool);
         self.agent.tell(&Event::CallStarted {
             part: call.part.clone(),
             tool: call.tool.clone(),
@@ -383,8 +391,21 @@ impl Conversation {
         if let Err(error) = result {
             // What was printed by then is kept if it was long; the call itself is answered with the error.
             drop(sink);
-            let status = match error {
+            let status = match &error {
                 ToolError::Cancelled => CallStatus::Cancelled,
+                ToolError::Denied { setting, .. } => {
+                    self.agent.tell(&Event::Denied {
+                        part: call.part.clone(),
+                        tool: call.tool.clone(),
+                        hint: format!("`{setting}` {IN_PROJECT_FILE} allows it"),
+                        allow: None,
+                        setting: Some(setting.clone()),
+                        also: None,
+                        rule: None,
+                        asked: false,
+                    });
+                    CallStatus::Denied
+                }
                 _ => CallStatus::Failed,
             };
             let mut error = error.to_string();

@@ -19,6 +19,12 @@ pub(crate) struct Instructions {
 impl Instructions {
     pub(crate) fn read(run: &RunConfig, home: Option<&Path>) -> Instructions {
         let (mut all, mut notices) = (String::new(), Vec::new());
+        for source in &run.standing {
+            if let Some(problem) = &source.problem {
+                let path = source.folder.join(&source.pattern);
+                notices.push(format!("the model is not told what `{}` says: {problem}", path.display()));
+            }
+        }
         let mut seen = Vec::new();
         for file in run.standing.iter().chain(&run.instructions).flat_map(|source| source.files(home)) {
             if seen.contains(&file) {

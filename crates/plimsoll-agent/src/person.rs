@@ -57,8 +57,12 @@ impl Conversation {
 
     /// Undo a reduction.
     pub async fn undo(&self, receipt: &ReceiptId) -> Result<Receipt, AgentError> {
-        let receipt = receipt.clone();
-        Ok(self.driver.run(move |driver| driver.undo(&receipt)).await?)
+        let (receipt, fixed) = (receipt.clone(), self.fixed());
+        let undone = self.driver.run(move |driver| {
+            let fixed = fixed(driver);
+            driver.undo(&receipt, fixed)
+        });
+        Ok(undone.await?)
     }
 
     /// Make a session that begins with all of this one, sharing it, and goes its own way from there. This one stays as it

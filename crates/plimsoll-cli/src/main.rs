@@ -36,6 +36,7 @@ mod truncate;
 mod watch;
 mod when;
 mod window;
+mod wrap;
 
 use std::process::ExitCode;
 use std::sync::Arc;

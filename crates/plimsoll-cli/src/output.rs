@@ -7,9 +7,12 @@ pub(crate) use plimsoll_import::{first_words, printable};
 use serde::Serialize;
 
 use crate::style::{self, HEADING, paint};
+use crate::wrap::wrap;
 
 /// Where a width is not known, a page is this wide.
 const WIDTH: usize = 80;
+/// Notes are not wrapped on a terminal that says it is narrower than this.
+const NARROWEST: usize = 20;
 
 /// Where a command's answer goes.
 pub(crate) struct Output {
@@ -239,8 +242,15 @@ pub(crate) fn note(text: &str) {
     if are_notes_muted() {
         return;
     }
-    // Nobody listens to a closed standard error.
-    let _ = writeln!(anstream::stderr(), "{}", printable(text));
+    let text = printable(text);
+    let columns = console::Term::stderr().size_checked().map(|(_, columns)| usize::from(columns));
+    // A terminal breaks a long line in the middle of a word; what is piped stays one line, for scripts.
+    let text = match columns.filter(|columns| *columns >= NARROWEST && io::stderr().is_terminal()) {
+        Some(columns) => wrap(&text, columns - 1, 2),
+        None => text,
+    };
+    // A closed standard error has no reader.
+    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 #[cfg(test)]

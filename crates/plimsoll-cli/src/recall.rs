@@ -10,8 +10,9 @@ use plimsoll_store::{Recalled, Scope, Search, Selection, Session, StoreError};
 
 use crate::args::RecallArgs;
 use crate::error::CliError;
-use crate::output::{Output, note, printable};
+use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
+use crate::receipts;
 use crate::store::Opened;
 use crate::style::{QUIET, paint};
 use crate::surroundings::Surroundings;
@@ -21,6 +22,9 @@ type Done = Result<ExitCode, CliError>;
 /// Bring content back, or look for something in it.
 pub(crate) fn run(args: &RecallArgs, around: &Surroundings, output: &mut Output) -> Done {
     let opened = Opened::usual(around)?;
+    if let Some(receipt) = args.handle.as_deref().filter(|handle| handle.starts_with("rcp_")) {
+        return of_receipt(receipt, &opened, args, around, output);
+    }
     let search = args.grep.as_ref().map(|pattern| Search {
         pattern: pattern.clone(),
         literal: args.literal,
@@ -52,6 +56,35 @@ pub(crate) fn run(args: &RecallArgs, around: &Surroundings, output: &mut Output)
                 return hits(&opened, &session.id, &ask, output);
             }
             answer(&opened, &session.id, args, &ask, output)
+        }
+    }
+}
+
+/// Bring back what left the window by a receipt: its only handle, or a list of all.
+fn of_receipt(
+    id: &str,
+    opened: &Opened,
+    args: &RecallArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Done {
+    let (_, receipt) = receipts::find(opened, id)?;
+    let handles = plimsoll_store::handles(&receipt);
+    match handles.as_slice() {
+        [] => Err(CliError::no(format!("nothing can be recalled by `{}`: {}", receipt.id, receipt.plan))),
+        [handle] => run(&RecallArgs { handle: Some(handle.clone()), ..args.clone() }, around, output),
+        handles => {
+            if output.json {
+                output.json(&handles)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            note(&format!(
+                "`{}` has {}; `plimsoll recall` shows one",
+                receipt.id,
+                counted(handles.len(), "handle")
+            ));
+            handles.iter().try_for_each(|handle| output.text(&printable(handle)))?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }

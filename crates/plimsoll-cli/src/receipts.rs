@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
+use plimsoll::{Fixed, Plan, Receipt, ReceiptId, SessionId};
 use plimsoll_session::SessionError;
 use plimsoll_store::StoreError;
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ pub(crate) fn undo(id: &str, force: bool, around: &Surroundings, output: &mut Ou
     let opened = Opened::existing(&config, around)?;
     let (session, receipt) = find(&opened, id)?;
     let mut driver = opened.driver(&opened.archive.store().session(&session)?, &config, force)?;
-    let undone = match driver.undo(&receipt.id) {
+    let undone = match driver.undo(&receipt.id, Fixed::default()) {
         // It was undone before, and by what.
         Err(SessionError::Store(error @ StoreError::Undone { .. })) => {
             return Err(CliError::no(error.to_string()));

@@ -66,11 +66,20 @@ pub(crate) fn told(error: RevertError) -> CliError {
 
 /// What was put back, what was not and why, and what nothing is known of.
 pub(crate) fn rendered(report: &RevertReport, is_plan: bool) -> String {
-    let what = match (report.undoes_revert, is_plan) {
-        (false, false) => "files are as they were before",
-        (false, true) => "files would be as they were before",
-        (true, false) => "taken back: the revert to before",
-        (true, true) => "would take back: the revert to before",
+    let is_whole = report.files.iter().all(|file| file.problem.is_none());
+    let what = match (report.undoes_revert, is_plan, report.changes() || is_whole, is_whole) {
+        (false, false, false, _) => "nothing was put back to what it was before",
+        (false, true, false, _) => "nothing would be put back to what it was before",
+        (true, false, false, _) => "nothing was taken back of the revert to before",
+        (true, true, false, _) => "nothing would be taken back of the revert to before",
+        (false, false, true, false) => "not all files are as they were before",
+        (false, true, true, false) => "not all files would be as they were before",
+        (true, false, true, false) => "taken back in part: the revert to before",
+        (true, true, true, false) => "would take back in part: the revert to before",
+        (false, false, true, true) => "files are as they were before",
+        (false, true, true, true) => "files would be as they were before",
+        (true, false, true, true) => "taken back: the revert to before",
+        (true, true, true, true) => "would take back: the revert to before",
     };
     let mut text = format!("{what} turn {} of {}: {}\n", report.turn, report.session, report.prompt);
     for file in &report.files {

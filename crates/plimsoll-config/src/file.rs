@@ -198,7 +198,11 @@ impl ConfigFile {
             }
             DeValue::Datetime(_) => Err("a date"),
             DeValue::Array(items) => {
-                let items = items.iter().map(|item| self.value(text, item, path));
+                let items = items.iter().enumerate().map(|(number, item)| {
+                    let path = format!("{path}.{number}");
+                    self.lines.insert(path.clone(), place(text, item.span().start).0);
+                    self.value(text, item, &path)
+                });
                 return Ok(Value::Array(items.collect::<Result<_, _>>()?));
             }
             DeValue::Table(table) => return Ok(Value::Object(self.table(text, table, path)?)),

@@ -98,7 +98,7 @@ impl Driver {
         let now = self.now();
         let asked =
             self.log.iter().rev().find(|message| message.is_user()).map(|message| message.info.id.clone());
-        let begun = Message::begun(self.ids.message(now), now);
+        let begun = Message::begun(self.ids.message(now), now).asked_here();
         let mut extra = begun.info.extra.clone();
         extra.extend(
             self.settings.provider.clone().map(|provider| ("providerID".to_owned(), provider.into())),

@@ -10,7 +10,7 @@ use plimsoll::compact::request::{HookText, SummaryRequest};
 use plimsoll::thrift::CacheTerms;
 use plimsoll::{
     CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
-    Reduction, SessionId, Tokens, Window,
+    Reduction, Scale, SessionId, Tokens, Window,
 };
 use plimsoll_store::{
     Archive, Claim, Epoch, Lease, Note, Revision, SessionPatch, Settled, Snapshot, Store, StoreError,
@@ -45,6 +45,8 @@ pub struct Driver {
     /// A revision of the session since which nothing was reduced or undone: what plans on `log` are made on.
     revision: Revision,
     pub(crate) meter: Meter,
+    /// The scale of the newest usage that a reduction has made stale.
+    scale: Option<Scale>,
     pub(crate) writing: Option<Writing>,
     limits: Limits,
     cache: CacheTerms,
@@ -173,6 +175,7 @@ impl Driver {
             log,
             revision,
             meter,
+            scale: None,
             writing: None,
             breaker: Breaker::default(),
             trigger: Trigger::Auto,
@@ -234,6 +237,7 @@ impl Driver {
         (self.settings.model, self.settings.limits) = (model.into(), limits);
         (self.limits, self.cache) = (self.settings.limits(), self.settings.cache_terms());
         self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
+        self.scale = None;
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
         (self.early, self.trigger, self.breaker) = (Early::None, Trigger::Auto, Breaker::default());
@@ -314,6 +318,7 @@ impl Driver {
             let mut situation = self.situation(fixed, self.trigger);
             let (mut load, mut calls) = situation.weigh(&self.log);
             if calls && let Some(held) = self.take_held() {
+                self.keep_scale(&situation, &load);
                 receipts = self.commit_held(held)?;
                 if !receipts.is_empty() {
                     self.trigger = Trigger::Auto;
@@ -477,7 +482,16 @@ impl Driver {
         self.climb = None;
     }
 
+    /// Keep the scale of the newest usage, which a reduction or an undo is about to make stale.
+    pub(crate) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
+        if load.usage_of.is_some() {
+            self.scale = Some(situation.scale(load));
+        }
+    }
+
     fn climb_from(&mut self, situation: Situation) -> Climb {
+        let load = situation.load(&self.log);
+        self.keep_scale(&situation, &load);
         Climb::new(self.log.clone(), self.revision, situation, self.ids.split())
     }
 
@@ -559,6 +573,8 @@ impl Driver {
             hook: self.settings.hook.clone(),
             breaker: self.breaker,
             cache: Some(self.cache),
+            believed: self.settings.believed,
+            scale: self.scale,
             ..Situation::new(Arc::clone(&self.settings.policy), self.limits, now)
         }
     }

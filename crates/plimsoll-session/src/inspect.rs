@@ -3,7 +3,7 @@
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::count::block_tokens;
 use plimsoll::pin;
-use plimsoll::{Block, Fixed, Limits, Line, Load, Tokens, WindowRole};
+use plimsoll::{Block, Fixed, Limits, Line, Load, Scale, Tokens, WindowRole};
 use plimsoll_store::Session;
 use serde::Serialize;
 
@@ -16,19 +16,22 @@ use crate::error::SessionError;
 pub struct Inspection {
     /// The session, with what it was charged for so far.
     pub session: Session,
-    /// What the next request weighs.
+    /// What the next request weighs. Where a reduction has made the newest usage stale, the figure stays on its scale, so that
+    /// a window that is made smaller by so many tokens has so many fewer.
     pub load: Load,
+    /// What estimates come to in `load.tokens`.
+    pub scale: Scale,
     /// The limits of the model.
     pub limits: Limits,
     /// The line, if the model's window is known.
     pub line: Option<Line>,
     /// How many messages the window has.
     pub messages: usize,
-    /// What they weigh, by kind.
+    /// What they weigh, by kind; estimates, on `scale`.
     pub kinds: Kinds,
     /// Tool results that show a placeholder.
     pub cleared: usize,
-    /// What pinned texts weigh.
+    /// What pinned texts weigh; an estimate, on `scale`.
     pub pins: Tokens,
 }
 
@@ -52,18 +55,26 @@ pub struct Kinds {
     pub results: Tokens,
     /// Files.
     pub files: Tokens,
+    /// What wraps the messages.
+    pub framing: Tokens,
 }
 
 impl Driver {
     /// Weigh what is in the window now.
     pub fn inspect(&self, fixed: Fixed) -> Result<Inspection, SessionError> {
         let (window, counter) = (self.window(), self.meter.counter());
-        let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
-        let mut kinds = Kinds { fixed: fixed.total(), ..Kinds::default() };
+        let situation = self.situation(fixed, Trigger::Auto);
+        let mut load = situation.load(&self.log);
+        let scale = situation.scale(&load);
+        if load.usage_of.is_none() {
+            load.tokens = scale.request(load.estimate);
+        }
+        let mut kinds = Kinds { fixed: scale.piece(fixed.total()), ..Kinds::default() };
         let mut cleared = 0;
         for message in &window.messages {
+            kinds.framing += scale.piece(counter.message_overhead());
             for block in &message.blocks {
-                let tokens = block_tokens(block, &*counter);
+                let tokens = scale.piece(block_tokens(block, &*counter));
                 let kind = match (block, message.role) {
                     (Block::Text { .. }, WindowRole::System) => &mut kinds.system,
                     (Block::Text { .. }, WindowRole::User) => &mut kinds.user,
@@ -81,12 +92,13 @@ impl Driver {
         Ok(Inspection {
             session: self.archive.store().session(self.session())?,
             load,
+            scale,
             limits: self.limits(),
             line: self.settings.policy.overflow.line(self.limits()),
             messages: window.messages.len(),
             kinds,
             cleared,
-            pins: pin::pins(&self.log).map(|(_, _, text)| counter.count_text(text)).sum(),
+            pins: pin::pins(&self.log).map(|(_, _, text)| scale.piece(counter.count_text(text))).sum(),
         })
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Outcome, Trigger};
+use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::receipt::{CompactPlan, Stamp};
-use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction};
+use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale};
 use plimsoll_store::{Search, Selection, StoreError};
 
 use crate::climb::ClimbStep;
@@ -78,12 +78,12 @@ impl Driver {
             return Ok(Pruned::Nothing(Box::new(plan)));
         }
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
-        let situation = self.situation(fixed, Trigger::Auto);
+        let (situation, scale) = self.scaled(fixed);
         let mut log = self.log.clone();
         let stamp = Stamp { ids: &mut self.ids, now, policy: &policy, reason };
         let receipt = Plan::Prune(plan).apply(&mut log, stamp, |log| situation.estimate(log))?;
         match receipt {
-            Some(receipt) => Ok(Pruned::Done(Box::new(self.keep(receipt, log)?))),
+            Some(receipt) => Ok(Pruned::Done(Box::new(self.keep(receipt.on(scale), log)?))),
             None => Ok(Pruned::NotSmaller),
         }
     }
@@ -136,10 +136,19 @@ impl Driver {
     pub fn pin(&mut self, target: &PinTarget, fixed: Fixed) -> Result<Receipt, SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
         let plan = pin::plan(&self.log, target, &policy, Some(self.limits()), &*self.meter.counter())?;
-        let situation = self.situation(fixed, Trigger::Auto);
+        let (situation, scale) = self.scaled(fixed);
         let mut log = self.log.clone();
         let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| situation.estimate(log))?;
-        self.keep(receipt, log)
+        self.keep(receipt.on(scale), log)
+    }
+
+    /// What a reduction is made under, and the scale of its receipt.
+    fn scaled(&mut self, fixed: Fixed) -> (Situation, Scale) {
+        let situation = self.situation(fixed, Trigger::Auto);
+        let load = situation.load(&self.log);
+        self.keep_scale(&situation, &load);
+        let scale = situation.scale(&load);
+        (situation, scale)
     }
 
     /// Compact because a person asks for it. `ask` is called for each summary the climb wants; without a summariser
@@ -161,8 +170,9 @@ impl Driver {
     }
 
     /// Undo a reduction of this session, in any order, once.
-    pub fn undo(&mut self, receipt: &ReceiptId) -> Result<Receipt, SessionError> {
+    pub fn undo(&mut self, receipt: &ReceiptId, fixed: Fixed) -> Result<Receipt, SessionError> {
         let now = self.now();
+        self.scaled(fixed);
         let undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
         // What an undone pivot stood for comes back into view from the store.
         self.reload()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::thrift::CacheTerms;
-use plimsoll::{Counter, Limits, Policy};
+use plimsoll::{BelievedUsage, Counter, Limits, Policy};
 use plimsoll_store::{Clock, TakeOver};
 use plimsoll_tokens::ModelTable;
 
@@ -26,6 +26,9 @@ pub struct Settings {
     pub hook: HookText,
     /// How tokens are counted.
     pub counting: Counting,
+    /// Whose usage says what the next request weighs. A host that makes requests of its own, in a session that another tool
+    /// may have begun, believes its own answers.
+    pub believed: BelievedUsage,
     /// Who runs the session, in words for a person who finds it taken.
     pub holder: String,
     /// Whether the session is taken although another process runs it; [`Driver::taken_from`](crate::Driver::taken_from)
@@ -61,6 +64,7 @@ impl Settings {
             summariser: None,
             hook: HookText::default(),
             counting: Counting::Calibrated,
+            believed: BelievedUsage::Any,
             holder: format!("process {}", std::process::id()),
             take_over: TakeOver::Never,
             lease: Duration::from_secs(60),

@@ -221,6 +221,28 @@ impl ModelTable {
         self.rows.iter().map(|(name, facts)| (name.as_str(), facts))
     }
 
+    /// The models of the table by the names that their providers have for them. Left out are those that can only be asked
+    /// for with the date of a version.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let dated = |name: &str| {
+            name.starts_with("claude-3-") || ["claude-opus-4", "claude-sonnet-4"].contains(&name)
+        };
+        self.rows.keys().filter(move |name| !dated(name)).map(|name| {
+            let digits = |piece: &str| !piece.is_empty() && piece.bytes().all(|byte| byte.is_ascii_digit());
+            let mut pieces = name.splitn(4, '-');
+            match (pieces.next(), pieces.next(), pieces.next(), pieces.next()) {
+                // Rows have hyphens throughout, Anthropic has too, the others write `gpt-4.1`.
+                (Some(maker @ ("gpt" | "gemini")), Some(major), Some(minor), rest)
+                    if digits(major) && digits(minor) =>
+                {
+                    let rest = rest.map(|rest| format!("-{rest}")).unwrap_or_default();
+                    format!("{maker}-{major}.{minor}{rest}")
+                }
+                _ => name.clone(),
+            }
+        })
+    }
+
     /// What is known of a model, by its name with or without provider; none if nothing is.
     pub fn find(&self, model: &str) -> Option<KnownFacts> {
         let model = model.to_ascii_lowercase();

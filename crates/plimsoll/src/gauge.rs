@@ -7,12 +7,14 @@
 //! exactly, and 13,338 multiplied back comes out a hair above 16,000 and is rounded up. So a factor is a ratio of
 //! integers, and both directions are exact before they are rounded.
 
+use serde::{Deserialize, Serialize};
+
 use crate::count::Tokens;
 use crate::load::Load;
 use crate::policy::OverflowPolicy;
 
-/// How many real tokens an estimated one is, at least one: so many real tokens to so many estimated ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How many real tokens an estimated one is: so many real tokens to so many estimated ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Factor {
     real: u64,
     estimated: u64,
@@ -55,7 +57,7 @@ impl Factor {
 
 /// How an estimate of a whole request is corrected: by a factor, because vocabularies differ, and by something hidden,
 /// because hosts add prompts and tools that the engine was not told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gauge {
     factor: Factor,
     hidden: Tokens,
@@ -95,5 +97,45 @@ impl Gauge {
     /// The largest estimate that is no more than `real` tokens.
     pub(crate) fn estimate(self, real: Tokens) -> Tokens {
         self.factor.estimate(real - self.hidden)
+    }
+}
+
+/// What estimates come to in the tokens that providers count; for figures that people read.
+///
+/// Usage and estimates of one window differ, so a receipt by estimate beside a meter by usage shows a window that does not
+/// add up: 34,000 tokens, 5,000 of them set aside, 3,000 left. All figures about a session are told on one scale instead,
+/// that of its newest usage, also after a reduction has made that usage stale.
+///
+/// It differs from what the ladder decides by where an estimate was too high. The ladder never counts on that, because the
+/// next estimate may be right; a person who is told how full the window is wants the likeliest figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scale(Gauge);
+
+impl Scale {
+    /// Estimates as they are.
+    pub const ESTIMATES: Scale = Scale(Gauge::EXACT);
+
+    /// The scale on which the estimate of `load` is its best figure.
+    pub(crate) fn of(load: &Load, line: Tokens, policy: &OverflowPolicy) -> Scale {
+        if load.tokens >= load.estimate {
+            return Scale(Gauge::of(load, line, policy));
+        }
+        let factor = Factor { real: load.tokens.0.max(1), estimated: load.estimate.0 };
+        Scale(Gauge { factor, hidden: Tokens::ZERO })
+    }
+
+    /// What a request with that estimate weighs.
+    pub fn request(self, estimate: Tokens) -> Tokens {
+        self.0.real(estimate)
+    }
+
+    /// What a piece of a request with that estimate weighs.
+    pub fn piece(self, estimate: Tokens) -> Tokens {
+        self.0.factor.real(estimate)
+    }
+
+    /// What every request weighs besides its pieces: what a host or provider adds unseen.
+    pub fn hidden(self) -> Tokens {
+        self.0.hidden
     }
 }

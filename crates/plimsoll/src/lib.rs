@@ -94,8 +94,9 @@ pub mod window;
 pub use cache::CachePlan;
 pub use chars::{Chars, Text};
 pub use count::{CharCounter, Counter, Fixed, InvalidTokens, Memo, Rounding, Tokens};
+pub use gauge::Scale;
 pub use limits::{Limits, Line};
-pub use load::Load;
+pub use load::{BelievedUsage, Load};
 pub use log::{
     Ids, Info, Input, Log, LogError, Message, MessageId, MessageUpdate, Millis, Part, PartBody, PartId,
     ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,

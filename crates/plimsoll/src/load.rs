@@ -26,13 +26,36 @@ pub struct Load {
     pub usage_of: Option<MessageId>,
 }
 
+/// Whose usage figures say what the next request weighs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum BelievedUsage {
+    /// Those of any response: the session goes on where it was recorded.
+    #[default]
+    Any,
+    /// Those of answers that [this host](Message::is_asked_here) asked for. The usage of a session that another tool began is of
+    /// requests with that tool's system prompt and tools, often more than all that was said.
+    Own,
+}
+
 impl Load {
     /// Weigh the next request of a session.
     pub fn of(messages: &[Message], policy: &Policy, fixed: Fixed, counter: &dyn Counter) -> Load {
+        Load::believing(BelievedUsage::Any, messages, policy, fixed, counter)
+    }
+
+    /// Like [`Load::of`], for a host that may not believe all usage of the session.
+    pub fn believing(
+        believed: BelievedUsage,
+        messages: &[Message],
+        policy: &Policy,
+        fixed: Fixed,
+        counter: &dyn Counter,
+    ) -> Load {
         let visible = Visible::of(messages);
         let window = Window::of_visible(messages, &visible, policy);
         let estimate = request_tokens(&window, fixed, counter);
-        let Some(place) = newest_valid_usage(messages, &visible) else {
+        let Some(place) = newest_valid_usage(messages, &visible, believed) else {
             return Load { tokens: estimate, estimate, usage_of: None };
         };
         let usage = messages[place].info.tokens.as_ref().map(|usage| policy.overflow.load(usage));
@@ -47,7 +70,7 @@ impl Load {
     }
 }
 
-fn newest_valid_usage(messages: &[Message], visible: &Visible) -> Option<usize> {
+fn newest_valid_usage(messages: &[Message], visible: &Visible, believed: BelievedUsage) -> Option<usize> {
     let after = visible.pivot.map(|pivot| pivot.summary);
     let place = visible.places.iter().copied().rev().find(|place| {
         let info = &messages[*place].info;
@@ -57,7 +80,8 @@ fn newest_valid_usage(messages: &[Message], visible: &Visible) -> Option<usize> 
         });
         counted && info.error.is_none() && !info.summary
     })?;
-    if after.is_some_and(|summary| place < summary) {
+    let is_foreign = believed == BelievedUsage::Own && !messages[place].is_asked_here();
+    if is_foreign || after.is_some_and(|summary| place < summary) {
         return None;
     }
     let later: BTreeSet<&MessageId> = messages[place..].iter().map(|message| &message.info.id).collect();

@@ -11,6 +11,7 @@ use crate::chars::{Chars, thousands};
 use crate::compact::contract::{ContractFate, ContractItem};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
+use crate::gauge::Scale;
 use crate::log::{Effect, Ids, Log, LogError, Mark, MessageId, Millis, PartId, ReceiptId, SessionId};
 use crate::pin::PinPlan;
 use crate::policy::Policy;
@@ -484,6 +485,12 @@ impl Receipt {
             handles: Vec::new(),
             undoes: None,
         }
+    }
+
+    /// The same receipt, with sizes that were estimated told on a scale.
+    pub fn on(self, scale: Scale) -> Receipt {
+        let (before, after) = (scale.request(self.before), scale.request(self.after));
+        Receipt { before, after, ..self }
     }
 
     /// Whether [`undo`](Receipt::undo) can bring back what this receipt took.

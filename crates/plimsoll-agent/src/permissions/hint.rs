@@ -8,6 +8,9 @@ use serde_json::Value;
 use super::{Access, Bounds, Subject, remembered_rule};
 use crate::agent::{Bound, Profile};
 
+/// Where a setting is written that is not there yet. A change of a project's file takes effect once its user trusts it.
+pub(crate) const IN_PROJECT_FILE: &str = "in plimsoll.toml, then `plimsoll trust`,";
+
 /// What would allow a call that was denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowHint {
@@ -106,8 +109,12 @@ impl AllowHint {
     /// Where the setting is written.
     fn place(&self) -> String {
         match &self.replaces {
+            // The user's own file has another name, and needs no trust.
+            Some(origin @ Origin::File { path, .. }) if path.ends_with("plimsoll.toml") => {
+                format!("in place of what {origin} says, then `plimsoll trust`,")
+            }
             Some(origin) => format!("in place of what {origin} says"),
-            None => "in plimsoll.toml".to_owned(),
+            None => IN_PROJECT_FILE.to_owned(),
         }
     }
 
@@ -116,9 +123,11 @@ impl AllowHint {
         let also = self.also.as_ref().map(|also| format!(", together with `{also}`")).unwrap_or_default();
         let place = self.place();
         match (&self.flag, &self.setting, &self.rule) {
-            (Some(flag), Some(setting), _) => format!("`{flag}` allows it, or `{setting}`{also} {place}"),
+            (Some(flag), Some(setting), _) => {
+                format!("`{flag}` allows it, or `{setting}`{also} {}", place.trim_end_matches(','))
+            }
             (Some(flag), None, _) if also.is_empty() => format!("`{flag}` allows it"),
-            (Some(flag), None, _) => format!("`{flag}` allows it{also} {place}"),
+            (Some(flag), None, _) => format!("`{flag}` allows it{also} {}", place.trim_end_matches(',')),
             (None, Some(setting), _) => format!("`{setting}`{also} {place} allows it"),
             (None, None, Some(rule)) => format!("a rule says so, and no other would change it: {rule}"),
             (None, None, None) => "no rule would allow it".to_owned(),

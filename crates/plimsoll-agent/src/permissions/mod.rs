@@ -17,7 +17,7 @@ use plimsoll_config::{Action, Origin, PermissionRule, Permissions, matches};
 
 use crate::agent::Bound;
 use command::{is_simple, is_within};
-pub(crate) use hint::{AllowHint, DeniedCall};
+pub(crate) use hint::{AllowHint, DeniedCall, IN_PROJECT_FILE};
 pub use known::{IdleRule, UnknownTool, idle_rules, require_tool};
 pub(crate) use rules::remembered_rule;
 pub use rules::{BadRule, parse_allow};

@@ -75,7 +75,7 @@ pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -
         return ToolError::Failed(format!("cannot read `{name}`: {error}"));
     }
     let wanted = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let stem = wanted.split('.').next().unwrap_or_default();
+    let stem = wanted.split('.').find(|piece| !piece.is_empty()).unwrap_or_default();
     let siblings = path.parent().and_then(|folder| std::fs::read_dir(folder).ok());
     let mut alike: Vec<String> = siblings
         .into_iter()
@@ -84,11 +84,7 @@ pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -
         // Names of what may not be seen are not given away by a slip of the pen.
         .filter(|entry| (call.may_read)(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| {
-            let lower = name.to_lowercase();
-            !stem.is_empty()
-                && (lower.contains(stem) || stem.contains(lower.split('.').next().unwrap_or("\0")))
-        })
+        .filter(|name| is_alike(stem, &name.to_lowercase()))
         .take(20)
         .collect();
     alike.sort();
@@ -96,4 +92,31 @@ pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -
     let hint =
         if alike.is_empty() { String::new() } else { format!("; beside it there are: {}", alike.join(", ")) };
     ToolError::Failed(format!("there is no `{name}`{hint}"))
+}
+
+/// Whether a name may have been meant where the one with this stem was written. Stems are compared: an ending alone, as the
+/// `x` in every `.txt`, says nothing. One or two letters are part of anything.
+fn is_alike(wanted: &str, name: &str) -> bool {
+    let stem = name.split('.').find(|piece| !piece.is_empty()).unwrap_or_default();
+    let (shorter, longer) = if wanted.len() < stem.len() { (wanted, stem) } else { (stem, wanted) };
+    !shorter.is_empty() && (shorter == longer || (shorter.len() >= 3 && longer.contains(shorter)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_alike;
+
+    #[test]
+    fn names_are_alike_by_their_stems() {
+        for (wanted, name) in
+            [("config", "config.toml"), ("conf", "config.toml"), ("a", "a.rs"), ("env", ".env")]
+        {
+            assert!(is_alike(wanted, name), "{wanted} {name}");
+        }
+        for (wanted, name) in
+            [("x", "a.txt"), ("x", "index.html"), ("", "a.txt"), ("main", "ma.rs"), ("toml", "config.toml")]
+        {
+            assert!(!is_alike(wanted, name), "{wanted} {name}");
+        }
+    }
 }

@@ -158,6 +158,14 @@ pub enum ToolError {
     /// It did not work.
     #[error("{0}")]
     Failed(String),
+    /// The tool itself does not allow it.
+    #[error("{why}")]
+    Denied {
+        /// Why, for the model.
+        why: String,
+        /// The line of `plimsoll.toml` that would allow it.
+        setting: String,
+    },
     /// The run was cancelled.
     #[error("Interrupted: the run was cancelled while this call was being made.")]
     Cancelled,

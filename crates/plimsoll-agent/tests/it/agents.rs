@@ -247,6 +247,43 @@ async fn instructions_that_the_model_is_not_told_are_told_to_the_user() {
 }
 
 #[tokio::test]
+async fn an_instruction_file_that_is_no_file_is_told() {
+    type Make = fn(&std::path::Path);
+    let cases: [(&str, Make); 5] = [
+        ("it is a folder", |path| std::fs::create_dir(path).unwrap()),
+        ("it leads nowhere: No such file", |path| std::os::unix::fs::symlink("missing.md", path).unwrap()),
+        ("it leads nowhere: Too many levels", |path| std::os::unix::fs::symlink("AGENTS.md", path).unwrap()),
+        ("it leads out of the project", |path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap()),
+        ("it is no regular file", |path| {
+            let _listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        }),
+    ];
+    for (problem, make) in cases {
+        let place = Place::new();
+        place.write("repository/part/CLAUDE.md", "be brief\n");
+        make(&place.project.join("AGENTS.md"));
+        let agent = place.agent("build");
+        // What comes next in its place is read.
+        assert!(agent.profile.system.iter().any(|text| text.contains("be brief")), "{problem}");
+        let told = notices(agent).await;
+        assert_eq!(told.len(), 1, "{problem}: {told:?}");
+        assert!(told[0].contains("AGENTS.md` says: ") && told[0].contains(problem), "{problem}: {told:?}");
+    }
+}
+
+/// One stray byte does not cost the rest of the rules.
+#[tokio::test]
+async fn an_instruction_file_with_a_stray_byte_is_read() {
+    let place = Place::new();
+    std::fs::create_dir_all(&place.project).unwrap();
+    std::fs::write(place.project.join("AGENTS.md"), b"be brief\xff and kind\n").unwrap();
+    let agent = place.agent("build");
+    assert!(agent.profile.system.iter().any(|text| text.contains("be brief\u{fffd} and kind")));
+    assert_eq!(notices(agent).await, [""; 0]);
+}
+
+/// Root reads everything; what it is told is tried by the cases of `an_instruction_file_that_is_no_file_is_told`.
+#[tokio::test]
 async fn an_instruction_file_that_cannot_be_read_is_told() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();

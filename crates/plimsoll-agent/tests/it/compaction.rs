@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll::{Limits, Message, PartBody, Preset, Role, Tokens};
+use plimsoll::{Fixed, Limits, Message, PartBody, Preset, Role, Tokens};
 use plimsoll_agent::{Conversation, Event, ReductionKind, RunEnd};
 use plimsoll_providers::Wire;
 use plimsoll_store::PageRequest;
@@ -154,7 +154,7 @@ async fn a_failed_or_empty_summary_loses_no_history(#[case] bad: Reply) {
         _ => None,
     });
     let receipt = receipt.unwrap();
-    conversation.driver().run(move |driver| driver.undo(&receipt)).await.unwrap();
+    conversation.driver().run(move |driver| driver.undo(&receipt, Fixed::default())).await.unwrap();
     let shown = conversation.driver().run(|driver| Ok(format!("{:?}", driver.window()))).await.unwrap();
     assert!(shown.contains("round r0"), "and can be brought back into view");
     assert!(

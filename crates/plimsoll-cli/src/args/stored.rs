@@ -93,10 +93,10 @@ pub(crate) struct PinArgs {
 }
 
 /// For `recall`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RecallArgs {
     /// What to bring back, or the beginning of it: a part, what its tool was given (`prt_…:input`), a message, a run of
-    /// messages (`first..last`) or a spilled output.
+    /// messages (`first..last`) or a spilled output; or a receipt, whose handles are listed if it has several.
     #[arg(required_unless_present_any = ["session", "grep"])]
     pub(crate) handle: Option<String>,
 

@@ -24,6 +24,8 @@ pub(super) enum Next {
 
 /// So much of an id is needed for it to be one: words are shorter.
 const LEAST_ID: usize = 12;
+/// So many forks of forks are looked at.
+const MOST_FORKS: usize = 100;
 /// An id of ours is this long.
 const WHOLE_ID: usize = 30;
 
@@ -170,8 +172,13 @@ impl Chat<'_> {
             return Err(error.hint("`/receipts` lists what was done"));
         };
         let id: ReceiptId = receipt.id.clone();
-        let undone = self.runtime.block_on(conversation.undo(&id)).map_err(|error| told(&error))?;
-        self.teller.left_window(&words::undone(&undone));
+        let undone = self.runtime.block_on(async {
+            let before = conversation.inspect().await?.load.tokens;
+            let undone = conversation.undo(&id).await?;
+            let after = conversation.inspect().await?.load.tokens;
+            Ok(words::undone(&undone, before, after))
+        });
+        self.teller.left_window(&undone.map_err(|error| told(&error))?);
         self.show_meter();
         Ok(())
     }
@@ -259,13 +266,20 @@ impl Chat<'_> {
                 RevertTarget::LastRevert => conversation.undo_revert().await,
             }
         });
-        let report = clean(&revert::rendered(&done.map_err(revert::told)?, false));
+        let done = done.map_err(revert::told)?;
+        let report = clean(&revert::rendered(&done, false));
         // Paths of the project are known by their names in it.
         let report = report.replace(&format!("{}/", self.around.directory.display()), "");
         let report = wrap(&report, self.screen.width().saturating_sub(1), 4);
-        let note =
-            paint(QUIET, "What was replaced is kept: `/revert undo` takes this back. The model is told.");
-        self.screen.block(&format!("{report}\n{note}"));
+        // `/revert undo` would take back another one where this has touched nothing.
+        let note = match (&done.notice, done.undoes_revert) {
+            (None, _) => "No file was touched.",
+            (Some(_), false) => {
+                "What was replaced is kept: `/revert undo` takes this back. The model is told."
+            }
+            (Some(_), true) => "What was replaced is kept: `/revert` takes this back. The model is told.",
+        };
+        self.screen.block(&format!("{report}\n{}", paint(QUIET, note)));
         Ok(())
     }
 
@@ -335,7 +349,11 @@ impl Chat<'_> {
             }
             None => self.overrides = overrides,
         }
-        self.teller.notice(&format!("agent {} from now on, with its own rules", one_line(name, 60)));
+        let flags = match self.has_flags(&self.overrides) || self.overrides.allow.is_empty() {
+            true => String::new(),
+            false => format!("; `--allow` was for {} and does not hold", one_line(&self.flags_for, 60)),
+        };
+        self.teller.notice(&format!("agent {} from now on, with its own rules{flags}", one_line(name, 60)));
         Ok(())
     }
 
@@ -387,6 +405,27 @@ impl Chat<'_> {
 pub(super) async fn receipts(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
     let all = conversation.driver().run(|driver| {
         driver.archive().store().receipts(driver.session(), None, u64::MAX).map_err(SessionError::from)
+    });
+    Ok(all.await?)
+}
+
+/// What was done to a session and, before it was forked from them, to those above it.
+pub(super) async fn receipts_in_view(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
+    let all = conversation.driver().run(|driver| {
+        let store = driver.archive().store();
+        let (mut id, mut all) = (driver.session().clone(), Vec::new());
+        let mut until = None;
+        // As deep as anyone forks, and an end to whatever a damaged database says.
+        for _ in 0..MOST_FORKS {
+            let session = store.session(&id)?;
+            let mut receipts = store.receipts(&id, None, u64::MAX)?;
+            receipts.retain(|receipt| until.is_none_or(|until| receipt.at <= until));
+            all.splice(0..0, receipts);
+            let Some(point) = session.forked_from else { break };
+            until = Some(until.map_or(session.created, |until| session.created.min(until)));
+            id = point.session;
+        }
+        Ok(all)
     });
     Ok(all.await?)
 }

@@ -9,7 +9,6 @@ use plimsoll_store::{Filter, Session};
 use plimsoll_tokens::ModelTable;
 
 use super::complete::Choices;
-use super::meter::next_request;
 use super::text::{one_line, wrap};
 use super::{Chat, words};
 use crate::error::CliError;
@@ -102,10 +101,12 @@ pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) ->
         ("calls", kinds.calls),
         ("outputs", kinds.results),
         ("files", kinds.files),
+        ("what wraps the messages", kinds.framing),
+        ("more than is known here, by the provider's count", inspection.scale.hidden()),
         ("of it pinned", inspection.pins),
     ];
     let line = inspection.line.map(|line| format!(" of {}", line.at)).unwrap_or_default();
-    let heading = format!("{}{line} tokens, {} messages", next_request(inspection), inspection.messages);
+    let heading = format!("{}{line} tokens, {} messages", inspection.load.tokens, inspection.messages);
     let mut lines = vec![paint(HEADING, &heading)];
     for (name, tokens) in shares.iter().filter(|(_, tokens)| *tokens > Tokens::ZERO) {
         lines.push(format!("  {:>9}  {name}", tokens.to_string()));
@@ -119,7 +120,8 @@ pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) ->
     ];
     let mut table = table_of(columns);
     for piece in pieces.iter().take(LARGEST) {
-        table.row([piece.tokens.to_string(), piece.kind.into(), piece.what.clone(), short_id(&piece.handle)]);
+        let tokens = inspection.scale.piece(piece.tokens);
+        table.row([tokens.to_string(), piece.kind.into(), piece.what.clone(), short_id(&piece.handle)]);
     }
     lines.extend(table.lines(width));
     if let more @ 1.. = pieces.len().saturating_sub(LARGEST) {
@@ -310,9 +312,8 @@ impl Chat<'_> {
             names.extend(config.models.keys().map(|model| format!("{provider}/{model}")));
         }
         let table = ModelTable::default();
-        let known = table.rows().map(|(name, _)| name).filter(|name| !name.contains(['*', '/']));
-        for name in known {
-            let provider = match name {
+        for name in table.names() {
+            let provider = match name.as_str() {
                 name if name.starts_with("claude") => "anthropic",
                 name if name.starts_with("gpt") || name.starts_with('o') => "openai",
                 _ => continue,

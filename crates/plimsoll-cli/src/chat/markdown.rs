@@ -1,19 +1,23 @@
 //! Markdown as it streams in, made readable on a terminal: word by word, wrapped to the page, code set off.
 //!
 //! Answers come in pieces of a few letters, and each word is shown as soon as it is whole. So nothing is ever taken back:
-//! what a line is, is decided by its first few characters, and a table or a link stays as it was written. Every word is
-//! painted on its own, so that a notice in the middle of an answer finds the terminal's colours as they were.
+//! what a line is, is decided by its first few characters, and a link stays as it was written. Only the rows of a table wait
+//! for its end. Every word is painted on its own, so that a notice in the middle of an answer finds the terminal's colours
+//! as they were.
 
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
 
 use super::highlight::Highlighter;
+use super::table;
 use super::text::clean;
 use crate::style::{QUIET, paint};
 
 const CODE: Style = AnsiColor::Cyan.on_default();
 /// Prose is not wider than this: long lines are hard to read.
 const WIDEST: usize = 100;
+/// A table is shown after so many rows although it goes on.
+const MOST_ROWS: usize = 1_000;
 /// Code is moved in by so much.
 const CODE_INDENT: &str = "  ";
 
@@ -21,8 +25,12 @@ const CODE_INDENT: &str = "  ";
 pub(super) struct Markdown {
     /// Whether marks are turned into colour; otherwise the text stays as it was written.
     coloured: bool,
+    /// How wide prose may be, and how wide the page is.
     width: usize,
+    page: usize,
     line: Line,
+    /// Rows of a table that has not ended.
+    rows: Vec<String>,
     /// Whether something was shown, and how many newlines end it.
     has_begun: bool,
     newlines: usize,
@@ -99,7 +107,9 @@ impl Markdown {
         Markdown {
             coloured,
             width: WIDEST,
+            page: WIDEST,
             line: Line::Start(String::new()),
+            rows: Vec::new(),
             has_begun: false,
             newlines: 0,
             column: 0,
@@ -117,7 +127,7 @@ impl Markdown {
 
     /// More of the answer; what is to be written now, on a page of this width.
     pub(super) fn push(&mut self, delta: &str, width: usize) -> String {
-        self.width = width.clamp(10, WIDEST);
+        (self.width, self.page) = (width.clamp(10, WIDEST), width);
         let mut out = String::new();
         for c in clean(delta).chars() {
             self.take(c, &mut out);
@@ -129,6 +139,7 @@ impl Markdown {
     pub(super) fn finish(&mut self) -> String {
         let mut out = String::new();
         self.end_line(true, &mut out);
+        self.end_table(&mut out);
         if self.has_begun && self.newlines == 0 {
             out.push('\n');
         }
@@ -163,6 +174,7 @@ impl Markdown {
         match std::mem::replace(&mut self.line, Line::Start(String::new())) {
             // Several empty lines are as good as one, and none is before the first word.
             Line::Start(_) => {
+                self.end_table(out);
                 if self.has_begun && self.newlines < 2 && !is_last {
                     self.newline(out);
                 }
@@ -187,6 +199,7 @@ impl Markdown {
         match kind {
             Kind::Whole => self.line = Line::Whole(start.to_owned()),
             Kind::Prose { marker } => {
+                self.end_table(out);
                 self.line = Line::Prose;
                 let (marker, rest) = rest.split_at(marker);
                 let indent: String = indent.chars().take(self.width / 2).collect();
@@ -316,6 +329,14 @@ impl Markdown {
     /// A line that was kept until it was whole.
     fn whole(&mut self, text: &str, out: &mut String) {
         let bare = text.trim();
+        if self.coloured && bare.starts_with('|') {
+            self.rows.push(text.to_owned());
+            if self.rows.len() >= MOST_ROWS {
+                self.end_table(out);
+            }
+            return;
+        }
+        self.end_table(out);
         if let Some(fence) = fence_of(bare) {
             let language = bare[fence.len()..].trim();
             if self.coloured {
@@ -340,6 +361,18 @@ impl Markdown {
             self.write(text, out);
         }
         self.newline(out);
+    }
+
+    /// Show the rows that have waited for the end of their table: aligned, or as they are.
+    fn end_table(&mut self, out: &mut String) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let rows = std::mem::take(&mut self.rows);
+        for line in table::render(&rows, self.page, paint_inline).unwrap_or(rows) {
+            self.write(&line, out);
+            self.newline(out);
+        }
     }
 
     fn code_line(&mut self, mut block: Block, text: &str, is_last: bool, out: &mut String) {
@@ -384,6 +417,17 @@ impl Markdown {
         self.newlines += 1;
         self.column = 0;
     }
+}
+
+/// Words on one line, however long, with their marks as colour.
+fn paint_inline(text: &str, style: Style) -> String {
+    let mut inline = Markdown { line: Line::Prose, width: usize::MAX, ..Markdown::new(true) };
+    inline.heading = style == Style::new().bold();
+    let mut out = String::new();
+    text.chars().for_each(|c| inline.prose(c, &mut out));
+    inline.end_marks(None);
+    inline.end_word(&mut out);
+    out
 }
 
 /// What a line turns out to be.

@@ -50,8 +50,8 @@ fn markdown_is_made_readable() {
     │ quoted words that are wrapped with
     │ their bar on each of the lines
 
-    | a | b |
-    |---|---|
+    a  b
+    ─  ─
 
     ─── rust
       fn main() {
@@ -119,4 +119,60 @@ fn asterisks_that_are_no_emphasis_stay() {
             assert_eq!(seen.trim_end(), text);
         }
     }
+}
+
+const TABLE: &str = "Here:\n\n| Name | Depth | Note |\n|:-----|------:|:----:|\n| **Bow** | 9 | `a\\|b` |\n\
+    | 艫 | 12,000 |\n|Keel|1|left|\nAfter it.";
+
+#[test]
+fn a_table_has_its_columns_under_each_other_however_it_comes() {
+    let whole = plain(&render(TABLE, true, 40, usize::MAX));
+    insta::assert_snapshot!(whole, @r"
+    Here:
+
+    Name   Depth  Note
+    ────  ──────  ────
+    Bow        9  a|b
+    艫    12,000
+    Keel       1  left
+    After it.
+    ");
+    for piece in [1, 2, 5] {
+        assert_eq!(plain(&render(TABLE, true, 40, piece)), whole, "pieces of {piece}");
+    }
+    let painted = render(TABLE, true, 40, 3);
+    assert!(
+        painted.contains("\u{1b}[1mName\u{1b}[0m") && painted.contains("\u{1b}[1mBow\u{1b}[0m"),
+        "{painted:?}"
+    );
+    // At the end of an answer, and before code, too.
+    assert_eq!(plain(&render("| a |\n|---|\n| b", true, 40, 1)), "a\n─\nb\n");
+    assert_eq!(plain(&render("| a |\n|---|\n```\nx\n```\n", true, 40, 1)), "a\n─\n───\n  x\n───\n");
+    assert_eq!(
+        plain(&render("- x\n  | a | b |\n  |---|---|\n  | 1 | 2 |\n", true, 40, 1)),
+        "• x\n  a  b\n  ─  ─\n  1  2\n"
+    );
+}
+
+#[test]
+fn a_table_that_is_too_wide_or_none_stays_as_it_was_written() {
+    let wide = "| Name | Words |\n|---|---|\n| a | words that are far longer than the page is wide |\n";
+    assert_eq!(plain(&render(wide, true, 40, 4)), wide);
+    assert_eq!(plain(&render(wide, true, 80, 4)).lines().next(), Some("Name  Words"));
+    // As wide as the page is one too many: terminals go on to the next line then.
+    assert!(plain(&render("| aaaa | bbbb |\n|---|---|\n", true, 10, 1)).contains('|'));
+    assert!(!plain(&render("| aaaa | bbbb |\n|---|---|\n", true, 11, 1)).contains('|'));
+    for text in
+        ["| no rule\n| below it\n", "| a |\n|---|\n| b | more than there are columns |\n", "|x|\n", "||\n"]
+    {
+        assert_eq!(plain(&render(text, true, 80, 3)), text);
+    }
+    assert_eq!(render(TABLE, false, 40, 3), format!("{TABLE}\n"));
+}
+
+#[test]
+fn a_table_without_an_end_is_shown() {
+    let rows = "| a | b |\n".repeat(2_500);
+    let seen = plain(&render(&format!("| x | y |\n|---|---|\n{rows}"), true, 40, 97));
+    assert_eq!(seen.lines().count(), 2_502);
 }

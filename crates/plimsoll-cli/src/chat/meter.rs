@@ -37,7 +37,7 @@ impl Meter {
     pub(super) fn new(inspection: &Inspection, receipts: &[Receipt]) -> Meter {
         let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
         let mut meter = Meter {
-            tokens: next_request(inspection),
+            tokens: inspection.load.tokens,
             line: inspection.line.map(|line| line.at),
             cost: inspection.session.cost,
             ..Meter::default()
@@ -108,13 +108,6 @@ fn joined(first: &str, pieces: &[String]) -> String {
     let rest =
         pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| paint(QUIET, &format!(" · {piece}")));
     [first.to_owned()].into_iter().chain(rest).collect()
-}
-
-/// What the next request weighs. The newest recorded usage may be that of another tool, with another system prompt and
-/// other tools; where it is less than ours alone, the estimate is nearer.
-pub(super) fn next_request(inspection: &Inspection) -> Tokens {
-    let load = &inspection.load;
-    if load.tokens < inspection.kinds.fixed { load.estimate } else { load.tokens }
 }
 
 /// A number of tokens in a few letters.

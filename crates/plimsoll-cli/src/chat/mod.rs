@@ -2,7 +2,7 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | `screen`, `markdown`, `highlight`, `text` | write to the terminal, and let nothing untrusted do so |
+//! | `screen`, `markdown`, `table`, `highlight`, `text` | write to the terminal, and let nothing untrusted do so |
 //! | `tell`, `words`, `meter` | what happens, in words |
 //! | `editor`, `plain`, `complete`, `command` | what is typed |
 //! | `ask`, `question`, `pager` | whether a call may be made |
@@ -25,6 +25,7 @@ mod question;
 mod r106_tests;
 mod screen;
 mod signals;
+mod table;
 mod tasks;
 mod tell;
 mod text;
@@ -80,6 +81,8 @@ pub(super) struct Chat<'a> {
     asker: Option<Arc<dyn Asker>>,
     /// What the person has chosen besides what is configured.
     overrides: RunOverrides,
+    /// The agent that the flags of the command line were given for.
+    flags_for: String,
     /// None until something is said: a chat that is left at once leaves no session behind.
     conversation: Option<Conversation>,
     choices: Arc<Mutex<Choices>>,
@@ -110,6 +113,7 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
         Some(id) => setup.overrides_for(&opened, id)?,
         None => setup.overrides(),
     };
+    let flags_for = overrides.agent.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
     let told = Arc::clone(&teller);
     let board = setup.board(&opened, asker.clone(), Arc::new(move |event| told.tell(event)));
     let mut chat = Chat {
@@ -123,6 +127,7 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
         interrupts,
         asker,
         overrides,
+        flags_for,
         conversation: None,
         choices: Arc::default(),
         has_failed: false,
@@ -249,7 +254,11 @@ impl<'a> Chat<'a> {
 
     /// An agent as it was last chosen, that talks to this terminal.
     fn agent(&self) -> Result<Agent, CliError> {
-        let mut agent = self.setup.agent(&self.opened, &self.overrides)?;
+        let mut overrides = self.overrides.clone();
+        if !self.has_flags(&overrides) {
+            overrides.allow.clear();
+        }
+        let mut agent = self.setup.agent(&self.opened, &overrides)?;
         let teller = Arc::clone(&self.teller);
         agent.events = Arc::new(move |event| teller.tell(event));
         agent.asker = self.asker.clone();
@@ -259,6 +268,12 @@ impl<'a> Chat<'a> {
         // Where lines come from a pipe, nothing tells the model later what has come of its tasks.
         agent.profile.awaits_tasks = self.asker.is_none();
         Ok(agent)
+    }
+
+    /// Whether `--allow` of the command line holds for the chosen agent. What was allowed to the one that the chat began with
+    /// would undo what another, such as `plan`, is for.
+    fn has_flags(&self, overrides: &RunOverrides) -> bool {
+        overrides.agent.as_deref().unwrap_or(DEFAULT_AGENT) == self.flags_for
     }
 
     /// Open a session in place of the one that is open.
@@ -349,7 +364,7 @@ impl<'a> Chat<'a> {
         let Some(conversation) = &self.conversation else { return };
         let read = self.runtime.block_on(async {
             let inspection = conversation.inspect().await?;
-            let receipts = act::receipts(conversation).await?;
+            let receipts = act::receipts_in_view(conversation).await?;
             Ok::<_, AgentError>(Meter::new(&inspection, &receipts))
         });
         // A window that cannot be weighed now is told of when the next request cannot be made.

@@ -8,6 +8,7 @@ use regex::Regex;
 
 use super::{lists, words};
 use crate::args::Cli;
+use crate::run::tell;
 
 /// What a reader would take for a loss.
 const LOSS: &str = r"(?i)\b(delet\w+|remov\w+|eras\w+|discard\w*|destroy\w*|dropp\w+|wip\w+|thrown away|lost|loses?|gone|forgotten)\b";
@@ -75,6 +76,10 @@ fn r106_what_leaves_the_window_is_never_shown_as_deleted() {
     let mut problems = Vec::new();
     let kinds = [ReductionKind::Truncate, ReductionKind::Prune, ReductionKind::Compact, ReductionKind::Shed];
     for (kind, items) in kinds.into_iter().flat_map(|kind| [(kind, 1), (kind, 3)]) {
+        let in_run = tell::reduced(&figures(kind, items, true)).unwrap();
+        problems.extend(checker.problems("notice of a run", &in_run));
+        assert!(in_run.contains("kept") && in_run.contains("`plimsoll recall rcp_1`"), "{in_run}");
+        assert!(kind == ReductionKind::Truncate || in_run.contains("`plimsoll undo rcp_1`"), "{in_run}");
         let told = words::reduced(&figures(kind, items, true)).unwrap();
         problems.extend(checker.problems("notice", &told));
         // Each says that it is kept, how to see it, and its receipt.

@@ -3,7 +3,7 @@
 //! Two ways: [`clean`] for what is read as text, which drops whatever a terminal would obey, and [`visible`] for what a
 //! person decides about, where nothing may be hidden and so everything odd is spelled out.
 
-use console::measure_text_width;
+pub(super) use crate::wrap::wrap;
 
 /// Text without what a terminal would obey, and without marks that turn the direction of a whole line.
 pub(super) fn clean(text: &str) -> String {
@@ -39,32 +39,6 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
     console::truncate_str(&visible(&near), most, "…").into_owned()
 }
 
-/// Text on lines of at most `width` columns, broken at spaces; lines after the first are moved in by `hang`. A word longer
-/// than a line stays whole, so that ids can be copied.
-pub(super) fn wrap(text: &str, width: usize, hang: usize) -> String {
-    let mut lines = Vec::new();
-    for line in text.split('\n') {
-        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
-        let (mut current, mut column, mut is_first) = (indent.clone(), indent.len(), true);
-        for word in line.split(' ').filter(|word| !word.is_empty()) {
-            let length = measure_text_width(word);
-            if !is_first && column + 1 + length > width {
-                lines.push(current);
-                current = format!("{indent}{}", " ".repeat(hang));
-                column = indent.len() + hang;
-            } else if !is_first {
-                current.push(' ');
-                column += 1;
-            }
-            current.push_str(word);
-            column += length;
-            is_first = false;
-        }
-        lines.push(current);
-    }
-    lines.join("\n")
-}
-
 fn turns_direction(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -81,7 +55,7 @@ fn is_hidden(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{clean, one_line, visible, wrap};
+    use super::{clean, one_line, visible};
 
     #[test]
     fn nothing_is_hidden_from_a_person_who_decides() {
@@ -96,17 +70,6 @@ mod tests {
         assert_eq!(clean("a\u{1b}]0;title\u{7}b\tc\n"), "a]0;titleb\tc\n");
         assert_eq!(clean("x\u{202e}y\u{2066}z"), "xyz");
         assert_eq!(clean("שלום 文字 é"), "שלום 文字 é");
-    }
-
-    #[test]
-    fn words_are_wrapped_whole() {
-        assert_eq!(wrap("one two three", 8, 2), "one two\n  three");
-        assert_eq!(wrap("  a bb ccc\nx", 6, 0), "  a bb\n  ccc\nx");
-        assert_eq!(
-            wrap("x rcp_1e55d6718001ytsX1vhG9GUXP2 y", 10, 2),
-            "x\n  rcp_1e55d6718001ytsX1vhG9GUXP2\n  y"
-        );
-        assert_eq!(wrap("文字 文字", 6, 0), "文字\n文字");
     }
 
     #[test]

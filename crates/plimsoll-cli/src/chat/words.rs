@@ -40,12 +40,10 @@ pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
     })
 }
 
-/// A reduction was undone.
-pub(super) fn undone(receipt: &Receipt) -> String {
-    format!(
-        "undone: it is in the window again; {} → {} tokens (receipt {})",
-        receipt.before, receipt.after, receipt.id
-    )
+/// A reduction was undone. The sizes are those of the window around the undoing, as the meter has them: the receipt knows
+/// those from when it was made, and more was said since.
+pub(super) fn undone(receipt: &Receipt, before: Tokens, after: Tokens) -> String {
+    format!("undone: it is in the window again; {before} → {after} tokens (receipt {})", receipt.id)
 }
 
 /// Nothing was reduced although a person asked for it.

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use plimsoll::{SessionId, Tokens};
 use plimsoll_agent::tasks::{TaskStatus, duration_text, short_id};
 use plimsoll_agent::{
-    AgentError, CallStatus, Event, Follower, McpChange, ReductionKind, RunEnd, RunReport, Stop,
+    AgentError, CallStatus, Event, Follower, McpChange, ReceiptFigures, ReductionKind, RunEnd, RunReport,
+    Stop,
 };
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
@@ -232,16 +233,7 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
             Some(format!("· {when}{piece}"))
         }
         Event::Summarised { error: Some(error), .. } => Some(format!("  the summary failed: {error}")),
-        Event::Reduced(figures) => {
-            let what = match figures.kind {
-                ReductionKind::Truncate => "cut a long output",
-                ReductionKind::Prune => "cleared old outputs",
-                ReductionKind::Compact => "compacted the conversation",
-                ReductionKind::Shed => "made more room",
-                ReductionKind::Other => return None,
-            };
-            Some(format!("· {what}: {} to {} tokens ({})", figures.before, figures.after, figures.receipt))
-        }
+        Event::Reduced(figures) => reduced(figures),
         Event::Retrying { wait_ms, error, .. } => {
             Some(format!("· {error}; trying again in {:.1} s", *wait_ms as f64 / 1_000.0))
         }
@@ -269,6 +261,29 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
         Event::McpServer { server, change } => Some(format!("· MCP server `{server}` {change}")),
         _ => None,
     }
+}
+
+/// Something left the window: what, how much, and how it comes back (R106).
+pub(crate) fn reduced(figures: &ReceiptFigures) -> Option<String> {
+    let ReceiptFigures { receipt, before, after, .. } = figures;
+    let what = match figures.kind {
+        ReductionKind::Truncate if !figures.kept => {
+            let told = format!("· shortened a long output: {before} to {after} tokens ({receipt})");
+            return Some(format!("{told}; this policy keeps no copy of it"));
+        }
+        ReductionKind::Truncate => {
+            let told = format!("· shortened a long output: {before} to {after} tokens");
+            return Some(format!("{told}; all of it is kept: `plimsoll recall {receipt}`"));
+        }
+        ReductionKind::Prune => "set old outputs aside",
+        ReductionKind::Compact => "summarised older messages",
+        ReductionKind::Shed => "shortened or set aside what was large",
+        ReductionKind::Other => return None,
+    };
+    Some(format!(
+        "· {what}: {before} to {after} tokens; all of it is kept: `plimsoll recall {receipt}`, back with `plimsoll undo \
+         {receipt}`"
+    ))
 }
 
 /// How a task has ended, in words that go on from its name.
@@ -306,10 +321,20 @@ fn explain(end: &RunEnd) -> Option<String> {
 
 /// The telling field of a call's input, or all of it.
 fn input_in_short(input: &Value) -> String {
-    let telling =
-        ["command", "path", "filePath", "pattern", "handle", "search", "name", "description", "task_id"]
-            .iter()
-            .find_map(|field| input.get(field)?.as_str());
+    let telling = [
+        "command",
+        "path",
+        "filePath",
+        "url",
+        "pattern",
+        "handle",
+        "search",
+        "name",
+        "description",
+        "task_id",
+    ]
+    .iter()
+    .find_map(|field| input.get(field)?.as_str());
     let text = telling.map_or_else(|| input.to_string(), str::to_owned);
     first_words(&text, SHOWN)
 }

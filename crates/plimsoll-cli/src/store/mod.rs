@@ -235,7 +235,14 @@ pub(crate) fn session_or_import(
     around: &Surroundings,
 ) -> Result<(Opened, SessionId), CliError> {
     let unknown = match opened.session(id, around) {
-        Ok(session) => return Ok((opened, session.id)),
+        Ok(session) => {
+            let elsewhere = session.directory.as_deref().filter(|own| Path::new(own) != around.directory);
+            if let Some(directory) = elsewhere {
+                let directory = around.short(directory.as_ref());
+                note(&format!("note: the session was in `{directory}` so far; it goes on in this directory"));
+            }
+            return Ok((opened, session.id));
+        }
         Err(error) => error,
     };
     let mut opened = Some(opened);

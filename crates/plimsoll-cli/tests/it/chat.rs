@@ -15,7 +15,7 @@ const KEY: &str = "sk-ant-test-0123456789abcdefghij";
 const MODEL: &str = "anthropic/claude-sonnet-4-6";
 
 /// `plimsoll chat` with a model that is set up.
-fn command(home: &Home, server: &ModelServer, args: &[&str]) -> Command {
+pub(crate) fn command(home: &Home, server: &ModelServer, args: &[&str]) -> Command {
     let mut all = vec!["chat", "--model", MODEL];
     all.extend_from_slice(args);
     home.command(&all, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())])
@@ -44,7 +44,7 @@ fn await_end(pid: Pid) {
 }
 
 /// A screen with what differs from run to run replaced.
-fn assert_screen(name: &str, screen: &str) {
+pub(crate) fn assert_screen(name: &str, screen: &str) {
     let filters = [
         (r"(ses|rcp|prt|msg)_[0-9a-zA-Z]{10,}", "${1}_[ID]"),
         (r"\d+\.\d s\b", "[TIME]"),
@@ -892,37 +892,6 @@ fn an_idle_chat_finds_a_task_whose_process_has_died() {
     let request = server.last().unwrap();
     assert!(request.contains("interrupted"), "{}", request.outline());
     gate.release();
-}
-
-#[test]
-fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
-    if is_missing("a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools") {
-        return;
-    }
-    let (home, server) = (Home::new(), ModelServer::start().unwrap());
-    let id = "5d0c31aa-1111-4222-8333-444455556666";
-    let line = |uuid: &str, parent: Option<&str>, kind: &str, message: serde_json::Value| {
-        json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": id, "cwd": home.project,
-            "timestamp": "2026-05-02T09:18:37.730Z", "message": message })
-    };
-    let (first, second) = ("11111111-aaaa-4222-8333-444455556666", "22222222-aaaa-4222-8333-444455556666");
-    let said = line(first, None, "user", json!({ "role": "user", "content": "Hello" }));
-    let answer = json!({ "id": "msg_1", "role": "assistant", "model": "claude-sonnet-4-6", "stop_reason": "end_turn",
-        "content": [{ "type": "text", "text": "Hello." }], "usage": { "input_tokens": 10, "output_tokens": 5 } });
-    let answered = line(second, Some(first), "assistant", answer);
-    home.write(&format!(".claude/projects/-project/{id}.jsonl"), &format!("{said}\n{answered}\n"));
-    let tmux = Tmux::start(&command(&home, &server, &["--session", "claude-code:5d0c31aa"]), 80, 24);
-    let seen = tmux.prompt_after(" of 968,000 tokens");
-    assert!(seen.contains("Hello.") && !seen.contains("15 of 968,000"), "{seen}");
-    let (before, _) = seen.rsplit_once(" of 968,000 tokens").unwrap();
-    let weight: u64 = before.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap();
-    assert!(weight > 1_000, "{seen}");
-    // Its ids are told from words although they look like nothing of ours.
-    tmux.line("/window");
-    let seen = tmux.prompt_after("HANDLE");
-    assert!(seen.contains(second), "{seen}");
-    tmux.line("/recall 22222222-aaaa");
-    tmux.prompt_after(&format!("[recall {second}: message"));
 }
 
 #[test]

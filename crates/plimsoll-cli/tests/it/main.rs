@@ -4,6 +4,8 @@
 
 #[cfg(unix)]
 mod chat;
+#[cfg(unix)]
+mod chat_window;
 mod config;
 mod config_run;
 mod engine;

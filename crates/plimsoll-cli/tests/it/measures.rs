@@ -1,4 +1,4 @@
-//! How long Ctrl-C takes in a chat. `just commands` prints it.
+//! What commands cost as a person runs them: memory for 2 GB of output, and how long Ctrl-C takes. `just commands` prints it.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -99,4 +99,77 @@ fn time_from_ctrl_c_in_a_terminal_to_a_dead_process_group() {
         ratio(killed),
         ratio(bare_key)
     );
+}
+
+/// What a command prints in all, in the measurement of memory.
+const PRINTED: u64 = 2_000_000_000;
+
+/// The most memory that a process has had so far, in bytes; none once it has ended.
+fn peak_of(pid: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1_024)
+}
+
+/// A model that has one command run, and a home for it.
+fn with_command(command: &str) -> (Home, ModelServer) {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let input = json!({ "command": command, "timeout": 600_000 });
+    server.push_all([Reply::new().call("call_1", "bash", input), Reply::new().text("It has ended.")]);
+    (home, server)
+}
+
+/// Peak memory and time of `plimsoll run` with this command.
+fn run_with(command: &str) -> (u64, Duration) {
+    let (home, server) = with_command(command);
+    let url = server.url();
+    let variables = [("ANTHROPIC_API_KEY", "sk-ant-test-0123456789"), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let args = ["run", "--model", "anthropic/claude-sonnet-4-6", "--allow", "bash", "Go"];
+    let mut command = home.command(&args, &variables);
+    let begun = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (pid, mut peak) = (i32::try_from(child.id()).unwrap(), 0);
+    while child.try_wait().unwrap().is_none() {
+        peak = peak_of(pid).unwrap_or(peak);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.requests().len(), 2, "the model was told what came of it");
+    (peak, begun.elapsed())
+}
+
+/// The same in `plimsoll chat`.
+fn chat_with(command: &str) -> (u64, Duration) {
+    let (home, server) = with_command(command);
+    let tmux = chat::begin(&home, &server, &["--allow", "bash"]);
+    let begun = Instant::now();
+    tmux.line("Go");
+    while !tmux.everything().contains("It has ended.") {
+        assert!(begun.elapsed() < Duration::from_secs(900), "{}", tmux.screen());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (peak, time) = (peak_of(tmux.pid()).unwrap(), begun.elapsed());
+    tmux.key("C-d");
+    (peak, time)
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn memory_for_two_gigabytes_of_output_through_run_and_chat() {
+    if is_missing("memory_for_two_gigabytes_of_output_through_run_and_chat") {
+        return;
+    }
+    let printing = format!("yes 'a line of what a command prints' | head -c {PRINTED}");
+    for (name, measure) in [("run", run_with as fn(&str) -> (u64, Duration)), ("chat", chat_with)] {
+        let (quiet, _) = measure("true");
+        let (loud, time) = measure(&printing);
+        let ratio = loud as f64 / quiet as f64;
+        println!(
+            "plimsoll {name}: peak memory {:.0} MB with {:.1} GB of output, {:.0} MB with none ({ratio:.2}x), in {:.1} s",
+            loud as f64 / 1e6,
+            PRINTED as f64 / 1e9,
+            quiet as f64 / 1e6,
+            time.as_secs_f64()
+        );
+        assert!(loud < quiet + PRINTED / 10, "memory grows with the output: {quiet} and {loud}");
+    }
 }

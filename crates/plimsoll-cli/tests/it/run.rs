@@ -405,3 +405,54 @@ fn keys_of_configured_providers_are_not_in_the_environment_of_commands() {
 fn pid(id: u32) -> Pid {
     Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
 }
+
+/// The setting is written where it was told, and what was told to do then is done.
+#[test]
+fn the_setting_that_a_denial_names_allows_the_call() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let call = || Reply::new().call("call_1", "bash", json!({ "command": "touch made" }));
+    server.push_all([call(), Reply::new().text("Denied.")]);
+    let told = stderr(&run(&home, &server, &["--model", MODEL, "Make it"]));
+    let (_, setting) = told.split_once("or `").unwrap();
+    let (setting, then) = setting.split_once('`').unwrap();
+    assert!(then.starts_with(" in plimsoll.toml, then `plimsoll trust`"), "{told}");
+    home.write("project/plimsoll.toml", &format!("{setting}\n"));
+    let trusted = home.run(&["trust"]);
+    assert!(trusted.starts_with("exit: 0"), "{trusted}");
+    server.push_all([call(), Reply::new().text("Made.")]);
+    let output = run(&home, &server, &["--model", MODEL, "Make it"]);
+    assert!(home.project.join("made").exists(), "{}", stderr(&output));
+}
+
+#[test]
+fn an_address_that_is_refused_is_told_with_its_whole_setting() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let call = json!({ "url": "http://localhost:9/a/long/path/to/a/page/that/nobody/has/ever/written" });
+    server.push_all([Reply::new().call("call_1", "webfetch", call), Reply::new().text("Refused.")]);
+    let told = stderr(&run(&home, &server, &["--model", MODEL, "--allow", "webfetch", "Fetch it"]));
+    assert!(told.contains("· webfetch http://localhost:9/a/long"), "{told}");
+    let hint = "webfetch was denied; `webfetch.hosts = [\"localhost:9\"]` in plimsoll.toml, then `plimsoll trust`, allows it";
+    assert!(told.contains(hint), "{told}");
+    let said = server.last().unwrap().result("call_1").unwrap().to_owned();
+    assert!(said.starts_with("Refused: `localhost` is this machine itself."), "{said}");
+}
+
+#[test]
+fn a_session_that_goes_on_in_another_directory_is_told() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.repeat(Reply::new().text("Here."));
+    let told = stderr(&run(&home, &server, &["--model", MODEL, "Where?"]));
+    let (_, id) = told.trim_end().rsplit_once("session ").unwrap();
+    assert!(!told.contains("so far"), "{told}");
+    std::fs::create_dir_all(home.path.join("other")).unwrap();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())];
+    let mut command = home.command(&["run", "--session", id, "And now?"], &variables);
+    let output = command.current_dir(home.path.join("other")).stdin(Stdio::null()).output().unwrap();
+    let told = stderr(&output);
+    assert!(
+        told.contains("note: the session was in `~/project` so far; it goes on in this directory"),
+        "{told}"
+    );
+    let again = stderr(&run(&home, &server, &["--session", id, "And here?"]));
+    assert!(!again.contains("so far"), "{again}");
+}

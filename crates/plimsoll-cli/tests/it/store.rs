@@ -103,6 +103,11 @@ fn a_prune_is_applied_told_undone_and_told_again() {
     let after = home.json(&["window", "ses_5c", "--json"]);
     assert!(after["tokens"].as_u64().unwrap() + 39_000 < before["tokens"].as_u64().unwrap());
     let receipt = newest_receipt(&home);
+    // A receipt stands for what left the window by it.
+    let recalled = home.run(&["recall", &receipt]);
+    let handles: Vec<&str> = recalled.lines().filter(|line| line.starts_with("prt_")).collect();
+    assert!(handles.len() == 5 && recalled.contains("has 5 handles"), "{recalled}");
+    assert!(home.run(&["recall", handles[0]]).contains("output "));
     assert_page!(home.page(&[
         &format!("receipts {}", &receipt[..16]),
         &format!("undo {}", &receipt[..16]),

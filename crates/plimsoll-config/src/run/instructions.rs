@@ -16,6 +16,8 @@ pub struct InstructionSource {
     pub within: Option<PathBuf>,
     /// Where it is said.
     pub origin: Origin,
+    /// Why a file that agents read without being told is not read although it is there.
+    pub problem: Option<String>,
 }
 
 /// A pattern with more files than this is a mistake; nothing in a system prompt would be readable.
@@ -30,7 +32,8 @@ impl InstructionSource {
     /// anyone's.
     pub(crate) fn standing(around: &Surroundings) -> Vec<InstructionSource> {
         let own = around.config_folder().into_iter().chain(crate::opencode::user_folder(around));
-        let own = own.filter_map(|folder| standing_in(&folder, None)).take(1);
+        let own: Vec<Vec<InstructionSource>> =
+            own.map(|folder| standing_in(&folder, None)).filter(|found| !found.is_empty()).take(1).collect();
         let above = crate::opencode::project_directories(&around.directory);
         let root = above.first().filter(|root| root.join(".git").exists()).copied();
         let folders = match root {
@@ -40,14 +43,17 @@ impl InstructionSource {
         let root = root.unwrap_or(&around.directory);
         // A link out of the project would hand any file of the user's to the model.
         let within = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        own.chain(folders.into_iter().filter_map(|folder| standing_in(folder, Some(within.clone()))))
-            .collect()
+        let below = folders.into_iter().flat_map(|folder| standing_in(folder, Some(within.clone())));
+        own.into_iter().flatten().chain(below).collect()
     }
 
     /// The files it names, by their canonical paths, in order. What is not there is left out.
     ///
     /// Links are followed before a file is held to be inside the project.
     pub fn files(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        if self.problem.is_some() {
+            return Vec::new();
+        }
         let pattern = match (self.pattern.strip_prefix("~/"), home) {
             (Some(rest), Some(home)) => home.join(rest),
             (Some(_), None) => return Vec::new(),
@@ -78,8 +84,40 @@ pub(crate) fn is_address(pattern: &str) -> bool {
     pattern.starts_with("http://") || pattern.starts_with("https://")
 }
 
-fn standing_in(folder: &Path, within: Option<PathBuf>) -> Option<InstructionSource> {
-    let name = STANDING.into_iter().find(|name| folder.join(name).is_file())?;
-    let origin = Origin::File { path: folder.join(name), line: None };
-    Some(InstructionSource { pattern: name.to_owned(), folder: folder.to_owned(), within, origin })
+/// The first of the files in a folder that can be read, and those before it that are there and cannot: a person who has
+/// written rules has to know that no model reads them.
+fn standing_in(folder: &Path, within: Option<PathBuf>) -> Vec<InstructionSource> {
+    let mut found = Vec::new();
+    for name in STANDING {
+        let path = folder.join(name);
+        if path.symlink_metadata().is_err() {
+            continue;
+        }
+        let problem = problem_with(&path, within.as_deref());
+        let is_read = problem.is_none();
+        let (pattern, origin) = (name.to_owned(), Origin::File { path, line: None });
+        let within = within.clone();
+        found.push(InstructionSource { pattern, folder: folder.to_owned(), within, origin, problem });
+        if is_read {
+            break;
+        }
+    }
+    found
+}
+
+/// Why a file that is there is not read.
+fn problem_with(path: &Path, within: Option<&Path>) -> Option<String> {
+    let real = match path.canonicalize() {
+        Ok(real) => real,
+        Err(error) => return Some(format!("it leads nowhere: {error}")),
+    };
+    if within.is_some_and(|within| !real.starts_with(within)) {
+        return Some("it leads out of the project".to_owned());
+    }
+    match real.metadata() {
+        Ok(about) if about.is_dir() => Some("it is a folder".to_owned()),
+        Ok(about) if !about.is_file() => Some("it is no regular file".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
 }

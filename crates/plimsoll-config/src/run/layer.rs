@@ -146,20 +146,22 @@ impl RunLayer {
 
     fn take_hooks(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
         let Some(value) = value else { return Ok(()) };
-        let origin = file.place("hooks");
-        let wrong = |problem: String| ConfigError::Value { origin: origin.clone(), problem };
+        let wrong = |key: &str, problem: String| ConfigError::Value { origin: file.place(key), problem };
         let specs: Vec<HookSpec> = serde_path_to_error::deserialize(value).map_err(|error| {
             let at = error.path().to_string();
             let at = if at == "." { String::new() } else { at };
-            wrong(format!("`hooks{at}`: {}", super::settle::plain(&error.inner().to_string())))
+            let key = format!("hooks{}", at.replace('[', ".").replace(']', ""));
+            wrong(&key, format!("`hooks{at}`: {}", super::settle::plain(&error.inner().to_string())))
         })?;
-        for HookSpec { event, command, timeout, tools } in specs {
+        for (number, HookSpec { event, command, timeout, tools }) in specs.into_iter().enumerate() {
+            let key = format!("hooks.{number}");
             if command.first().is_none_or(|program| program.trim().is_empty()) {
-                return Err(wrong("`hooks`: a hook without a `command`".to_owned()));
+                return Err(wrong(&key, "`hooks`: a hook without a `command`".to_owned()));
             }
             let timeout = timeout.as_ref().map(provider::duration).transpose();
-            let timeout = timeout.map_err(|problem| wrong(format!("`hooks.timeout`: {problem}")))?;
-            let origin = origin.clone();
+            let timeout = timeout
+                .map_err(|problem| wrong(&format!("{key}.timeout"), format!("`hooks.timeout`: {problem}")))?;
+            let origin = file.place(&key);
             self.hooks.push(HookCommand { event, command, timeout, tools, origin, problem: None });
         }
         Ok(())
@@ -190,7 +192,8 @@ impl RunLayer {
         for pattern in value.as_array().ok_or_else(wrong)? {
             let pattern = pattern.as_str().ok_or_else(wrong)?.to_owned();
             let (folder, origin) = (file.base.clone(), origin.clone());
-            self.instructions.push(InstructionSource { pattern, folder, within: None, origin });
+            let source = InstructionSource { pattern, folder, within: None, origin, problem: None };
+            self.instructions.push(source);
         }
         Ok(())
     }

@@ -246,6 +246,9 @@ pub(crate) fn duration(time: &TimeSpec) -> Result<Duration, String> {
     let text = match time {
         TimeSpec::Switch(false) => return Ok(NO_LIMIT),
         TimeSpec::Switch(true) => return Err("expected a time as \"90s\", or false for none".to_owned()),
+        TimeSpec::Number(number) => {
+            return Err(format!("expected a time with its unit, such as \"{number}s\" or \"{number}ms\""));
+        }
         TimeSpec::Text(text) => text.trim(),
     };
     let wrong = || format!("expected a time as \"500ms\", \"90s\", \"10m\" or \"2h\", found {text:?}");
@@ -280,5 +283,7 @@ mod tests {
             assert!(time(wrong).is_err(), "{wrong}");
         }
         assert!(duration(&TimeSpec::Switch(true)).is_err());
+        let bare = duration(&TimeSpec::Number(3.0)).unwrap_err();
+        assert_eq!(bare, "expected a time with its unit, such as \"3s\" or \"3ms\"");
     }
 }

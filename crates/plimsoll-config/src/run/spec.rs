@@ -155,6 +155,9 @@ pub(crate) enum TimeSpec {
     Text(String),
     /// `false`: no limit.
     Switch(bool),
+    /// A number without its unit, which is read in order to say so.
+    #[schemars(skip)]
+    Number(f64),
 }
 
 /// A model, where it differs from the table.

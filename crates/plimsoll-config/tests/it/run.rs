@@ -495,3 +495,15 @@ fn hooks_of_all_files_count_in_order_and_mistakes_have_a_place() {
         assert!(error.contains(told) && error.contains("config.toml"), "{text}: {error}");
     }
 }
+
+#[test]
+fn a_time_without_its_unit_is_told_with_its_line() {
+    let told = |text: &str| problem(&Home::new().with(USER, text));
+    let hook = "[[hooks]]\nevent = \"tool.before\"\ncommand = [\"a\"]\n";
+    let seen = told(&format!("\n{hook}\n{hook}timeout = 3\n"));
+    insta::assert_snapshot!(seen, @r#"[HOME]/.config/plimsoll/config.toml:9: `hooks.timeout`: expected a time with its unit, such as "3s" or "3ms""#);
+    let seen = told("[mcp.files]\ncommand = [\"a\"]\ntimeout = 1.5\n");
+    insta::assert_snapshot!(seen, @r#"[HOME]/.config/plimsoll/config.toml:3: `mcp.files.timeout`: expected a time with its unit, such as "1.5s" or "1.5ms""#);
+    let seen = told(&format!("{hook}\n[[hooks]]\nevent = \"tool.befor\"\n"));
+    assert!(seen.contains("config.toml:6: `hooks[1].event`"), "{seen}");
+}

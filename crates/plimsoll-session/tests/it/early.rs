@@ -95,7 +95,7 @@ fn r160_what_was_prepared_waits_for_the_line_and_hides_nothing_that_came_meanwhi
     let last = content.window.messages.last().unwrap();
     assert!(serde_json::to_string(last).unwrap().contains("And now?"), "the prompt is the last word");
     assert_eq!(driver.log(), &harbour.stored(&driver));
-    let undone = driver.undo(&content.receipts[0].id).unwrap();
+    let undone = driver.undo(&content.receipts[0].id, Fixed::default()).unwrap();
     assert!(undone.reason.contains("undo"));
     assert!(shown(&driver).contains("Prompt 0:"), "it can be undone like any other");
 }

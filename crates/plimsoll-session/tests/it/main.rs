@@ -5,6 +5,7 @@
 
 mod answers;
 mod early;
+mod figures;
 #[cfg(feature = "async")]
 mod handle;
 mod model;

@@ -151,7 +151,7 @@ impl Host {
             }
             Act::Undo(which) if !self.receipts.is_empty() => {
                 let receipt = self.receipts.swap_remove(which % self.receipts.len());
-                self.driver().undo(&receipt).unwrap();
+                self.driver().undo(&receipt, Fixed::default()).unwrap();
             }
             Act::Undo(_) => {}
             Act::EndTurn => {

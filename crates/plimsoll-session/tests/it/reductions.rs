@@ -28,9 +28,9 @@ fn an_undone_compaction_is_as_if_it_had_never_been() {
     assert!(shown(&driver).len() < before.len());
     assert_eq!(driver.log(), &harbour.stored(&driver));
     let receipt = &outcome.reduction.receipts[0];
-    driver.undo(&receipt.id).unwrap();
+    driver.undo(&receipt.id, Fixed::default()).unwrap();
     assert_eq!(shown(&driver), before);
-    assert!(driver.undo(&receipt.id).is_err(), "once");
+    assert!(driver.undo(&receipt.id, Fixed::default()).is_err(), "once");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_summariser_that_fails_or_is_not_taken_leaves_the_session_as_it_was() {
     let receipts = driver.commit(climbed).unwrap();
     assert_eq!(receipts.len(), 1);
     assert!(driver.log().iter().any(|message| message.text().contains("All was read.")));
-    driver.undo(&receipts[0].id).unwrap();
+    driver.undo(&receipts[0].id, Fixed::default()).unwrap();
 }
 
 #[test]

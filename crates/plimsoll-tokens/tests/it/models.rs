@@ -101,3 +101,26 @@ fn a_cost_counts_each_token_once() {
     let most = Usage::new(Tokens(u64::MAX), Tokens(u64::MAX));
     assert!(ModelPrice { input: f64::MAX, ..price }.cost(&most).is_finite());
 }
+
+/// What is listed can be asked for: each name is one that its provider has, and is found in the table.
+#[test]
+fn names_are_those_of_the_providers() {
+    let table = ModelTable::default();
+    let names: Vec<String> = table.names().collect();
+    for name in [
+        "gpt-4.1",
+        "gpt-4.1-mini",
+        "gpt-4o",
+        "gpt-5-mini",
+        "gpt-5.1-codex",
+        "gemini-2.5-pro",
+        "o3-mini",
+        "claude-opus-4-1",
+    ] {
+        assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
+    }
+    for name in ["gpt-4-1", "gpt-5-1-codex", "claude-3-haiku", "claude-opus-4"] {
+        assert!(!names.iter().any(|known| known == name), "{name}");
+    }
+    assert!(names.iter().all(|name| table.find(name).is_some()));
+}

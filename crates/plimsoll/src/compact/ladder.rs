@@ -26,9 +26,8 @@ use super::shed::{self, Goal, Newest, Reach};
 pub use super::situation::{Breaker, Situation, Trigger};
 use crate::chars::Text;
 use crate::count::{Counter, Fixed, Tokens, window_message_tokens};
-use crate::gauge::Gauge;
+use crate::gauge::{Gauge, Scale};
 use crate::limits::Line;
-use crate::load::Load;
 use crate::log::{
     CompactionPart, Cut, Ids, Info, Log, LogError, Message, MessageId, Part, PartBody, Role, Time, Usage,
 };
@@ -60,6 +59,8 @@ pub struct Ladder {
     is: Situation,
     line: Option<Line>,
     gauge: Gauge,
+    /// What receipts are written in.
+    scale: Scale,
     /// Whether the policy's detector saw the window over the line when the climb began.
     called: bool,
     rung: Rung,
@@ -111,13 +112,13 @@ impl Asking {
 impl Ladder {
     /// Stand before the ladder with a snapshot of the log.
     pub fn new(log: Log, mut situation: Situation) -> Ladder {
-        let load = Load::of(&log, &situation.policy, situation.fixed, situation.counter());
+        let load = situation.load(&log);
         if situation.trigger == Trigger::Refused && situation.limits.context == Tokens::ZERO {
             // Nobody knows the window, but the provider has just said that it is smaller than this.
             situation.limits.context = load.estimate;
         }
         let line = situation.line();
-        let gauge = situation.gauge(&load);
+        let (gauge, scale) = (situation.gauge(&load), situation.scale(&load));
         let called = situation.calls_for_help(&log, &load);
         let before = gauge.real(load.estimate);
         Ladder {
@@ -128,6 +129,7 @@ impl Ladder {
             is: situation,
             line,
             gauge,
+            scale,
             called,
             rung: Rung::Start,
             before,
@@ -553,7 +555,7 @@ impl Ladder {
         let Making { made, calls, reason } = making;
         let Some(mut plan) = selection.plan(&self.log, made, calls) else { return Ok(false) };
         plan.contract = contract;
-        let before = self.weigh();
+        let before = self.estimate();
         let (known, now) = (self.log.len(), self.is.now);
         let messages = self.pivot_messages(selection, summary, &plan, ids);
         plan.marker = messages.first().map(|marker| marker.info.id.clone());
@@ -566,7 +568,7 @@ impl Ladder {
         let stamp = Stamp { ids, now, policy: &policy, reason };
         let mut receipt = stamp.receipt(Plan::Compact(plan), before, before);
         receipt.plan.mark(&mut self.log, &receipt.id, now)?;
-        receipt.after = self.weigh();
+        receipt.after = self.estimate();
         if receipt.after >= before {
             for (part, _) in receipt.plan.effects() {
                 self.log.forget_marks(part, &receipt.id)?;
@@ -574,7 +576,7 @@ impl Ladder {
             self.log.retract(known);
             return Ok(false);
         }
-        self.receipts.push(receipt);
+        self.receipts.push(receipt.on(self.scale));
         Ok(true)
     }
 
@@ -687,10 +689,10 @@ impl Ladder {
 
     /// Set a plan's marks, unless the window would not get smaller by them.
     fn apply(&mut self, plan: Plan, reason: &str, ids: &mut Ids) -> Result<(), LogError> {
-        let (is, gauge) = (&self.is, self.gauge);
+        let is = &self.is;
         let stamp = Stamp { ids, now: is.now, policy: &is.policy, reason };
-        let receipt = plan.apply(&mut self.log, stamp, |log| gauge.real(is.estimate(log)))?;
-        self.receipts.extend(receipt);
+        let receipt = plan.apply(&mut self.log, stamp, |log| is.estimate(log))?;
+        self.receipts.extend(receipt.map(|receipt| receipt.on(self.scale)));
         Ok(())
     }
 

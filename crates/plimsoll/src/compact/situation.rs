@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::request::{HookText, Measured, Summariser, SummaryJob};
 use super::select::{Room, Selection, select};
 use crate::count::{Counter, Fixed, Tokens, request_tokens};
-use crate::gauge::Gauge;
+use crate::gauge::{Gauge, Scale};
 use crate::limits::{Limits, Line};
-use crate::load::Load;
+use crate::load::{BelievedUsage, Load};
 use crate::log::{Message, Millis};
 use crate::policy::{Detector, Policy};
 use crate::prune::{self, Pressure, PrunePlan};
@@ -38,6 +38,10 @@ pub struct Situation {
     pub breaker: Breaker,
     /// What the provider's cache costs and how long it lives; none where the host does not know.
     pub cache: Option<CacheTerms>,
+    /// Whose usage figures are believed.
+    pub believed: BelievedUsage,
+    /// The scale of the newest usage, if that was made stale by a reduction; figures that people read stay on it.
+    pub scale: Option<Scale>,
     /// The time.
     pub now: Millis,
 }
@@ -65,12 +69,14 @@ impl Situation {
             hook: HookText::default(),
             breaker: Breaker::default(),
             cache: None,
+            believed: BelievedUsage::Any,
+            scale: None,
         }
     }
 
     /// What a compaction would do now, without doing it; nothing if there is too little to summarise.
     pub fn plan_compaction(&self, messages: &[Message]) -> Option<CompactPlan> {
-        let load = Load::of(messages, &self.policy, self.fixed, self.counter());
+        let load = self.load(messages);
         let gauge = self.gauge(&load);
         let selection = self.select(messages, load.estimate, gauge, None)?;
         let head = selection.head.iter().map(|place| &messages[*place]);
@@ -88,7 +94,7 @@ impl Situation {
     /// Weigh the next request, and say whether a climb would do anything about it: because of what triggered it, because
     /// the policy's detector sees the window over the line, or because the policy prunes before that.
     pub fn weigh(&self, messages: &[Message]) -> (Load, bool) {
-        let load = Load::of(messages, &self.policy, self.fixed, self.counter());
+        let load = self.load(messages);
         let calls = match self.trigger {
             Trigger::Manual | Trigger::Refused => true,
             Trigger::Auto | Trigger::Early if !self.policy.overflow.auto => false,
@@ -157,6 +163,24 @@ impl Situation {
                 let usage = used.and_then(|message| message.info.tokens.as_ref());
                 let used = usage.filter(|_| overflow.auto).map(|usage| overflow.load(usage));
                 used.is_some_and(|used| line.is_some_and(|line| line.is_over(used)))
+            }
+        }
+    }
+
+    /// How heavy the next request is.
+    pub fn load(&self, messages: &[Message]) -> Load {
+        Load::believing(self.believed, messages, &self.policy, self.fixed, self.counter())
+    }
+
+    /// The scale on which a person is told about a session whose next request weighs `load`.
+    pub fn scale(&self, load: &Load) -> Scale {
+        let overflow = &self.policy.overflow;
+        match (overflow.detector, &load.usage_of, self.scale) {
+            (Detector::Estimate, ..) => Scale::ESTIMATES,
+            (_, None, Some(kept)) => kept,
+            _ => {
+                let line = overflow.line(self.limits).map(|line| line.at).unwrap_or(self.limits.context);
+                Scale::of(load, line, overflow)
             }
         }
     }

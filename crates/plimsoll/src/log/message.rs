@@ -153,6 +153,21 @@ impl Message {
         Message { info, ..Message::default() }.at(now)
     }
 
+    /// The same answer, marked as one that this host has asked for with its own system prompt and tools.
+    pub fn asked_here(mut self) -> Message {
+        let metadata = self.info.extra.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("plimsoll".to_owned(), json!({ "asked": true }));
+        }
+        self
+    }
+
+    /// Whether this host has asked for the answer. What was imported has no such mark.
+    pub fn is_asked_here(&self) -> bool {
+        let metadata = self.info.extra.get("metadata");
+        metadata.is_some_and(|metadata| metadata["plimsoll"]["asked"] == true)
+    }
+
     /// The same message, begun at `created`.
     pub fn at(mut self, created: Millis) -> Message {
         self.info.time.get_or_insert_default().created = Some(created);

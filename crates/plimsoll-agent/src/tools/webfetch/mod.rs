@@ -276,7 +276,8 @@ fn is_same_host(from: &Url, to: &Url) -> bool {
 
 fn refused(url: &Url, why: &str) -> ToolError {
     let setting = host_setting(url);
-    ToolError::Failed(format!("Refused: {why}. The user can allow it with `{setting}` in the configuration."))
+    let why = format!("Refused: {why}. The user can allow it with `{setting}` in the configuration.");
+    ToolError::Denied { why, setting }
 }
 
 /// The setting that opens a host of this machine or of a private network.

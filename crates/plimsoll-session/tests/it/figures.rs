@@ -1,0 +1,134 @@
+//! Figures about one window agree, whoever tells them: the inspection, receipts, an undo.
+
+use plimsoll::{BelievedUsage, Fixed, Limits, Message, Part, Receipt, Tokens, Usage};
+use plimsoll_session::{AnswerEnd, AnswerEvent, Driver, Inspection, Settings};
+use std::sync::Arc;
+
+use crate::support::{Harbour, turn};
+
+const FIXED: Fixed = Fixed { system: Tokens(2_000), tools: Tokens(1_000) };
+
+fn open(harbour: &Harbour, believed: BelievedUsage) -> Driver {
+    let session = harbour.session("ses_1");
+    let settings = Settings { believed, limits: Some(Limits::new(400_000, 8_000)), ..harbour.settings() };
+    Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap()
+}
+
+fn read_much(driver: &mut Driver) {
+    for number in 0..10 {
+        turn(driver, &format!("Read {number}."), &"some words of a line\n".repeat(2_000));
+    }
+}
+
+/// An answer for which the provider has counted so much.
+fn answer_for(driver: &mut Driver, charged: Tokens) {
+    driver.prompt("And now?").unwrap();
+    driver.begin_answer(None).unwrap();
+    driver.write(AnswerEvent::Text("Nothing more.".into())).unwrap();
+    let usage = Some(Usage::new(charged, Tokens(4)));
+    driver.end_answer(AnswerEnd::Finished { reason: "stop".into(), usage, cost: None }).unwrap();
+}
+
+fn inspect(driver: &Driver) -> Inspection {
+    driver.inspect(FIXED).unwrap()
+}
+
+fn tokens(driver: &Driver) -> Tokens {
+    inspect(driver).load.tokens
+}
+
+/// All kinds and what is hidden, against the whole: one token for the rounding of each piece.
+fn assert_adds_up(driver: &Driver) {
+    let Inspection { kinds, scale, load, .. } = inspect(driver);
+    let pieces = [
+        kinds.fixed,
+        kinds.system,
+        kinds.user,
+        kinds.assistant,
+        kinds.thinking,
+        kinds.calls,
+        kinds.results,
+        kinds.files,
+        kinds.framing,
+        scale.hidden(),
+    ];
+    let sum: Tokens = pieces.into_iter().sum();
+    assert!(sum.0.abs_diff(load.tokens.0) < 200, "{sum} of {}", load.tokens);
+}
+
+fn assert_agrees(driver: &mut Driver, reduce: fn(&mut Driver) -> Receipt) {
+    let before = tokens(driver);
+    assert_adds_up(driver);
+    let receipt = reduce(driver);
+    assert_eq!(receipt.before, before, "what was there before is what was shown before");
+    let after = tokens(driver);
+    assert!(after < before);
+    assert_eq!(receipt.after, after, "what is left is what is shown");
+    assert_adds_up(driver);
+    driver.undo(&receipt.id, FIXED).unwrap();
+    assert_eq!(tokens(driver), before, "undone, it is as it was");
+    assert_adds_up(driver);
+}
+
+fn prune(driver: &mut Driver) -> Receipt {
+    driver.prune(FIXED, "a test").unwrap().receipt().unwrap()
+}
+
+fn compact(driver: &mut Driver) -> Receipt {
+    let outcome = driver.compact(FIXED, |_| panic!("there is no model")).unwrap();
+    outcome.reduction.receipts[0].clone()
+}
+
+#[test]
+fn meter_receipts_and_undo_agree_whatever_the_provider_counts() {
+    // Far more than the estimate, a little more, less, and nothing at all.
+    for charged in [290_000, 130_000, 60_000, 0] {
+        let harbour = Harbour::new();
+        let mut driver = open(&harbour, BelievedUsage::Own);
+        read_much(&mut driver);
+        answer_for(&mut driver, Tokens(charged));
+        let load = inspect(&driver).load;
+        assert_eq!(load.usage_of.is_some(), charged > 0);
+        if charged > 0 {
+            assert_eq!(load.tokens, Tokens(charged + 4));
+        }
+        assert_agrees(&mut driver, prune);
+        assert_agrees(&mut driver, compact);
+        // A newer figure counts from then on.
+        answer_for(&mut driver, Tokens(95_000));
+        assert_eq!(tokens(&driver), Tokens(95_004));
+        assert_agrees(&mut driver, compact);
+        assert_agrees(&mut driver, prune);
+    }
+}
+
+#[test]
+fn usage_that_another_tool_recorded_is_not_taken_for_our_own_requests() {
+    let harbour = Harbour::new();
+    let mut driver = open(&harbour, BelievedUsage::Own);
+    read_much(&mut driver);
+    let estimate = inspect(&driver).load.estimate;
+    // As an import has it: an answer to a request with a system prompt and tools that are not ours.
+    driver.append(Message::user("u".into(), "u.1".into(), "Hello")).unwrap();
+    let mut answer = Message::assistant("a".into(), vec![Part::text("a.1".into(), "Hello.")]);
+    answer.info.tokens = Some(Usage::new(Tokens(250_000), Tokens(5)));
+    answer.info.finish = Some("stop".into());
+    driver.append(answer).unwrap();
+    let load = inspect(&driver).load;
+    assert_eq!((load.tokens, load.usage_of), (load.estimate, None));
+    assert!(load.estimate.0 - estimate.0 < 20);
+    assert_agrees(&mut driver, prune);
+    assert_agrees(&mut driver, compact);
+}
+
+#[test]
+fn recorded_usage_holds_where_the_session_goes_on_as_it_was_recorded() {
+    let harbour = Harbour::new();
+    let mut driver = open(&harbour, BelievedUsage::Any);
+    driver.append(Message::user("u".into(), "u.1".into(), "Hello")).unwrap();
+    let mut answer = Message::assistant("a".into(), vec![Part::text("a.1".into(), "Hello.")]);
+    answer.info.tokens = Some(Usage::new(Tokens(250_000), Tokens(5)));
+    answer.info.finish = Some("stop".into());
+    driver.append(answer).unwrap();
+    assert_eq!(tokens(&driver), Tokens(250_005));
+}
