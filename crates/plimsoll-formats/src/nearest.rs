@@ -9,8 +9,17 @@ use crate::signs::AIDER;
 /// How many fields of a record are named.
 const MOST_FIELDS: usize = 6;
 
+/// How much of a file that begins like this is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// All of it.
+    Whole,
+    /// Only its beginning.
+    Beginning,
+}
+
 /// What a file that begins like this is instead; begins with a comma, or is empty if nothing can be told.
-pub(crate) fn nearest(beginning: &[u8]) -> String {
+pub(crate) fn nearest(beginning: &[u8], seen: Seen) -> String {
     match beginning {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{' | b'[', 0, ..] => {
             return ", it looks like UTF-16 (convert it to UTF-8)".into();
@@ -25,20 +34,27 @@ pub(crate) fn nearest(beginning: &[u8]) -> String {
         return like_text(text);
     }
     let first = serde_json::Deserializer::from_slice(text).into_iter::<IgnoredAny>().next();
-    if let Some(Err(error)) = first
-        && !error.is_eof()
-    {
+    let mut broken = String::new();
+    if let Some(Err(error)) = first {
         let (line, column) = (error.line(), error.column());
-        return format!(
-            ", it starts like JSON but is none at line {line}, column {column}: {}",
-            told(&error)
-        );
+        if !error.is_eof() {
+            let why = told(&error);
+            return format!(", it starts like JSON but is none at line {line}, column {column}: {why}");
+        }
+        if seen == Seen::Whole {
+            broken = format!(", its JSON breaks off at line {line}, column {column}");
+        }
     }
     let value = first_value(text).and_then(|text| Json::parse(&text).map(Json::into_owned).ok());
     let is_lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).nth(1);
     let is_lines = is_lines.is_some_and(|line| matches!(line.trim_ascii_start().first(), Some(b'{')))
         && text.split(|byte| *byte == b'\n').next().is_some_and(|line| line.trim_ascii_end().ends_with(b"}"));
-    value.map_or_else(|| ", though it starts like JSON".to_owned(), |value| like_json(&value, is_lines))
+    let like = value.map_or_else(String::new, |value| like_json(&value, is_lines));
+    match (broken.is_empty(), like.is_empty()) {
+        (true, true) => ", though it starts like JSON".to_owned(),
+        (true, false) => like,
+        (false, _) => format!("{broken}{}", like.replacen(',', ";", 1)),
+    }
 }
 
 /// A text that is no JSON: only aider's history is.
@@ -48,16 +64,48 @@ fn like_text(text: &[u8]) -> String {
     {
         return ", it is neither JSON nor text".into();
     }
-    let nearest = Format::Aider;
-    format!(", it is text: nearest is {nearest}, but no line begins with `{}`", AIDER.trim_end())
+    if let Some(value) = std::str::from_utf8(text).ok().and_then(|text| Json::parse(text).ok()) {
+        let what = if matches!(value, Json::Null) { "null" } else { value.describe() };
+        return format!(", it is {what} by itself");
+    }
+    let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let (first, second) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    if [&b"event:"[..], b"data:"].iter().any(|field| first.starts_with(field)) {
+        return ", it is a stream of events as providers answer with: it has one answer and not the conversation"
+            .into();
+    }
+    // Prose has commas as well, but hardly as many in one line as in the next.
+    let separators =
+        |line: &[u8]| [b',', b';', b'\t'].map(|it| line.iter().filter(|byte| **byte == it).count());
+    if separators(first).iter().any(|count| *count > 1) && separators(first) == separators(second) {
+        return format!(
+            ", it looks like a table (CSV); nearest is {}, with an object of `role` and `content` on each line",
+            Format::OpenaiChat
+        );
+    }
+    let what = match text.windows(2).any(|pair| pair == b"\x1b[") {
+        true => "what a terminal showed, with its control codes;",
+        false => "text:",
+    };
+    format!(", it is {what} nearest is {}, but no line begins with `{}`", Format::Aider, AIDER.trim_end())
 }
 
 /// JSON that says nothing of a conversation where a format would.
 fn like_json(value: &Json, is_lines: bool) -> String {
+    let has = |key: &str| value.get(key).is_some();
+    if value.get("log").is_some_and(|log| log.get("entries").is_some()) {
+        return format!(
+            ", it is a recording of HTTP requests (HAR): nearest is {}, which is the `text` of a request's `postData`",
+            Format::OpenaiChat
+        );
+    }
+    if ["version", "width", "height"].into_iter().all(has) {
+        return ", it is a recording of a terminal (asciicast)".into();
+    }
     let (nearest, missing) = match value {
         Json::List(items) => match items.first() {
             Some(item) if item.is_object() => {
-                (Format::OpenaiChat, format!("the first item has no `role`, only {}", fields(item)))
+                (Format::OpenaiChat, format!("the first item has no `role`, {}", fields(item)))
             }
             Some(item) => (Format::OpenaiChat, format!("the first item is {}, no message", item.describe())),
             None => (Format::OpenaiChat, "the list has no item that could be read".into()),
@@ -78,7 +126,7 @@ fn by_document(object: &Json) -> (Format, String) {
     if has("messages") {
         return match first_of("messages") {
             Some(item) => {
-                (Format::OpenaiChat, format!("the first of `messages` has no `role`, only {}", fields(item)))
+                (Format::OpenaiChat, format!("the first of `messages` has no `role`, {}", fields(item)))
             }
             None => not_a_list(Format::OpenaiChat, "messages"),
         };
@@ -91,12 +139,12 @@ fn by_document(object: &Json) -> (Format, String) {
     ] {
         if has(key) {
             return match first_of(key) {
-                Some(item) => (format, format!("the first of `{key}` has only {}", fields(item))),
+                Some(item) => (format, format!("the first of `{key}` has only {}", names(item))),
                 None => not_a_list(format, key),
             };
         }
     }
-    let missing = format!("it has no list `messages`, only {}", fields(object));
+    let missing = format!("it has no list `messages`, {}", fields(object));
     if has("sessionId") { (Format::Cline, missing) } else { (Format::OpenaiChat, missing) }
 }
 
@@ -104,21 +152,26 @@ fn by_record(record: &Json) -> (Format, String) {
     let has = |key: &str| record.get(key).is_some();
     let found = fields(record);
     if has("role") {
-        (Format::OpenaiChat, format!("its first record has no `content`, only {found}"))
+        (Format::OpenaiChat, format!("its first record has no `content`, {found}"))
     } else if has("uuid") || has("message") {
-        (
-            Format::ClaudeCode,
-            format!("its first record names neither `parentUuid` nor `sessionId`, only {found}"),
-        )
+        (Format::ClaudeCode, format!("its first record names neither `parentUuid` nor `sessionId`, {found}"))
     } else if has("type") {
-        (Format::Codex, format!("its first record has no `payload`, only {found}"))
+        (Format::Codex, format!("its first record has no `payload`, {found}"))
     } else {
-        (Format::OpenaiChat, format!("its first record has no `role`, only {found}"))
+        (Format::OpenaiChat, format!("its first record has no `role`, {found}"))
+    }
+}
+
+/// What a value has in place of the field that is missing.
+fn fields(value: &Json) -> String {
+    match value {
+        Json::Object(fields) if fields.is_empty() => "nor any other field".into(),
+        _ => format!("only {}", names(value)),
     }
 }
 
 /// The names of a value's fields.
-fn fields(value: &Json) -> String {
+fn names(value: &Json) -> String {
     let Json::Object(fields) = value else { return value.describe().to_owned() };
     if fields.is_empty() {
         return "no fields".into();

@@ -87,6 +87,7 @@ pub(crate) fn directory_of(tool: Tool, path: &Path) -> Option<String> {
             let root = fs::read_to_string(chats.parent()?.join(".project_root")).ok()?;
             Some(root.trim().to_owned()).filter(|root| !root.is_empty())
         }
+        Tool::Cline if path.file_name().is_some_and(|name| name == TASK) => task_directory(path),
         Tool::Cline => {
             let manifest = path.parent()?.join(format!("{}.json", name_of(tool, path)));
             json(&manifest)?["cwd"].as_str().map(str::to_owned)
@@ -94,6 +95,18 @@ pub(crate) fn directory_of(tool: Tool, path: &Path) -> Option<String> {
         Tool::Kimi => kimi_directory(path),
         _ => None,
     }
+}
+
+/// Roo says in a file of each task which directory it was for, Cline in one list of all tasks.
+fn task_directory(path: &Path) -> Option<String> {
+    let task = path.parent()?;
+    if let Some(item) = json(&task.join("history_item.json")) {
+        return item["workspace"].as_str().map(str::to_owned);
+    }
+    let list = json(&task.parent()?.parent()?.join("state/taskHistory.json"))?;
+    let id = task.file_name()?.to_str()?;
+    let own = list.as_array()?.iter().find(|item| item["id"] == id)?;
+    own["cwdOnTaskInitialization"].as_str().map(str::to_owned)
 }
 
 /// Kimi CLI hashes the directory into the name of a folder and notes the last session of each directory; all sessions of

@@ -15,6 +15,13 @@ const LINES: usize = 20;
 const BYTES: u64 = 4 << 20;
 /// Codex keeps sessions by year, month and day.
 const DEPTH: u32 = 5;
+/// VS Code and editors made of it, as their folders are called.
+const EDITORS: [&str; 5] = ["Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf"];
+/// Where their servers on other machines and in containers keep data.
+const SERVERS: [&str; 5] =
+    [".vscode-server", ".vscode-server-insiders", ".vscodium-server", ".cursor-server", ".windsurf-server"];
+/// Cline and Roo, as extensions are called.
+const EXTENSIONS: [&str; 2] = ["saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline"];
 
 /// The folders and the databases that tools keep sessions in. A plain value: the caller says what its environment is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +34,8 @@ pub struct Places {
 
 impl Places {
     /// The usual places below a home, or where these variables say: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`,
-    /// `XDG_CONFIG_HOME`, `GEMINI_CLI_HOME`, `GOOSE_PATH_ROOT`, `CLINE_DIR`, `KIMI_CODE_HOME`.
+    /// `XDG_CONFIG_HOME`, `APPDATA`, `VSCODE_APPDATA`, `GEMINI_CLI_HOME`, `GOOSE_PATH_ROOT`, `CLINE_DIR`,
+    /// `KIMI_CODE_HOME`. Those of every system are named: a place that is not there has no sessions.
     /// Relative paths are not taken: they would mean another place in every directory.
     ///
     /// ```
@@ -45,9 +53,7 @@ impl Places {
         let data = place("XDG_DATA_HOME", ".local/share");
         let goose = given("GOOSE_PATH_ROOT").map(|root| root.join("data"));
         let goose = goose.or_else(|| Some(data.as_ref()?.join("goose"))).map(|data| data.join("sessions"));
-        // Editors keep what extensions write below their own settings.
-        let editor = place("XDG_CONFIG_HOME", ".config").map(|config| config.join("Code/User/globalStorage"));
-        let extension = |name: &str| editor.as_ref().map(|editor| editor.join(name).join("tasks"));
+        let cline = place("CLINE_DIR", ".cline").map(|folder| folder.join("data"));
         let folders = [
             (Tool::ClaudeCode, claude.map(|folder| folder.join("projects"))),
             (Tool::Codex, codex.as_ref().map(|folder| folder.join("sessions"))),
@@ -55,9 +61,8 @@ impl Places {
             (Tool::Pi, home.map(|home| home.join(".pi/agent/sessions"))),
             (Tool::Gemini, place("GEMINI_CLI_HOME", "").map(|home| home.join(".gemini/tmp"))),
             (Tool::Goose, goose.clone()),
-            (Tool::Cline, place("CLINE_DIR", ".cline").map(|folder| folder.join("data/sessions"))),
-            (Tool::Cline, extension("saoudrizwan.claude-dev")),
-            (Tool::Cline, extension("rooveterinaryinc.roo-cline")),
+            (Tool::Cline, cline.as_ref().map(|folder| folder.join("sessions"))),
+            (Tool::Cline, cline.map(|folder| folder.join("tasks"))),
             (Tool::Kimi, home.map(|home| home.join(".kimi/sessions"))),
             (Tool::Kimi, place("KIMI_CODE_HOME", ".kimi-code").map(|folder| folder.join("sessions"))),
         ];
@@ -65,8 +70,21 @@ impl Places {
             (Tool::Opencode, data.map(|data| data.join("opencode").join("opencode.db"))),
             (Tool::Goose, goose.map(|folder| folder.join("sessions.db"))),
         ];
+        // Settings of programs: on Linux, macOS and Windows, and where VS Code is told to keep its own.
+        let settings = [
+            place("XDG_CONFIG_HOME", ".config"),
+            home.map(|home| home.join("Library/Application Support")),
+            place("APPDATA", "AppData/Roaming"),
+            given("VSCODE_APPDATA"),
+        ];
+        let editors = settings.into_iter().flatten().flat_map(|root| EDITORS.map(|editor| root.join(editor)));
+        let servers = home.into_iter().flat_map(|home| SERVERS.map(|server| home.join(server).join("data")));
+        let tasks = |data: PathBuf| {
+            EXTENSIONS.map(|name| (Tool::Cline, data.join("User/globalStorage").join(name).join("tasks")))
+        };
+        let folders = folders.into_iter().filter_map(|(tool, folder)| Some((tool, folder?)));
         Places {
-            folders: folders.into_iter().filter_map(|(tool, folder)| Some((tool, folder?))).collect(),
+            folders: folders.chain(editors.chain(servers).flat_map(tasks)).collect(),
             databases: databases.into_iter().filter_map(|(tool, path)| Some((tool, path?))).collect(),
         }
     }

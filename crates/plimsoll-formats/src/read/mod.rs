@@ -24,7 +24,7 @@ use crate::detect::{Format, detect};
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::lines::Lines;
-use crate::nearest::nearest;
+use crate::nearest::{Seen, nearest};
 use crate::recorded::Recorded;
 use crate::restart::Restart;
 use crate::transcript::{Chain, SessionInfo, Transcript};
@@ -169,7 +169,10 @@ fn sniff(input: &mut impl BufRead) -> Result<(Format, Vec<u8>), FormatError> {
     }
     match detect(&beginning) {
         Some(format) => Ok((format, beginning)),
-        None => Err(FormatError::Unrecognised { hint: nearest(&beginning) }),
+        None => {
+            let seen = if (beginning.len() as u64) < BEGINNING { Seen::Whole } else { Seen::Beginning };
+            Err(FormatError::Unrecognised { hint: nearest(&beginning, seen) })
+        }
     }
 }
 

@@ -172,6 +172,42 @@ fn what_is_no_transcript_is_told_apart() {
     r#"{"steps":[{"run":"make"}]}"#,
     "nearest is trae, but the first of `steps` has only `run`"
 )]
+#[case::no_fields(
+    "{}",
+    "nearest is openai-chat, but it has no list `messages`, nor any other field; known are"
+)]
+#[case::item_without_fields(
+    "[{}]",
+    "nearest is openai-chat, but the first item has no `role`, nor any other field; known are"
+)]
+#[case::cut_off(
+    "{\"a\": [1, 2, {\"b\"",
+    "format, its JSON breaks off at line 1, column 17; nearest is openai-chat, but it has no list `messages`, only `a`; known are"
+)]
+#[case::a_number("42\n", "format, it is a number by itself; known are")]
+#[case::a_string("\"hello\"", "format, it is a string by itself; known are")]
+#[case::nothing("null", "format, it is null by itself; known are")]
+#[case::http_recording(
+    r#"{"log":{"version":"1.2","entries":[{"request":{"method":"POST","postData":{"text":"{}"}}}]}}"#,
+    "format, it is a recording of HTTP requests (HAR): nearest is openai-chat, which is the `text` of a request's `postData`; known are"
+)]
+#[case::answer_of_a_provider(
+    "event: message_start\ndata: {\"type\":\"message_start\"}\n\n",
+    "format, it is a stream of events as providers answer with: it has one answer and not the conversation; known are"
+)]
+#[case::terminal_log(
+    "\u{1b}[32m$ make\u{1b}[0m\r\ncc -c a.c\r\n",
+    "format, it is what a terminal showed, with its control codes; nearest is aider, but no line begins with"
+)]
+#[case::terminal_recording(
+    "{\"version\":2,\"width\":80,\"height\":24}\n[0.1,\"o\",\"hi\"]\n",
+    "format, it is a recording of a terminal (asciicast); known are"
+)]
+#[case::table(
+    "id,role,content\n1,user,hi\n2,assistant,hello\n",
+    "format, it looks like a table (CSV); nearest is openai-chat, with an object of `role` and `content` on each line; known are"
+)]
+#[case::prose("Dear Ada, dear Bob,\n\nit works.\n", "it is text: nearest is aider")]
 #[case::binary("\u{1}\0\u{2}", "it is neither JSON nor text")]
 #[case::archive("PK\u{3}\u{4}", "it is a ZIP archive (unpack it first)")]
 fn a_file_of_no_known_format_is_told_with_the_nearest(#[case] input: &str, #[case] told: &str) {

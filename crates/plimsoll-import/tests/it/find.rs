@@ -1,6 +1,6 @@
 //! Sessions of other tools, found where they are kept.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_import::{Extent, ImportError, Kept, Places, Scope, Search, Source, Tool};
 use plimsoll_store::{MemoryStore, NewSession, Sessions, Store};
@@ -96,6 +96,54 @@ fn sessions_of_more_tools_are_found_where_they_keep_them() {
     }
 }
 
+/// Extensions write below the settings of their editor, which are in another place on every system.
+#[test]
+fn tasks_of_cline_and_roo_are_found_in_every_editor_on_every_system() {
+    for editor in [
+        ".config/Code",
+        ".config/Code - Insiders",
+        ".config/VSCodium",
+        "Library/Application Support/Code",
+        "Library/Application Support/Cursor",
+        "AppData/Roaming/Code",
+        "AppData/Roaming/Windsurf",
+        ".vscode-server/data",
+        ".cursor-server/data",
+    ] {
+        assert_eq!(tasks_of_one(editor), ["0aa1-22", "1767225600000"], "{editor}");
+    }
+}
+
+/// The tasks that are found for `/home/ada/one` when an editor keeps its data here.
+fn tasks_of_one(editor: &str) -> Vec<String> {
+    let home = TempDir::new().unwrap();
+    let write = |place: &str, text: &str| {
+        let path = home.path().join(editor).join("User/globalStorage").join(place);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    // Cline keeps one list of its tasks, Roo a file with each of them.
+    write("saoudrizwan.claude-dev/tasks/1767225600000/api_conversation_history.json", "[]");
+    write("saoudrizwan.claude-dev/tasks/1767225600000/ui_messages.json", "[]");
+    write(
+        "saoudrizwan.claude-dev/state/taskHistory.json",
+        r#"[{"id":"7","cwdOnTaskInitialization":"/home/ada/two"},
+            {"id":"1767225600000","task":"t","cwdOnTaskInitialization":"/home/ada/one"}]"#,
+    );
+    write("rooveterinaryinc.roo-cline/tasks/0aa1-22/api_conversation_history.json", "[]");
+    write(
+        "rooveterinaryinc.roo-cline/tasks/0aa1-22/history_item.json",
+        r#"{"id":"0aa1-22","workspace":"/home/ada/one"}"#,
+    );
+    write("rooveterinaryinc.roo-cline/tasks/_index.json", "{}");
+    let search = Search::new(&places(&home), Scope::All);
+    assert_eq!(search.problems, []);
+    let mut found: Vec<String> =
+        search.sessions(Some("/home/ada/one".as_ref())).map(|found| found.id).collect();
+    found.sort();
+    found
+}
+
 #[test]
 fn sessions_are_found_by_directory_by_tool_and_by_id() {
     let home = home();
@@ -164,4 +212,14 @@ fn variables_name_other_places_and_relative_ones_are_not_taken() {
     let places = Places::new(Some("/home/ada".as_ref()), variable);
     assert!(places.folders.contains(&(Tool::ClaudeCode, "/home/ada/.claude/projects".into())));
     assert_eq!(Places::new(None, |_| None), Places::default());
+    let variable = |name: &str| match name {
+        "APPDATA" => Some("/c/Users/ada/Roaming".to_owned()),
+        "VSCODE_APPDATA" => Some("/editors".to_owned()),
+        _ => None,
+    };
+    let places = Places::new(None, variable);
+    let folder = |root: &str| PathBuf::from(root).join("User/globalStorage/saoudrizwan.claude-dev/tasks");
+    for root in ["/c/Users/ada/Roaming/Cursor", "/editors/Code"] {
+        assert!(places.folders.contains(&(Tool::Cline, folder(root))), "{root}: {:?}", places.folders);
+    }
 }
