@@ -178,16 +178,21 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
 /// Handles of what is out of the window; none if everything is in it.
 pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String> {
     let mut table = table_of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
-    let mut is_empty = true;
+    // Handles and receipts are copied, so they are never cut. Where both do not fit a line, each has its own.
+    let mut stacked = Vec::new();
     for receipt in in_force(receipts) {
         for handle in plimsoll_store::handles(receipt) {
-            is_empty = false;
+            let about = one_line(&format!("{} · {}", receipt.id, receipt.plan), width.saturating_sub(3));
+            stacked.extend([one_line(&handle, usize::MAX), paint(QUIET, &format!("  {about}"))]);
             table.row([handle, receipt.plan.to_string(), receipt.id.to_string()]);
         }
     }
-    let note =
-        paint(QUIET, "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back");
-    (!is_empty).then(|| format!("{}\n{note}", table.lines(width).join("\n")))
+    let lines = table.lines(width);
+    let fits = lines.iter().all(|line| console::measure_text_width(line) < width);
+    let lines = if fits { lines } else { stacked.clone() };
+    let note = "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back";
+    let note = paint(QUIET, &wrap(note, width.saturating_sub(1), 2));
+    (!stacked.is_empty()).then(|| format!("{}\n{note}", lines.join("\n")))
 }
 
 /// What is allowed, asked and denied.
@@ -335,4 +340,44 @@ impl Chat<'_> {
 
 fn table_of<const N: usize>(columns: [(&'static str, Holds); N]) -> Table {
     Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::prune::PrunePlan;
+    use plimsoll::{Handle, Millis, Plan, Receipt, Tokens};
+
+    use super::out_of_window;
+
+    fn receipt_of_messages() -> Receipt {
+        let ids = ["msg_1e6dc93b0001kcysZPZdBlYvz5", "msg_1e6dcceb1001v66RCpY4Ducl4Z"];
+        Receipt {
+            id: "rcp_1e6dcdb44005g9FjUVQf2203C8".into(),
+            at: Millis(1),
+            policy: "plimsoll".into(),
+            reason: "a person asked for it".into(),
+            before: Tokens(2),
+            after: Tokens(1),
+            plan: Plan::Prune(PrunePlan::default()),
+            handles: vec![Handle::Messages(ids[0].into(), ids[1].into())],
+            undoes: None,
+        }
+    }
+
+    #[test]
+    fn handles_and_receipts_are_whole_on_every_page() {
+        let receipts = [receipt_of_messages()];
+        for width in [40, 64, 80, 100, 120, 200] {
+            let seen = anstream::adapter::strip_str(&out_of_window(&receipts, width).unwrap()).to_string();
+            assert!(
+                seen.contains("msg_1e6dc93b0001kcysZPZdBlYvz5..msg_1e6dcceb1001v66RCpY4Ducl4Z"),
+                "{seen}"
+            );
+            assert!(seen.contains("rcp_1e6dcdb44005g9FjUVQf2203C8"), "{seen}");
+            let is_long =
+                |line: &&str| console::measure_text_width(line) >= width && !line.starts_with("msg_");
+            assert_eq!(seen.lines().find(is_long), None, "{width}: {seen}");
+        }
+        assert_eq!(out_of_window(&[], 80), None);
+    }
 }
