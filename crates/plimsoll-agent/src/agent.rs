@@ -81,6 +81,8 @@ pub struct Profile {
     pub permissions: Permissions,
     /// So many of these rules, from the first, hold for all agents; those of this one and of flags follow.
     pub general_rules: usize,
+    /// Places that only a rule which names them opens for changes, wherever they lie.
+    pub closed: Vec<PathBuf>,
     /// What those that launched it have and may, for a background task: it may do nothing that one of them may not.
     pub bounds: Vec<Bound>,
     /// Whether a run waits for the session's background tasks when the model has said its last word, and lets it answer
@@ -179,6 +181,7 @@ impl Agent {
             switches: Vec::new(),
             permissions: Permissions::default(),
             general_rules: 0,
+            closed: Vec::new(),
             bounds: Vec::new(),
             awaits_tasks: false,
             limits: RunLimits::default(),

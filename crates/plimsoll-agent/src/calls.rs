@@ -182,7 +182,12 @@ impl Conversation {
         }
         let (access, directory) = (tool.access(), &self.agent.directory);
         let profile = &self.agent.profile;
-        let within = Bounds { own: &profile.permissions, above: &profile.bounds, granted: &self.granted };
+        let within = Bounds {
+            own: &profile.permissions,
+            above: &profile.bounds,
+            closed: &profile.closed,
+            granted: &self.granted,
+        };
         let mut action = within.decide(&call.tool, access, &subject, directory);
         if action == Action::Ask && access == Access::Read && self.is_opened(&call.tool, &subject) {
             action = Action::Allow;
@@ -198,7 +203,7 @@ impl Conversation {
                     tool: call.tool.clone(),
                     what: subject.words().unwrap_or_else(|| format!("{:#}", call.input)),
                     preview: tool.preview(&call.input, &subject, directory),
-                    why: reason_to_ask(access, &subject, directory),
+                    why: reason_to_ask(access, &subject, directory, &self.agent.profile.closed),
                     always: remembered_rule(&call.tool, &subject, directory),
                 };
                 // Whether a command is confined is part of what a person decides about.
@@ -346,7 +351,12 @@ impl Conversation {
             let judge_address = |address: &str| {
                 let subject = Subject::Address(address.to_owned());
                 let profile = &agent.profile;
-                let within = Bounds { own: &profile.permissions, above: &profile.bounds, granted: &granted };
+                let within = Bounds {
+                    own: &profile.permissions,
+                    above: &profile.bounds,
+                    closed: &profile.closed,
+                    granted: &granted,
+                };
                 within.decide(&call.tool, tool.access(), &subject, &directory)
             };
             let made = ToolCall {

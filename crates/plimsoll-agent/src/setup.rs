@@ -103,7 +103,8 @@ impl Agent {
         let hooks =
             run.hooks.iter().map(|hook| CommandHook::new(hook.clone(), &agent.directory, keys.clone()));
         agent.hooks = hooks.map(|hook| Arc::new(hook) as Arc<dyn Hooks>).collect();
-        let bash = Bash::confined(run.sandbox.clone()).hiding(keys);
+        let bash = Bash::confined(run.sandbox.clone()).hiding(keys).in_project(&agent.directory);
+        let closed_notice = bash.closed_notice(&agent.directory);
         let refusal = bash.refusal();
         let webfetch = Webfetch::configured(run.webfetch.clone());
         let mut tools = ToolSet::builtin(&agent.policy).with(bash).with(webfetch);
@@ -122,6 +123,8 @@ impl Agent {
         let Instructions { text, mut notices } = Instructions::read(run, home);
         profile.system.extend(text);
         notices.extend(hook_notices(run, &agent.directory));
+        notices.extend(closed_notice);
+        profile.closed.clone_from(&run.sandbox.closed);
         agent.notices = notices;
         profile.permissions.rules.clone_from(&run.permissions.rules);
         profile.general_rules = run.permissions.rules.len();

@@ -37,6 +37,7 @@
 //! The crate reads files and writes the ledger. It has no terminal, prints nothing, and reads neither variables nor the
 //! current directory of its process: [`Surroundings`] are passed in.
 
+mod closed;
 mod error;
 mod file;
 mod guard;
@@ -165,6 +166,8 @@ impl Config {
         let mut config = layers::merge(layers, around)?;
         if let Ok(run) = &mut config.run {
             run.is_trusted = is_trusted;
+            let spills = &config.policy.truncate.spill_directory;
+            run.sandbox.closed = closed::closed_places(around, config.store.path.as_deref(), spills);
             notices.extend(run.take_addresses());
         }
         Ok(Config { left_out, notices, ..config })

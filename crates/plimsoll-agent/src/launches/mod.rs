@@ -61,7 +61,9 @@ impl LaunchRecord {
     fn take(launch: Launch<'_>, writable: &[PathBuf]) -> LaunchRecord {
         let writable: Vec<PathBuf> =
             writable.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
-        let named = words::named_files(launch);
+        // The directory of a server may be given from the current one.
+        let directory = std::path::absolute(launch.directory).unwrap_or_else(|_| launch.directory.to_owned());
+        let named = words::named_files(Launch { directory: &directory, ..launch });
         let mut record = LaunchRecord { writable, files: BTreeMap::new() };
         for path in named {
             if let Some(state) = record.state_of(&path) {

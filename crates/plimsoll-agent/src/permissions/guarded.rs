@@ -7,7 +7,7 @@
 use std::path::{Component, Path};
 
 /// Folders, wherever they lie.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 26] = [
     ".git",
     ".plimsoll",
     ".opencode",
@@ -20,10 +20,24 @@ const FOLDERS: [&str; 12] = [
     ".idea",
     ".vscode",
     ".devcontainer",
+    ".amazonq",
+    ".augment",
+    ".clinerules",
+    ".continue",
+    ".githooks",
+    ".hg",
+    ".jj",
+    ".junie",
+    ".kiro",
+    ".roo",
+    ".trae",
+    ".windsurf",
+    ".zed",
+    ".direnv",
 ];
 
 /// Files, wherever they lie.
-const FILES: [&str; 13] = [
+const FILES: [&str; 37] = [
     "plimsoll.toml",
     "opencode.json",
     "opencode.jsonc",
@@ -37,6 +51,30 @@ const FILES: [&str; 13] = [
     ".gitattributes",
     ".lefthook.yml",
     ".pre-commit-config.yaml",
+    ".pre-commit-config.yml",
+    ".lefthook.yaml",
+    ".lefthook.toml",
+    ".lefthook.json",
+    ".lefthook-local.yml",
+    "lefthook.yml",
+    "lefthook.yaml",
+    "lefthook.toml",
+    "lefthook.json",
+    "lefthook-local.yml",
+    "AGENTS.override.md",
+    ".cursorrules",
+    ".windsurfrules",
+    ".roorules",
+    ".aider.conf.yml",
+    "copilot-instructions.md",
+    ".devcontainer.json",
+    ".mise.toml",
+    "mise.toml",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".dir-locals.el",
+    ".gdbinit",
 ];
 
 /// The name in a path that is guarded, if one is. Capitals make no difference: on some disks they make none either.
@@ -51,6 +89,12 @@ pub(super) fn guarded_name(path: &Path) -> Option<&'static str> {
 /// `docs/*` do not.
 pub(super) fn names(pattern: &str, guarded: &str) -> bool {
     pattern.split('/').any(|part| part.eq_ignore_ascii_case(guarded))
+}
+
+/// Whether a pattern names a place or something in it: what stands before its first star must lead there.
+pub(super) fn names_place(pattern: &str, place: &Path, project: &Path) -> bool {
+    let plain = &pattern[..pattern.find(['*', '?']).unwrap_or(pattern.len())];
+    project.join(plain).starts_with(place)
 }
 
 #[cfg(test)]
@@ -72,6 +116,11 @@ mod tests {
             ("/project/sub/opencode.jsonc", Some("opencode.jsonc")),
             ("/project/docs/agents.md", Some("AGENTS.md")),
             ("/project/.vscode/tasks.json", Some(".vscode")),
+            ("/project/.zed/tasks.json", Some(".zed")),
+            ("/project/lefthook.yml", Some("lefthook.yml")),
+            ("/project/AGENTS.override.md", Some("AGENTS.override.md")),
+            ("/project/.cursorrules", Some(".cursorrules")),
+            ("/project/.github/copilot-instructions.md", Some("copilot-instructions.md")),
             ("/project/.gitignore", None),
             ("/project/.github/workflows/ci.yml", None),
             ("/project/plimsoll.toml.bak", None),

@@ -53,7 +53,8 @@ impl AllowHint {
         also: Option<String>,
     ) -> AllowHint {
         let DeniedCall { tool, access, subject, project } = call;
-        let within = Bounds { own: &profile.permissions, above: &profile.bounds, granted };
+        let within =
+            Bounds { own: &profile.permissions, above: &profile.bounds, closed: &profile.closed, granted };
         let rule = within.deciding(tool, access, subject, project).map(|rule| {
             let PermissionRule { tool, pattern, action, origin } = rule;
             format!("`{tool}` on `{pattern}` is `{}` ({origin})", action.name())
@@ -68,7 +69,7 @@ impl AllowHint {
                     ..bound.clone()
                 })
                 .collect();
-            let within = Bounds { own: &own, above: &above, granted };
+            let within = Bounds { own: &own, above: &above, closed: &profile.closed, granted };
             within.decide(tool, access, subject, project) == Action::Allow
         };
         // What is denied to `read` is denied to these, so that a rule for one of them would change nothing.
@@ -96,7 +97,8 @@ impl AllowHint {
         let beside = setting_beside(&table, &candidate, there).filter(|(_, _, at)| {
             let mut permissions = profile.permissions.clone();
             permissions.rules.insert(start + at + 1, candidate.clone());
-            let within = Bounds { own: &permissions, above: &profile.bounds, granted };
+            let within =
+                Bounds { own: &permissions, above: &profile.bounds, closed: &profile.closed, granted };
             profile.bounds.is_empty() && within.decide(tool, access, subject, project) == Action::Allow
         });
         let (setting, replaces) = match beside {

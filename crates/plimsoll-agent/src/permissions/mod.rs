@@ -113,6 +113,8 @@ pub(crate) struct Bounds<'a> {
     pub(crate) own: &'a Permissions,
     /// Those of all that stand above it.
     pub(crate) above: &'a [Bound],
+    /// Places that only a rule which names them opens for changes.
+    pub(crate) closed: &'a [PathBuf],
     /// What a person has allowed for good in this session. It answers what a bound would ask, and lifts no denial.
     pub(crate) granted: &'a Permissions,
 }
@@ -120,7 +122,7 @@ pub(crate) struct Bounds<'a> {
 impl Bounds<'_> {
     /// Whether a call may be made: the strictest of all decides.
     pub(crate) fn decide(&self, tool: &str, access: Access, subject: &Subject, project: &Path) -> Action {
-        self.judge(Call::new(tool, access, subject, project), access).0
+        self.judge(Call::new(tool, access, subject, project, self.closed), access).0
     }
 
     /// The rule that decides about a call, if one does.
@@ -131,7 +133,7 @@ impl Bounds<'_> {
         subject: &Subject,
         project: &Path,
     ) -> Option<&PermissionRule> {
-        self.judge(Call::new(tool, access, subject, project), access).1
+        self.judge(Call::new(tool, access, subject, project, self.closed), access).1
     }
 
     fn judge(&self, call: Call<'_>, access: Access) -> (Action, Option<&PermissionRule>) {
@@ -156,7 +158,7 @@ pub(crate) fn stricter(one: Action, other: Action) -> Action {
 
 /// Whether a rule says that such a call is not made, or only when a person agrees.
 pub(crate) fn is_denied(permissions: &Permissions, tool: &str, subject: &Subject, project: &Path) -> bool {
-    let call = Call::new(tool, Access::Read, subject, project);
+    let call = Call::new(tool, Access::Read, subject, project, &[]);
     let rules = [
         call.rule(permissions),
         call.own_rule(permissions).filter(|_| call.is_outside()),
@@ -166,9 +168,17 @@ pub(crate) fn is_denied(permissions: &Permissions, tool: &str, subject: &Subject
 }
 
 /// Why a call without a rule is asked, in words for a person.
-pub(crate) fn reason_to_ask(access: Access, subject: &Subject, project: &Path) -> &'static str {
-    let call = Call::new("", access, subject, project);
+pub(crate) fn reason_to_ask(
+    access: Access,
+    subject: &Subject,
+    project: &Path,
+    closed: &[PathBuf],
+) -> &'static str {
+    let call = Call::new("", access, subject, project, closed);
     match (access, subject) {
+        (Access::Act, _) if matches!(call.guarded, Some(Guarded::Place(_))) => {
+            "it changes settings of your own, or what programs run when they start, which only a rule that names it allows"
+        }
         (_, Subject::Path { .. }) if call.is_outside() => "it lies outside the project",
         (Access::Act, _) if call.guarded.is_some() => {
             "it changes what programs run or agents are told later, which only a rule that names it allows"
@@ -186,17 +196,35 @@ struct Call<'a> {
     tool: &'a str,
     subject: &'a Subject,
     project: &'a Path,
-    /// The name in its path that only a rule which names it opens.
-    guarded: Option<&'static str>,
+    /// What only a rule which names it opens.
+    guarded: Option<Guarded<'a>>,
+}
+
+/// What is not opened by a rule for all files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guarded<'a> {
+    /// By a name in its path, wherever it lies.
+    Name(&'static str),
+    /// By its place.
+    Place(&'a Path),
 }
 
 impl<'a> Call<'a> {
-    fn new(tool: &'a str, access: Access, subject: &'a Subject, project: &'a Path) -> Call<'a> {
+    fn new(
+        tool: &'a str,
+        access: Access,
+        subject: &'a Subject,
+        project: &'a Path,
+        closed: &'a [PathBuf],
+    ) -> Call<'a> {
         let guarded = match subject {
             // What lies above the project is not chosen by what is in it.
             Subject::Path { named, real } if access == Access::Act => {
                 let below = |path: &'a Path| path.strip_prefix(project).unwrap_or(path);
-                guarded::guarded_name(below(real)).or_else(|| guarded::guarded_name(below(named)))
+                let name = guarded::guarded_name(below(real)).or_else(|| guarded::guarded_name(below(named)));
+                let is_in = |place: &&PathBuf| real.starts_with(place) || named.starts_with(place);
+                let place = closed.iter().find(is_in).map(|place| Guarded::Place(place));
+                place.or(name.map(Guarded::Name))
             }
             _ => None,
         };
@@ -205,7 +233,11 @@ impl<'a> Call<'a> {
 
     /// Whether a rule may allow such a call at all: one that does not name what is guarded may not.
     fn may_allow(&self, rule: &PermissionRule) -> bool {
-        rule.action != Action::Allow || self.guarded.is_none_or(|name| guarded::names(&rule.pattern, name))
+        let names = |guarded: Guarded<'_>| match guarded {
+            Guarded::Name(name) => guarded::names(&rule.pattern, name),
+            Guarded::Place(place) => guarded::names_place(&rule.pattern, place, self.project),
+        };
+        rule.action != Action::Allow || self.guarded.is_none_or(names)
     }
 
     /// The rule that decides.

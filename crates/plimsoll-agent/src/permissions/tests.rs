@@ -14,7 +14,7 @@ fn decide(
     subject: &Subject,
     project: &Path,
 ) -> Action {
-    judge(permissions, Call::new(tool, access, subject, project), access).0
+    judge(permissions, Call::new(tool, access, subject, project, &[]), access).0
 }
 
 fn allowed(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> bool {

@@ -1,6 +1,7 @@
 //! Landlock for files, signals and memory, seccomp for sockets.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::OnceLock;
@@ -10,6 +11,8 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
 
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::{Guard, Rules, filter};
@@ -143,7 +146,7 @@ fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = ruleset.create()?;
     for (path, rights) in rules.write.iter().map(|path| (path.as_path(), rights_below(path))) {
         // What is not there cannot be written to, and does not come to be: the directory it is in is not opened.
-        if let Ok(place) = PathFd::new(path) {
+        if let Some(place) = open_place(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, rights))?;
         }
     }
@@ -152,6 +155,18 @@ fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
         ruleset = ruleset.add_rule(PathBeneath::new(device, rights))?;
     }
     ruleset.restrict_self()
+}
+
+/// A place that rules are made for, with no link on the way: one that was put there since the path was resolved would open
+/// what it leads to.
+fn open_place(path: &Path) -> Option<OwnedFd> {
+    let path = path.canonicalize().ok()?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // A container's own filter may not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => openat(CWD, &path, flags | OFlags::NOFOLLOW, Mode::empty()).ok(),
+        opened => opened.ok(),
+    }
 }
 
 /// What may be done below a path that is written to.

@@ -8,6 +8,7 @@
 //!
 //! Other systems than Linux confine nothing here; see `unconfined.rs`.
 
+mod carve;
 #[cfg(target_os = "linux")]
 mod filter;
 #[cfg(target_os = "linux")]
@@ -201,6 +202,41 @@ impl Sandbox {
         })
     }
 
+    /// What a person should know of commands in a project in which something of their own lies that stays closed.
+    pub(crate) fn closed_notice(&self, directory: &Path) -> Option<String> {
+        let closed = &self.config.closed;
+        if !carve::is_carved(directory, closed) {
+            return None;
+        }
+        let within: Vec<&PathBuf> = closed.iter().filter(|place| place.starts_with(directory)).collect();
+        let held = match (self.confinement.holds(Guard::Writes), within.is_empty()) {
+            (false, _) => {
+                "changes of them by `write` and `edit` are asked about, but commands can change them"
+                    .to_owned()
+            }
+            (true, true) => "commands can write nothing there".to_owned(),
+            (true, false) => {
+                "commands do not reach them, and so cannot make new files in the folders that lead to them"
+                    .to_owned()
+            }
+        };
+        Some(format!(
+            "`{}` holds files of your own, such as plimsoll's configuration and sessions or what your shell runs when it \
+             starts: {held}; work in a folder of its own to have neither",
+            directory.display()
+        ))
+    }
+
+    /// What a model is told of it, where something in the project stays closed.
+    pub(crate) fn closed_words_for_model(&self, directory: &Path) -> Option<&'static str> {
+        let is_told =
+            self.confinement.holds(Guard::Writes) && carve::is_carved(directory, &self.config.closed);
+        is_told.then_some(
+            " In this project commands cannot make new files or folders at the top, only in folders that are there already, \
+             and files of the user's own settings are closed to them.",
+        )
+    }
+
     /// What a model is told about it.
     pub(crate) fn words_for_model(&self) -> String {
         let mut words = String::new();
@@ -237,12 +273,17 @@ impl Sandbox {
         }
         let marker = Marker::new();
         marker.put_on(command);
-        let mut write = vec![directory.to_owned()];
+        let mut write = carve::open_parts(directory, &self.config.closed);
         if let Some(folder) = self.temporary()? {
             command.env("TMPDIR", folder);
             write.push(folder.to_owned());
         }
-        write.extend(self.config.write.iter().cloned());
+        for place in &self.config.write {
+            // What is named itself is meant; what merely lies in a named folder stays closed.
+            let place = place.canonicalize().unwrap_or_else(|_| place.clone());
+            let closed = self.config.closed.iter().filter(|closed| !place.starts_with(closed));
+            write.extend(carve::open_parts(&place, &closed.cloned().collect::<Vec<_>>()));
+        }
         let SandboxConfig { network, unix_sockets, .. } = self.config;
         withhold_descriptors();
         let (child, reaper) = system::spawn(command, &Rules { write, network, unix_sockets })?;

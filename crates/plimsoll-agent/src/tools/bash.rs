@@ -74,6 +74,17 @@ impl Bash {
         Bash { hidden, ..self }
     }
 
+    /// Tell the model what is closed to commands in this project, if something is.
+    pub(crate) fn in_project(mut self, directory: &Path) -> Bash {
+        self.spec.description.push_str(self.sandbox.closed_words_for_model(directory).unwrap_or_default());
+        self
+    }
+
+    /// What a person should know of what is closed to commands in this project.
+    pub(crate) fn closed_notice(&self, directory: &Path) -> Option<String> {
+        self.sandbox.closed_notice(directory)
+    }
+
     /// Why no command may run at all.
     pub fn refusal(&self) -> Option<String> {
         self.sandbox.refusal()

@@ -7,6 +7,7 @@ mod agents;
 mod asking;
 #[cfg(unix)]
 mod attacks;
+mod closed;
 mod compaction;
 mod files;
 mod globs;

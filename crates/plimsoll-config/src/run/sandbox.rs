@@ -39,6 +39,9 @@ pub struct SandboxConfig {
     pub mode: SandboxMode,
     /// Further files and directories that may be written to.
     pub write: Vec<PathBuf>,
+    /// Files and directories of the user's own that stay closed wherever they lie: Plimsoll's configuration, sessions and
+    /// record of trust, and what shells and other programs run when they start. They are not configured.
+    pub closed: Vec<PathBuf>,
     /// Whether they may use the network.
     pub network: bool,
     /// Whether they may use the sockets of other programs on this machine: those of docker, an ssh agent, a message bus.

@@ -219,6 +219,8 @@ impl RunLayer {
         Ok(SandboxConfig {
             mode: spec.mode.unwrap_or_default(),
             write,
+            // Set by `Config::load`, which knows where the store is.
+            closed: Vec::new(),
             network: spec.network.unwrap_or(false),
             unix_sockets: spec.unix_sockets.unwrap_or(false),
         })

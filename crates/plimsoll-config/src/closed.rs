@@ -1,0 +1,92 @@
+//! Places of the user's own that an agent does not change by a rule for all files, and that its commands do not reach: where
+//! Plimsoll keeps what it knows and is told, and what shells and other programs run when they start.
+//!
+//! They matter where they lie in a project, that is where a person works in their home. A rule that allows writing was written for
+//! the work there, and not for `~/.bashrc`.
+
+use std::path::{Path, PathBuf};
+
+use crate::surroundings::Surroundings;
+
+/// What programs run or trust when they start, below the home.
+const IN_HOME: [&str; 39] = [
+    ".bash_aliases",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".profile",
+    ".zlogin",
+    ".zlogout",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+    ".kshrc",
+    ".login",
+    ".cshrc",
+    ".tcshrc",
+    ".inputrc",
+    ".pam_environment",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".xsessionrc",
+    ".ssh",
+    ".gnupg",
+    ".gitconfig",
+    ".npmrc",
+    ".netrc",
+    ".vimrc",
+    ".emacs.d",
+    ".tmux.conf",
+    ".cargo/config.toml",
+    ".config/git",
+    ".config/fish",
+    ".config/nvim",
+    ".config/systemd",
+    ".config/autostart",
+    ".config/environment.d",
+    ".config/direnv",
+    ".local/bin",
+    ".local/share/applications",
+];
+
+/// What lies beside a database: its own files and the prompts of the chat.
+const BESIDE_STORE: [&str; 3] = ["chat-history", "trust.json", "trust.lock"];
+
+/// All of them, whether they are there or not, as absolute paths. `spills` is the folder for outputs beside the database.
+pub(crate) fn closed_places(around: &Surroundings, store: Option<&Path>, spills: &str) -> Vec<PathBuf> {
+    let folders = [around.config_folder(), around.data_folder(), around.below_home(".config/opencode")];
+    let mut own: Vec<PathBuf> = folders.into_iter().flatten().collect();
+    if let Some(store) = store {
+        let folder = store.parent().unwrap_or(Path::new(""));
+        let name = store.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let journals = ["", "-wal", "-shm", "-journal"].map(|end| folder.join(format!("{name}{end}")));
+        let spills = if spills.is_empty() { "spill" } else { spills };
+        own.extend(journals);
+        own.extend(BESIDE_STORE.iter().chain([&spills]).map(|name| folder.join(name)));
+    }
+    // A link to a folder of our own is not a way round it.
+    let targets: Vec<PathBuf> = own.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    // A dotfile that is a link stays what it is: the repository it leads to is a project like others.
+    // Nor is the configuration of an editor closed to those who work on just that.
+    let project = around.directory.canonicalize().unwrap_or_else(|_| around.directory.clone());
+    let started = IN_HOME.iter().filter_map(|name| around.below_home(name)).map(|path| below_links(&path));
+    let started = started.filter(|path| !project.starts_with(path));
+    let mut all: Vec<PathBuf> = own.iter().map(|path| below_links(path)).chain(started).collect();
+    all.extend(targets);
+    all.retain(|path| path.is_absolute());
+    all.sort();
+    all.dedup();
+    // What lies in another of these places is closed with it.
+    let outer = all.clone();
+    all.retain(|path| !outer.iter().any(|other| other != path && path.starts_with(other)));
+    all
+}
+
+/// A path with the links of the folders above it resolved, as far as they are there.
+fn below_links(path: &Path) -> PathBuf {
+    let above = path.ancestors().skip(1).find_map(|folder| Some((folder, folder.canonicalize().ok()?)));
+    let Some((folder, real)) = above else { return path.to_owned() };
+    path.strip_prefix(folder).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
+}
