@@ -66,7 +66,7 @@ pub(crate) fn run(
     let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens.0, line.at.0), line.at));
     let known = match hidden {
         Some(_) => format!("{tokens} tokens as usage tells, {unknown} of them not in the file"),
-        None => format!("about {tokens} tokens"),
+        None => format!("about {tokens} tokens by characters over four"),
     };
     // A request has a message for each result of a tool, so they are more than the session has.
     let messages = counted(window.messages.len(), "message");

@@ -67,8 +67,15 @@ pub(crate) struct Repeated {
     pub(crate) count: u64,
     /// What all of that weighs.
     pub(crate) tokens: Tokens,
-    /// What goes if all but the newest are cleared.
+    /// What goes if those are cleared that a later read shows again.
     pub(crate) frees: Tokens,
+}
+
+/// A file's content in the window, or a part of it.
+struct Reading {
+    /// Which lines were asked for; empty for all of them.
+    lines: String,
+    tokens: Tokens,
 }
 
 /// What a window is weighed with.
@@ -86,7 +93,7 @@ struct Tally {
     files: Ranking,
     turns: Ranking,
     items: BTreeMap<(usize, String), Item>,
-    reads: BTreeMap<String, Vec<Tokens>>,
+    reads: BTreeMap<String, Vec<Reading>>,
     /// What turns are called: their number and the first words of their prompt.
     prompts: BTreeMap<u32, String>,
     visible: Tokens,
@@ -170,7 +177,8 @@ impl Weigher<'_> {
             }
             let is_shown = matches!(block, Block::Result { cleared: false, is_error: false, .. });
             if is_shown && is_reading(tool) {
-                tally.reads.entry(path).or_default().push(tokens);
+                let lines = state.input.as_ref().map(|input| lines_asked(input.value())).unwrap_or_default();
+                tally.reads.entry(path).or_default().push(Reading { lines, tokens });
             }
         }
     }
@@ -206,10 +214,25 @@ impl Weigher<'_> {
     /// A command with the session's directory left out of its paths.
     fn shorten(&self, command: &str) -> String {
         let directory = self.directory.map(|directory| directory.trim_end_matches(['/', '\\']));
-        match directory.filter(|directory| directory.len() > 1) {
-            Some(directory) => command.replace(&format!("{directory}/"), ""),
-            None => command.to_owned(),
+        let Some(directory) = directory.filter(|directory| directory.len() > 1) else {
+            return command.to_owned();
+        };
+        let mut short = String::with_capacity(command.len());
+        let mut rest = command;
+        while let Some(at) = rest.find(directory) {
+            let (before, after) = (&rest[..at], &rest[at + directory.len()..]);
+            short.push_str(before);
+            // Inside a longer path it is another directory.
+            let begins = !short.ends_with(|c: char| c.is_alphanumeric() || "/\\._-~".contains(c));
+            match after.strip_prefix(['/', '\\']).filter(|_| begins) {
+                Some(inside) => rest = inside,
+                None => {
+                    short.push_str(directory);
+                    rest = after;
+                }
+            }
         }
+        short + rest
     }
 }
 
@@ -218,14 +241,16 @@ impl Tally {
         let mut items: Vec<Item> = self.items.into_values().collect();
         items.sort_by_key(|item| std::cmp::Reverse(item.tokens));
         items.truncate(MOST_ITEMS);
-        let repeated = self.reads.into_iter().filter(|(_, reads)| reads.len() > 1);
-        let mut repeated: Vec<Repeated> = repeated
-            .map(|(name, mut reads)| {
-                let count = reads.len() as u64;
-                let newest = reads.pop().unwrap_or_default();
-                let frees: Tokens = reads.into_iter().sum();
-                Repeated { name, count, tokens: frees + newest, frees }
+        let mut repeated: Vec<Repeated> = self
+            .reads
+            .into_iter()
+            .map(|(name, reads)| Repeated {
+                name,
+                count: reads.len() as u64,
+                tokens: reads.iter().map(|read| read.tokens).sum(),
+                frees: superseded(&reads),
             })
+            .filter(|repeated| repeated.frees > Tokens::ZERO)
             .collect();
         repeated.sort_by(|a, b| b.frees.cmp(&a.frees).then_with(|| a.name.cmp(&b.name)));
         repeated.truncate(MOST_ITEMS);
@@ -239,6 +264,26 @@ impl Tally {
             repeated,
         }
     }
+}
+
+/// What of reads of one file a later one shows again: the same lines, or all of it. Another part of a long file is no
+/// repetition, and clearing it would lose it.
+fn superseded(reads: &[Reading]) -> Tokens {
+    let is_repeated = |(at, read): &(usize, &Reading)| {
+        reads[at + 1..].iter().any(|later| later.lines.is_empty() || later.lines == read.lines)
+    };
+    reads.iter().enumerate().filter(is_repeated).map(|(_, read)| read.tokens).sum()
+}
+
+/// Which lines of a file a tool was asked for, as its input names them; empty if it was asked for all.
+fn lines_asked(input: &Value) -> String {
+    let fields = input.as_object().into_iter().flatten().filter(|(name, value)| {
+        let name = name.to_ascii_lowercase();
+        let asks =
+            ["offset", "limit", "line", "range", "start", "end"].iter().any(|word| name.contains(word));
+        asks && !value.is_null()
+    });
+    fields.map(|(name, value)| format!("{name}={value};")).collect()
 }
 
 /// A name for each turn whose prompt is held.
@@ -305,4 +350,40 @@ fn first_words(text: &str) -> String {
     let start: String = text.chars().take(4 * LONGEST).collect();
     let words = printable(&start).split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::{CharCounter, Policy, Tokens};
+    use serde_json::json;
+
+    use super::{Reading, Weigher, lines_asked, superseded};
+
+    #[test]
+    fn commands_name_paths_from_the_directory() {
+        let (policy, counter) = (Policy::default(), CharCounter::default());
+        let shorten = |directory: &str, command: &str| {
+            Weigher { policy: &policy, counter: &counter, directory: Some(directory) }.shorten(command)
+        };
+        for (directory, command, short) in [
+            ("/srv/app", "cat /srv/app/src/a.rs '/srv/app/b'", "cat src/a.rs 'b'"),
+            ("/srv/app/", "cat /backup/srv/app/a /srv/app2/b", "cat /backup/srv/app/a /srv/app2/b"),
+            ("/srv/app", "cd /srv/app && ls", "cd /srv/app && ls"),
+            (r"C:\repos\game", r"Get-Content C:\repos\game\src\a.ts", r"Get-Content src\a.ts"),
+        ] {
+            assert_eq!(shorten(directory, command), short);
+        }
+    }
+
+    #[test]
+    fn a_read_of_other_lines_is_no_repetition() {
+        let read = |input: serde_json::Value| Reading { lines: lines_asked(&input), tokens: Tokens(10) };
+        let first = || read(json!({ "file_path": "a", "offset": 1, "limit": 50 }));
+        let second = || read(json!({ "file_path": "a", "offset": 51, "limit": 50 }));
+        let whole = || read(json!({ "file_path": "a" }));
+        assert_eq!(superseded(&[first(), second()]), Tokens(0));
+        assert_eq!(superseded(&[first(), second(), first()]), Tokens(10));
+        assert_eq!(superseded(&[first(), second(), whole()]), Tokens(20), "all of it shows every part");
+        assert_eq!(superseded(&[whole(), first()]), Tokens(0), "a part does not show all of it");
+    }
 }

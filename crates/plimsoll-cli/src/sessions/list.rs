@@ -137,7 +137,11 @@ impl Page<'_> {
             cells.extend([
                 age(now.saturating_sub(found.changed)),
                 plimsoll::Tokens(weighed.messages as u64).to_string(),
-                weighed.window.to_string(),
+                // What no provider counted is an estimate, and shown as one.
+                match weighed.is_measured {
+                    true => weighed.window.to_string(),
+                    false => format!("~{}", weighed.window),
+                },
             ]);
             cells.extend(has_costs.then(|| cost(weighed).map_or_else(|| "–".to_owned(), dollars)));
             cells.push(weighed.title.clone());

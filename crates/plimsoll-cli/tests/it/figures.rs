@@ -132,6 +132,24 @@ fn window_and_sessions_tell_what_was_recorded() {
 }
 
 #[test]
+fn what_came_after_the_last_response_weighs_the_same_in_every_list() {
+    let home = home();
+    let text = std::fs::read_to_string(home.project.join("s.jsonl")).unwrap();
+    let text = text.replace("/srv/app", home.project.to_str().unwrap());
+    // The answer to the last prompt is still to come.
+    let prompt = json!({ "type": "user", "uuid": "late", "parentUuid": "r20", "cwd": home.project,
+        "sessionId": "5d0c31aa-1111-4222-8333-444455556666", "timestamp": "2026-05-01T11:00:00.000Z",
+        "message": { "role": "user", "content": "let sum = 7 * 8 + total_of_row(9);\n".repeat(400) } });
+    let place = ".claude/projects/-work-app/5d0c31aa-1111-4222-8333-444455556666.jsonl";
+    let path = home.write(place, &format!("{text}{prompt}\n"));
+    let inspected = home.json(&["inspect", path.to_str().unwrap(), "--json"]);
+    let last = inspected["recorded"]["lastRequest"].as_u64().unwrap();
+    assert!(inspected["window"].as_u64().unwrap() > last + 3_000, "{}", inspected["window"]);
+    assert_eq!(home.json(&["sessions", "--json"])[0]["tokens"], inspected["window"]);
+    assert_eq!(home.json(&["window", path.to_str().unwrap(), "--json"])["tokens"], inspected["window"]);
+}
+
+#[test]
 fn a_gap_between_recorded_and_rebuilt_is_told_with_what_it_may_be() {
     // Of a longer session the middle is lost: the links hold, but most of what was sent is not there.
     let made = claude(&Made { responses: 60, hidden: 4_000 });
