@@ -55,25 +55,44 @@ for (const [name, args] of [
 await client.close();
 console.log(`SDK: ${tools.length} tools, recalled ${handle}, bad calls get errors`);
 
-// Claude Code: the model asks for the handle, and is sent what was cleared.
-const script = path.join(work, "script.json");
+// Claude Code: the model calls a tool of the server, and is sent what that answers.
 const parts = (part) => ({ parts: [part] });
-fs.writeFileSync(script, JSON.stringify([
-    parts({ call: { id: "toolu_1", tool: "mcp__plimsoll__recall", input: { handle } } }),
-    { ...parts({ text: "That is it." }), repeat: true },
-]));
-const log = path.join(work, "requests.jsonl");
-const server = spawn(path.join(target, "scripted-model"), ["--lenient", "--log", log, "--script", script], { stdio: ["ignore", "pipe", "ignore"] });
-process.on("exit", () => server.kill());
-const url = await new Promise((resolve) => server.stdout.once("data", (data) => resolve(String(data).trim())));
-const config = JSON.stringify({ mcpServers: { plimsoll: { command: binary, args: ["mcp", "--session", id] } } });
-execFileSync(path.join(place, "node_modules/@anthropic-ai/claude-code-linux-x64/claude"),
-    ["-p", "What did that output say?", "--mcp-config", config, "--allowedTools", "mcp__plimsoll__recall"],
-    { ...options, env: { ...env, ANTHROPIC_BASE_URL: url.replace(/\/v1$/, ""), ANTHROPIC_API_KEY: "x", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" } });
-const bodies = fs.readFileSync(log, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line).body);
-const results = bodies.flatMap((body) => body.messages).flatMap((message) => message.content).filter((block) => block?.type === "tool_result");
-const sent = JSON.stringify(results);
+const claude = path.join(place, "node_modules/@anthropic-ai/claude-code-linux-x64/claude");
+async function answered(name, tool, input, args) {
+    const script = path.join(work, `${name}.json`);
+    const log = path.join(work, `${name}.jsonl`);
+    fs.writeFileSync(script, JSON.stringify([
+        parts({ call: { id: "toolu_1", tool: `mcp__plimsoll__${tool}`, input } }),
+        { ...parts({ text: "That is it." }), repeat: true },
+    ]));
+    const server = spawn(path.join(target, "scripted-model"), ["--lenient", "--log", log, "--script", script], { stdio: ["ignore", "pipe", "ignore"] });
+    process.on("exit", () => server.kill());
+    const url = await new Promise((resolve) => server.stdout.once("data", (data) => resolve(String(data).trim())));
+    const config = JSON.stringify({ mcpServers: { plimsoll: { command: binary, args: ["mcp", ...args] } } });
+    execFileSync(claude, ["-p", "What did that output say?", "--mcp-config", config, "--allowedTools", `mcp__plimsoll__${tool}`],
+        { ...options, env: { ...env, ANTHROPIC_BASE_URL: url.replace(/\/v1$/, ""), ANTHROPIC_API_KEY: "x", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" } });
+    server.kill();
+    const bodies = fs.readFileSync(log, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line).body);
+    return JSON.stringify(bodies.flatMap((body) => body.messages).flatMap((message) => message.content).filter((block) => block?.type === "tool_result"));
+}
+const sent = await answered("recall", "recall", { handle }, ["--session", id]);
 const first = recalled.content[0].text.split("\n").find((line) => line.length > 20 && !line.startsWith("["));
 assert.ok(sent.includes(JSON.stringify(first).slice(1, -1)), `the request holds no answer of recall: ${sent.slice(0, 500)}`);
 console.log(`Claude Code: the request holds what ${handle} brought back`);
+
+// Without a name it is the session that Claude Code is writing at this moment, which is stored nowhere else.
+const files = () => fs.readdirSync(path.join(home, ".claude/projects"), { recursive: true }).filter((file) => file.endsWith(".jsonl"));
+const before = files();
+const told = await answered("inspect", "inspect_session", {}, []);
+const current = path.basename(files().find((file) => !before.includes(file)), ".jsonl");
+assert.ok(told.includes(`session ${current} of Claude Code, not stored`), `not about ${current}: ${told.slice(0, 500)}`);
+
+// The same session for the SDK, which says that it is Claude Code.
+const again = new Client({ name: "claude-code", version: "1" });
+await again.connect(new StdioClientTransport({ command: binary, args: ["mcp"], env, cwd: project }));
+const ask = async (name, args) => (await again.callTool({ name, arguments: args })).content[0].text;
+assert.match(await ask("inspect_session", {}), new RegExp(`^session ${current} of Claude Code, not stored`));
+assert.match(await ask("recall", { handle }), new RegExp(`^\\[recall ${handle}`));
+await again.close();
+console.log(`Claude Code: it is told about its own session ${current}, and so is the SDK`);
 process.exit(0);

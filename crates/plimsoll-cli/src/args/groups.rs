@@ -154,7 +154,8 @@ pub(crate) enum PassCommand {
     /// Give agents of other tools what has left a window, over the Model Context Protocol.
     ///
     /// Serves `recall`, `list_recallable` and `inspect_session` on standard input and output. They read stored sessions
-    /// and change nothing; known shapes of secrets are replaced in what they answer.
+    /// and the one that the client is writing, and change nothing; known shapes of secrets are replaced in what they
+    /// answer.
     #[command(after_help = MCP)]
     Mcp(McpArgs),
 }

@@ -227,8 +227,8 @@ pub(crate) struct WatchArgs {
 /// For `mcp`.
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// The stored session that calls are about which name none, by its id or the beginning of it; the newest of the
-    /// working directory if none is given.
+    /// The session that calls are about which name none, by its id or the beginning of it. Without it that is the one
+    /// the client itself is writing for the working directory, and the newest that is stored for it.
     #[arg(short, long, value_name = "ID")]
     pub(crate) session: Option<String>,
 }

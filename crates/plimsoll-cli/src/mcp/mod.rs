@@ -1,9 +1,10 @@
 //! `plimsoll mcp`: what has left a window, for agents of other tools, over the Model Context Protocol.
 //!
 //! Three tools that only read: `recall`, `list_recallable` and `inspect_session`. Every answer is bounded, and known
-//! shapes of secrets are replaced in it: it goes to a model of which nothing is known here. The database is opened for
-//! each call, so that a session stored meanwhile is seen and no file is held open.
+//! shapes of secrets are replaced in it: it goes to a model of which nothing is known here. The database and the session
+//! that the client is writing are opened for each call, so that what was added meanwhile is seen and no file is held open.
 
+mod subject;
 mod tools;
 
 use std::process::ExitCode;
@@ -71,13 +72,15 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (around, session) = (Arc::clone(&self.around), self.session.clone());
+        let client = context.peer.peer_info().and_then(|info| subject::tool_of(&info.client_info.name));
         let call = Call {
             tool: request.name.into_owned(),
             arguments: request.arguments.unwrap_or_default(),
             session,
+            client,
         };
         // The store blocks.
         let answered = tokio::task::spawn_blocking(move || call.answer(&around)).await;

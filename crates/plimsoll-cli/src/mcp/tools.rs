@@ -3,21 +3,25 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use plimsoll::count::request_tokens;
 use plimsoll::pivot::Visible;
+use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
 use plimsoll::redact::redact;
-use plimsoll::{Block, Counter, Message, Part, PartBody, Policy, Tokens, Window};
+use plimsoll::{Block, Counter, Fixed, Message, Part, PartBody, Policy, Tokens, Window};
 use plimsoll_import::{Extent, transcript};
 use plimsoll_session::look_up;
-use plimsoll_store::{Session, StoreError};
+use plimsoll_store::StoreError;
+use plimsoll_tokens::{Measured, WindowMeter};
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 use crate::args::PolicyArgs;
 use crate::config::Config;
 use crate::error::CliError;
-use crate::store::Opened;
 use crate::surroundings::Surroundings;
+
+use super::subject::Subject;
 
 /// So many things are listed at once at most.
 const LISTED: usize = 50;
@@ -32,6 +36,8 @@ pub(super) struct Call {
     pub(super) arguments: Map<String, Value>,
     /// The session it is about if it names none.
     pub(super) session: Option<String>,
+    /// The tool that calls, if it is one that keeps sessions.
+    pub(super) client: Option<plimsoll_import::Tool>,
 }
 
 /// What a tool answers.
@@ -65,8 +71,8 @@ impl From<StoreError> for Refusal {
 
 /// The tools as a client is told of them.
 pub(super) fn declared() -> Vec<Tool> {
-    let session = json!({ "type": "string", "description": "The stored session, by its id or the beginning of it; \
-        the newest of the working directory if left out." });
+    let session = json!({ "type": "string", "description": "A session, by its id or the beginning of it; if left \
+        out the current one of the working directory, and the newest that is stored for it." });
     let recall = RecallTool::new(&Policy::default().recall);
     let mut schema = recall.input_schema;
     schema["properties"]["session"] = session.clone();
@@ -92,7 +98,8 @@ pub(super) fn declared() -> Vec<Tool> {
         ),
         tool(
             "inspect_session",
-            "Tells which stored session is looked at, how large its window is, and what takes the room in it.".to_owned(),
+            "Tells which session is the current one, how large its window is, and what takes the room in it."
+                .to_owned(),
             only_session,
         ),
     ]
@@ -122,36 +129,44 @@ impl Call {
             Some(_) => return Err(Refusal::Asked("`session` must be the id of a session".to_owned())),
         };
         let config = Config::load(&PolicyArgs::default(), around)?;
-        let opened = Opened::existing(&config, around)?;
-        let session = opened.chosen(named.as_deref(), around)?;
+        let subjects = Subject::all(named.as_deref(), self.client, &config, around)?;
         let mut answer = match self.tool.as_str() {
-            "recall" => self.recall(&opened, &session, &config.policy)?,
-            "list_recallable" => self.list(&opened, &session)?,
-            _ => inspect(&opened, &session, &config.policy)?,
+            "recall" => self.recall(&subjects, named.is_none(), &config)?,
+            "list_recallable" => self.list(&subjects)?,
+            _ => inspect(&subjects, &config.policy)?,
         };
         answer.text = bounded(redact(&answer.text).text);
         Ok(answer)
     }
 
-    fn recall(self, opened: &Opened, session: &Session, policy: &Policy) -> Result<Answer, Refusal> {
+    /// What the first session has that has something; for a handle, and where no session was named, any stored one. A
+    /// session shows handles of the one it was handed over from.
+    fn recall(self, subjects: &[Subject], is_anywhere: bool, config: &Config) -> Result<Answer, Refusal> {
         let query = RecallQuery::parse(&Value::Object(self.arguments))
             .map_err(|error| Refusal::Asked(error.to_string()))?;
-        let policy = &policy.recall;
-        let found = match look_up(&opened.archive, &session.id, &query, policy) {
-            Err(StoreError::Missing { .. }) if query.handle.is_some() => Lookup::Missing,
-            Err(StoreError::Ambiguous { candidates, .. }) => {
-                Lookup::Ambiguous(candidates.into_iter().map(|handle| (handle, String::new())).collect())
-            }
-            Err(error @ (StoreError::Expired { .. } | StoreError::Lost { .. })) => {
-                Lookup::Gone(error.to_string())
-            }
-            other => other?,
+        let policy = &config.policy.recall;
+        let is_something = |found: &Lookup| match found {
+            Lookup::Searched(contents) => !contents.is_empty(),
+            Lookup::Missing => false,
+            _ => true,
         };
+        let mut found = Lookup::Missing;
+        for subject in subjects {
+            found = found_in(subject, &query, policy)?;
+            if is_something(&found) {
+                break;
+            }
+        }
+        if let (false, true, Some(handle)) = (is_something(&found), is_anywhere, &query.handle)
+            && let Some(owner) = Subject::with_handle(handle, config)?
+        {
+            found = found_in(&owner, &query, policy)?;
+        }
         let answer = query.answer(&found, policy);
         Ok(Answer { text: answer.text, is_error: answer.is_error })
     }
 
-    fn list(&self, opened: &Opened, session: &Session) -> Result<Answer, Refusal> {
+    fn list(&self, subjects: &[Subject]) -> Result<Answer, Refusal> {
         let after = match self.arguments.get("after") {
             None | Some(Value::Null) => 0,
             Some(after) => after
@@ -159,32 +174,47 @@ impl Call {
                 .and_then(|after| usize::try_from(after).ok())
                 .ok_or_else(|| Refusal::Asked("`after` must be a whole number of zero or more".to_owned()))?,
         };
-        let messages = transcript(opened.archive.store(), session, Extent::Whole)?.messages;
-        let mut things = recallable(&messages);
-        for spill in opened.spills(&session.id)?.iter().filter(|spill| spill.expired.is_none()) {
-            things.push(format!(
-                "{}  whole output of {}, {} bytes",
-                spill.handle,
-                spill.tool,
-                Tokens(spill.bytes)
-            ));
+        let (mut things, mut sums) = (Vec::new(), Vec::new());
+        for Subject { opened, session, .. } in subjects {
+            let before = things.len();
+            things.extend(recallable(&transcript(opened.archive.store(), session, Extent::Whole)?.messages));
+            for spill in opened.spills(&session.id)?.iter().filter(|spill| spill.expired.is_none()) {
+                let (handle, tool) = (&spill.handle, &spill.tool);
+                things.push(format!("{handle}  whole output of {tool}, {} bytes", Tokens(spill.bytes)));
+            }
+            sums.push((&session.id, things.len() - before));
         }
         let all = things.len();
         let shown: Vec<String> = things.into_iter().skip(after).take(LISTED).collect();
-        let mut text = match all {
-            0 => format!("Nothing has left the window of `{}`.", session.id),
-            _ => format!(
-                "Out of the window of `{}`: {} in all.\n{}",
-                session.id,
-                Tokens(all as u64),
-                shown.join("\n")
-            ),
+        let mut text = if all == 0 {
+            let names: Vec<String> = sums.iter().map(|(id, _)| format!("`{id}`")).collect();
+            format!("Nothing has left the window of {}.", names.join(" or of "))
+        } else {
+            let sums = sums.iter().filter(|(_, count)| *count > 0);
+            let sums: Vec<String> =
+                sums.map(|(id, count)| format!("of `{id}`: {}", Tokens(*count as u64))).collect();
+            format!("Out of the window {} in all.\n{}", sums.join(", "), shown.join("\n"))
         };
         let next = after.saturating_add(shown.len());
         if next < all && !shown.is_empty() {
             let _ = write!(text, "\n… {} more; go on with `after`: {next}", Tokens((all - next) as u64));
         }
         Ok(Answer { text, is_error: false })
+    }
+}
+
+/// What a query finds in a session; that there is nothing is an answer as well.
+fn found_in(subject: &Subject, query: &RecallQuery, policy: &RecallPolicy) -> Result<Lookup, Refusal> {
+    match look_up(&subject.opened.archive, &subject.session.id, query, policy) {
+        Err(StoreError::Missing { .. }) if query.handle.is_some() => Ok(Lookup::Missing),
+        Err(StoreError::Ambiguous { candidates, .. }) => {
+            let handles = candidates.into_iter().map(|handle| (handle, String::new()));
+            Ok(Lookup::Ambiguous(handles.collect()))
+        }
+        Err(error @ (StoreError::Expired { .. } | StoreError::Lost { .. })) => {
+            Ok(Lookup::Gone(error.to_string()))
+        }
+        other => Ok(other?),
     }
 }
 
@@ -227,10 +257,19 @@ fn told(part: &Part) -> String {
     format!("{}  {what}{}{about}", part.id, if about.is_empty() { "" } else { ": " })
 }
 
-/// What is in the window, weighed by the policy's own counter.
-fn inspect(opened: &Opened, session: &Session, policy: &Policy) -> Result<Answer, Refusal> {
+/// What is in the window of the first session, and which other is stored.
+fn inspect(subjects: &[Subject], policy: &Policy) -> Result<Answer, Refusal> {
+    let Some((Subject { opened, session, writer }, others)) = subjects.split_first() else {
+        return Err(Refusal::Failed("there is no session to look into".to_owned()));
+    };
     let messages = transcript(opened.archive.store(), session, Extent::InView)?.messages;
     let window = Window::of(&messages, policy);
+    // As `plimsoll window` counts: what the provider counted tells how heavy characters are, and what is not in the log.
+    let measured = WindowMeter::of(&messages).read();
+    let calibrated = measured.as_ref().map(Measured::counter);
+    let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
+    let shown = request_tokens(&window, Fixed::default(), counter);
+    let all = measured.as_ref().map_or(shown, |measured| measured.window_of(&messages, policy, shown));
     let mut kinds: [(&str, usize, Tokens); 5] =
         ["tool outputs", "tool inputs", "texts", "thoughts", "files"].map(|kind| (kind, 0, Tokens::ZERO));
     let mut cleared = 0;
@@ -238,20 +277,22 @@ fn inspect(opened: &Opened, session: &Session, policy: &Policy) -> Result<Answer
         let (kind, tokens) = match block {
             Block::Result { text, cleared: is_cleared, .. } => {
                 cleared += usize::from(*is_cleared);
-                (0, policy.count.count_text(text))
+                (0, counter.count_text(text))
             }
             Block::Call { input, .. } | Block::Provider { value: input, .. } => {
-                (1, policy.count.count_text(input.json()))
+                (1, counter.count_text(input.json()))
             }
-            Block::Text { text, .. } => (2, policy.count.count_text(text)),
-            Block::Reasoning { text, .. } => (3, policy.count.count_text(text)),
-            Block::File { .. } => (4, policy.count.file_tokens()),
+            Block::Text { text, .. } => (2, counter.count_text(text)),
+            Block::Reasoning { text, .. } => (3, counter.count_text(text)),
+            Block::File { .. } => (4, counter.file_tokens()),
         };
         kinds[kind].1 += 1;
         kinds[kind].2 += tokens;
     }
-    let all = kinds.iter().fold(Tokens::ZERO, |sum, (_, _, tokens)| sum + *tokens);
     let mut text = format!("session {}", session.id);
+    if let Some(tool) = writer {
+        let _ = write!(text, " of {}, not stored", tool.name());
+    }
     for (name, value) in [
         ("title", Some(&session.title)),
         ("directory", session.directory.as_ref()),
@@ -263,14 +304,18 @@ fn inspect(opened: &Opened, session: &Session, policy: &Policy) -> Result<Answer
     }
     let _ = write!(
         text,
-        "\n{} messages stored, {} in the window, about {all} tokens, {cleared} outputs cleared{}",
+        "\n{} messages{}, {} in the window, about {all} tokens, {cleared} outputs cleared{}",
         Tokens(session.messages),
+        if writer.is_none() { " stored" } else { "" },
         window.messages.len(),
         if window.pivot.is_some() { ", a summary at the beginning" } else { "" }
     );
     kinds.sort_by_key(|(_, _, tokens)| std::cmp::Reverse(*tokens));
     for (kind, count, tokens) in kinds.iter().filter(|(_, count, _)| *count > 0) {
         let _ = write!(text, "\n{tokens} tokens: {} {kind}", Tokens(*count as u64));
+    }
+    for other in others {
+        let _ = write!(text, "\nstored for this directory: `{}`, {}", other.session.id, other.session.title);
     }
     Ok(Answer { text, is_error: false })
 }

@@ -94,6 +94,11 @@ pub(crate) fn newest(around: &Surroundings) -> Result<Located, CliError> {
     Ok(lookup.located(found))
 }
 
+/// The newest session for the current directory among those of a scope, if there is one.
+pub(crate) fn newest_in(around: &Surroundings, scope: Scope) -> Option<Found> {
+    Lookup::new(around, scope).search.newest(&around.directory, around.home.as_deref())
+}
+
 /// The one session with this id, or one that begins with it; `TOOL:ID` names the tool.
 pub(crate) fn with_id(id: &str, around: &Surroundings, scope: Scope) -> Result<Option<Located>, CliError> {
     let (scope, id) = scope.narrow(id);

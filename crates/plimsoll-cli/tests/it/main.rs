@@ -15,6 +15,8 @@ mod figures;
 mod handover;
 mod help;
 mod manners;
+#[cfg(unix)]
+mod mcp;
 #[cfg(target_os = "linux")]
 mod measures;
 mod replay;

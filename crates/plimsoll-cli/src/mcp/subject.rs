@@ -1,0 +1,125 @@
+//! The sessions that a call is about: the one that the client is writing itself, and those that are stored.
+//!
+//! Claude Code, Codex and others write their session down as it goes. That file is the current session, and what the
+//! tool's own compaction took out of the window is still in it. It is read into memory for each call, so that the same
+//! lookups serve it as a stored one, and nothing of it is kept here.
+
+use std::sync::Arc;
+
+use plimsoll_import::{Found, ImportError, ImportOptions, Scope, Source, Survey, Tool};
+use plimsoll_store::{Archive, MemoryStore, Scope as InStore, Selection, Session, StoreError};
+
+use crate::config::Config;
+use crate::error::CliError;
+use crate::sessions;
+use crate::store::{Opened, ids};
+use crate::surroundings::Surroundings;
+use crate::when;
+
+/// A session, and where it can be read.
+pub(super) struct Subject {
+    pub(super) opened: Opened,
+    pub(super) session: Session,
+    /// The tool that is writing it, if it is not stored here.
+    pub(super) writer: Option<Tool>,
+}
+
+impl Subject {
+    /// The session that was named; or without a name the one that the client is writing for this directory, and the
+    /// newest that is stored for it. There is at least one.
+    pub(super) fn all(
+        named: Option<&str>,
+        client: Option<Tool>,
+        config: &Config,
+        around: &Surroundings,
+    ) -> Result<Vec<Subject>, CliError> {
+        let stored = Opened::existing(config, around).and_then(|opened| {
+            let session = opened.chosen(named, around)?;
+            Ok(Subject { opened, session, writer: None })
+        });
+        let found = match named {
+            // What is stored under a name is meant by it: only that can have been reduced.
+            Some(_) if stored.is_ok() => None,
+            Some(id) => sessions::with_id(id, around, Scope::Others)?.map(|located| located.found),
+            None => sessions::newest_in(around, client.map_or(Scope::Others, Scope::Only)),
+        };
+        let written = found.map(|found| Subject::written(&found)).transpose()?;
+        match (written, stored) {
+            (None, Err(_)) if named.is_none() => {
+                let (tool, directory) =
+                    (client.map_or("any known tool", Tool::name), around.short(&around.directory));
+                let message =
+                    format!("found no session of {tool} for `{directory}`, and none is stored for it");
+                Err(CliError::usage(message)
+                    .hint("name one with `session`; `plimsoll sessions --all` lists them"))
+            }
+            (None, Err(error)) => Err(error),
+            (written, stored) => Ok(written.into_iter().chain(stored).collect()),
+        }
+    }
+
+    /// The stored session that has content under exactly this handle. A session may have been handed over from one of
+    /// another directory; handles are drawn at random, so a client has one only from what it was shown.
+    pub(super) fn with_handle(handle: &str, config: &Config) -> Result<Option<Subject>, CliError> {
+        let Some(opened) = Opened::if_there(config)? else { return Ok(None) };
+        let little = Selection { lines: Some((1, 1)), search: None, most_bytes: 1, most_matches: 1 };
+        let session = match opened.archive.recall(InStore::Everywhere, handle, &little) {
+            Ok(found) if found.handle == handle => opened.archive.store().session(&found.session)?,
+            Ok(_) | Err(StoreError::Missing { .. } | StoreError::Ambiguous { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(Subject { opened, session, writer: None }))
+    }
+
+    /// A session of another tool, as it stands.
+    fn written(found: &Found) -> Result<Subject, CliError> {
+        let read = || {
+            let mut source = Source::of(found, None)?;
+            let survey = Survey::of(&mut source, &|_| {})?;
+            let store = MemoryStore::new();
+            let options = ImportOptions {
+                origin: Some(&found.path),
+                directory: found.directory.as_deref(),
+                now: when::now(),
+                again: false,
+            };
+            // Names follow from the session's id, so that a handle means the same in the next call.
+            let report = survey.import(&mut source, &store, &mut ids(), &options, &|_| {})?;
+            let session = plimsoll_store::Sessions::session(&store, &report.id)?;
+            Ok::<_, ImportError>((store, session))
+        };
+        let (store, session) = read().map_err(|error| {
+            CliError::failed(format!(
+                "cannot read the session `{}` of {}: {error}",
+                found.id,
+                found.tool.name()
+            ))
+        })?;
+        let archive = Archive::new(Box::new(store), Err("the session is not stored".to_owned()));
+        let opened = Opened { archive: Arc::new(archive), path: found.path.clone() };
+        Ok(Subject { opened, session, writer: Some(found.tool) })
+    }
+}
+
+/// What clients call themselves, as in `codex-mcp-client` and `Roo Code`.
+const CLIENTS: [(&str, Tool); 9] = [
+    ("claude-code", Tool::ClaudeCode),
+    ("codex", Tool::Codex),
+    ("opencode", Tool::Opencode),
+    ("gemini-cli", Tool::Gemini),
+    ("goose", Tool::Goose),
+    ("cline", Tool::Cline),
+    ("roo", Tool::Cline),
+    ("kimi", Tool::Kimi),
+    ("pi", Tool::Pi),
+];
+
+/// The tool that a client says it is.
+pub(super) fn tool_of(client: &str) -> Option<Tool> {
+    let client = client.to_ascii_lowercase();
+    let is = |name: &str| {
+        let rest = client.strip_prefix(name);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    CLIENTS.into_iter().find(|(name, _)| is(name)).map(|(_, tool)| tool)
+}

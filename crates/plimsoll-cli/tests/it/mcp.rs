@@ -1,0 +1,193 @@
+//! `plimsoll mcp` for the tool that asks: the session it is writing itself, without an import.
+
+use std::process::Stdio;
+
+use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation};
+use rmcp::service::RunningService;
+use rmcp::{RoleClient, ServiceExt as _};
+use serde_json::{Value, json};
+
+use crate::support::{Home, export};
+
+const CLAUDE: &str = "5d0c31aa-1111-4222-8333-444455556666";
+const CODEX: &str = "019e06e6-0c4e-72d2-a0ab-112233445566";
+
+struct Client {
+    service: RunningService<RoleClient, ClientConfig>,
+    _child: tokio::process::Child,
+}
+
+impl Client {
+    /// A client that says it is this tool.
+    async fn connect(home: &Home, tool: &str) -> Client {
+        let mut command = tokio::process::Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
+        command.arg("mcp").env_clear().env("HOME", &home.path).current_dir(&home.project);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let streams = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        let info = ClientConfig::new(ClientCapabilities::default(), Implementation::new(tool, "1"));
+        Client { service: info.serve(streams).await.unwrap(), _child: child }
+    }
+
+    /// The text of an answer, and whether it is an error; or an error of the protocol.
+    async fn call(&self, name: &str, arguments: Value) -> Result<(String, bool), String> {
+        let mut request = CallToolRequestParams::new(name.to_owned());
+        request.arguments = arguments.as_object().cloned();
+        let result = self.service.call_tool(request).await.map_err(|error| error.to_string())?;
+        let result = serde_json::to_value(result).unwrap();
+        Ok((result["content"][0]["text"].as_str().unwrap().to_owned(), result["isError"] == json!(true)))
+    }
+}
+
+/// A home in which Claude Code has compacted a session and goes on with it, and Codex has another one for the project.
+fn home() -> Home {
+    let home = Home::new();
+    let at = |second: u32| format!("2026-05-02T09:18:{second:02}.000Z");
+    let record = |number: u32, parent: Option<u32>, rest: Value| {
+        let uuid = |number: u32| format!("aaaaaaaa-bbbb-4ccc-8ddd-{number:012}");
+        let mut record = json!({ "uuid": uuid(number), "parentUuid": parent.map(uuid), "sessionId": CLAUDE,
+            "cwd": home.project, "timestamp": at(number) });
+        record.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        format!("{record}\n")
+    };
+    let output: String = (0..40).map(|line| format!("warning {line}: unused\n")).collect();
+    let claude = [
+        record(
+            1,
+            None,
+            json!({ "type": "user", "message": { "role": "user", "content": "Why is it slow?" } }),
+        ),
+        record(
+            2,
+            Some(1),
+            json!({ "type": "assistant", "message": { "id": "m1", "role": "assistant", "model": "claude-x",
+            "content": [{ "type": "tool_use", "id": "t1", "name": "Bash", "input": { "command": "make" } }] } }),
+        ),
+        record(
+            3,
+            Some(2),
+            json!({ "type": "user", "message": { "role": "user",
+            "content": [{ "type": "tool_result", "tool_use_id": "t1", "content": output }] } }),
+        ),
+        record(
+            4,
+            None,
+            json!({ "type": "system", "subtype": "compact_boundary",
+            "logicalParentUuid": "aaaaaaaa-bbbb-4ccc-8ddd-000000000003" }),
+        ),
+        record(
+            5,
+            Some(4),
+            json!({ "type": "user", "isCompactSummary": true,
+            "message": { "role": "user", "content": "They made it and saw warnings." } }),
+        ),
+        record(6, Some(5), json!({ "type": "user", "message": { "role": "user", "content": "Go on" } })),
+    ];
+    let meta = json!({ "timestamp": at(1), "type": "session_meta", "payload": { "id": CODEX, "cwd": home.project } });
+    let said = json!({ "timestamp": at(2), "type": "response_item", "payload": { "type": "message", "role": "user",
+        "content": [{ "type": "input_text", "text": "Another matter" }] } });
+    let place = format!(".claude/projects/-project/{CLAUDE}.jsonl");
+    let rollout = format!(".codex/sessions/2026/05/02/rollout-2026-05-02T09-18-36-{CODEX}.jsonl");
+    home.write(&place, &claude.concat());
+    home.write(&rollout, &format!("{meta}\n{said}\n"));
+    home
+}
+
+#[tokio::test]
+async fn a_tool_asks_about_the_session_it_is_writing() {
+    let home = home();
+    let client = Client::connect(&home, "claude-code").await;
+    let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
+    assert!(text.starts_with(&format!("session {CLAUDE} of Claude Code, not stored")), "{text}");
+    assert!(text.contains("a summary at the beginning"), "{text}");
+    // What its own compaction took out of the window is in the file all the same.
+    let (listed, _) = client.call("list_recallable", json!({})).await.unwrap();
+    let line =
+        listed.lines().find(|line| line.contains("output of Bash")).unwrap_or_else(|| panic!("{listed}"));
+    let handle = line.split_whitespace().next().unwrap();
+    let (text, is_error) = client.call("recall", json!({ "handle": handle, "to": 2 })).await.unwrap();
+    assert!(!is_error && text.contains("warning 1: unused"), "{text}");
+    let (text, _) = client.call("recall", json!({ "search": "warning 3\\d" })).await.unwrap();
+    assert!(text.contains("warning 31: unused"), "{text}");
+    // The file grows, and nothing of it is stored.
+    let more = json!({ "type": "user", "uuid": "aaaaaaaa-bbbb-4ccc-8ddd-000000000007", "sessionId": CLAUDE, "cwd": home.project,
+        "parentUuid": "aaaaaaaa-bbbb-4ccc-8ddd-000000000006", "timestamp": "2026-05-02T09:18:07.000Z",
+        "message": { "role": "user", "content": "And the tests" } });
+    let path = home.path.join(format!(".claude/projects/-project/{CLAUDE}.jsonl"));
+    let known = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{known}{more}\n")).unwrap();
+    let (grown, _) = client.call("inspect_session", json!({})).await.unwrap();
+    assert!(grown.contains("6 messages, 4 in the window"), "{grown}");
+    let (again, _) = client.call("list_recallable", json!({})).await.unwrap();
+    assert!(again.contains(handle), "handles stay: {again}");
+    assert!(!home.path.join(".local/share/plimsoll/plimsoll.db").exists());
+}
+
+#[tokio::test]
+async fn each_tool_is_answered_about_its_own_session_and_others_are_named() {
+    let home = home();
+    let client = Client::connect(&home, "codex-mcp-client").await;
+    let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
+    assert!(text.starts_with(&format!("session {CODEX} of Codex, not stored")), "{text}");
+    let (text, _) = client.call("inspect_session", json!({ "session": "claude-code:5d0c" })).await.unwrap();
+    assert!(text.contains(CLAUDE), "{text}");
+    let error = client.call("inspect_session", json!({ "session": "ses_none" })).await.unwrap_err();
+    assert!(error.contains("-32602"), "{error}");
+    // A tool without a session here is answered about the stored one, or told that there is none.
+    let client = Client::connect(&home, "opencode").await;
+    let error = client.call("inspect_session", json!({})).await.unwrap_err();
+    assert!(
+        error.contains("-32602")
+            && error.contains("found no session of OpenCode for `~/project`, and none is stored"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn handles_of_the_session_it_was_handed_over_from_are_answered_beside_its_own() {
+    let home = home();
+    let export = export(&home.project).to_string();
+    let home = home.with("project/session.json", &export);
+    home.run(&["sessions", "import", "session.json"]);
+    let told = home.run(&["prune", "--apply", "ses_5c"]);
+    assert!(told.starts_with("exit: 0"), "{told}");
+    let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", "claude-code"]);
+    let written = std::fs::read_to_string(done["path"].as_str().unwrap()).unwrap();
+    let handle = written.split("recall ").nth(1).unwrap().split(']').next().unwrap();
+    let client = Client::connect(&home, "claude-code").await;
+    let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
+    assert!(
+        text.starts_with(&format!("session {} of Claude Code", done["session"].as_str().unwrap())),
+        "{text}"
+    );
+    assert!(text.contains("stored for this directory: `ses_5c"), "{text}");
+    let (text, is_error) = client.call("recall", json!({ "handle": handle, "to": 2 })).await.unwrap();
+    assert!(!is_error && text.contains("warning: unused"), "{text}");
+    let (listed, _) = client.call("list_recallable", json!({})).await.unwrap();
+    assert!(listed.contains(handle), "{listed}");
+}
+
+/// The folder that a session was about need not be on this machine; then it is handed over to the current one.
+#[tokio::test]
+async fn a_handle_is_answered_wherever_its_session_is_stored_unless_one_is_named() {
+    let home = Home::new();
+    let export = export("/gone/elsewhere".as_ref()).to_string();
+    let home = home.with("project/session.json", &export);
+    home.run(&["sessions", "import", "session.json"]);
+    assert!(home.run(&["prune", "--apply", "ses_5c"]).starts_with("exit: 0"));
+    let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", "claude-code"]);
+    let written = std::fs::read_to_string(done["path"].as_str().unwrap()).unwrap();
+    let handle = written.split("recall ").nth(1).unwrap().split(']').next().unwrap();
+    let client = Client::connect(&home, "claude-code").await;
+    let (text, is_error) = client.call("recall", json!({ "handle": handle, "to": 2 })).await.unwrap();
+    assert!(!is_error && text.contains("warning: unused"), "{text}");
+    // A part of a handle could be guessed, and a search would show what has nothing to do with this session.
+    let (text, is_error) = client.call("recall", json!({ "handle": &handle[..8] })).await.unwrap();
+    assert!(is_error, "{text}");
+    let (text, _) = client.call("recall", json!({ "search": "warning: unused" })).await.unwrap();
+    assert!(!text.contains("prt_"), "{text}");
+    let current = done["session"].as_str().unwrap();
+    let (text, is_error) =
+        client.call("recall", json!({ "handle": handle, "session": current })).await.unwrap();
+    assert!(is_error, "{text}");
+}
