@@ -18,4 +18,5 @@ mod reverts;
 mod slots;
 mod spends;
 mod support;
+mod takeovers;
 mod texts;
