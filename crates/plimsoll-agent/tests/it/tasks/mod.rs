@@ -19,4 +19,5 @@ mod slots;
 mod spends;
 mod support;
 mod takeovers;
+mod telling;
 mod texts;
