@@ -265,6 +265,35 @@ mod tests {
         assert!(group.end().is_some_and(|status| !status.success()));
     }
 
+    /// A call ends its group and then sweeps for what left it. The sweep would end the group's processes too, but it knows
+    /// only what kept its environment, or needs a reaper; so the group is tried here without it.
+    #[test]
+    fn all_processes_of_a_group_end_with_it() {
+        for setsid in [None, setsid()] {
+            let mut command = command_through(setsid, "sh", Path::new("/"), None).unwrap();
+            command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+            let mut group = ProcessGroup::spawn(&mut command).unwrap();
+            let mut line = String::new();
+            let out = group.child().stdout.take().unwrap();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+            let sleeper = rustix::process::Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+            assert!(rustix::process::test_kill_process(sleeper).is_ok());
+            group.end();
+            let is_gone = (0..500).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                is_over(sleeper)
+            });
+            assert!(is_gone, "{setsid:?}");
+        }
+    }
+
+    /// Whether a process has ended, also one that nothing has waited for: what adopts orphans may be slow.
+    fn is_over(pid: rustix::process::Pid) -> bool {
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        rustix::process::test_kill_process(pid).is_err() || stat.contains(") Z ")
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn with_it_there_is_a_session_of_its_own() {

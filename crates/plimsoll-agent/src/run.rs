@@ -40,6 +40,8 @@ pub struct Conversation {
     pub(crate) files: Arc<FileLedger>,
     /// Whether it was told what commands are held to.
     pub(crate) told_confinement: AtomicBool,
+    /// What the turn that a person began last has come to: what follows from it goes on with that.
+    pub(crate) turn: Option<Progress>,
     /// What a person has allowed for good in a session that others bound.
     pub(crate) granted: Permissions,
 }
@@ -165,6 +167,7 @@ impl Conversation {
             files: Arc::new(files),
             granted: Permissions::default(),
             told_confinement: AtomicBool::new(false),
+            turn: None,
         }
     }
 
@@ -256,8 +259,33 @@ impl Conversation {
     /// Let the model answer what is in the log, without a new prompt: after [`take_notes`](Conversation::take_notes) has
     /// taken something in.
     pub async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
-        let mut progress = self.begin_progress();
-        self.go_on_from(&mut progress, cancel).await
+        let progress = self.begin_progress();
+        self.go_on_as(progress, cancel).await
+    }
+
+    /// Take in what others have to tell this session and let the model answer it, as part of the turn that a person began
+    /// last: its limits hold over all that follows from it. A model that launches a task whenever one has ended would
+    /// otherwise go on for ever, each time with limits of its own. None if there is nothing new.
+    pub async fn answer_notes(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<Option<RunReport>, AgentError> {
+        if !self.take_notes().await? {
+            return Ok(None);
+        }
+        let turn = self.turn.take();
+        let progress = turn.unwrap_or_else(|| self.begin_progress());
+        self.go_on_as(progress, cancel).await.map(Some)
+    }
+
+    async fn go_on_as(
+        &mut self,
+        mut progress: Progress,
+        cancel: &CancellationToken,
+    ) -> Result<RunReport, AgentError> {
+        let report = self.go_on_from(&mut progress, cancel).await;
+        self.turn = Some(progress);
+        report
     }
 
     /// What a run begins with: nothing done, nothing spent.

@@ -130,6 +130,9 @@ impl Conversation {
                 Prepared::Ready(content) => {
                     self.reduced(progress, &content.receipts);
                     self.tell_compacted("auto", &content.receipts, cancel).await;
+                    if self.remind_of_tasks().await? {
+                        continue;
+                    }
                     return Ok(Some(*content));
                 }
                 // Only now it is known that there will be a summary. If hooks have something to say about it, the climb is

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll::SessionId;
-use plimsoll_store::{Claim, NewNote, StoreError, TaskMove};
+use plimsoll_store::{Claim, NewNote, Note, StoreError, TaskMove};
 use serde_json::json;
 
 use super::board::{StopReason, TaskBoard};
@@ -16,6 +16,24 @@ const MOST_NOTES: u64 = 1_000;
 /// Why what a task has launched is cancelled.
 pub(super) const LAUNCHER_CANCELLED: &str = "The task that launched it was cancelled.";
 pub(super) const LAUNCHER_ENDED: &str = "The task that launched it has ended.";
+
+/// Who says something to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// The model that launched it.
+    Parent,
+    /// A person.
+    User,
+}
+
+impl Speaker {
+    fn name(self) -> &'static str {
+        match self {
+            Speaker::Parent => "parent",
+            Speaker::User => "user",
+        }
+    }
+}
 
 impl TaskBoard {
     /// Change a task. The change is made on the record as it is, however often that moves meanwhile.
@@ -56,7 +74,7 @@ impl TaskBoard {
             let has_ended = before.status.is_active() && !next.status.is_active();
             if let Some(run) = next.data.runs.last_mut().filter(|_| has_ended) {
                 // Read after the record: words that come later change it, and the end is made anew with them.
-                run.unread = self.unread(id)?;
+                (run.unread, run.unread_of_user) = self.unread(id)?;
             }
             let told = next.noted_since(&before);
             let told = told.into_iter().map(|run| (next.parent.clone(), ended_note(&next.id, run)));
@@ -76,14 +94,19 @@ impl TaskBoard {
         }
     }
 
-    /// What was said to a task and waits to be read.
-    fn unread(&self, id: &SessionId) -> Result<Vec<String>, TaskError> {
+    /// What was said to a task and waits to be read: by its parent, and by a person.
+    fn unread(&self, id: &SessionId) -> Result<(Vec<String>, Vec<String>), TaskError> {
         let waiting = match self.archive.store().notes(id, MOST_NOTES) {
-            Err(StoreError::Missing { .. }) => return Ok(Vec::new()),
+            Err(StoreError::Missing { .. }) => return Ok(Default::default()),
             waiting => waiting?,
         };
         let steers = waiting.iter().filter(|note| note.kind == notes::STEER);
-        Ok(steers.filter_map(|note| note.data["text"].as_str().map(str::to_owned)).collect())
+        let (persons, parents): (Vec<_>, Vec<_>) =
+            steers.partition(|note| note.data["by"] == Speaker::User.name());
+        let words = |notes: Vec<&Note>| {
+            notes.into_iter().filter_map(|note| note.data["text"].as_str().map(str::to_owned)).collect()
+        };
+        Ok((words(parents), words(persons)))
     }
 
     /// Take words out of a task's inbox that an earlier run has not read: they were handed back when it ended, and would
@@ -135,14 +158,19 @@ impl TaskBoard {
 
     /// Say something to a task that is active; its model reads it before its next request. Words that come too late for
     /// that are handed back to the parent when the run ends.
-    pub async fn steer(self: &Arc<Self>, id: &SessionId, message: &str) -> Result<Task, TaskError> {
+    pub async fn steer(
+        self: &Arc<Self>,
+        id: &SessionId,
+        message: &str,
+        speaker: Speaker,
+    ) -> Result<Task, TaskError> {
         let (id, message) = (id.clone(), message.to_owned());
         self.blocking(move |board| {
             let name = plimsoll_store::random_ids().message(board.now());
             let note = NewNote {
                 id: format!("steer:{name}"),
                 kind: notes::STEER.to_owned(),
-                data: json!({ "text": message }),
+                data: json!({ "text": message, "by": speaker.name() }),
             };
             let sent = [(id.clone(), note)];
             board.change_with(&id, &TaskChange::Steer, None, &sent)

@@ -155,6 +155,9 @@ impl TaskBoard {
         loop {
             let task = self.task(id).await?;
             let (own, text) = (id.clone(), prompt.to_owned());
+            // Also of one that is put in line: what is refused when it begins would wait for ever.
+            let agent = self.agent_again(caller, &task).await?;
+            require_price(&agent)?;
             if task.status.is_active() {
                 let queue = TaskChange::QueueResume { prompt: text };
                 match self.blocking(move |board| board.change(&own, &queue)).await {
@@ -164,8 +167,6 @@ impl TaskBoard {
                     Err(error) => return Err(error),
                 }
             }
-            let agent = self.agent_again(caller, &task).await?;
-            require_price(&agent)?;
             let begun = self
                 .blocking(move |board| {
                     let resume = TaskChange::Resume { prompt: text, by: board.holder.clone() };

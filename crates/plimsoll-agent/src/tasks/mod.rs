@@ -41,6 +41,7 @@ pub(crate) const TOOL_PREFIX: &str = "background_";
 
 pub use board::{Caller, Launch, ResumeOutcome, TaskBoard};
 pub use bounds::StoredBound;
+pub use change::Speaker;
 pub use error::TaskError;
 pub use figures::ForkFigures;
 pub use ids::{find_task, short_id};

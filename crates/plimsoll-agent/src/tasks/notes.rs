@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use plimsoll::log::TextPart;
+use plimsoll::pivot::Pivot;
 use plimsoll::{Message, Part, PartBody, SessionId, ToolStatus};
 use plimsoll_session::{Driver, NOTES_KEY, SessionError};
 use plimsoll_store::{Note, TaskFilter};
@@ -15,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::TaskError;
 use super::probe::TaskPoint;
+use super::status::TaskStatus;
 use super::task::Task;
-use super::text::{EndedRun, ended_text};
+use super::text::{EndedRun, ended_text, reminder_text};
 use crate::error::AgentError;
 use crate::event::Event;
 use crate::run::Conversation;
@@ -27,6 +29,8 @@ pub(super) const ENDED: &str = "task.ended";
 pub(super) const STEER: &str = "task.steer";
 /// Where a call says of which runs it has told the model.
 pub(crate) const TOLD_KEY: &str = "tasks";
+/// Where a message that names the tasks at work says behind which summary it stands.
+const REMINDED_KEY: &str = "tasksAfter";
 /// Tasks that end together are told together.
 const GATHER: Duration = Duration::from_millis(100);
 
@@ -55,6 +59,15 @@ impl Conversation {
             self.agent.tell(&Event::Prompted { message: message.info.id.clone() });
         }
         Ok(!messages.is_empty())
+    }
+
+    /// Name the tasks that are at work, behind a summary that stands for their launches: a model that knows of none launches
+    /// them again. Once for each summary; says whether something was added.
+    pub(crate) async fn remind_of_tasks(&mut self) -> Result<bool, AgentError> {
+        if self.agent.tasks.is_none() {
+            return Ok(false);
+        }
+        Ok(self.driver.run(remind).await?)
     }
 
     /// The model has said its last word: wait for the session's tasks, where that is wanted. Says whether there is
@@ -168,6 +181,51 @@ fn take_in(driver: &mut Driver, pass: impl Fn(TaskPoint)) -> Result<Vec<Message>
     driver.take_notes(&ids)?;
     pass(TaskPoint::Taken);
     Ok(messages)
+}
+
+fn remind(driver: &mut Driver) -> Result<bool, SessionError> {
+    let log = driver.log();
+    let Some(pivot) = Pivot::newest(log) else { return Ok(false) };
+    let summary = log[pivot.summary].info.id.to_string();
+    let metadata =
+        |message: &Message| message.parts.first()?.extra.get("metadata")?.get(REMINDED_KEY).cloned();
+    if log.iter().any(|message| metadata(message).is_some_and(|of| of == summary.as_str())) {
+        return Ok(false);
+    }
+    let made = log[pivot.summary].info.time.as_ref().and_then(|time| time.created);
+    if !has_active(driver)? {
+        return Ok(false);
+    }
+    let siblings = siblings_of(driver, driver.session())?;
+    // The launches of those that came after it are in view. A summary without a time is one of an imported session, which
+    // had no tasks of ours.
+    let is_hidden = |task: &&Task| made.is_some_and(|made| task.created < made);
+    let active = siblings.iter().filter(|task| task.status.is_active() && !task.data.cleared);
+    let active: Vec<&Task> = active.filter(is_hidden).collect();
+    if active.is_empty() {
+        return Ok(false);
+    }
+    let (now, mut ids) = (driver.settings().clock.now(), plimsoll_store::random_ids());
+    let text = reminder_text(&active, &siblings, now);
+    let body = PartBody::Text(TextPart { text: text.into(), synthetic: Some(true), ignored: None });
+    let mut part = Part::new(ids.part(now), body);
+    part.extra.insert("metadata".into(), json!({ REMINDED_KEY: summary }));
+    let mut message = Message::user(ids.message(now), ids.part(now), "").at(now);
+    message.parts = vec![part];
+    driver.append(message)?;
+    Ok(true)
+}
+
+/// Whether a task of this session is at work, without reading all that ever were.
+fn has_active(driver: &Driver) -> Result<bool, SessionError> {
+    for status in TaskStatus::ALL.into_iter().filter(|status| status.is_active()) {
+        let (parent, status) = (Some(driver.session().clone()), Some(status.name().to_owned()));
+        let filter = TaskFilter { parent, status, most: 1, ..TaskFilter::default() };
+        if !driver.archive().store().tasks(&filter)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn siblings_of(driver: &Driver, session: &SessionId) -> Result<Vec<Task>, SessionError> {

@@ -1,5 +1,6 @@
 //! Tasks whose process has gone.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,7 +32,8 @@ impl TaskBoard {
     }
 
     /// Like [`reconcile`](TaskBoard::reconcile), and take up resumes that wait behind a run that has ended: its process may
-    /// have gone before it could. Only for hosts that stay long enough for the tasks.
+    /// have gone before it could. Only for hosts that stay long enough for the tasks, and only
+    /// those of tasks that work in the host's directory.
     pub async fn look_after(self: &Arc<Self>, parent: &SessionId) -> Result<Vec<Task>, TaskError> {
         let marked = self.reconcile(Some(parent)).await?;
         for task in self.tasks(Some(parent)).await? {
@@ -41,6 +43,9 @@ impl TaskBoard {
             let agent = self.agent_again(None, &task).await;
             let fired = match agent.and_then(|agent| require_price(&agent).map(|()| agent)) {
                 Ok(agent) => {
+                    if !self.works_in(&task.id, &agent.directory).await? {
+                        continue;
+                    }
                     let told = Arc::clone(&agent.events);
                     // Not waited for: another process may be giving it back, and will take it up itself.
                     self.try_fire(&task, agent, &told, Duration::ZERO).await
@@ -52,6 +57,19 @@ impl TaskBoard {
             }
         }
         Ok(marked)
+    }
+
+    /// Whether a task works in this directory. One that was launched elsewhere is not taken up here: the paths that it knows
+    /// and the rules that it was launched under are of there.
+    async fn works_in(self: &Arc<Self>, id: &SessionId, directory: &Path) -> Result<bool, TaskError> {
+        let (id, here) = (id.clone(), directory.display().to_string());
+        self.blocking(move |board| match board.archive.store().session(&id) {
+            Ok(session) => Ok(session.directory.is_none_or(|own| own == here)),
+            // Taking it up finds that it is gone.
+            Err(StoreError::Missing { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        })
+        .await
     }
 
     pub(super) fn is_local(&self, id: &SessionId) -> bool {

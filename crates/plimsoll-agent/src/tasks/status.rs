@@ -52,6 +52,11 @@ impl TaskStatus {
         matches!(self, Queued | Running | Resumed)
     }
 
+    /// Whether it is listed where tasks of the status of this name are asked for: a task that was resumed runs.
+    pub fn is_listed_as(self, name: &str) -> bool {
+        self.name() == name || (self == Resumed && name == Running.name())
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -98,6 +98,9 @@ pub struct TaskRun {
     pub result: Option<String>,
     /// What was said to it and not read before it ended.
     pub unread: Vec<String>,
+    /// What a person said to it and it did not read, which is not its parent's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread_of_user: Vec<String>,
     /// Whether its end was sent to the parent together with its record. Records of older versions do not say so, because
     /// there the one could be stored without the other.
     pub noted: bool,
@@ -143,7 +146,9 @@ impl ForkReceipt {
     pub fn was_cut(&self) -> bool {
         self.cut
             || self.stats.as_ref().is_some_and(|stats| {
-                stats.removed_messages > 0 || stats.shortened_messages > 0 || stats.truncated_by.budget > 0
+                // The newest results are whole unless there is no room for them, as in a small window.
+                let by_room = stats.truncated_by.budget + stats.truncated_by.tier1;
+                stats.removed_messages > 0 || stats.shortened_messages > 0 || by_room > 0
             })
     }
 }

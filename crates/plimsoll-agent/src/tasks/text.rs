@@ -22,6 +22,8 @@ pub const IGNORED_IN_RESUME: &str = "Note: agent and description are ignored in 
 pub const NOTHING_TO_CLEAR: &str = "No background tasks to clear.";
 /// So much of a prompt is shown in a status.
 const PROMPT_CHARS: usize = 500;
+/// So much of the result of a run is told with its end where the task is resumed by then.
+const RESULT_CHARS: usize = 4_000;
 /// A longer description is cut in a list.
 const DESCRIPTION_CHARS: usize = 30;
 /// So many ended tasks are named in a toast.
@@ -112,7 +114,20 @@ impl TaskView<'_> {
     pub fn output(&self) -> String {
         match self.task.status {
             TaskStatus::Completed => self.result(),
-            _ => self.status(),
+            _ => self.status() + &self.said(),
+        }
+    }
+
+    /// What a task that has not completed its newest run has said in it, or in the run before: a resume that begins by
+    /// itself must not hide a result that was not read yet.
+    fn said(&self) -> String {
+        let data = &self.task.data;
+        let own = data.result.as_ref().filter(|_| !self.task.status.is_active());
+        let before = || data.runs.iter().rev().skip(1).find_map(|run| run.result.as_ref());
+        match (own, before()) {
+            (Some(own), _) => format!("\n\n## What it has said\n\n{own}"),
+            (None, Some(before)) => format!("\n\n## Result of the run before\n\n{before}"),
+            (None, None) => String::new(),
         }
     }
 
@@ -174,15 +189,15 @@ impl TaskView<'_> {
     }
 
     /// The messages of the task's session, and how it stands: a transcript alone does not say whether it has ended, or why.
+    /// That comes first, because a long text is cut at its end and the run counts as told.
     pub fn session(&self, messages: &[Message], filter: &TranscriptFilter) -> String {
         let (status, data) = (self.task.status, &self.task.data);
         let error = data.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-        format!(
-            "{}\n\n---\n\nStatus: {} {status} ({}){error}",
-            transcript_text(messages, filter),
-            status.icon(),
-            self.duration()
-        )
+        let mut text = format!("Status: {} {status} ({}){error}\n", status.icon(), self.duration());
+        if let Some(fork) = data.fork.as_ref().filter(|_| filter.forked_for.is_some()) {
+            text.push_str(&format!("Inherited, and not shown here: {}\n", fork_text(fork)));
+        }
+        format!("{text}\n---\n\n{}", transcript_text(messages, filter))
     }
 
     /// A row of the list.
@@ -211,15 +226,10 @@ impl TaskView<'_> {
 /// The tasks of a session as a table; `status` as it was asked for.
 pub fn list_text(tasks: &[Task], status: Option<&str>, now: Millis) -> String {
     let wanted = status.map(|status| status.trim().to_lowercase()).filter(|status| !status.is_empty());
-    // A task that was resumed runs as any other.
-    let is_wanted = |task: &Task, wanted: &str| {
-        task.status.name() == wanted
-            || (task.status == TaskStatus::Resumed && wanted == TaskStatus::Running.name())
-    };
     let mut shown: Vec<&Task> = tasks
         .iter()
         .filter(|task| !task.data.cleared)
-        .filter(|task| wanted.as_ref().is_none_or(|wanted| is_wanted(task, wanted)))
+        .filter(|task| wanted.as_ref().is_none_or(|wanted| task.status.is_listed_as(wanted)))
         .collect();
     if shown.is_empty() {
         return match status.filter(|_| wanted.is_some()) {
@@ -314,6 +324,17 @@ pub struct EndedRun<'a> {
     pub run: u32,
 }
 
+/// What follows a run that has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NextRun {
+    /// Nothing yet.
+    None,
+    /// A resume waits and begins by itself.
+    InLine,
+    /// The task was resumed since.
+    Begun,
+}
+
 impl EndedRun<'_> {
     fn of_run(&self) -> Option<&TaskRun> {
         self.task.data.runs.get(usize::try_from(self.run).ok()?.checked_sub(1)?)
@@ -321,6 +342,57 @@ impl EndedRun<'_> {
 
     fn end(&self) -> TaskStatus {
         self.of_run().and_then(|run| run.end).unwrap_or(self.task.status)
+    }
+
+    /// What comes after this run, as far as that is known now.
+    fn next(&self) -> NextRun {
+        match self.run < self.task.run() {
+            true => NextRun::Begun,
+            false if self.task.data.pending.is_some() => NextRun::InLine,
+            false => NextRun::None,
+        }
+    }
+
+    /// What only the model is told of it, for a task that is shown by this id.
+    fn hints(&self, id: &str) -> Vec<String> {
+        let (run, next) = (self.of_run(), self.next());
+        let since = match next {
+            NextRun::None => "",
+            NextRun::InLine => " A resume waits in line and begins by itself.",
+            NextRun::Begun => " It was resumed since.",
+        };
+        let mut hints = Vec::new();
+        match self.end() {
+            TaskStatus::Error => {
+                let error = run.and_then(|run| run.error.as_deref()).unwrap_or("Unknown error");
+                hints.push(format!(
+                    "Task failed: {error}\nUse background_output(task_id: \"{id}\") for details.{since}"
+                ));
+            }
+            TaskStatus::Interrupted => {
+                let again =
+                    format!(" Take it up again with background_task(resume: \"{id}\", prompt: \"...\").");
+                let again = if next == NextRun::None { &again } else { since };
+                hints.push(format!("Task interrupted: the process that ran it has gone.{again}"));
+            }
+            // Its result is not what is asked for by the id when the next run has ended.
+            TaskStatus::Completed if next != NextRun::None => {
+                let newest = self.task.data.result.as_ref().filter(|_| next == NextRun::InLine);
+                let result = newest.or_else(|| run?.result.as_ref());
+                let result = result.map_or("(No text output)", String::as_str);
+                let result = cut(result, RESULT_CHARS, RESULT_CHARS);
+                hints.push(format!("Task `{id}` completed this run.{since} The run came to:\n{result}"));
+            }
+            _ => {}
+        }
+        if let Some(run) = run {
+            let parents = run.unread.iter().map(|words| ("your message", words));
+            let persons = run.unread_of_user.iter().map(|words| ("what the user said to it", words));
+            let unread = parents.chain(persons);
+            hints
+                .extend(unread.map(|(what, words)| format!("The task ended before it read {what}: {words}")));
+        }
+        hints
     }
 
     /// The line that a person sees.
@@ -350,44 +422,55 @@ pub fn ended_text(ended: &[EndedRun<'_>], siblings: &[Task], now: Millis) -> (St
     let counted: Vec<&Task> = siblings.iter().filter(|task| !task.data.cleared).collect();
     let active = counted.iter().filter(|task| task.status.is_active()).count();
     let mut lines: Vec<String> = ended.iter().map(|run| run.line(now)).collect();
-    lines.push(format!("Task Progress: {}/{}", counted.len() - active, counted.len()));
+    // Where another has cleared them all there is nothing to count.
+    if !counted.is_empty() {
+        lines.push(format!("Task Progress: {}/{}", counted.len() - active, counted.len()));
+    }
     let name = |run: &EndedRun<'_>| TaskView { task: run.task, siblings, now }.short_id();
     let fetch = |run: &EndedRun<'_>| format!("background_output(task_id: \"{}\")", name(run));
-    let mut hints = Vec::new();
-    for run in ended {
-        let error = run.of_run().and_then(|run| run.error.as_deref());
-        match run.end() {
-            TaskStatus::Error => {
-                let error = error.unwrap_or("Unknown error");
-                hints.push(format!("Task failed: {error}\nUse {} for details.", fetch(run)));
-            }
-            TaskStatus::Interrupted => hints.push(format!(
-                "Task interrupted: the process that ran it has gone. Take it up again with \
-                 background_task(resume: \"{}\", prompt: \"...\").",
-                name(run)
-            )),
-            _ => {}
+    let mut hints: Vec<String> = ended.iter().flat_map(|run| run.hints(&name(run))).collect();
+    let is_fetched = |run: &&EndedRun<'_>| run.end() == TaskStatus::Completed && run.next() == NextRun::None;
+    let done = ended.iter().filter(is_fetched).map(fetch).collect::<Vec<_>>().join(", ");
+    match (done.is_empty(), active) {
+        (false, 0) => {
+            hints.push(format!("{}\nUse {done} to see what came of them.", all_ended_text(&counted)));
         }
-        for words in run.of_run().into_iter().flat_map(|run| &run.unread) {
-            hints.push(format!("The task ended before it read your message: {words}"));
-        }
-    }
-    let mut done = ended.iter().filter(|run| run.end() == TaskStatus::Completed).map(fetch).peekable();
-    if done.peek().is_some() {
-        let done = done.collect::<Vec<_>>().join(", ");
-        if active > 0 {
-            hints.push(format!(
-                "To see what came of it now, use {done}.\n{active} more still running: you may wait, you will be told.\n\
-                 Leave no result unread before you finish."
-            ));
-        } else {
-            hints
-                .push(format!("All {} tasks finished.\nUse {done} to see what came of them.", counted.len()));
-        }
-    } else if active == 0 {
-        hints.push(format!("All {} tasks finished.", counted.len()));
+        (false, _) => hints.push(format!(
+            "To see what came of it now, use {done}.\n{active} more still running: you may wait, you will be told.\n\
+             Leave no result unread before you finish."
+        )),
+        (true, 0) if !counted.is_empty() => hints.push(all_ended_text(&counted)),
+        (true, _) => {}
     }
     (lines.join("\n"), hints.join("\n"))
+}
+
+fn all_ended_text(tasks: &[&Task]) -> String {
+    let interrupted = tasks.iter().filter(|task| task.status == TaskStatus::Interrupted).count();
+    match (interrupted, tasks.len()) {
+        (0, all) => format!("All {all} tasks finished."),
+        (some, all) => format!("No task is at work any more; {some} of {all} interrupted."),
+    }
+}
+
+/// The tasks that are at work, for a model whose window has lost their launches to a summary.
+pub(super) fn reminder_text(active: &[&Task], siblings: &[Task], now: Millis) -> String {
+    let line = |task: &&Task| {
+        let view = TaskView { task, siblings, now };
+        format!(
+            "- `{}` ({}): {} for {}",
+            view.short_id(),
+            task.data.description,
+            task.status,
+            view.duration()
+        )
+    };
+    let lines: Vec<String> = active.iter().map(line).collect();
+    format!(
+        "Background tasks that you launched before the summary and that are still at work:\n{}\nDo not launch them again. \
+         You will be told when each ends.",
+        lines.join("\n")
+    )
 }
 
 /// All tasks of a session in a few lines, for a person: the title, and what stands below it.

@@ -1,5 +1,6 @@
 //! The messages of a task's session, as a model or a person reads them.
 
+use plimsoll::fork::history::task_text;
 use plimsoll::{Message, PartBody, SessionId, ToolStatus};
 use plimsoll_store::{Archive, PageRequest, StoreError};
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ pub struct TranscriptFilter {
     pub thinking: bool,
     /// What tools answered, too.
     pub results: bool,
+    /// What a forked task was asked: nothing before that is shown, because its parent knows what the task has from it.
+    pub forked_for: Option<String>,
 }
 
 impl TranscriptFilter {
@@ -36,7 +39,8 @@ impl TranscriptFilter {
                 if is_known || message_text(0, &message, self).is_some() {
                     messages.push(message);
                 }
-                if is_known || messages.len() >= enough {
+                let is_first = messages.last().is_some_and(|message| self.begins_task(message));
+                if is_known || is_first || messages.len() >= enough {
                     messages.reverse();
                     return Ok(messages);
                 }
@@ -48,13 +52,19 @@ impl TranscriptFilter {
             }
         }
     }
+
+    /// Whether this is the message that sets a forked task apart from what it has inherited.
+    fn begins_task(&self, message: &Message) -> bool {
+        self.forked_for.as_deref().is_some_and(|task| message.is_user() && message.text() == task_text(task))
+    }
 }
 
 /// The messages of a task as text.
 pub fn transcript_text(messages: &[Message], filter: &TranscriptFilter) -> String {
     let known = filter.since.as_deref();
     let since = known.and_then(|id| messages.iter().position(|message| message.info.id.as_str() == id));
-    let messages = &messages[since.map_or(0, |place| place + 1)..];
+    let first = messages.iter().rposition(|message| filter.begins_task(message));
+    let messages = &messages[since.map_or(0, |place| place + 1).max(first.unwrap_or(0))..];
     let mut shown: Vec<String> = messages
         .iter()
         .enumerate()

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::{Tool, ToolCall, ToolError, number, optional_text};
 use crate::permissions::{Access, Subject};
 use crate::tasks::{
-    self, Caller, Launch, ResumeOutcome, TOLD_KEY, Task, TaskBoard, TaskError, TaskView, TranscriptFilter,
+    self, Caller, Launch, ResumeOutcome, Speaker, TOLD_KEY, Task, TaskBoard, TaskError, TaskView,
+    TranscriptFilter,
 };
 
 /// How long a call waits for a task where it does not say, and at most.
@@ -269,11 +270,12 @@ impl Work<'_> {
         let input = self.call.input;
         let wait = number(input, "timeout")?.unwrap_or(DEFAULT_WAIT).min(LONGEST_WAIT);
         let limit = number(input, "message_limit")?;
-        let filter = TranscriptFilter {
+        let mut filter = TranscriptFilter {
             since: optional_text(input, "since_message_id")?.map(str::to_owned),
             most: Some(limit.unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES) as usize),
             thinking: flag(input, "include_thinking")?,
             results: flag(input, "include_tool_results")?,
+            forked_for: None,
         };
         let (block, full) = (flag(input, "block")?, flag(input, "full_session")?);
         let mut task = match self.find(id_of(input)?).await {
@@ -291,6 +293,7 @@ impl Work<'_> {
                 return Err(ToolError::Cancelled);
             }
         }
+        filter.forked_for = task.is_forked().then(|| task.data.prompt.clone());
         let text = match full {
             true => self.transcript(&task, &filter, limit.is_none_or(|limit| limit > MOST_MESSAGES)).await,
             false => self.tell(&task, |view| view.output()).await,
@@ -370,7 +373,7 @@ impl Work<'_> {
         let message = super::text(self.call.input, "message")?;
         let steered = async {
             let task = self.find(id_of(self.call.input)?).await?;
-            let task = self.board.steer(&task.id, message).await?;
+            let task = self.board.steer(&task.id, message, Speaker::Parent).await?;
             self.tell(&task, |view| view.steered()).await
         };
         Ok(steered.await.unwrap_or_else(|error| told(error, "Error steering task: ")))

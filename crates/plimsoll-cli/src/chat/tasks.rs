@@ -154,12 +154,7 @@ impl Chat<'_> {
     pub(super) fn answer_notes(&mut self) {
         let Some(conversation) = self.conversation.as_mut() else { return };
         let cancel = self.interrupts.begin_turn();
-        let done = self.runtime.block_on(async {
-            match conversation.take_notes().await? {
-                true => conversation.go_on(&cancel).await.map(Some),
-                false => Ok(None),
-            }
-        });
+        let done = self.runtime.block_on(conversation.answer_notes(&cancel));
         self.interrupts.end_turn();
         self.screen.end_text();
         match done {

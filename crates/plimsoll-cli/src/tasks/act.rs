@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Task, TaskStatus};
+use plimsoll_agent::tasks::{Speaker, Task, TaskStatus};
 use serde_json::json;
 
 use super::list::sessions_of;
@@ -72,7 +72,7 @@ pub(super) fn steer(
     }
     let desk = Desk::open(around)?;
     let (task, all) = desk.find(given)?;
-    let task_now = desk.runtime.block_on(desk.board.steer(&task.id, message))?;
+    let task_now = desk.runtime.block_on(desk.board.steer(&task.id, message, Speaker::User))?;
     if output.json {
         output.json(&task_now)?;
     } else {

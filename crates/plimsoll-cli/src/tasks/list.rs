@@ -105,7 +105,7 @@ impl Wanted {
         let here = self.directory.as_deref().map(|directory| sessions_of(desk, directory)).transpose()?;
         let is_wanted = |task: &&Task| {
             (self.list.cleared || !task.data.cleared)
-                && self.list.status.is_none_or(|status| task.status == status)
+                && self.list.status.is_none_or(|status| task.status.is_listed_as(status.name()))
                 && self.parent.as_ref().is_none_or(|parent| task.parent == *parent)
                 // The session of a task may have been removed, and its parent be still there.
                 && here.as_ref().is_none_or(|here| here.contains(&task.id) || here.contains(&task.parent))

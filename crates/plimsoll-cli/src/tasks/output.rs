@@ -96,6 +96,8 @@ fn print_messages(args: &OutputArgs, task: &Task, desk: &Desk, output: &mut Outp
         most: Some(args.messages),
         thinking: args.thinking,
         results: args.results,
+        // A person may not know what the parent knew.
+        forked_for: None,
     };
     let messages = match filter.read(&desk.opened.archive, &task.id) {
         Ok(messages) => messages,

@@ -85,6 +85,10 @@ pub(crate) fn page(task: &Task, all: &[Task]) -> String {
         }
     }
     section(&mut text, "Prompt", &data.prompt);
+    for (at, run) in data.runs.iter().enumerate().take(data.runs.len().saturating_sub(1)) {
+        let result = run.result.as_deref().unwrap_or_default();
+        section(&mut text, &format!("Result of run {}", at + 1), result);
+    }
     section(&mut text, "Result", data.result.as_deref().unwrap_or_default());
     text.trim_end().to_owned()
 }

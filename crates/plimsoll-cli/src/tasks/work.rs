@@ -96,7 +96,8 @@ pub(crate) fn fork(
         worker.see_to_end(&board, task).await
     });
     runtime.shutdown_background();
-    worker.finish(&done?, output)
+    let task = done?;
+    worker.finish(&task, 1, output)
 }
 
 /// The session that is to be forked, as it can be looked up: with the database of another tool, or as a file.
@@ -147,13 +148,16 @@ pub(super) fn resume(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
         match board.resume(None, &task.id, prompt.trim()).await? {
-            ResumeOutcome::Begun(task) => worker.see_to_end(&board, task).await.map(Ok),
+            ResumeOutcome::Begun(task) => {
+                let run = task.run();
+                Ok(Ok((worker.see_to_end(&board, task).await?, run)))
+            }
             ResumeOutcome::Queued(task) => Ok(Err(task)),
         }
     });
     runtime.shutdown_background();
     match done? {
-        Ok(task) => worker.finish(&task, output),
+        Ok((task, run)) => worker.finish(&task, run, output),
         Err(queued) => {
             if output.json {
                 output.json(&queued)?;
@@ -280,20 +284,31 @@ impl Worker {
         Ok(board.task(&task.id).await?)
     }
 
-    /// The answer, and what scripts are told.
-    fn finish(&self, task: &Task, output: &mut Output) -> Result<ExitCode, CliError> {
+    /// The answer to what was asked here, which is that of one run, and what scripts are told. A resume that waited in line
+    /// is another run, with words of another.
+    fn finish(&self, task: &Task, run: u32, output: &mut Output) -> Result<ExitCode, CliError> {
+        let own = usize::try_from(run).ok().and_then(|run| task.data.runs.get(run.checked_sub(1)?));
+        let own = own.filter(|_| run < task.run());
+        let result = own.map_or(&task.data.result, |own| &own.result);
+        let status = own.and_then(|own| own.end).unwrap_or(task.status);
         if self.json {
             let mut value = serde_json::to_value(task).unwrap_or_default();
             if let Value::Object(fields) = &mut value {
                 fields.insert("type".into(), "task".into());
+                fields.insert("run".into(), run.into());
             }
             print_json(&value);
-        } else if let Some(result) = &task.data.result {
+        } else if let Some(result) = result {
             output.text(result.trim_end())?;
             output.flush()?;
         }
         let id = short_id(&task.id, []);
-        Ok(match task.status {
+        if own.is_some() {
+            note(&format!(
+                "a resume waited in line and was run after this; `plimsoll tasks show {id}` has its answer"
+            ));
+        }
+        Ok(match status {
             TaskStatus::Completed => ExitCode::SUCCESS,
             TaskStatus::Interrupted => {
                 note(&format!("`plimsoll tasks resume {id} \"go on\"` takes it up again"));

@@ -324,12 +324,65 @@ fn another_process_steers_a_task_resumes_it_behind_its_run_and_cancels_it() {
     assert!(third.wait_reached());
     assert_eq!(server.last().unwrap().last_user_text(), "And the docks?");
     wait_for_status(&home, "resumed");
+    // One that was resumed runs.
+    let running = home.json(&["tasks", "--json", "--status", "running"]);
+    assert_eq!(running[0]["status"], "resumed", "{running}");
     assert_page("cancelled", &home.page(&[&format!("tasks cancel {id}")]));
     let output = child.wait_with_output().unwrap();
     third.release();
-    assert_eq!(code(&output), 1, "{}", stderr(&output));
-    assert!(stderr(&output).contains("the task was cancelled"), "{}", stderr(&output));
+    // The run that was asked for here has its answer; the one in line was another's.
+    assert_eq!(
+        (code(&output), stdout(&output).as_str()),
+        (0, "I leave them alone.\n"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        stderr(&output).contains("a resume waited in line and was run after this"),
+        "{}",
+        stderr(&output)
+    );
+    let shown = home.run(&["tasks", "show", &id]);
+    assert!(shown.contains("\nResult of run 1\n  I leave them alone."), "{shown}");
     assert_eq!(only_task(&home)["status"], "cancelled");
+}
+
+#[test]
+fn a_resume_prints_the_answer_to_its_own_words_where_another_waits_in_line() {
+    let (home, server) = (with_parent(), ModelServer::start().unwrap());
+    server.push(Reply::new().text("Nine metres."));
+    let output = run(&home, &server, &["fork", PARENT, "--run", "How deep?", "--model", MODEL]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let id = only_task(&home)["id"].as_str().unwrap().to_owned();
+    put_in_line(&home, &id, "And the docks?");
+    server.push_all([Reply::new().text("Three cranes."), Reply::new().text("Two docks.")]);
+    let output = run(&home, &server, &["tasks", "resume", &id, "And the cranes?"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Three cranes.\n"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("a resume waited in line and was run after this"),
+        "{}",
+        stderr(&output)
+    );
+    let task = only_task(&home);
+    assert_eq!(
+        (&task["result"], &task["runs"][1]["result"]),
+        (&json!("Two docks."), &json!("Three cranes."))
+    );
+}
+
+/// A resume that waits behind the end, as a process leaves it that dies just then.
+fn put_in_line(home: &Home, id: &str, words: &str) {
+    let archive = home.archive();
+    let record = archive.store().task(id).unwrap();
+    let mut data = record.data.clone();
+    data["pending"] = words.into();
+    let step = plimsoll_store::TaskMove {
+        from: record.status.clone(),
+        to: record.status,
+        data: Some(data),
+        ..Default::default()
+    };
+    archive.store().move_task(id, step, plimsoll::Millis(1)).unwrap();
 }
 
 #[test]
@@ -690,19 +743,9 @@ fn machines_watch_tasks_line_by_line_and_a_resume_that_waits_is_dropped() {
     kill_process(Pid::from_raw(i32::try_from(watching.id()).unwrap()).unwrap(), Signal::INT).unwrap();
     assert_eq!(watching.wait().unwrap().code(), Some(0));
 
-    // A resume that waits behind the end, as a process leaves it that dies just then.
-    let archive = home.archive();
-    let record = archive.store().task(last["id"].as_str().unwrap()).unwrap();
-    let mut data = record.data.clone();
-    data["pending"] = "Go on".into();
-    let step = plimsoll_store::TaskMove {
-        from: record.status.clone(),
-        to: record.status,
-        data: Some(data),
-        ..Default::default()
-    };
-    archive.store().move_task(&record.id, step, plimsoll::Millis(1)).unwrap();
-    let short = &record.id["ses_".len().."ses_".len() + 8];
+    let id = last["id"].as_str().unwrap();
+    put_in_line(&home, id, "Go on");
+    let short = &id["ses_".len().."ses_".len() + 8];
     let dropped = run(&home, &server, &["tasks", "cancel", short]);
     let told = stdout(&dropped);
     assert_eq!(code(&dropped), 0, "{}", stderr(&dropped));

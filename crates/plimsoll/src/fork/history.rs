@@ -327,9 +327,9 @@ const FIRST_LOOK: usize = 256;
 /// Refuse a history whose newest messages alone are too large. An imported session of a hundred thousand messages would
 /// otherwise be copied and weighed whole, three times, to learn that it does not fit.
 ///
-/// Only where nothing was ever summarised: then all of the log is in the window, and the window of its newest messages is
-/// the end of the whole one but for what the cut itself changes there, such as a result whose call is cut off. The margin
-/// is for that. Where a summary stands for most of the log, the window is small and made whole.
+/// Only as far back as nothing was summarised: all of that is in the window, and the window of the newest messages is the
+/// end of the whole one but for what the cut itself changes there, such as a result whose call is cut off. The margin is for
+/// that. What a summary stands for is not in the window; where it comes near the end, the window is small and made whole.
 fn refuse_far_too_large(
     messages: &[Message],
     policy: &Policy,
@@ -339,11 +339,12 @@ fn refuse_far_too_large(
 ) -> Result<(), NoHistory> {
     let is_plain = |message: &Message| !message.info.summary && message.marker().is_none();
     let mut newest = FIRST_LOOK;
-    if messages.len() <= newest || !messages.iter().all(is_plain) {
-        return Ok(());
-    }
     while newest < messages.len() {
-        let window = Window::of(&messages[messages.len() - newest..], policy);
+        let latest = &messages[messages.len() - newest..];
+        if !latest.iter().all(is_plain) {
+            return Ok(());
+        }
+        let window = Window::of(latest, policy);
         let tokens = request_tokens(&window, child.fixed, counter);
         if tokens > room + room.share(0.125) {
             return Err(NoHistory::TooLarge { tokens, room });

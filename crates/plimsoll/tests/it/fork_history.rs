@@ -341,11 +341,31 @@ fn long(messages: usize) -> Vec<Message> {
     (0..messages).map(message).collect()
 }
 
-#[test]
-fn a_history_that_is_far_too_large_is_refused_by_its_newest_messages_alone() {
+/// The same, with a summary that stands for the first ten messages.
+fn long_behind_a_summary(messages: usize) -> Vec<Message> {
+    let mut all = long(messages);
+    let marker = plimsoll::log::CompactionPart { auto: Some(true), ..Default::default() };
+    all[10].info.role = Some(plimsoll::Role::User);
+    all[10].parts = vec![Part::new("prt_marker".into(), PartBody::Compaction(marker))];
+    let asked = all[10].info.id.clone();
+    let summary = &mut all[11];
+    summary.info.role = Some(plimsoll::Role::Assistant);
+    summary.parts = vec![Part::text("prt_summary".into(), "## Goal\nReach Bergen.")];
+    (summary.info.summary, summary.info.parent_id) = (true, Some(asked));
+    summary.info.finish = Some("stop".into());
+    assert!(plimsoll::pivot::Pivot::newest(&all).is_some());
+    all
+}
+
+#[rstest]
+#[case::never_summarised(long)]
+#[case::behind_a_summary(long_behind_a_summary)]
+fn a_history_that_is_far_too_large_is_refused_by_its_newest_messages_alone(
+    #[case] made: fn(usize) -> Vec<Message>,
+) {
     let (policy, identity) = (Policy::default(), agent());
     let weighed = |size: usize| {
-        let messages = long(size);
+        let messages = made(size);
         let parent =
             Parent { messages: &messages, policy: &policy, point: Point::Newest, identity: &identity };
         let counter = Tally { counter: &policy.count, chars: Default::default() };

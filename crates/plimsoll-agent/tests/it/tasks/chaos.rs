@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::{Message, SessionId};
-use plimsoll_agent::tasks::{Caller, Launch, Task, TaskBoard, TaskLimits, TaskStatus};
+use plimsoll_agent::tasks::{Caller, Launch, Speaker, Task, TaskBoard, TaskLimits, TaskStatus};
 use plimsoll_agent::{Agent, Conversation};
 use plimsoll_providers::Wire;
 use plimsoll_store::{NewSession, PageRequest};
@@ -142,7 +142,7 @@ async fn live(
             match dice.below(7) {
                 0 => drop(board.cancel(&task.id).await),
                 1 | 2 => drop(board.resume(Some(&caller), &task.id, &name()).await),
-                3 => drop(board.steer(&task.id, "Mind the rocks").await),
+                3 => drop(board.steer(&task.id, "Mind the rocks", Speaker::Parent).await),
                 4 => drop(board.reconcile(None).await),
                 _ => {}
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Caller, Launch, TaskBoard, TaskLimits, TaskPoint, TaskStatus};
+use plimsoll_agent::tasks::{Caller, Launch, Speaker, TaskBoard, TaskLimits, TaskPoint, TaskStatus};
 use plimsoll_agent::{Agent, Event};
 use plimsoll_config::AgentFork;
 use plimsoll_store::{NewNote, NewTask, TaskFilter, TaskMove};
@@ -229,7 +229,7 @@ async fn words_that_a_run_did_not_read_are_handed_back_and_not_read_later() {
     let mut talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
     gate.reached().await;
-    dock.board.steer(&task.id, "Mind the rocks").await.unwrap();
+    dock.board.steer(&task.id, "Mind the rocks", Speaker::Parent).await.unwrap();
     gate.release();
     let ended = dock.ended(&task.id).await;
     assert_eq!(ended.status, TaskStatus::Error, "by its limit");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_agent::RunEnd;
-use plimsoll_agent::tasks::{ResumeOutcome, TaskError, TaskLimits, TaskStatus, short_id};
+use plimsoll_agent::tasks::{ResumeOutcome, Speaker, TaskError, TaskLimits, TaskStatus, short_id};
 use plimsoll_store::TaskMove;
 use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
 use serde_json::json;
@@ -157,7 +157,9 @@ async fn an_id_that_was_told_stays_unambiguous_although_others_are_launched_righ
 #[tokio::test]
 async fn cancelling_ends_the_command_that_runs_and_is_told() {
     let server = ModelServer::answering(|_: &Captured| {
-        // The process that is looked for is none that we started: it ends only if its whole group is reached.
+        // The process that is looked for is none that we started. Two things end it, its group and the sweep after that;
+        // each is tested alone, `process::…::all_processes_of_a_group_end_with_it` and `sandbox::processes`. Here it matters
+        // that a cancelled task does either.
         let command = "sleep 60 & echo $! > pid; wait";
         Reply::new().call("call_1", "bash", json!({ "command": command }))
     })
@@ -302,12 +304,12 @@ async fn words_reach_a_running_task_before_its_next_request() {
     let talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
     gate.reached().await;
-    dock.board.steer(&task.id, "Mind the rocks").await.unwrap();
+    dock.board.steer(&task.id, "Mind the rocks", Speaker::Parent).await.unwrap();
     gate.release();
     let ended = dock.ended(&task.id).await;
     assert_eq!(ended.status, TaskStatus::Completed);
     assert_eq!(dock.dock.server.last().unwrap().last_user_text(), "Mind the rocks");
-    let late = dock.board.steer(&task.id, "Too late").await.unwrap_err();
+    let late = dock.board.steer(&task.id, "Too late", Speaker::Parent).await.unwrap_err();
     assert!(late.to_string().starts_with("Cannot steer task"), "{late}");
 }
 
@@ -324,7 +326,7 @@ async fn words_that_come_during_the_last_answer_are_answered_too() {
     let talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
     gate.reached().await;
-    dock.board.steer(&task.id, "One more thing").await.unwrap();
+    dock.board.steer(&task.id, "One more thing", Speaker::Parent).await.unwrap();
     gate.release();
     let ended = dock.ended(&task.id).await;
     assert_eq!(ended.data.result.as_deref(), Some("I heard: One more thing"));

@@ -18,4 +18,6 @@ mod reverts;
 mod slots;
 mod spends;
 mod support;
+mod takeovers;
+mod telling;
 mod texts;

@@ -248,7 +248,8 @@ async fn a_fork_puts_back_what_tasks_of_the_turns_it_shares_did() {
     let task = dock.launch(&talk, "Child").await;
     dock.ended(&task.id).await;
     let fork = talk.branch("fork").await.unwrap();
-    // The parent goes on; this is none of the fork's.
+    // The parent goes on; this is none of the fork's. Which came first is told by the milliseconds.
+    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     let later = dock.launch(&talk, "Child again").await;
     dock.ended(&later.id).await;
     let plan = plan_revert(&dock.dock.archive, &fork, RevertTarget::Turn(1)).unwrap();

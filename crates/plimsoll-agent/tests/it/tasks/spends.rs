@@ -1,13 +1,14 @@
 //! What tasks spend is charged to the runs that launched them, and held against their limits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::{SessionId, Tokens, Usage};
 use plimsoll_agent::tasks::{
-    Launch, Task, TaskBoard, TaskData, TaskError, TaskLimits, TaskStatus, spend_below,
+    Launch, ResumeOutcome, Task, TaskBoard, TaskData, TaskError, TaskLimits, TaskStatus, spend_below,
 };
 use plimsoll_agent::{Agent, RunEnd};
-use plimsoll_testkit::server::{Captured, ModelServer, Reply};
+use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
 use rstest::rstest;
 use serde_json::json;
 
@@ -163,6 +164,37 @@ async fn a_resume_whose_price_is_not_known_is_refused_under_a_limit_of_cost() {
     }
     let same = later.task(&task.id).await.unwrap();
     assert_eq!((same.status, same.run()), (TaskStatus::Completed, 1), "nothing has changed");
+    assert_eq!(dock.dock.server.received(), 1);
+}
+
+#[tokio::test]
+async fn a_resume_whose_price_is_not_known_is_not_put_in_line_under_a_limit_of_cost() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server =
+        ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &held)).unwrap();
+    let mut dock = Dock::new(server);
+    dock.agent.model.price = None;
+    let dock = TaskDock::with(dock, TaskLimits::default(), None);
+    let talk = dock.begin().await;
+    let task = dock.launch(&talk, "Work").await;
+    gate.reached().await;
+    let limits = TaskLimits { cost: Some(2.0), ..TaskLimits::default() };
+    let crew = Arc::new(Crew::of(&dock.dock.agent));
+    let later = TaskBoard::new(Arc::clone(&dock.dock.archive), crew, limits, "a later process");
+    for caller in [Some(&dock.caller(&talk)), None] {
+        let refused = later.resume(caller, &task.id, "Go on").await.unwrap_err();
+        assert!(matches!(refused, TaskError::NoPrice { .. }), "{refused}");
+    }
+    assert_eq!(later.task(&task.id).await.unwrap().data.pending, None);
+    let queued = dock.board.resume(None, &task.id, "Go on").await.unwrap();
+    assert!(matches!(queued, ResumeOutcome::Queued(_)), "no limit, no price needed: {queued:?}");
+    // The process with the limit finds it in line when the other has gone, and leaves it there.
+    dock.board.close(Duration::from_secs(20)).await;
+    gate.release();
+    later.look_after(talk.session()).await.unwrap();
+    let waits = later.task(&task.id).await.unwrap();
+    assert_eq!((waits.status, waits.data.pending.as_deref()), (TaskStatus::Interrupted, Some("Go on")));
     assert_eq!(dock.dock.server.received(), 1);
 }
 

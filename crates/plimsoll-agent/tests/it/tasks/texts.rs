@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use plimsoll::fork::ForkStats;
 use plimsoll::{Message, Millis, Part, SessionId, ToolState};
 use plimsoll_agent::tasks::{
     EndedRun, ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskError, TaskPhase, TaskProgress,
@@ -184,6 +185,87 @@ fn what_a_parent_is_told() {
     insta::assert_snapshot!("together", told(&[&one, &bad, &lost], &all));
     let again = end(&resumed(&one), TaskStatus::Completed, None, Some("Ten."));
     insta::assert_snapshot!("after_a_resume", told(&[&again], std::slice::from_ref(&again)));
+}
+
+/// A run of a task that goes on, or will, is not told as the last word.
+#[test]
+fn an_end_that_is_not_the_last_word_says_what_comes_after() {
+    let hidden = |ended: &[(&Task, u32)], all: &[Task]| {
+        let runs: Vec<EndedRun<'_>> = ended.iter().map(|(task, run)| EndedRun { task, run: *run }).collect();
+        ended_text(&runs, all, NOW).1
+    };
+    let one = |task: &Task, run: u32| hidden(&[(task, run)], std::slice::from_ref(task));
+    let ended = end(&task("ses_11111111aaaa", "Sound it"), TaskStatus::Completed, None, Some("Nine."));
+    let in_line = || {
+        let queue = TaskChange::QueueResume { prompt: "Again".into() };
+        task("ses_11111111aaaa", "Sound it").apply(queue, NOW).unwrap()
+    };
+    let waits = end(&in_line(), TaskStatus::Completed, None, Some("Nine."));
+    assert_eq!(
+        one(&waits, 1),
+        "Task `11111111` completed this run. A resume waits in line and begins by itself. The run came to:\nNine.\n\
+         All 1 tasks finished."
+    );
+    assert_eq!(
+        one(&resumed(&ended), 1),
+        "Task `11111111` completed this run. It was resumed since. The run came to:\nNine."
+    );
+    let lost = end(&in_line(), TaskStatus::Interrupted, None, None);
+    assert!(one(&lost, 1).starts_with(
+        "Task interrupted: the process that ran it has gone. A resume waits in line and begins by itself.\n"
+    ));
+    assert_eq!(
+        one(&resumed(&lost), 1),
+        "Task interrupted: the process that ran it has gone. It was resumed since."
+    );
+    let other = end(&task("ses_22222222aaaa", "Moor"), TaskStatus::Interrupted, None, None);
+    let gone = end(&task("ses_33333333aaaa", "Weigh"), TaskStatus::Interrupted, None, None);
+    let both = hidden(&[(&other, 1), (&gone, 1)], &[other.clone(), gone.clone(), ended]);
+    assert!(both.ends_with("\nNo task is at work any more; 2 of 3 interrupted."), "{both}");
+    // Another has cleared it away meanwhile.
+    let cancelled = end(&task("ses_44444444aaaa", "Moor"), TaskStatus::Cancelled, None, None);
+    let cleared = cancelled.apply(TaskChange::Clear, NOW).unwrap();
+    let runs = [EndedRun { task: &cleared, run: 1 }];
+    let (shown, hint) = ended_text(&runs, std::slice::from_ref(&cleared), NOW);
+    assert_eq!((shown.lines().count(), hint.as_str()), (1, ""), "{shown}");
+}
+
+#[test]
+fn what_a_task_had_said_is_shown_although_it_failed_or_was_resumed() {
+    let works = task("ses_41e08091abcdef", "Sound it");
+    let failed =
+        end(&works, TaskStatus::Error, Some("The limit of 2 steps was reached."), Some("Nine so far."));
+    let text = view(&failed, &[]).output();
+    assert!(text.ends_with("\n\n## What it has said\n\nNine so far."), "{text}");
+    let again = resumed(&end(&works, TaskStatus::Completed, None, Some("Nine.")));
+    let text = view(&again, &[]).output();
+    assert!(
+        text.contains("**resumed**") && text.ends_with("\n\n## Result of the run before\n\nNine."),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_task_that_was_resumed_is_listed_as_one_that_runs() {
+    let listed = TaskStatus::ALL.into_iter().filter(|status| status.is_listed_as("running"));
+    assert_eq!(listed.collect::<Vec<_>>(), [TaskStatus::Running, TaskStatus::Resumed]);
+    assert!(TaskStatus::Resumed.is_listed_as("resumed") && !TaskStatus::Running.is_listed_as("resumed"));
+}
+
+#[test]
+fn results_that_were_cut_for_want_of_room_count_as_cut() {
+    let mut stats: ForkStats = serde_json::from_value(json!({
+        "originalCount": 9, "finalCount": 9, "totalChars": 900, "removedMessages": 0, "compactionDetected": false,
+        "compactionSliceIndex": -1, "truncatedResults": 7, "headTailApplied": 0,
+        "tierDistribution": { "tier1": 5, "tier2": 3, "tier3": 4 },
+    }))
+    .unwrap();
+    let was_cut =
+        |stats: &ForkStats| ForkReceipt { stats: Some(stats.clone()), ..ForkReceipt::default() }.was_cut();
+    (stats.truncated_by.tier2, stats.truncated_by.tier3) = (3, 4);
+    assert!(!was_cut(&stats), "by their age, as always");
+    stats.truncated_by.tier1 = 1;
+    assert!(was_cut(&stats), "the newest are whole where there is room");
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! Digests for the window of their reader.
+
+use plimsoll::fork::Digest;
+use plimsoll::fork::child::{Child, NoRoom, fork_for};
+use plimsoll::{CharCounter, Counter, Fixed, Limits, PolicySpec, Preset, Tokens};
+
+use super::*;
+
+fn child(context: u64) -> Child<'static> {
+    Child { limits: Limits::new(context, 0), fixed: Fixed::default(), task: "do it" }
+}
+
+fn tokens(digest: &Digest) -> Tokens {
+    let counter = CharCounter::default();
+    counter.count(&digest.message().unwrap()) + counter.message_overhead()
+}
+
+fn digest(log: &[Message], context: u64) -> Digest {
+    let policy = Policy::default();
+    fork_for(log, &policy, &child(context), &policy.count).unwrap()
+}
+
+/// An agent's afternoon: twelve requests, each with six steps of 4,000 tokens.
+fn afternoon() -> Vec<Message> {
+    let mut history = History::new();
+    for turn in 0..12 {
+        history = history.user(format!("REQUEST {turn}: change the module and keep rule {turn}"));
+        for step in 0..6 {
+            history = history.tool("read", format!("result {turn}.{step} {}", "code ".repeat(3_200)));
+        }
+        history = history.say(format!("REPORT {turn}"));
+    }
+    history.messages()
+}
+
+#[test]
+fn a_digest_that_fits_its_child_is_the_ordinary_one() {
+    let log = [read_results(16, 6_000), read_results(3, 6_000)].concat();
+    assert_eq!(digest(&log, 200_000), fork(&log, &tiered()));
+}
+
+#[rstest]
+#[case(2_000)]
+#[case(8_000)]
+#[case(16_000)]
+#[case(32_000)]
+#[case(64_000)]
+fn a_digest_fits_its_child_with_room_for_the_childs_work(#[case] context: u64) {
+    let digest = digest(&afternoon(), context);
+    let line = Policy::default().overflow.line(Limits::new(context, 0)).unwrap();
+    assert!(tokens(&digest).0 * 2 <= line.at.0, "{} of {}", tokens(&digest), line.at);
+    assert!(
+        tokens(&digest).0 * 5 > line.at.0,
+        "{} of {}: half of its room is wasted",
+        tokens(&digest),
+        line.at
+    );
+}
+
+#[test]
+fn a_small_digest_has_the_newest_results_and_the_users_words() {
+    let digest = digest(&afternoon(), 16_000);
+    for turn in 0..12 {
+        assert!(digest.context.contains(&format!("REQUEST {turn}: ")), "{turn}");
+    }
+    for step in 1..6 {
+        assert!(digest.context.contains(&format!("result 11.{step} code")), "{step}");
+    }
+    assert!(digest.context.contains("REPORT 11") && !digest.context.contains("REPORT 3"));
+    let stats = &digest.stats;
+    assert_eq!((stats.kept_words, stats.truncated_by.tier1), (8, 5), "{stats:?}");
+    let lines: Vec<&str> = digest.preamble.lines().collect();
+    let budget = lines[4].split(" to fit ").nth(1).unwrap().split(' ').next().unwrap();
+    let told = format!(
+        "- {} older messages removed to fit {budget} char budget, {} older messages of the user kept",
+        stats.removed_messages, stats.kept_words
+    );
+    assert_eq!(lines[4], told);
+    assert!(lines[3].starts_with("- Tool results: 0 full, 5 newest truncated, "), "{}", lines[3]);
+}
+
+#[test]
+fn what_the_users_words_do_not_need_goes_to_messages() {
+    let silent =
+        (0..80).fold(History::new().user("GO"), |h, n| h.say(format!("step {n} {}", "word ".repeat(100))));
+    let digest = digest(&silent.messages(), 16_000);
+    assert!(digest.context.contains("GO"));
+    let room = digest.preamble.split(" to fit ").nth(1).unwrap().split(' ').next().unwrap();
+    let room: u64 = room.parse().unwrap();
+    assert!(digest.stats.total_chars.0 + 600 > room, "{} of {room}", digest.stats.total_chars);
+}
+
+#[test]
+fn words_of_a_host_are_not_kept_as_the_users() {
+    let go_on = json!({ "info": { "role": "user" }, "parts": [
+        { "type": "text", "text": "Continue if you have next steps", "synthetic": true } ] });
+    let history = History::new().user("REAL").raw(go_on);
+    let log = (0..80).fold(history, |h, _| h.say("word ".repeat(100))).messages();
+    let digest = digest(&log, 16_000);
+    assert!(digest.context.contains("REAL") && !digest.context.contains("Continue if"));
+    assert_eq!(digest.stats.kept_words, 1);
+}
+
+#[test]
+fn a_long_paste_among_the_users_words_is_cut_for_the_others() {
+    let mut history = History::new().user("FIRST").user(format!("PASTE {}", "log line ".repeat(5_000)));
+    for turn in 0..20 {
+        history = history.user(format!("WORDS {turn}")).say("word ".repeat(400));
+    }
+    let digest = digest(&history.messages(), 16_000);
+    assert!(digest.context.contains("FIRST") && digest.context.contains("PASTE "), "{}", digest.context);
+    assert!((0..20).all(|turn| digest.context.contains(&format!("WORDS {turn}"))));
+    assert_eq!(digest.stats.shortened_messages, 1);
+    assert!(digest.preamble.contains(" kept, 1 shortened to fit "), "{}", digest.preamble);
+}
+
+#[test]
+fn system_prompt_tools_and_task_leave_less_for_the_digest() {
+    let policy = Policy::default();
+    let fixed = Fixed { system: Tokens(2_000), tools: Tokens(4_000) };
+    let task = "x".repeat(4_000);
+    let child = Child { fixed, task: &task, ..child(32_000) };
+    let digest = fork_for(&afternoon(), &policy, &child, &policy.count).unwrap();
+    assert!(tokens(&digest) <= Tokens((16_000 - 6_000 - 1_004) / 2), "{}", tokens(&digest));
+}
+
+#[test]
+fn an_unknown_window_is_no_reason_to_cut() {
+    let policy = Policy::default();
+    let digest = fork_for(&afternoon(), &policy, &child(0), &policy.count).unwrap();
+    assert_eq!(digest, fork(&afternoon(), &policy.fork));
+}
+
+#[test]
+fn a_window_too_small_for_any_digest_says_so() {
+    let policy = Policy::default();
+    let error = fork_for(&afternoon(), &policy, &child(1_000), &policy.count).unwrap_err();
+    assert_eq!(error.room, Tokens(247));
+    assert!(error.needed > error.room && error.needed < Tokens(420), "{error}");
+    let told = format!("the smallest digest takes {} tokens, and the child has room for 247", error.needed);
+    assert_eq!(error.to_string(), told);
+    // A history that is short enough has no such need.
+    let short = History::new().user("hello").messages();
+    assert!(fork_for(&short, &policy, &child(1_000), &policy.count).is_ok());
+    assert!(fork_for(&[], &policy, &child(1), &policy.count).unwrap().context.is_empty());
+}
+
+/// A vocabulary in which every char is a token and an emoji is three.
+struct Dense;
+
+impl Counter for Dense {
+    fn name(&self) -> &'static str {
+        "dense"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        Tokens(text.chars().map(|letter| if letter.is_ascii() { 1 } else { 3 }).sum())
+    }
+}
+
+#[test]
+fn a_digest_is_measured_by_the_counter_that_is_handed_in() {
+    let policy = Policy::default();
+    let log =
+        (0..40).fold(History::new(), |h, _| h.user("ships").tool("read", "🚢".repeat(3_000))).messages();
+    for context in [8_000, 32_000, 200_000] {
+        let digest = fork_for(&log, &policy, &child(context), &Dense).unwrap();
+        let tokens = Dense.count(&digest.message().unwrap()) + Tokens(4);
+        let line = policy.overflow.line(Limits::new(context, 0)).unwrap();
+        assert!(tokens.0 * 2 <= line.at.0, "{tokens} of {}", line.at);
+    }
+    let error: NoRoom = fork_for(&log, &policy, &child(2_000), &Dense).unwrap_err();
+    assert!(error.needed > Tokens(1_000));
+}
+
+#[rstest]
+#[case(json!({ "wordsShare": 0.6 }), "`fork.wordsShare`: 0.6 and `fork.newestShare`, 0.5, are more than 1 together")]
+#[case(json!({ "childShare": 0.0 }), "`fork.childShare`: 0 is not a share above 0 and up to 1")]
+#[case(json!({ "leastResult": 99 }), "`fork.leastResult`: 99 leaves no room for the marker; 100 is the least")]
+fn shares_that_do_not_add_up_are_refused(#[case] fork: serde_json::Value, #[case] why: &str) {
+    let error = Policy::from_value(json!({ "fork": fork })).unwrap_err();
+    assert_eq!(error.to_string(), why);
+}
+
+#[test]
+fn a_sized_policy_is_consistent() {
+    for preset in Preset::ALL {
+        let spec = preset.policy().into_spec();
+        for budget in [0, 1_000, 1_001, 5_000, 50_000, 199_999, 200_000, 399_999, 1_000_000] {
+            let fork = spec.fork.sized_to(Chars(budget));
+            assert!(fork.char_budget <= spec.fork.char_budget);
+            Policy::new(PolicySpec { fork, ..spec.clone() }).unwrap();
+        }
+        assert_eq!(spec.fork.sized_to(spec.fork.char_budget), spec.fork);
+    }
+}
