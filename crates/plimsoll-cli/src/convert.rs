@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll::{Message, PartBody, Tokens};
-use plimsoll_formats::{Format, Lost, Transcript};
+use plimsoll_formats::{Format, Lost, Recorded, Transcript};
 use serde_json::Value;
 
 use crate::args::ConvertArgs;
@@ -70,9 +70,17 @@ impl Target<'_> {
             std::io::ErrorKind::AlreadyExists => is_there(path),
             _ => CliError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error))),
         })?;
-        note(&format!("wrote {} to `{}`", counted(transcript.messages.len(), "message"), path.display()));
+        note(&format!("wrote {} to `{}`", told(&written, transcript.messages.len()), path.display()));
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// How many messages were written, and of how many. A request has a message for each result of a tool.
+fn told(written: &Value, of: usize) -> String {
+    let list = written.as_array().or_else(|| written["messages"].as_array());
+    let count = list.map_or(0, Vec::len);
+    let told = counted(count, "message");
+    if count == of { told } else { format!("{told}, made of {} of the session,", Tokens(of as u64)) }
 }
 
 fn is_there(path: &Path) -> CliError {
@@ -102,13 +110,24 @@ fn lost(transcript: &Transcript, to: Format, written: &Value, left_out: &[Lost])
             "record of usage",
             "records of usage",
         );
+        let failed = messages.iter().filter(|message| has_failed(message)).count();
+        count(failed, "failed answer", "failed answers");
     }
     left_out.iter().for_each(|lost| count(lost.count, lost.one, lost.more));
     lost
 }
 
+/// Whether something was counted for it, as `inspect` counts responses.
 fn has_usage(message: &Message) -> bool {
-    message.info.tokens.is_some()
+    let mut recorded = Recorded::default();
+    recorded.add_message(message);
+    !recorded.is_empty()
+}
+
+/// Whether it is an answer that failed after it had said something. No request repeats it.
+fn has_failed(message: &Message) -> bool {
+    let name = message.info.error.as_ref().map(|error| error["name"].as_str().unwrap_or_default());
+    name.is_some_and(|name| name != "MessageAbortedError") && !message.parts.is_empty()
 }
 
 /// Thoughts that found a place. Anthropic's have one if they are signed.

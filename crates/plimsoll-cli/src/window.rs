@@ -38,11 +38,15 @@ pub(crate) fn run(
     let tokens = measured
         .as_ref()
         .map_or(shown_tokens, |measured| measured.window_of(&transcript.messages, &policy, shown_tokens));
-    let hidden = measured.as_ref().map(|_| tokens - shown_tokens);
+    // As `inspect` tells them: what goes with every request, and what else the file does not show.
+    let unknown = tokens - shown_tokens;
+    let hidden = measured.as_ref().map(|measured| measured.hidden().min(unknown));
+    let unseen = hidden.map(|hidden| unknown - hidden);
     if output.json {
         let (messages, pivot, measured) = (&window.messages, &window.pivot, measured.is_some());
         output.json(
-            &json!({ "messages": messages, "pivot": pivot, "tokens": tokens, "measured": measured, "hidden": hidden }),
+            &json!({ "messages": messages, "pivot": pivot, "tokens": tokens, "measured": measured, "hidden": hidden,
+                "unseen": unseen }),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -61,10 +65,12 @@ pub(crate) fn run(
     let line = policy.overflow.line(limits);
     let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens.0, line.at.0), line.at));
     let known = match hidden {
-        Some(hidden) => format!("{tokens} tokens as usage tells, {hidden} of them not in the file"),
+        Some(_) => format!("{tokens} tokens as usage tells, {unknown} of them not in the file"),
         None => format!("about {tokens} tokens"),
     };
-    note(&format!("{}, {known}{}", counted(window.messages.len(), "message"), line.unwrap_or_default()));
+    // A request has a message for each result of a tool, so they are more than the session has.
+    let messages = counted(window.messages.len(), "message");
+    note(&format!("a request of {messages}, {known}{}", line.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -100,9 +100,8 @@ fn as_json(found: &Found, weighed: &Weighed) -> Value {
         "started": weighed.started,
         "updated": found.changed,
         "messages": weighed.messages,
-        "tokens": weighed.load.tokens,
-        "tokensRecorded": weighed.load.usage_of.is_some(),
-        "logTokens": weighed.log,
+        "window": weighed.window,
+        "measured": weighed.is_measured,
         "recorded": RecordedFigures::of(&weighed.recorded),
         "model": weighed.model,
         "title": weighed.title,
@@ -123,7 +122,7 @@ impl Page<'_> {
         let column = |heading, holds| Column { heading, holds };
         let mut columns = vec![column("ID", Holds::Names), column("TOOL", Holds::Names)];
         columns.extend(self.directories.then(|| column("DIRECTORY", Holds::Names)));
-        columns.extend(["AGE", "MESSAGES", "TOKENS"].map(|heading| column(heading, Holds::Numbers)));
+        columns.extend(["AGE", "MESSAGES", "WINDOW"].map(|heading| column(heading, Holds::Numbers)));
         let cost = |weighed: &Weighed| RecordedFigures::of(&weighed.recorded).cost;
         // Where nothing is known of cost, titles need the room.
         let has_costs = rows.iter().any(|(_, weighed)| cost(weighed).is_some());
@@ -138,7 +137,7 @@ impl Page<'_> {
             cells.extend([
                 age(now.saturating_sub(found.changed)),
                 plimsoll::Tokens(weighed.messages as u64).to_string(),
-                weighed.load.tokens.to_string(),
+                weighed.window.to_string(),
             ]);
             cells.extend(has_costs.then(|| cost(weighed).map_or_else(|| "–".to_owned(), dollars)));
             cells.push(weighed.title.clone());

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll::truncate::format_bytes;
 use plimsoll::{Message, PartBody};
+use plimsoll_formats::Recorded;
 use plimsoll_store::{
     CompactionRecord, Filter, PageRequest, Session, SpillRecord, Store, StoreError, Totals,
 };
@@ -13,6 +14,7 @@ use super::Opened;
 use crate::args::ShowArgs;
 use crate::error::CliError;
 use crate::output::{Output, counted, first_words, printable};
+use crate::recorded::RecordedFigures;
 use crate::surroundings::Surroundings;
 use crate::when;
 
@@ -31,6 +33,8 @@ struct Shown {
     tasks: Vec<String>,
     compactions: Vec<CompactionRecord>,
     receipts: usize,
+    /// What its providers counted, with a cost by the prices of the models.
+    recorded: RecordedFigures,
     spills: Vec<SpillRecord>,
     /// The newest, oldest of them first.
     newest: Vec<Message>,
@@ -64,11 +68,14 @@ fn look(opened: &Opened, session: Session, messages: u64) -> Result<Shown, Store
         newest = store.page(&session.id, &PageRequest { most: messages, ..PageRequest::default() })?.messages;
         newest.reverse();
     }
+    let mut recorded = Recorded::default();
+    plimsoll_import::each(store, &session.id, &mut |message| recorded.add_message(&message))?;
     Ok(Shown {
         forks,
         tasks: tasks.iter().map(|task| task.id.to_string()).collect(),
         compactions: store.compactions(&session.id, None, u64::MAX)?,
         receipts: store.receipts(&session.id, None, u64::MAX)?.len(),
+        recorded: RecordedFigures::of(&recorded),
         spills: opened.spills(&session.id)?,
         newest,
         session,
@@ -97,8 +104,9 @@ fn render(shown: &Shown, around: &Surroundings) -> String {
     row("updated", &format!("{}, {}", when::utc(session.updated), when::ago(session.updated)));
     row("messages", &plimsoll::Tokens(session.messages).to_string());
     row("usage", &usage(&session.usage));
-    if session.cost > 0.0 {
-        row("cost", &format!("${:.4}", session.cost));
+    // As other commands tell it; what tools wrote of it themselves counts where a model has no price.
+    if let Some(cost) = shown.recorded.cost.filter(|cost| *cost > 0.0) {
+        row("cost", &format!("${cost:.4}"));
     }
     row("forks", &shown.forks.join(", "));
     row("tasks", &shown.tasks.join(", "));
