@@ -15,6 +15,7 @@ mod help;
 mod manners;
 #[cfg(target_os = "linux")]
 mod measures;
+mod range;
 mod replay;
 mod revert;
 #[cfg(unix)]
