@@ -531,6 +531,7 @@ impl From<&Receipt> for ReceiptFigures {
             Plan::Truncate(_) => (ReductionKind::Truncate, 1),
             Plan::Prune(plan) => (ReductionKind::Prune, plan.items.len() as u64),
             Plan::Compact(plan) => (ReductionKind::Compact, plan.messages),
+            Plan::Range(plan) => (ReductionKind::Compact, plan.messages),
             Plan::Shed(_) => (ReductionKind::Shed, receipt.plan.effects().len() as u64),
             Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => (ReductionKind::Other, 0),
         };

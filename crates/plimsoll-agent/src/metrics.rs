@@ -93,6 +93,10 @@ pub(crate) fn reduced(receipt: &Receipt) {
             counter!(COMPACTIONS).increment(1);
             counter!(TOKENS_COMPACTED).increment(plan.tokens.0);
         }
+        Plan::Range(plan) => {
+            counter!(COMPACTIONS).increment(1);
+            counter!(TOKENS_COMPACTED).increment(plan.tokens.0);
+        }
         Plan::Shed(_) => counter!(SHEDDINGS).increment(1),
         Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => {}
     }

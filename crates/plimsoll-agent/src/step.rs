@@ -376,7 +376,8 @@ impl Conversation {
 
 /// What a summariser said, as the ladder takes it.
 pub(crate) fn reply_of(said: crate::model::CollectedAnswer) -> Reply {
-    Reply { text: said.text, finish: Some(said.finish), tool_calls: said.calls, usage: said.usage }
+    let (text, finish, tool_calls, usage) = (said.text, Some(said.finish), said.calls, said.usage);
+    Reply { text, finish, tool_calls, usage, is_extracted: false }
 }
 
 /// A window with nothing but one message of the user's.

@@ -19,6 +19,7 @@ use crate::error::CliError;
 use crate::input;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
+use crate::range;
 use crate::reduce;
 use crate::summarise;
 use crate::surroundings::Surroundings;
@@ -136,7 +137,10 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
             "`--model PROVIDER/MODEL` or `--command CMD` makes one, `--offline` does without a model",
         ));
     }
-    if args.model.is_some() || args.command.is_some() {
+    if let (Some(from), Some(to)) = (&args.from, &args.to) {
+        return range::compact(args, (from, to), around, output);
+    }
+    if args.model.is_some() || args.command.is_some() || args.edit {
         return summarise::compact(args, around, output);
     }
     if args.apply {

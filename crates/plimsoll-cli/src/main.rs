@@ -19,6 +19,7 @@ mod mcp;
 mod output;
 mod pins;
 mod progress;
+mod range;
 mod recall;
 mod receipts;
 mod recorded;

@@ -10,7 +10,7 @@ use plimsoll::pivot::Pivot;
 use plimsoll::receipt::CompactPlan;
 use plimsoll::{Fixed, Limits, Millis, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
-use plimsoll_session::{Climb, Climbed, SummaryFailure};
+use plimsoll_session::{Climb, ClimbStep, Climbed, SummaryFailure};
 use serde_json::json;
 
 use crate::args::{AgentArgs, CompactArgs};
@@ -26,11 +26,18 @@ use crate::surroundings::Surroundings;
 /// So much of what a failing command said is told.
 const TOLD: usize = 500;
 
-/// Who is asked.
-enum Asked {
+/// Who makes the summary.
+pub(crate) enum Asked {
+    /// A model.
     Model(Box<Model>, tokio::runtime::Runtime),
+    /// A command that reads the request.
     Command(String),
+    /// No model: it is extracted from the history.
+    Offline,
 }
+
+/// The summary that is extracted needs no room of a summariser's own, so all of the history is one request.
+const NO_LIMIT: u64 = 1 << 40;
 
 /// Compact a file or a stored session with a summary of a model's or a command's.
 pub(crate) fn compact(
@@ -41,12 +48,11 @@ pub(crate) fn compact(
     let (config, asked) = load(args, around)?;
     let summariser = asked.summariser(&config);
     let editor = args.edit.then(|| editor(around)).transpose()?;
-    let ask = |request: &SummaryRequest| -> Result<Reply, CliError> {
-        let told = match request.of {
-            1 => format!("asking {}", asked.name()),
-            of => format!("asking {}, {} of {of}", asked.name(), request.chunk),
+    let ask = |request: &SummaryRequest, extracted: Option<String>| -> Result<Reply, CliError> {
+        let reply = match extracted {
+            Some(text) => Reply { is_extracted: true, ..Reply::finished(text) },
+            None => Progress::during(&asked.asking(request), || asked.ask(request, &config.policy))?,
         };
-        let reply = Progress::during(&told, || asked.ask(request, &config.policy))?;
         match &editor {
             // What comes before the last is read by the summariser alone.
             Some(editor) if request.chunk == request.of => edit(reply, editor, around),
@@ -58,7 +64,7 @@ pub(crate) fn compact(
         let mut driver = opened.driver_with(&session, &config, args.force, Some(summariser))?;
         let nothing = reduce::too_little(driver.log(), &config.policy);
         let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
-        let climbed = climb.summarise(ask).map_err(|error| refused(error, &asked))?;
+        let climbed = climb_with(climb, &asked, ask)?;
         let verdict = climbed.outcome.verdict.clone();
         let receipts = driver.commit(climbed)?;
         driver.close()?;
@@ -85,7 +91,7 @@ pub(crate) fn compact(
     };
     let nothing = reduce::too_little(&log, &config.policy);
     let climb = Climb::of_log(log.clone(), situation, store::ids());
-    let climbed = climb.summarise(ask).map_err(|error| refused(error, &asked))?;
+    let climbed = climb_with(climb, &asked, ask)?;
     let Some((plan, summary)) = summary_of(climbed, log)? else {
         if output.json {
             output.json(&json!(null))?;
@@ -99,6 +105,37 @@ pub(crate) fn compact(
         output.text(&summary)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Climb with the summaries of whoever is asked, or with the one that is extracted.
+fn climb_with(
+    mut climb: Climb,
+    asked: &Asked,
+    mut ask: impl FnMut(&SummaryRequest, Option<String>) -> Result<Reply, CliError>,
+) -> Result<Climbed, CliError> {
+    if !matches!(asked, Asked::Offline) {
+        return climb.summarise(|request| ask(request, None)).map_err(|error| refused(error, asked));
+    }
+    loop {
+        match climb.step()? {
+            ClimbStep::Ask(request) => {
+                let extracted = climb.offline().map(|text| text.to_string());
+                let Some(extracted) = extracted else {
+                    return Err(CliError::no("there is too little to make a summary of without a model"));
+                };
+                climb.answer(Ok(ask(&request, Some(extracted))?))?;
+            }
+            ClimbStep::Done(climbed) => {
+                // What a person wrote is taken or refused; nothing else is done in its place.
+                let is_refused = !climbed.outcome.rejections.is_empty();
+                let rejection = climbed.outcome.rejections.last().cloned();
+                return match is_refused {
+                    true => Err(refused(SummaryFailure::NotTaken(rejection), asked)),
+                    false => Ok(*climbed),
+                };
+            }
+        }
+    }
 }
 
 /// The plan and the text of what a climb came to.
@@ -115,10 +152,13 @@ fn summary_of(climbed: Climbed, mut log: plimsoll::Log) -> Result<Option<(Compac
 }
 
 /// The configuration, and who is asked by it.
-fn load(args: &CompactArgs, around: &Surroundings) -> Result<(Config, Asked), CliError> {
+pub(crate) fn load(args: &CompactArgs, around: &Surroundings) -> Result<(Config, Asked), CliError> {
     let policy = args.input.policy.clone();
     if let Some(command) = &args.command {
         return Ok((Config::load(&policy, around)?, Asked::Command(command.clone())));
+    }
+    if args.model.is_none() {
+        return Ok((Config::load(&policy, around)?, Asked::Offline));
     }
     let agent = AgentArgs {
         model: args.model.clone(),
@@ -138,29 +178,48 @@ impl Asked {
         match self {
             Asked::Model(model, _) => format!("`{}`", model.name),
             Asked::Command(command) => format!("`{command}`"),
+            Asked::Offline => "yours".to_owned(),
         }
     }
 
+    /// What is going on while it is asked.
+    pub(crate) fn asking(&self, request: &SummaryRequest) -> String {
+        match request.of {
+            1 => format!("asking {}", self.name()),
+            of => format!("asking {}, {} of {of}", self.name(), request.chunk),
+        }
+    }
+
+    /// Why it has no summary.
+    pub(crate) fn failed(&self, error: &CliError) -> CliError {
+        let message = format!("no summary of {}: {}", self.name(), error.message());
+        CliError::failed(message).hint("nothing was changed; `--offline` makes one without a model")
+    }
+
     /// What the engine has to know of it. A command says nothing of its window, so that of the session counts.
-    fn summariser(&self, config: &Config) -> Summariser {
+    pub(crate) fn summariser(&self, config: &Config) -> Summariser {
+        if matches!(self, Asked::Offline) {
+            return Summariser::own(Limits::new(NO_LIMIT, 0));
+        }
         let session = Limits::new(config.context, 0);
         let limits = match self {
             Asked::Model(model, _) => model.limits.filter(|limits| limits.context > Tokens::ZERO),
-            Asked::Command(_) => None,
+            Asked::Command(_) | Asked::Offline => None,
         };
         let name = match self {
             Asked::Model(model, _) => model.name.model.clone(),
-            Asked::Command(_) => "command".to_owned(),
+            Asked::Command(_) | Asked::Offline => "command".to_owned(),
         };
         Summariser::named(name, limits.unwrap_or(session))
     }
 
-    fn ask(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, CliError> {
+    pub(crate) fn ask(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, CliError> {
         match self {
             Asked::Model(model, runtime) => {
                 runtime.block_on(model.summarise(request, policy)).map_err(CliError::failed)
             }
             Asked::Command(command) => run(command, &text_of(request)).map(Reply::finished),
+            Asked::Offline => Err(CliError::failed("no model is asked here")),
         }
     }
 }
@@ -200,7 +259,7 @@ fn run(command: &str, request: &str) -> Result<String, CliError> {
 }
 
 /// The editor of the person at the terminal.
-fn editor(around: &Surroundings) -> Result<String, CliError> {
+pub(crate) fn editor(around: &Surroundings) -> Result<String, CliError> {
     let named = ["VISUAL", "EDITOR"].into_iter().find_map(|name| around.variable(name));
     named.map(str::to_owned).filter(|editor| !editor.trim().is_empty()).ok_or_else(|| {
         CliError::usage("`--edit` needs an editor")
@@ -209,7 +268,7 @@ fn editor(around: &Surroundings) -> Result<String, CliError> {
 }
 
 /// A summary as a person leaves it.
-fn edit(reply: Reply, editor: &str, around: &Surroundings) -> Result<Reply, CliError> {
+pub(crate) fn edit(reply: Reply, editor: &str, around: &Surroundings) -> Result<Reply, CliError> {
     let failed = |error: io::Error| CliError::failed(format!("cannot edit the summary: {}", reason(&error)));
     let mut file = tempfile::Builder::new().prefix("plimsoll-").suffix(".md").tempfile().map_err(failed)?;
     writeln!(file, "{}", reply.text.trim_end()).map_err(failed)?;
@@ -238,10 +297,7 @@ fn edit(reply: Reply, editor: &str, around: &Surroundings) -> Result<Reply, CliE
 fn refused(failure: SummaryFailure<CliError>, asked: &Asked) -> CliError {
     match failure {
         SummaryFailure::Asking(error) if !error.is_failure() => error,
-        SummaryFailure::Asking(error) => {
-            let message = format!("no summary of {}: {}", asked.name(), error.message());
-            CliError::failed(message).hint("nothing was changed; `--offline` makes one without a model")
-        }
+        SummaryFailure::Asking(error) => asked.failed(&error),
         SummaryFailure::Session(error) => error.into(),
         SummaryFailure::NotTaken(rejection) => {
             let why = rejection.map_or_else(|| "it was not asked".to_owned(), |why| why.to_string());

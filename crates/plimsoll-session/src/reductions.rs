@@ -7,7 +7,7 @@ use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
-use plimsoll::receipt::{CompactPlan, Stamp};
+use plimsoll::receipt::{CompactPlan, RangePlan, Stamp};
 use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale};
 use plimsoll_store::{Search, Selection, StoreError};
 
@@ -73,19 +73,32 @@ impl Driver {
         self.apply_prune(plan, fixed, reason)
     }
 
+    /// Put a summary in the place of a range of messages; none if the window would not get smaller by it.
+    pub fn compact_range(
+        &mut self,
+        plan: RangePlan,
+        fixed: Fixed,
+        reason: &str,
+    ) -> Result<Option<Receipt>, SessionError> {
+        self.apply(Plan::Range(plan), fixed, reason)
+    }
+
     fn apply_prune(&mut self, plan: PrunePlan, fixed: Fixed, reason: &str) -> Result<Pruned, SessionError> {
         if plan.items.is_empty() {
             return Ok(Pruned::Nothing(Box::new(plan)));
         }
+        let done = self.apply(Plan::Prune(plan), fixed, reason)?;
+        Ok(done.map_or(Pruned::NotSmaller, |receipt| Pruned::Done(Box::new(receipt))))
+    }
+
+    /// Set a plan's marks if the window gets smaller by them.
+    fn apply(&mut self, plan: Plan, fixed: Fixed, reason: &str) -> Result<Option<Receipt>, SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
         let (situation, scale) = self.scaled(fixed);
         let mut log = self.log.clone();
         let stamp = Stamp { ids: &mut self.ids, now, policy: &policy, reason };
-        let receipt = Plan::Prune(plan).apply(&mut log, stamp, |log| situation.estimate(log))?;
-        match receipt {
-            Some(receipt) => Ok(Pruned::Done(Box::new(self.keep(receipt.on(scale), log)?))),
-            None => Ok(Pruned::NotSmaller),
-        }
+        let receipt = plan.apply(&mut log, stamp, |log| situation.estimate(log))?;
+        receipt.map(|receipt| self.keep(receipt.on(scale), log)).transpose()
     }
 
     /// What of the session is meant by a message's id, a part's id or some words. What is out of view is read back, so

@@ -138,6 +138,11 @@ impl Scrubber {
                     item.text = Text::from(text);
                 }
             }
+            Plan::Range(plan) if of.is_none_or(|of| of.parts.contains(&plan.host)) => {
+                let mut text = plan.text.as_str().to_owned();
+                places += self.scrub(&mut text);
+                plan.text = Text::from(text);
+            }
             Plan::Compact(plan) => {
                 let is_wanted = |source: &Option<MessageId>| {
                     of.is_none_or(|of| source.as_ref().is_some_and(|id| of.messages.contains(id)))

@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::{Chars, thousands};
+use crate::chars::{Chars, Text, thousands};
 use crate::compact::contract::{ContractFate, ContractItem};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
@@ -28,6 +28,8 @@ pub enum Plan {
     Prune(PrunePlan),
     /// Layer 3.
     Compact(CompactPlan),
+    /// A summary in the place of messages anywhere in the window.
+    Range(RangePlan),
     /// The last rungs of the ladder.
     Shed(ShedPlan),
     /// A digest for a child session.
@@ -90,6 +92,30 @@ pub struct CompactPlan {
     /// The word to go on that was appended with it.
     #[serde(default)]
     pub go_on: Option<PartId>,
+}
+
+/// Messages that a summary takes the place of where they stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RangePlan {
+    /// The oldest of them.
+    pub first: MessageId,
+    /// The newest one.
+    pub last: MessageId,
+    /// How many there are.
+    pub messages: u64,
+    /// What they weigh.
+    pub tokens: Tokens,
+    /// The part in whose place the summary is shown.
+    pub host: PartId,
+    /// The parts that are no longer shown.
+    pub parts: Vec<PartId>,
+    /// What is shown: the summary between the lines that say so.
+    pub text: Text,
+    /// How the summary is made.
+    pub made: Made,
+    /// How many calls of the summariser it takes.
+    pub calls: u64,
 }
 
 /// How a summary is made.
@@ -202,6 +228,11 @@ impl Plan {
         match self {
             Plan::Prune(plan) => plan.items.iter().map(|item| (&item.part, Effect::Clear)).collect(),
             Plan::Compact(plan) => plan.cut.iter().map(|item| (&item.part, cut(item))).collect(),
+            Plan::Range(plan) => {
+                let shown = (&plan.host, Effect::Replace(plan.text.clone()));
+                let gone = plan.parts.iter().map(|part| (part, Effect::Replace(Text::default())));
+                std::iter::once(shown).chain(gone).collect()
+            }
             Plan::Shed(plan) => {
                 let cleared = plan.cleared.iter().map(|item| (&item.part, Effect::Clear));
                 let cut = plan.cut.iter().map(|item| (&item.part, cut(item)));
@@ -257,6 +288,7 @@ impl Plan {
                 let missing = missing.into_iter().map(|id| Handle::Messages(id.clone(), id.clone()));
                 std::iter::once(summarised).chain(cut).chain(missing).collect()
             }
+            Plan::Range(plan) => vec![Handle::Messages(plan.first.clone(), plan.last.clone())],
             Plan::Pin(_) => Vec::new(),
             _ => self.effects().into_iter().map(|(part, _)| Handle::Part(part.clone())).collect(),
         }
@@ -306,6 +338,10 @@ impl Plan {
                     row(&"contract", format!("{found} found, {added} added, {left} left out"));
                 }
                 plan.cut.iter().for_each(|item| row(&item.part, item.detail()));
+            }
+            Plan::Range(plan) => {
+                row(&"summarised", format!("{} to {}, {} tokens", plan.first, plan.last, plan.tokens));
+                row(&"stays", "everything before and after".into());
             }
             Plan::Shed(plan) => {
                 for item in &plan.cleared {
@@ -390,6 +426,14 @@ impl fmt::Display for Plan {
                 };
                 let messages = some(plan.messages as usize, "message");
                 write!(f, "compact {messages}, {} tokens, behind {how}", plan.tokens)
+            }
+            Plan::Range(plan) => {
+                let how = match plan.made {
+                    Made::ByModel => "a summary",
+                    Made::WithoutModel => "a summary made without a model",
+                };
+                let messages = some(plan.messages as usize, "message");
+                write!(f, "compact {messages}, {} tokens, where they stand, behind {how}", plan.tokens)
             }
             Plan::Shed(plan) => {
                 let steps = [
@@ -496,7 +540,10 @@ impl Receipt {
     /// Whether [`undo`](Receipt::undo) can bring back what this receipt took.
     pub fn can_undo(&self) -> bool {
         self.undoes.is_none()
-            && matches!(self.plan, Plan::Prune(_) | Plan::Compact(_) | Plan::Shed(_) | Plan::Pin(_))
+            && matches!(
+                self.plan,
+                Plan::Prune(_) | Plan::Compact(_) | Plan::Range(_) | Plan::Shed(_) | Plan::Pin(_)
+            )
     }
 
     /// Lift the marks this receipt set, and no others: a prune or a cut is lifted, a pivot is set aside, a pin goes.

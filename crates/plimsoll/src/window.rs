@@ -384,6 +384,7 @@ impl<'a> View<'a> {
         let message = &self.messages[place];
         let parts = message.parts.iter().enumerate().filter(|(_, part)| !is_out(part));
         let blocks = parts.filter_map(|(index, part)| match &part.body {
+            _ if is_replaced(part) => self.stand_in(part),
             PartBody::Text(_) => self.text(part),
             PartBody::ToolResult(result) => self.orphan((place, index), part, result),
             PartBody::File(file) if role == WindowRole::User => shown_file(part, file),
@@ -394,7 +395,9 @@ impl<'a> View<'a> {
         });
         let mut blocks: Vec<Block> = blocks.collect();
         if !blocks.is_empty() {
-            blocks.extend(left_out(message, message.parts.iter().filter(|part| is_out(part)).count()));
+            // What a summary stands for is told by the summary.
+            let is_missed = |part: &&Part| is_out(part) && part.replaced().is_none();
+            blocks.extend(left_out(message, message.parts.iter().filter(is_missed).count()));
         }
         self.push(role, Some(place), blocks);
     }
@@ -409,11 +412,20 @@ impl<'a> View<'a> {
         }
         let mut step = Step::default();
         for (index, part) in message.parts.iter().enumerate() {
+            if part.replaced().is_some() {
+                // A call behind a summary keeps its id, so that later calls of the same id are numbered as before.
+                match &part.body {
+                    PartBody::Tool(tool) => drop(self.unique(&tool.call_id)),
+                    PartBody::ToolCall(call) => drop(self.unique(&call.call_id)),
+                    _ => {}
+                }
+            }
             if is_out(part) && !matches!(part.body, PartBody::Reasoning(_)) {
-                step.hidden += 1;
+                step.hidden += usize::from(part.replaced().is_none());
                 continue;
             }
             match &part.body {
+                _ if is_replaced(part) => step.blocks.extend(self.stand_in(part).map(|block| (block, true))),
                 PartBody::Text(_) => step.blocks.extend(self.text(part).map(|block| (block, true))),
                 PartBody::Reasoning(reasoning) => {
                     let metadata = part.extra.get("metadata").cloned();
@@ -491,6 +503,12 @@ impl<'a> View<'a> {
         let text =
             if part.is_hidden() { with_pins(part, Text::default()) } else { self.cut(part, &said.text) };
         Some(Block::Text { text, part: Some(part.id.clone()) })
+    }
+
+    /// What stands in the place of a part.
+    fn stand_in(&self, part: &Part) -> Option<Block> {
+        let text = self.cut(part, part.replaced().filter(|_| !part.is_hidden())?);
+        Some(Block::Text { text: with_pins(part, text), part: Some(part.id.clone()) })
     }
 
     fn call(&self, id: &str, tool: &str, input: Option<Input>, part: &Part) -> Block {
@@ -607,8 +625,9 @@ pub(crate) fn lead_of(messages: &[Message], first: usize, policy: &Policy) -> Op
     // Where these words were left out, nothing leads: an older question would be one that the tail does not answer, and
     // leaving out a short one could put a long one in its place, so that the window grew.
     let turn = messages[..first].iter().rposition(Message::is_question)?;
-    let words = messages[turn].text();
     let part = first_text(&messages[turn]);
+    let stands_in = part.and_then(Part::replaced).map(|text| text.to_string());
+    let words = stands_in.unwrap_or_else(|| messages[turn].text());
     if words.trim().is_empty() || part.is_some_and(Part::is_hidden) {
         return None;
     }
@@ -641,6 +660,11 @@ impl Step {
 /// Whether a part is left out of the window. What is pinned stays, in as few words as can be.
 fn is_out(part: &Part) -> bool {
     part.is_hidden() && part.pins().next().is_none()
+}
+
+/// Whether another text stands in the place of a part.
+fn is_replaced(part: &Part) -> bool {
+    part.replaced().is_some_and(|text| !text.is_empty())
 }
 
 /// What is shown of a part, completed by what is pinned of it.

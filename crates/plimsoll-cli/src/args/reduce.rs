@@ -29,9 +29,13 @@ Examples:
   plimsoll compact --offline --apply ses_5c put it into a stored session
   plimsoll compact --model anthropic/claude-haiku-4-5 --edit --apply ses_5c
   plimsoll compact --command 'llm -m local' --apply ses_5c
+  plimsoll compact --from msg_3 --to msg_8 --offline --edit --apply ses_5c
 
 With `--model` or `--command` there is a summary of theirs or none: where they fail, or what they say is not taken, the \
-session stays as it was, exit code 3. The request has the history to be summarised, without secrets of known shapes.";
+session stays as it was, exit code 3. The request has the history to be summarised, without secrets of known shapes.
+
+With `--from` and `--to` the summary stands where these messages stood; calls are kept with their results. `plimsoll window --json` \
+names the messages.";
 
 pub(super) const TRUNCATE: &str = "\
 Examples:
@@ -100,11 +104,11 @@ pub(crate) struct CompactArgs {
     pub(crate) input: InputArgs,
 
     /// Show the plan. This is what the command does by itself; the flag says so in scripts.
-    #[arg(long, conflicts_with = "offline")]
+    #[arg(long, visible_alias = "dry-run", conflicts_with = "offline")]
     pub(crate) plan: bool,
 
-    /// Print the summary that can be made without a model.
-    #[arg(long)]
+    /// Take the summary that can be made without a model.
+    #[arg(long, group = "summariser")]
     pub(crate) offline: bool,
 
     /// Let this model summarise, by any provider that is configured.
@@ -114,6 +118,14 @@ pub(crate) struct CompactArgs {
     /// Let this command summarise: it reads the request on standard input and prints the summary.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["plan", "offline", "model"], group = "summariser")]
     pub(crate) command: Option<String>,
+
+    /// Summarise the messages from this one on, named by its id or the beginning of it; what comes before stays as it is.
+    #[arg(long, value_name = "MESSAGE", requires = "to")]
+    pub(crate) from: Option<String>,
+
+    /// Summarise the messages up to this one; what comes after stays as it is.
+    #[arg(long, value_name = "MESSAGE", requires = "from")]
+    pub(crate) to: Option<String>,
 
     /// Open the summary in $VISUAL or $EDITOR before it is taken; where nothing is left of it, nothing is done.
     #[arg(short, long, requires = "summariser")]

@@ -47,7 +47,7 @@ impl Meter {
             match &receipt.plan {
                 Plan::Truncate(_) => meter.shortened += 1,
                 Plan::Prune(plan) => meter.aside += plan.items.len(),
-                Plan::Compact(_) => meter.summaries += 1,
+                Plan::Compact(_) | Plan::Range(_) => meter.summaries += 1,
                 Plan::Shed(_) => meter.aside += receipt.plan.effects().len(),
                 Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => {}
             }

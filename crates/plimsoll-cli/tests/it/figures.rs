@@ -288,3 +288,130 @@ fn counts_agree_between_commands() {
         assert_eq!(listed["window"], inspected["window"], "{file}");
     }
 }
+
+/// One session, told by every command: what has one name is one number.
+#[test]
+fn counts_agree_between_commands() {
+    let pi = [
+        json!({ "type": "session", "id": "p1", "timestamp": "2026-05-01T10:00:00Z", "cwd": "/srv/app" }),
+        json!({ "type": "message", "message": { "role": "user", "content": "Look around" } }),
+        json!({ "type": "message", "message": { "role": "assistant", "model": "claude-sonnet-4-6", "stopReason": "toolUse",
+            "content": [{ "type": "toolCall", "id": "a", "name": "ls", "arguments": {} },
+                { "type": "toolCall", "id": "b", "name": "ls", "arguments": { "path": "src" } }],
+            "usage": { "input": 900, "output": 20, "cacheRead": 0, "cacheWrite": 0 } } }),
+        json!({ "type": "message", "message": { "role": "toolResult", "toolCallId": "a", "content": "a.rs" } }),
+        json!({ "type": "message", "message": { "role": "toolResult", "toolCallId": "b", "content": "b.rs" } }),
+        json!({ "type": "message", "message": { "role": "assistant", "content": [{ "type": "text", "text": "Half" }],
+            "stopReason": "error", "errorMessage": "overloaded", "usage": { "input": 0, "output": 0 } } }),
+    ];
+    let pi: String = pi.iter().map(|record| format!("{record}\n")).collect();
+    let chat = json!([{ "role": "user", "content": "Look around" },
+        { "role": "assistant", "content": null, "tool_calls":
+            [{ "id": "a", "type": "function", "function": { "name": "ls", "arguments": "{}" } }] },
+        { "role": "tool", "tool_call_id": "a", "content": "a.rs" }]);
+    let claude = claude(&Made { responses: 9, hidden: 16_000 });
+    let mut samples = vec![
+        ("s.jsonl".to_owned(), claude),
+        ("pi.jsonl".to_owned(), pi),
+        ("chat.json".to_owned(), chat.to_string()),
+    ];
+    samples.extend(seeds());
+    let differences: Vec<String> = samples.iter().flat_map(|(file, text)| differences(file, text)).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// A sample of every format: the seeds of the fuzz target, whose first byte only chooses the format.
+fn seeds() -> Vec<(String, String)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = files.filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
+    let mut seeds: Vec<(String, String)> = texts
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), text[1..].to_owned())
+        })
+        .collect();
+    seeds.sort();
+    assert!(seeds.len() >= 16, "{}", seeds.len());
+    seeds
+}
+
+/// What of one session is another number in another command.
+fn differences(file: &str, text: &str) -> Vec<String> {
+    let home = Home::new().with(&format!("project/{file}"), text);
+    let json = |args: &[&str]| -> Value {
+        let output = home.command(args, &[]).output().unwrap();
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{file}: {args:?}: {}", String::from_utf8_lossy(&output.stderr)))
+    };
+    let mut found = Vec::new();
+    let mut same = |what: &str, one: &Value, other: &Value| {
+        if one != other {
+            found.push(format!("{file}: {what}: {one} and {other}"));
+        }
+    };
+    let inspected = json(&["inspect", file, "--json"]);
+    let window = json(&["window", file, "--json"]);
+    for (ours, theirs) in [("window", "tokens"), ("hidden", "hidden"), ("unseen", "unseen")] {
+        same(&format!("{ours} in inspect and window"), &inspected[ours], &window[theirs]);
+    }
+    same("measured", &json!(inspected["measured"] == "usage"), &window["measured"]);
+    let watched = json(&["watch", "--once", file, "--json"]);
+    for (ours, theirs) in [("window", "tokens"), ("line", "line"), ("messages", "messages")] {
+        same(&format!("{ours} in inspect and watch"), &inspected[ours], &watched[theirs]);
+    }
+    let forked = json(&["fork", file, "--json"]);
+    same("messages in inspect and fork", &inspected["messages"], &forked["stats"]["originalCount"]);
+    // Calls of tools, in the log and in what is written of it.
+    let rows = inspected["log"]["byTool"].as_array().unwrap();
+    let calls: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+    let chat = json(&["convert", "--to", "openai-chat", file]);
+    let said = chat["messages"].as_array().unwrap();
+    let written: usize = said.iter().map(|one| one["tool_calls"].as_array().map_or(0, Vec::len)).sum();
+    same("calls in inspect and convert", &json!(calls), &json!(written));
+    let told = home.run(&["convert", "--to", "openai-chat", file, "-o", "out.json"]);
+    same(
+        "messages that convert writes",
+        &json!(told.contains(&format!("wrote {} message", said.len()))),
+        &json!(true),
+    );
+    // In one sample a turn was taken back. It was paid for, and is no part of the session.
+    let is_whole = file != "format-8.txt";
+    let responses = inspected["recorded"]["responses"].as_u64().unwrap();
+    let counted = match responses {
+        1 => "1 record of usage".to_owned(),
+        _ => format!("{responses} records of usage"),
+    };
+    same(
+        &format!("usage that convert loses ({told})"),
+        &json!(!is_whole || responses == 0 || told.contains(&counted)),
+        &json!(true),
+    );
+    same("failed answers", &json!(told.contains("1 failed answer")), &json!(file == "pi.jsonl"));
+    // Each answer of the model is replayed, whether or not something was counted for it; a session without any cannot be.
+    let log = json(&["convert", "--to", "opencode-messages", file]);
+    let is_answer = |message: &&Value| {
+        let info = &message["info"];
+        info["role"] == "assistant"
+            && info["summary"] != true
+            && info["error"].is_null()
+            && !message["parts"].as_array().unwrap().is_empty()
+    };
+    let answers = log.as_array().unwrap().iter().filter(is_answer).count();
+    let replay = home.command(&["replay", file, "--policy", "none", "--json"], &[]).output().unwrap();
+    let replayed: Value = serde_json::from_slice(&replay.stdout).unwrap_or_default();
+    let replayed = replayed["total"][0]["calls"].as_u64().unwrap_or(0);
+    same("answers in the log and calls in replay", &json!(answers), &json!(replayed));
+    // Stored, it is the same session.
+    home.run(&["sessions", "import", file]);
+    let listed = &json(&["sessions", "--all", "--json"])[0];
+    let shown = json(&["sessions", "show", listed["id"].as_str().unwrap(), "--json"]);
+    for (command, told) in [("sessions", listed), ("show", &shown)] {
+        same(&format!("messages in inspect and {command}"), &inspected["messages"], &told["messages"]);
+        if is_whole {
+            same(&format!("recorded in inspect and {command}"), &inspected["recorded"], &told["recorded"]);
+        }
+    }
+    same("window in inspect and sessions", &inspected["window"], &listed["window"]);
+    found
+}

@@ -19,6 +19,7 @@ mod manners;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod measures;
+mod range;
 mod replay;
 mod revert;
 #[cfg(unix)]

@@ -52,7 +52,7 @@ fn sessions_for_machines() {
     assert_eq!((&row["tool"], &row["messages"]), (&"codex".into(), &1.into()));
     assert_eq!(row["directory"], home.project.to_str().unwrap());
     assert_eq!(row["started"], 1_777_713_516_730_u64);
-    assert!(row["updated"].as_u64().unwrap() > 1_790_000_000_000 && row["tokens"].as_u64().unwrap() > 0);
+    assert!(row["updated"].as_u64().unwrap() > 1_790_000_000_000 && row["window"].as_u64().unwrap() > 0);
     assert!(row["path"].as_str().unwrap().ends_with("019e06e6-0c4e-72d2.jsonl"));
 }
 

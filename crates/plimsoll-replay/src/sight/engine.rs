@@ -111,7 +111,7 @@ impl<'a> Engine<'a> {
             let kind = match &receipt.plan {
                 Plan::Truncate(_) => "truncate",
                 Plan::Prune(_) => "prune",
-                Plan::Compact(_) => "compact",
+                Plan::Compact(_) | Plan::Range(_) => "compact",
                 Plan::Shed(_) => "shed",
                 Plan::Fork(_) => "fork",
                 Plan::Purge(_) => "purge",

@@ -164,7 +164,8 @@ impl Logs for MemoryStore {
         let mut hits = Vec::new();
         for (place, message) in log.iter().enumerate() {
             for part in &message.parts {
-                let hidden = |mark: &Mark| mark.is_active() && mark.effect == Effect::Hide;
+                let hides = |mark: &Mark| matches!(mark.effect, Effect::Hide | Effect::Replace(_));
+                let hidden = |mark: &Mark| mark.is_active() && hides(mark);
                 let is_hidden = place < start || part.all_marks().iter().any(hidden);
                 let is_out = place < start || part.is_reduced();
                 let input = input_text(part).filter(|_| is_hidden);

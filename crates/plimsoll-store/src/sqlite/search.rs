@@ -57,10 +57,13 @@ pub(super) fn search(
         marks::of_range(connection, &chain, start.as_ref().map_or(i64::MIN, |start| start.time), None)?;
     let mut marked: Vec<(Position, String, bool)> = Vec::new();
     for (part, marks) in marks {
-        let reduces = |mark: &Mark| matches!(mark.effect, Effect::Clear | Effect::Cut(_) | Effect::Hide);
+        let reduces = |mark: &Mark| {
+            matches!(mark.effect, Effect::Clear | Effect::Cut(_) | Effect::Hide | Effect::Replace(_))
+        };
         if marks.iter().any(|mark| mark.is_active() && reduces(mark)) {
             // What a tool was given is still shown where only its answer was cleared.
-            let is_hidden = marks.iter().any(|mark| mark.is_active() && mark.effect == Effect::Hide);
+            let hides = |mark: &Mark| matches!(mark.effect, Effect::Hide | Effect::Replace(_));
+            let is_hidden = marks.iter().any(|mark| mark.is_active() && hides(mark));
             let place = chain.find_part(connection, &part)?.map(|(_, place)| place);
             let place = place.filter(|place| start.as_ref().is_none_or(|start| place >= start));
             marked.extend(place.map(|at| (at, part, is_hidden)));

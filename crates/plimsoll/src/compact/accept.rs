@@ -19,6 +19,8 @@ pub struct Reply {
     pub tool_calls: Vec<String>,
     /// What the provider counted for the call.
     pub usage: Option<Usage>,
+    /// Whether no model made it: it was extracted, and may have been edited by a person.
+    pub is_extracted: bool,
 }
 
 impl Reply {

@@ -191,6 +191,7 @@ impl Ladder {
             let chunk = asking.job.as_ref().map(|job| job.chunk_tokens(asking.chunk, counter));
             chunk.unwrap_or_default() + prior.unwrap_or_default()
         };
+        let is_extracted = reply.as_ref().is_ok_and(|reply| reply.is_extracted);
         let taken = match reply {
             Ok(reply) => accept(&reply, replaced, counter),
             Err(why) => Err(Rejection::Failed(redact(&why).text)),
@@ -204,7 +205,9 @@ impl Ladder {
                     Trigger::Refused => "the provider refused the request as too long",
                 };
                 let size = counter.count_text(&summary);
-                let made = Making { made: Made::ByModel, calls: asking.calls, reason };
+                let (made, calls) =
+                    if is_extracted { (Made::WithoutModel, 0) } else { (Made::ByModel, asking.calls) };
+                let made = Making { made, calls, reason };
                 if self.pivot(&asking.selection, summary, made, ids)? {
                     self.is.breaker.failures = 0;
                     self.rung = if self.is_over() { Rung::ClearTail } else { Rung::End };

@@ -5,6 +5,7 @@
 //! - [`accept`] decides whether an answer may become a pivot.
 //! - [`facts`] gathers what a history says, and [`extract`] makes a summary of it without a model.
 //! - [`contract`] checks what a summary must carry, and completes it.
+//! - [`range`] puts a summary in the place of messages anywhere in the window.
 //! - [`ladder`] drives all of it, and pruning and shedding, until the window is under the line.
 
 pub mod accept;
@@ -15,6 +16,7 @@ pub mod ladder;
 mod outcome;
 mod prompt;
 mod prose;
+pub mod range;
 pub mod request;
 pub mod select;
 mod shed;

@@ -385,11 +385,21 @@ fn shrink(text: &Text, most: Tokens, head_share: f64, counter: &dyn Counter) -> 
 pub(super) fn serialise(message: &Message, limit: Chars) -> String {
     let mut lines: Vec<String> = Vec::new();
     let speaker = if message.is_assistant() { "[Assistant]" } else { "[User]" };
-    let said = message.text();
+    let said = if message.parts.iter().any(|part| part.replaced().is_some()) {
+        // Some of it stands behind a summary already.
+        let shown = message.parts.iter().filter(|part| part.replaced().is_none()).cloned().collect();
+        Message { parts: shown, ..message.clone() }.text()
+    } else {
+        message.text()
+    };
     if !message.is_assistant() && !said.trim().is_empty() {
         lines.push(format!("{speaker}: {}", said.trim()));
     }
     for part in &message.parts {
+        if let Some(summary) = part.replaced() {
+            lines.extend((!summary.is_empty()).then(|| summary.to_string()));
+            continue;
+        }
         match &part.body {
             PartBody::Text(text) if message.is_assistant() && !text.text.trim().is_empty() => {
                 lines.push(format!("{speaker}: {}", text.text.trim()));

@@ -150,7 +150,12 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
 }
 
 /// What each message of the log weighs in the window as it is now; nothing if it is not in view.
-fn weights(messages: &[Message], visible: &Visible, policy: &Policy, counter: &dyn Counter) -> Vec<Tokens> {
+pub(super) fn weights(
+    messages: &[Message],
+    visible: &Visible,
+    policy: &Policy,
+    counter: &dyn Counter,
+) -> Vec<Tokens> {
     let window = Window::of_visible(messages, visible, policy);
     let mut weights = vec![Tokens::ZERO; messages.len()];
     for message in &window.messages {
@@ -162,7 +167,7 @@ fn weights(messages: &[Message], visible: &Visible, policy: &Policy, counter: &d
 }
 
 /// For each position whether a cut before it keeps every separate call together with its result.
-fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
+pub(super) fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
     let mut legal = vec![true; places.len() + 1];
     let position = |place: usize| places.partition_point(|known| *known < place);
     // Pairs come ordered by call, so marking only what is not marked yet keeps this linear.

@@ -52,6 +52,8 @@ pub enum Effect {
     Pin(Text),
     /// Pins from before this mark no longer hold.
     Unpin,
+    /// The window shows this text in place of the part; nothing at all if it is empty.
+    Replace(Text),
 }
 
 impl Effect {
@@ -63,6 +65,7 @@ impl Effect {
             Effect::Hide => "hide",
             Effect::Pin(_) => "pin",
             Effect::Unpin => "unpin",
+            Effect::Replace(_) => "replace",
         }
     }
 }
@@ -95,7 +98,7 @@ impl Mark {
         map.insert("effect".into(), self.effect.name().into());
         match &self.effect {
             Effect::Cut(keep) => put(&mut map, "keep", Some(keep.0.into())),
-            Effect::Pin(text) => put(&mut map, "text", Some(text.as_str().into())),
+            Effect::Pin(text) | Effect::Replace(text) => put(&mut map, "text", Some(text.as_str().into())),
             Effect::Clear | Effect::Hide | Effect::Unpin => {}
         }
         put(&mut map, "receipt", self.receipt.as_ref().map(|id| id.as_str().into()));
@@ -123,6 +126,7 @@ impl Mark {
             "cut" => Effect::Cut(Chars(value.get("keep")?.as_u64()?)),
             "hide" => Effect::Hide,
             "unpin" => Effect::Unpin,
+            "replace" => Effect::Replace(Text::from(value.get("text")?.as_str()?)),
             "pin" => Effect::Pin(Text::from(value.get("text")?.as_str()?)),
             _ => return None,
         };
@@ -165,7 +169,16 @@ impl Part {
 
     /// Whether the window leaves the part out.
     pub fn is_hidden(&self) -> bool {
-        self.active_marks().any(|mark| mark.effect == Effect::Hide)
+        let is_left_out = |mark: &Mark| mark.effect == Effect::Hide;
+        self.active_marks().any(is_left_out) || self.replaced().is_some_and(|text| text.is_empty())
+    }
+
+    /// The text that the window shows in place of this part, the newest if there are several.
+    pub fn replaced(&self) -> Option<&Text> {
+        let newest = self.marks.iter().rev().filter(|mark| mark.is_active());
+        newest
+            .filter_map(|mark| if let Effect::Replace(text) = &mark.effect { Some(text) } else { None })
+            .next()
     }
 
     /// What of this part is pinned, oldest pin first.
@@ -292,9 +305,9 @@ impl Part {
         named.marks
     }
 
-    /// Whether something of the part is out of view: it is cleared, cut or left out.
+    /// Whether something of the part is out of view: it is cleared, cut, left out or replaced.
     pub fn is_reduced(&self) -> bool {
-        self.cleared().is_some() || self.cut().is_some() || self.is_hidden()
+        self.cleared().is_some() || self.cut().is_some() || self.is_hidden() || self.replaced().is_some()
     }
 
     /// The marks as JSON; nothing if there are none.

@@ -21,6 +21,7 @@ mod log;
 mod policy;
 mod properties;
 mod prune;
+mod range;
 mod recall;
 mod receipt;
 mod redact;

@@ -282,6 +282,13 @@ impl Shaping<'_> {
 
     /// Give a part of a shown message the text that the window shows; whether it is shown at all.
     fn as_shown(&mut self, part: &mut Part, result: &PartId) -> bool {
+        if part.replaced().is_some() {
+            // A summary stands in its place, or in that of another part.
+            self.cut += 1;
+            let Some(text) = self.view.texts.get(&part.id) else { return false };
+            *part = synthetic(part.id.to_string(), (*text).clone());
+            return true;
+        }
         let is_cut = part.cut().is_some() || part.is_hidden();
         let is_pinned = part.pins().next().is_some();
         let is_changed = is_cut || (is_pinned && part.cleared().is_some());

@@ -1,0 +1,180 @@
+//! `compact --from MESSAGE --to MESSAGE`: a summary in the middle of a window.
+
+use plimsoll_testkit::server::{ModelServer, Reply};
+use serde_json::Value;
+
+use crate::support::{Home, export};
+
+/// The outputs 2 to 5 of the sample.
+const FROM: &str = "msg_fixed0000004";
+const TO: &str = "msg_fixed0000007";
+
+/// A home with a session of eight long outputs in its database, and that session's id.
+fn stored() -> (Home, String) {
+    let home = Home::new();
+    let session = export(&home.project);
+    home.write("project/s.json", &session.to_string());
+    assert!(home.run(&["sessions", "import", "s.json"]).starts_with("exit: 0"));
+    (home, session["info"]["id"].as_str().unwrap().to_owned())
+}
+
+fn window(home: &Home, id: &str) -> Vec<Value> {
+    let body = home.json(&["window", "--as", "openai-chat", "--session", id]);
+    body["messages"].as_array().unwrap().clone()
+}
+
+/// The range is behind a summary that says this; all else is as it was.
+fn check(before: &[Value], after: &[Value], words: &str) {
+    // Each of the four calls had a message for its result.
+    let (head, rest) = before.split_at(5);
+    let tail = &rest[8..];
+    assert_eq!(&after[..head.len()], head);
+    assert_eq!(&after[after.len() - tail.len()..], tail);
+    let middle = &after[head.len()..after.len() - tail.len()];
+    assert_eq!(middle.len(), 1, "{middle:?}");
+    assert!(middle[0].to_string().contains(words), "{middle:?}");
+}
+
+fn receipt(told: &str) -> Value {
+    assert!(told.starts_with("exit: 0"), "{told}");
+    let json = told.lines().find(|line| line.starts_with('{')).unwrap();
+    serde_json::from_str::<Value>(json).unwrap()["receipts"][0].clone()
+}
+
+#[test]
+fn a_range_is_compacted_without_a_model_recalled_and_undone() {
+    let (home, id) = stored();
+    let before = window(&home, &id);
+    let told =
+        home.run(&["compact", "--from", FROM, "--to", TO, "--offline", "--apply", "-s", &id, "--json"]);
+    let receipt = receipt(&told);
+    assert_eq!((&receipt["plan"]["kind"], &receipt["plan"]["messages"]), (&"range".into(), &4.into()));
+    let after = window(&home, &id);
+    check(&before, &after, "[Summary of 4 messages]");
+    // What is behind it can be found and brought back.
+    let name = receipt["id"].as_str().unwrap();
+    assert!(home.run(&["receipts", name]).contains("compact 4 messages"));
+    let found = home.run(&["recall", "-s", &id, "-F", "-g", "output 3"]);
+    assert!(found.starts_with("exit: 0") && found.contains("output 3"), "{found}");
+    let handle = receipt["handles"][0]["messages"].as_array().unwrap();
+    let run = format!("{}..{}", handle[0].as_str().unwrap(), handle[1].as_str().unwrap());
+    let whole = home.run(&["recall", &run]);
+    assert!(whole.starts_with("exit: 0") && whole.contains("output 3"), "{}", &whole[..whole.len().min(300)]);
+    let part = home.run(&["recall", "prt_fixed000000500CDEFGHIJKLMN"]);
+    assert!(part.starts_with("exit: 0") && part.contains("output 3"), "{}", &part[..part.len().min(300)]);
+    // A compaction of all of it has the summary in its request.
+    let asked = home.run(&["compact", "-s", &id, "--command", "cat > request.txt; echo 'All of it.'"]);
+    assert!(asked.starts_with("exit: 0"), "{asked}");
+    let request = std::fs::read_to_string(home.project.join("request.txt")).unwrap();
+    assert!(request.contains("[Summary of 4 messages]") && !request.contains("output 3"), "{request}");
+    let undone = home.run(&["undo", name]);
+    assert!(undone.starts_with("exit: 0"), "{undone}");
+    assert_eq!(window(&home, &id), before);
+    assert!(!home.run(&["undo", name]).starts_with("exit: 0"), "it is undone once");
+}
+
+#[test]
+fn a_model_or_a_command_summarises_the_range_alone_and_it_can_be_edited() {
+    let ((home, id), server) = (stored(), ModelServer::start().unwrap());
+    let before = window(&home, &id);
+    let range = ["compact", "--from", FROM, "--to", TO, "--apply", "-s", &id, "--json"];
+    server.push(Reply::new().text("Four files were read."));
+    let variables =
+        [("ANTHROPIC_API_KEY", "sk-ant-test-0123456789abcdefghij"), ("ANTHROPIC_BASE_URL", &server.url())];
+    let told = home.run_with(&[&range[..], &["--model", "anthropic/claude-haiku-4-5"]].concat(), &variables);
+    let done = receipt(&told);
+    assert_eq!(done["plan"]["made"], "byModel");
+    let asked = server.requests()[0].body["messages"].to_string();
+    assert!(asked.contains("output 2") && asked.contains("output 5"), "the range is asked about");
+    assert!(
+        !asked.contains("output 1\\n") && !asked.contains("output 6") && !asked.contains("Next 0"),
+        "{asked}"
+    );
+    check(&before, &window(&home, &id), "Four files were read.");
+    assert!(home.run(&["undo", done["id"].as_str().unwrap()]).starts_with("exit: 0"));
+    // Edited, by a command's words and by those that are extracted.
+    let editor = [("EDITOR", "sed -i '1s/.*/In my words./'"), ("PATH", "/usr/bin:/bin")];
+    for summariser in [&["--command", "echo first words"][..], &["--offline"]] {
+        let told = home.run_with(&[&range[..], summariser, &["--edit"]].concat(), &editor);
+        let done = receipt(&told);
+        check(&before, &window(&home, &id), "In my words.");
+        assert!(home.run(&["undo", done["id"].as_str().unwrap()]).starts_with("exit: 0"));
+    }
+    assert_eq!(window(&home, &id), before);
+    // One that fails, or is no shorter, changes nothing.
+    for (command, told) in
+        [("exit 7", "exit status: 7"), ("true", "empty"), ("yes word | head -c 900000", "not smaller")]
+    {
+        let failed = home.run_with(&[&range[..], &["--command", command]].concat(), &editor);
+        assert!(failed.starts_with("exit: 3") && failed.contains(told), "{command}: {failed}");
+    }
+    assert_eq!(window(&home, &id), before);
+}
+
+#[test]
+fn a_range_is_shown_first_and_what_cannot_be_one_is_refused() {
+    let (home, id) = stored();
+    let before = window(&home, &id);
+    let plan = home.run(&["compact", "--from", FROM, "--to", TO, "--dry-run", "s.json"]);
+    assert!(plan.starts_with("exit: 0") && plan.contains("compact 4 messages"), "{plan}");
+    let json = home.json(&["compact", "--from", FROM, "--to", TO, "--plan", "--json", "s.json"]);
+    assert_eq!(json["first"], "msg_fixed0000004ABCDEFGHIJKLMN");
+    let summary = home.json(&["compact", "--from", FROM, "--to", TO, "--offline", "--json", "s.json"]);
+    assert!(!summary["summary"].as_str().unwrap().is_empty());
+    for (from, to, told) in [
+        (TO, FROM, "comes before"),
+        ("msg_none", TO, "no message in the window"),
+        ("msg_", TO, "more than one message"),
+        (FROM, "msg_fixed0000025", "waits for its answer"),
+    ] {
+        let refused = home.run(&["compact", "--from", from, "--to", to, "--offline", "--apply", "-s", &id]);
+        assert!(refused.starts_with("exit: 2") && refused.contains(told), "{refused}");
+    }
+    let alone = home.run(&["compact", "--from", FROM, "-s", &id]);
+    assert!(alone.starts_with("exit: 2") && alone.contains("--to"), "{alone}");
+    assert_eq!(window(&home, &id), before);
+}
+
+#[test]
+fn a_session_with_such_a_range_goes_on_in_other_tools() {
+    let (home, id) = stored();
+    let told = home.run(&["compact", "--from", FROM, "--to", TO, "--offline", "--apply", "-s", &id]);
+    assert!(told.starts_with("exit: 0"), "{told}");
+    let tools = ["claude-code", "codex", "opencode"];
+    let files = tools.map(|tool| {
+        let done = home.json(&["--json", "sessions", "handover", &id, "--to", tool]);
+        done["file"].as_str().or(done["path"].as_str()).unwrap_or_else(|| panic!("{done}")).to_owned()
+    });
+    assert!(home.run(&["sessions", "export", &id, "-o", "out.json"]).starts_with("exit: 0"));
+    for file in files.iter().map(String::as_str).chain(["out.json"]) {
+        let body = home.json(&["window", "--as", "openai-chat", file]).to_string();
+        assert!(body.contains("[Summary of 4 messages]"), "{file}");
+        assert!(
+            body.contains("output 1\\n") && body.contains("output 6\\n") && body.contains("Next 2"),
+            "{file}"
+        );
+        assert!(!body.contains("output 3\\n"), "{file}: what is behind the summary is not given to it");
+    }
+}
+
+#[test]
+fn a_summary_without_a_model_is_edited_before_it_is_taken() {
+    let (home, id) = stored();
+    let before = window(&home, &id);
+    let run = |editor: &str, more: &[&str]| {
+        let args = [&["compact", "--offline", "--edit"], more].concat();
+        home.run_with(&args, &[("EDITOR", editor), ("PATH", "/usr/bin:/bin")])
+    };
+    let apply = ["--apply", "-s", &id, "--json"];
+    let emptied = run("truncate -s 0", &apply);
+    assert!(emptied.starts_with("exit: 1") && emptied.contains("the summary was emptied"), "{emptied}");
+    assert_eq!(window(&home, &id), before);
+    let done = receipt(&run("sed -i '1s/.*/In my words./'", &apply));
+    assert_eq!(done["plan"]["made"], "withoutModel");
+    let shown = serde_json::to_string(&window(&home, &id)).unwrap();
+    assert!(shown.contains("In my words."), "{}", &shown[..shown.len().min(1_500)]);
+    assert!(home.run(&["undo", done["id"].as_str().unwrap()]).starts_with("exit: 0"));
+    assert_eq!(window(&home, &id), before);
+    let printed = run("sed -i '1s/.*/In my words./'", &["s.json"]);
+    assert!(printed.starts_with("exit: 0") && printed.contains("In my words."), "{printed}");
+}

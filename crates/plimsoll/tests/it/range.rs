@@ -1,0 +1,165 @@
+//! A range of messages behind a summary, in the middle of a window.
+
+use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
+use plimsoll::compact::request::Measured;
+use plimsoll::count::request_tokens;
+use plimsoll::pivot::Visible;
+use plimsoll::receipt::{Handle, Made, Stamp};
+use plimsoll::{Fixed, Limits, Log, Millis, Plan, Policy, Receipt, Text, Tokens, Window, WindowMessage};
+use plimsoll_testkit::{History, histories, ids};
+use proptest::prelude::*;
+
+fn weigh(log: &Log, policy: &Policy) -> Tokens {
+    request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count)
+}
+
+fn select(log: &Log, from: &str, to: &str) -> Result<RangeSelection, RangeError> {
+    let policy = Policy::default();
+    select_range(log, (from, to), &policy, &policy.count)
+}
+
+/// Put a summary in the place of a range.
+fn apply(log: &mut Log, range: &RangeSelection, policy: &Policy) -> Option<Receipt> {
+    let summary = Text::from("They looked around.");
+    let plan = range.plan(log, &summary, (Made::ByModel, 1), (policy, Tokens(100_000)), &policy.count);
+    let stamp = Stamp { ids: &mut ids(), now: Millis(9), policy, reason: "a person asked for it" };
+    Plan::Range(plan).apply(log, stamp, |log| weigh(log, policy)).unwrap()
+}
+
+fn turns(count: usize) -> Log {
+    let turn = |history: History, number: usize| {
+        let output = format!("output {number} {}", "word ".repeat(400));
+        history.user(format!("Prompt {number}")).tool("read", output).say(format!("Answer {number}"))
+    };
+    (0..count).fold(History::new(), turn).log()
+}
+
+fn id(log: &Log, place: usize) -> String {
+    log[place].info.id.to_string()
+}
+
+/// The messages of a window that are not of the range, before and after it.
+fn around<'w>(window: &'w Window, range: &RangeSelection) -> Vec<&'w WindowMessage> {
+    let is_outside =
+        |message: &&WindowMessage| message.place.is_none_or(|place| !range.places.contains(&place));
+    window.messages.iter().filter(is_outside).collect()
+}
+
+#[test]
+fn a_summary_stands_where_the_range_stood_and_the_rest_is_as_it_was() {
+    let mut log = turns(4);
+    let policy = Policy::default();
+    let before = Window::of(&log, &policy);
+    let range = select(&log, &id(&log, 3), &id(&log, 8)).unwrap();
+    assert_eq!(range.places, [3, 4, 5, 6, 7, 8]);
+    let receipt = apply(&mut log, &range, &policy).unwrap();
+    assert!(receipt.after < receipt.before);
+    assert_eq!(receipt.handles, [Handle::Messages(log[3].info.id.clone(), log[8].info.id.clone())]);
+    let window = Window::of(&log, &policy);
+    window.check().unwrap();
+    assert_eq!(around(&window, &range), around(&before, &range));
+    let text = serde_json::to_string(&window.messages).unwrap();
+    assert!(text.contains("They looked around.") && !text.contains("output 1") && !text.contains("left out"));
+    // It stands between the answer before and the prompt after.
+    let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle} in {text}"));
+    assert!(at("Answer 0") < at("They looked around.") && at("They looked around.") < at("Prompt 3"));
+    // And back.
+    receipt.undo(&mut log, &mut ids(), Millis(10)).unwrap();
+    assert_eq!(Window::of(&log, &policy), before);
+    assert!(receipt.undo(&mut log, &mut ids(), Millis(11)).is_err());
+}
+
+#[test]
+fn a_range_may_begin_and_end_inside_a_turn_and_ranges_can_be_undone_in_any_order() {
+    let mut log = turns(3);
+    let policy = Policy::default();
+    let before = Window::of(&log, &policy);
+    // The call and the answer of the first turn, then everything up to the second.
+    let inner = select(&log, &id(&log, 1), &id(&log, 2)).unwrap();
+    let first = apply(&mut log, &inner, &policy).unwrap();
+    let with_inner = Window::of(&log, &policy);
+    with_inner.check().unwrap();
+    assert!(with_inner.messages.len() < before.messages.len());
+    let outer = select(&log, &id(&log, 0), &id(&log, 4)).unwrap();
+    // What the summariser is given of the first turn is the summary that stands for it.
+    let limits = Limits::new(100_000, 0);
+    let job = outer.job(&log, &policy, Measured { limits, counter: &policy.count, factor: 1.0 }).unwrap();
+    let request = job.request(0, None, Measured { limits, counter: &policy.count, factor: 1.0 }).unwrap();
+    assert!(request.prompt().contains("They looked around.") && !request.prompt().contains("output 0"));
+    let second = apply(&mut log, &outer, &policy).unwrap();
+    Window::of(&log, &policy).check().unwrap();
+    first.undo(&mut log, &mut ids(), Millis(10)).unwrap();
+    Window::of(&log, &policy).check().unwrap();
+    second.undo(&mut log, &mut ids(), Millis(11)).unwrap();
+    assert_eq!(Window::of(&log, &policy), before);
+}
+
+#[test]
+fn calls_and_results_are_not_parted_and_what_waits_stays() {
+    let log =
+        History::new().user("Look").call("c1", "read").result("c1", "found").say("Done").user("Next").log();
+    let torn = select(&log, &id(&log, 1), &id(&log, 1)).unwrap_err();
+    let nearest = RangeError::Torn {
+        from: log[1].info.id.clone(),
+        to: log[1].info.id.clone(),
+        nearest_from: log[1].info.id.clone(),
+        nearest_to: log[2].info.id.clone(),
+    };
+    assert_eq!(torn, nearest);
+    assert!(torn.to_string().contains("would part a call from its result"));
+    assert!(select(&log, &id(&log, 1), &id(&log, 2)).is_ok());
+    assert_eq!(select(&log, &id(&log, 1), &id(&log, 4)), Err(RangeError::Waiting(log[4].info.id.clone())));
+    assert!(matches!(select(&log, &id(&log, 3), &id(&log, 0)), Err(RangeError::Reversed { .. })));
+    assert!(matches!(select(&log, "nothing", &id(&log, 0)), Err(RangeError::Unknown(_))));
+    assert!(matches!(select(&log, "", &id(&log, 0)), Err(RangeError::Unknown(_) | RangeError::Ambiguous(_))));
+}
+
+#[test]
+fn a_summary_without_a_model_and_a_compaction_behind_it() {
+    let mut log = turns(6);
+    let policy = Policy::default();
+    let range = select(&log, &id(&log, 3), &id(&log, 8)).unwrap();
+    let summary = range.extract(&log, &policy, &policy.count);
+    let plan = range.plan(&log, &summary, (Made::WithoutModel, 0), (&policy, Tokens(100_000)), &policy.count);
+    assert!(plan.text.contains(summary.trim()));
+    let json = serde_json::to_string(&Plan::Range(plan.clone())).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), Plan::Range(plan));
+    apply(&mut log, &range, &policy).unwrap();
+    // A log with such marks is the same after it was written and read.
+    let written = serde_json::to_value(log.messages()).unwrap();
+    let read = Log::from_messages(serde_json::from_value::<Vec<plimsoll::Message>>(written).unwrap());
+    assert_eq!(Window::of(&read, &policy), Window::of(&log, &policy));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn properties_any_range_leaves_a_legal_window_and_the_rest_as_it_was(
+        messages in histories(24),
+        ends in (0.0..1.0_f64, 0.0..1.0_f64),
+    ) {
+        let mut log = Log::from_messages(messages);
+        let policy = Policy::default();
+        let places = Visible::of(&log).places;
+        prop_assume!(!places.is_empty());
+        let place = |share: f64| places[(share * places.len() as f64) as usize];
+        let (from, to) = (id(&log, place(ends.0.min(ends.1))), id(&log, place(ends.0.max(ends.1))));
+        let Ok(range) = select(&log, &from, &to) else { return Ok(()) };
+        let before = Window::of(&log, &policy);
+        match apply(&mut log, &range, &policy) {
+            None => prop_assert_eq!(Window::of(&log, &policy), before),
+            Some(receipt) => {
+                let window = Window::of(&log, &policy);
+                prop_assert!(window.check().is_ok(), "{:?}", window.check());
+                prop_assert!(receipt.after < receipt.before);
+                let told = |window: &Window| -> Vec<WindowMessage> {
+                    around(window, &range).into_iter().filter(|message| message.place.is_some()).cloned().collect()
+                };
+                prop_assert_eq!(told(&window), told(&before));
+                receipt.undo(&mut log, &mut ids(), Millis(10)).unwrap();
+                prop_assert_eq!(Window::of(&log, &policy), before);
+            }
+        }
+    }
+}
