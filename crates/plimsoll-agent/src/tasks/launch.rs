@@ -155,10 +155,11 @@ impl TaskBoard {
         loop {
             let task = self.task(id).await?;
             let (own, text) = (id.clone(), prompt.to_owned());
-            // Also of one that is put in line: what is refused when it begins would wait for ever.
-            let agent = self.agent_again(caller, &task).await?;
-            require_price(&agent)?;
+            let agent = self.agent_again(caller, &task).await;
             if task.status.is_active() {
+                // What would be refused when it begins would wait for ever. The process that runs the task takes it up, so one
+                // that has no key for its model may put it in line.
+                agent.as_ref().map_or(Ok(()), require_price)?;
                 let queue = TaskChange::QueueResume { prompt: text };
                 match self.blocking(move |board| board.change(&own, &queue)).await {
                     Ok(task) => return Ok(ResumeOutcome::Queued(task)),
@@ -167,6 +168,8 @@ impl TaskBoard {
                     Err(error) => return Err(error),
                 }
             }
+            let agent = agent?;
+            require_price(&agent)?;
             let begun = self
                 .blocking(move |board| {
                     let resume = TaskChange::Resume { prompt: text, by: board.holder.clone() };

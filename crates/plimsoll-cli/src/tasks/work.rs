@@ -146,7 +146,7 @@ pub(super) fn resume(
     let worker = Worker::begin(output);
     let board = setup.board(&opened, None, worker.events());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let done: Result<Result<(Task, u32), Task>, CliError> = runtime.block_on(async {
+    let done: Result<_, CliError> = runtime.block_on(async {
         match board.resume(None, &task.id, prompt.trim()).await? {
             ResumeOutcome::Begun(task) => {
                 let run = task.run();
