@@ -1,10 +1,11 @@
-//! One format at a time, chosen by the first byte: reading and visiting agree, and every window is legal.
+//! One format at a time, chosen by the first byte: reading and visiting agree, every window is legal, and a reading can be
+//! taken up wherever an earlier one ended.
 #![no_main]
 use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 use plimsoll::{Log, Policy, Window};
-use plimsoll_formats::{Format, read_as, visit_as};
+use plimsoll_formats::{Format, read_as, visit_as, visit_from};
 
 const FORMATS: [Format; 16] = [
     Format::OpencodeExport,
@@ -35,6 +36,13 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     assert!(visit.is_ok());
+    // A shorter reading, as of a file that is being written, is gone on with.
+    let half = bytes.len() / 2;
+    if let Ok(shorter) = visit_as(format, Cursor::new(&bytes[..half]), &mut |_, _| {})
+        && let Some(restart) = shorter.restart
+    {
+        let _ = visit_from(&restart, Cursor::new(bytes), &mut |_, _| {});
+    }
     let sides = read.side_chains.iter().flat_map(|chain| &chain.messages);
     assert!(visited.iter().eq(read.messages.iter().chain(sides)));
     for messages in

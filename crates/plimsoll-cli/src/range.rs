@@ -117,7 +117,7 @@ impl Ranged<'_> {
         let summariser = asked.summariser(self.config);
         let measured = Measured { limits: summariser.limits, counter: &policy.count, factor: 1.0 };
         let job = range.job(log, policy, measured).map_err(|error| CliError::failed(error.to_string()))?;
-        let job = job.for_model(summariser.model.clone());
+        let job = job.for_model(summariser.model);
         let mut summary: Option<Text> = None;
         for chunk in 0..job.chunks() {
             let Some(request) = job.request(chunk, summary.as_ref(), measured) else { break };

@@ -304,7 +304,12 @@ fn part_of(block: &Block) -> Option<&PartId> {
 }
 
 fn kind(role: WindowRole, message: Option<&Message>, block: &Block) -> &'static str {
-    let is_summary = message.is_some_and(|message| message.info.summary || message.marker().is_some());
+    let stands_in = |message: &Message| {
+        let is_own = |part: &&Part| Some(&part.id) == part_of(block);
+        message.parts.iter().find(is_own).is_some_and(|part| part.replaced().is_some())
+    };
+    let is_summary = message
+        .is_some_and(|message| message.info.summary || message.marker().is_some() || stands_in(message));
     match (block, role) {
         (Block::Call { .. }, _) => "tool inputs",
         (Block::Result { cleared: true, .. }, _) => "cleared outputs",

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use plimsoll::{Message, Tokens};
-use plimsoll_formats::{Chain, Restart, Transcript, visit_from};
+use plimsoll_formats::{Chain, Format, Restart, Transcript, visit_from};
 
 use super::Distance;
 use crate::args::InputArgs;
@@ -173,8 +173,9 @@ impl<'a> Follower<'a> {
             }
         });
         let rest = rest.ok()??;
-        let is_other = |id: &Option<String>| id.is_some() && *id != transcript.info.id;
-        if is_other(&rest.info.id) {
+        // A session of Claude Code that was resumed has several ids.
+        let is_other = rest.info.id.is_some() && rest.info.id != transcript.info.id;
+        if is_other && rest.format != Format::ClaudeCode {
             return None;
         }
         let largest = largest.max(RecordedFigures::of(&rest.recorded).largest_request);

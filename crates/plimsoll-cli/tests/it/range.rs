@@ -45,12 +45,20 @@ fn receipt(told: &str) -> Value {
 fn a_range_is_compacted_without_a_model_recalled_and_undone() {
     let (home, id) = stored();
     let before = window(&home, &id);
+    let weighed = home.json(&["inspect", "-s", &id, "--json"]);
     let told =
         home.run(&["compact", "--from", FROM, "--to", TO, "--offline", "--apply", "-s", &id, "--json"]);
     let receipt = receipt(&told);
     assert_eq!((&receipt["plan"]["kind"], &receipt["plan"]["messages"]), (&"range".into(), &4.into()));
     let after = window(&home, &id);
     check(&before, &after, "[Summary of 4 messages]");
+    let inspected = home.json(&["inspect", "-s", &id, "--json"]);
+    let (now, then) = (inspected["window"].as_u64().unwrap(), weighed["window"].as_u64().unwrap());
+    assert!(now < then * 2 / 3, "{now} of {then}");
+    assert!(
+        inspected["byKind"].as_array().unwrap().iter().any(|row| row["name"] == "summaries"),
+        "{inspected}"
+    );
     // What is behind it can be found and brought back.
     let name = receipt["id"].as_str().unwrap();
     assert!(home.run(&["receipts", name]).contains("compact 4 messages"));
