@@ -9,15 +9,20 @@ pub(crate) const HOUR: Millis = Millis(60 * 60 * 1_000);
 
 /// How long the cache lived; none if the usage does not tell.
 ///
-/// Anthropic's usage says which writes are for an hour. Of providers that cache by themselves the pauses tell: if most
-/// requests after a pause of more than five minutes and less than an hour still read what the request before them sent,
-/// the cache lived through it.
+/// Anthropic's usage says which writes are for an hour. Its cache is written for a price and never by itself, so usage of
+/// its models without a write is incomplete, and what it calls read may have been written: it tells nothing. Of
+/// providers that cache by themselves (OpenAI, Google, DeepSeek), and count no writes, the pauses tell: if most requests
+/// after a pause of more than five minutes and less than an hour still read what the request before them sent, the cache
+/// lived through it.
 pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
     let usages = || messages.iter().filter_map(|message| message.info.tokens.as_ref());
     let written: Tokens = usages().map(|usage| usage.cache_write).sum();
     let hour: Tokens = usages().map(|usage| usage.cache_write_hour).sum();
     if written > Tokens::ZERO {
         return Some(if hour.0 > written.0 / 2 { HOUR } else { MINUTES });
+    }
+    if messages.iter().any(is_claude) {
+        return None;
     }
     let (mut survived, mut died) = (0, 0);
     let mut before: Option<(Millis, Tokens)> = None;
@@ -39,6 +44,11 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
         before = Some((at, request));
     }
     (survived + died > 0).then_some(if survived > died { HOUR } else { MINUTES })
+}
+
+/// Whether a message is of one of Anthropic's models, whoever serves it.
+fn is_claude(message: &Message) -> bool {
+    message.info.model_id.as_ref().is_some_and(|model| model.to_ascii_lowercase().contains("claude"))
 }
 
 fn request(usage: &Usage) -> Tokens {
@@ -73,6 +83,9 @@ mod tests {
         assert_eq!(of_usage(&session(&[(0, 0, 0), (30, 19, 0)])), Some(HOUR));
         assert_eq!(of_usage(&session(&[(0, 0, 0), (30, 0, 0), (1, 19, 0)])), Some(MINUTES));
         assert_eq!(of_usage(&session(&[(0, 0, 0), (1, 19, 0)])), None, "there was no pause");
+        let mut claude = session(&[(0, 0, 0), (30, 19, 0)]);
+        claude[0].info.model_id = Some("anthropic/claude-sonnet-4-5".into());
+        assert_eq!(of_usage(&claude), None, "it left out what was written");
         let mut hour = session(&[(0, 0, 20)]);
         hour[0].info.tokens.iter_mut().for_each(|usage| usage.cache_write_hour = usage.cache_write);
         assert_eq!(of_usage(&hour), Some(HOUR));

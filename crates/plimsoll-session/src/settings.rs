@@ -84,6 +84,7 @@ impl Settings {
             price.map_or(usual, |price| CacheTerms {
                 read: price.cache_read,
                 write: price.cache_write,
+                output: price.output,
                 ..usual
             })
         })

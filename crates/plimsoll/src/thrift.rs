@@ -10,8 +10,10 @@
 //!   `read × what was cleared`. So outputs go in batches, when that pays: the best place to begin is where the difference
 //!   is largest.
 //!
-//! How many calls will come nobody knows; a session that has made many will make more. What is cleared may be needed
+//! How many calls will come is not known; a session that has made many will make more. What is cleared may be needed
 //! again, and a recall costs a request: outputs that the newest calls refer to stay, and small ones are not worth it.
+//!
+//! A compaction is weighed in the same way: [`Compaction::pays`].
 
 use std::collections::BTreeMap;
 
@@ -30,6 +32,8 @@ pub struct CacheTerms {
     pub read: f64,
     /// Writing a token to it.
     pub write: f64,
+    /// A token of the model's answers.
+    pub output: f64,
     /// How long it lives after its last use.
     pub lifetime: Millis,
 }
@@ -38,8 +42,54 @@ impl CacheTerms {
     /// What a policy takes for granted where the host knows no better.
     pub fn usual(policy: &ThriftPolicy) -> CacheTerms {
         let lifetime = Millis(policy.cache_minutes.saturating_mul(60_000));
-        CacheTerms { read: policy.read_price, write: policy.write_price, lifetime }
+        let ThriftPolicy { read_price: read, write_price: write, output_price: output, .. } = *policy;
+        CacheTerms { read, write, output, lifetime }
     }
+}
+
+/// A compaction that could be made now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compaction {
+    /// What the request weighs without it.
+    pub load: Tokens,
+    /// What of that is neither summarised nor kept word for word: the system prompt and the tools.
+    pub fixed: Tokens,
+    /// What would be summarised.
+    pub head: Tokens,
+    /// How many tool outputs are in the head.
+    pub outputs: usize,
+    /// Whether the summary is asked for on the session's own request, most of which is in the cache.
+    pub is_appended: bool,
+}
+
+impl Compaction {
+    /// Whether the calls to come are expected to save more by it than it costs.
+    ///
+    /// It is asked for in a request of its own. The next request writes what stays, and each one after it reads less. Only
+    /// the session's own rate says how many there will be, so `margin` asks for so many times the cost.
+    pub fn pays(&self, messages: &[Message], policy: &Policy, terms: Option<CacheTerms>) -> bool {
+        let thrift = &policy.thrift;
+        let CacheTerms { read, write, output, .. } = terms.unwrap_or_else(|| CacheTerms::usual(thrift));
+        let summary = policy.compact.max_summary_tokens.unwrap_or(policy.compact.extractive_tokens);
+        let price = |price: f64, tokens: Tokens| price * tokens.0 as f64;
+        let gone = self.head - summary;
+        let stays = self.load - self.fixed - gone;
+        // On the session's own request it reads, or writes if the cache is cold, what the next call does not have to.
+        let request = if self.is_appended { 0.0 } else { price(write, self.head) };
+        let at_once = request + price(output, summary) + price(read, self.fixed) + price(write, stays);
+        let recall =
+            price(read, self.load - gone) + price(write, policy.count.of_chars(policy.recall.max_chars));
+        let recalls = self.outputs as f64 * thrift.recall_chance * recall;
+        let visible = Visible::of(messages);
+        let calls = calls_to_come(messages, &visible, thrift);
+        price(read, gone) * calls > at_once * thrift.compact_margin + recalls
+    }
+}
+
+/// How many calls are expected, by how many there were in the window.
+fn calls_to_come(messages: &[Message], visible: &Visible, thrift: &ThriftPolicy) -> f64 {
+    let made = visible.places.iter().filter(|place| messages[**place].is_assistant()).count();
+    (made as f64 * thrift.calls_to_come).min(thrift.max_calls_to_come as f64)
 }
 
 /// An output that could go.
@@ -73,7 +123,7 @@ pub fn plan(
     };
     let terms = terms.unwrap_or_else(|| CacheTerms::usual(thrift));
     let is_cold = now.0.saturating_sub(used.0) > terms.lifetime.0;
-    let calls = (answers().count() as f64 * thrift.calls_to_come).min(thrift.max_calls_to_come as f64);
+    let calls = calls_to_come(messages, &visible, thrift);
     let scales = Scales { terms, thrift, calls, load, is_cold };
     let mut found = candidates(messages, &visible, policy);
     found.retain(|candidate| scales.is_worth_its_risk(candidate.item.tokens));
@@ -141,18 +191,30 @@ impl Scales<'_> {
     }
 }
 
-/// Outputs that are not protected, newest first.
+/// Outputs that are not protected, newest first. Those of the newest step the model has not been shown yet: they stay,
+/// however large they are.
 fn candidates(messages: &[Message], visible: &Visible, policy: &Policy) -> Vec<Candidate> {
     let thrift = &policy.thrift;
     let mut found = Vec::new();
     let (mut turns, mut seen, mut behind) = (0, Tokens::ZERO, Tokens::ZERO);
+    let newest_step = visible.places.iter().rev().copied().find(|place| messages[*place].is_assistant());
     for place in visible.places.iter().rev().copied() {
         let message = &messages[place];
-        for (at, part) in message.parts.iter().enumerate().rev() {
-            let tokens = part_tokens(part, &policy.count);
-            if let Some((tool, freed)) = candidate(part, policy).filter(|_| part.cleared().is_none()) {
+        let was_shown = newest_step.is_some_and(|newest| place < newest);
+        for (at, part) in message.parts.iter().enumerate().rev().filter(|(_, part)| !part.is_hidden()) {
+            let mut tokens = part_tokens(part, &policy.count);
+            if let Some((tool, whole)) = candidate(part, policy) {
+                // What was cut weighs only what is left of it.
+                let freed = match (part.cleared(), part.cut()) {
+                    (Some(_), _) => Tokens::ZERO,
+                    (None, Some(cut)) => whole.min(policy.count.of_chars(cut.keep())),
+                    (None, None) => whole,
+                };
+                tokens = tokens - (whole - freed);
                 seen += freed;
-                if seen > thrift.protect_tokens
+                if part.cleared().is_none()
+                    && was_shown
+                    && seen > thrift.protect_tokens
                     && turns >= thrift.active_turns
                     && worth_clearing(part, freed, policy)
                 {

@@ -64,6 +64,7 @@ impl<'a> Engine<'a> {
             cache: Some(CacheTerms {
                 read: circumstances.price.cache_read,
                 write: circumstances.price.cache_write,
+                output: circumstances.price.output,
                 lifetime: circumstances.cache_lifetime,
             }),
             clock: Clock::new(move || Millis(time.load(Ordering::Relaxed))),

@@ -4,7 +4,7 @@ use plimsoll::{Millis, Tokens};
 use plimsoll_replay::{Billed, Circumstances, Price, Report, totals};
 use plimsoll_testkit::History;
 
-use super::{a_minute_apart, reading, replay, window};
+use super::{a_minute_apart, reading, replay, replay_without_thrift, window};
 
 /// A question of 100 tokens, an answer of 50, and once more; four tokens go to each message.
 fn two_calls() -> History {
@@ -82,7 +82,7 @@ fn a_compaction_is_paid_for_and_told_with_the_call_it_was_made_for() {
     let asked: u64 = compactions.iter().map(|fired| fired.reduction.asked).sum();
     let cached: u64 = compactions.iter().map(|fired| fired.reduction.asked_cached).sum();
     assert_eq!((report.summaries.read, report.summaries.written), (cached, asked - cached));
-    let appended = replay(reading(30, 2_000).messages(), "plimsoll", &window(64_000));
+    let appended = replay_without_thrift(reading(30, 2_000).messages(), &window(64_000));
     assert!(appended.summaries.read > appended.summaries.written, "{:?}", appended.summaries);
     let separate = replay(reading(12, 4_000).messages(), "opencode", &window(32_000));
     assert!(separate.summaries.read == 0 && separate.summaries.written > 1_000);

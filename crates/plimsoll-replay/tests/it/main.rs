@@ -8,7 +8,7 @@ mod properties;
 mod recall;
 mod rules;
 
-use plimsoll::{Message, Millis, Tokens};
+use plimsoll::{Message, Millis, Policy, Tokens};
 use plimsoll_replay::{Circumstances, Recording, Report, Rules};
 use plimsoll_testkit::History;
 use serde_json::json;
@@ -20,6 +20,12 @@ fn window(context: u64) -> Circumstances {
 
 fn replay(messages: Vec<Message>, rules: &str, circumstances: &Circumstances) -> Report {
     Recording::of(messages).replay(&rules.parse::<Rules>().unwrap(), circumstances).unwrap()
+}
+
+/// Like [`replay`] under the default, which acts at the line alone.
+fn replay_without_thrift(messages: Vec<Message>, circumstances: &Circumstances) -> Report {
+    let policy = Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap();
+    Recording::of(messages).replay(&policy.into(), circumstances).unwrap()
 }
 
 /// So many tokens in lines of forty characters.

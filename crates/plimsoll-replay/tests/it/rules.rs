@@ -4,7 +4,7 @@ use plimsoll::Tokens;
 use plimsoll_replay::{DEFAULTS, Rules};
 use plimsoll_testkit::History;
 
-use super::{lines, reading, replay, window};
+use super::{lines, reading, replay, replay_without_thrift, window};
 
 #[test]
 fn every_default_has_its_name() {
@@ -109,13 +109,16 @@ fn codex_keeps_a_summary_and_the_users_newest_words() {
 }
 
 #[test]
-fn opencode_prunes_after_a_turn_and_plimsoll_only_over_the_line() {
+fn opencode_prunes_after_a_turn_and_plimsoll_where_it_pays() {
     let messages = || reading(40, 2_000).messages();
     let opencode = replay(messages(), "opencode", &window(200_000));
     assert!(opencode.fired.contains_key("prune") && !opencode.fired.contains_key("compact"));
+    let at_the_line = replay_without_thrift(messages(), &window(200_000));
+    assert!(at_the_line.fired.is_empty(), "{:?}", at_the_line.fired);
+    assert!(opencode.peak < at_the_line.peak);
     let plimsoll = replay(messages(), "plimsoll", &window(200_000));
-    assert!(plimsoll.fired.is_empty(), "{:?}", plimsoll.fired);
-    assert!(opencode.peak < plimsoll.peak);
+    assert!(plimsoll.fired.contains_key("prune"), "{:?}", plimsoll.fired);
+    assert!(plimsoll.cost < opencode.cost.min(at_the_line.cost), "{} {}", plimsoll.cost, opencode.cost);
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn the_recorded_summary_is_taken_where_there_is_one() {
     let answered = |report: &plimsoll_replay::Report| report.reductions[0].reduction.answered;
     assert_eq!(answered(&recorded), (summary.len() as u64).div_ceil(4));
     assert_ne!(answered(&plain), answered(&recorded));
-    let engine = replay(tail(head().marker().summary(summary)).messages(), "plimsoll", &at);
+    let engine = replay_without_thrift(tail(head().marker().summary(summary)).messages(), &at);
     assert!(engine.reductions.iter().any(|fired| fired.reduction.answered == answered(&recorded)));
 }
 

@@ -1,12 +1,14 @@
 //! Pins, prunes, undos and forks through the driver.
 
+use std::sync::Arc;
+
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::fork::child::Child;
 use plimsoll::fork::history::{Identity, NoHistory, Point};
 use plimsoll::pin::PinTarget;
-use plimsoll::{Fixed, Limits, Plan, SessionId, Tokens};
-use plimsoll_session::{Driver, Given, Identities, Pruned, SummaryFailure};
+use plimsoll::{Fixed, Limits, Plan, Policy, SessionId, Tokens};
+use plimsoll_session::{Driver, Given, Identities, Pruned, Settings, SummaryFailure};
 use plimsoll_store::NewSession;
 
 use crate::support::{Harbour, ready, say, shown, turn};
@@ -53,7 +55,11 @@ fn a_pin_stays_in_view_word_for_word() {
 #[test]
 fn a_prune_clears_old_outputs_or_says_why_not() {
     let harbour = Harbour::new();
-    let mut driver = harbour.open("ses_1");
+    let session = harbour.session("ses_1");
+    // Otherwise the turns themselves would clear what is to be pruned here.
+    let policy = Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap();
+    let settings = Settings { policy: Arc::new(policy), ..harbour.settings() };
+    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
     turn(&mut driver, "Read it.", "short");
     let Pruned::Nothing(plan) = driver.prune(Fixed::default(), "a test").unwrap() else { panic!("pruned") };
     assert!(Plan::Prune(*plan).to_string().contains("prune nothing"));

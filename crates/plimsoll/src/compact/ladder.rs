@@ -63,6 +63,8 @@ pub struct Ladder {
     scale: Scale,
     /// Whether the policy's detector saw the window over the line when the climb began.
     called: bool,
+    /// Whether it was not, and a compaction saves money all the same.
+    pays: bool,
     rung: Rung,
     before: Tokens,
     receipts: Vec<Receipt>,
@@ -120,6 +122,7 @@ impl Ladder {
         let line = situation.line();
         let (gauge, scale) = (situation.gauge(&load), situation.scale(&load));
         let called = situation.calls_for_help(&log, &load);
+        let pays = !called && situation.compaction_pays(&log, &load);
         let before = gauge.real(load.estimate);
         Ladder {
             known: log.len(),
@@ -131,6 +134,7 @@ impl Ladder {
             gauge,
             scale,
             called,
+            pays,
             rung: Rung::Start,
             before,
             receipts: Vec::new(),
@@ -155,7 +159,9 @@ impl Ladder {
                     None => Rung::Extract,
                 },
                 // What is prepared ahead is a model's summary or nothing: there is time to ask again.
-                Rung::Extract | Rung::ClearTail if self.is.trigger == Trigger::Early => Rung::End,
+                Rung::Extract | Rung::ClearTail if self.is.trigger == Trigger::Early || self.pays => {
+                    Rung::End
+                }
                 Rung::Extract => self.extract(ids)?,
                 Rung::ClearTail => self.clear_tail(ids)?,
                 Rung::ShortenTail(left, cap, kept) => self.shorten_tail(left, cap, kept, ids)?,
@@ -199,6 +205,7 @@ impl Ladder {
         let rejection = match taken {
             Ok(summary) if asking.is_last() => {
                 let reason = match self.is.trigger {
+                    Trigger::Auto if self.pays => "to send the window again would have cost more",
                     Trigger::Auto => "the window was over the line",
                     Trigger::Early => "the window was over the soft line",
                     Trigger::Manual => "a person asked for it",
@@ -254,12 +261,17 @@ impl Ladder {
             return Rung::End;
         }
         let gated = policy.prune.gate_share.is_some() || policy.prune.gate_headroom.is_some();
-        if self.called || gated { Rung::Prune } else { Rung::Save }
+        match (self.called || gated, self.pays) {
+            (true, _) => Rung::Prune,
+            // It takes away what could be cleared as well.
+            (false, true) => Rung::Select,
+            (false, false) => Rung::Save,
+        }
     }
 
     /// Under the line, clear what costs more to send again than to clear.
     fn save(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
-        let plan = self.is.plan_thrift(&self.log, self.before);
+        let plan = self.is.plan_thrift(&self.log, self.weigh());
         if !plan.items.is_empty() {
             let reason = plan.reason.to_string();
             self.apply(Plan::Prune(plan), &reason, ids)?;
@@ -274,7 +286,8 @@ impl Ladder {
             let reason = plan.reason.to_string();
             self.apply(Plan::Prune(plan), &reason, ids)?;
         }
-        Ok(if self.called && self.is_over() { Rung::Select } else { Rung::End })
+        // Where that was enough, the next climb would be made for what can be saved.
+        Ok(if self.called && self.is_over() { Rung::Select } else { Rung::Save })
     }
 
     fn select(&mut self) -> Rung {

@@ -10,8 +10,8 @@ use crate::count::{Counter, Fixed, Tokens, request_tokens};
 use crate::gauge::{Gauge, Scale};
 use crate::limits::{Limits, Line};
 use crate::load::{BelievedUsage, Load};
-use crate::log::{Message, Millis};
-use crate::policy::{Detector, Policy};
+use crate::log::{Message, Millis, Part, PartBody};
+use crate::policy::{Detector, Policy, RequestForm};
 use crate::prune::{self, Pressure, PrunePlan};
 use crate::receipt::{CompactPlan, Made};
 use crate::thrift::{self, CacheTerms};
@@ -102,6 +102,7 @@ impl Situation {
                 self.calls_for_help(messages, &load)
                     || self.prunes_early(messages, &load)
                     || !self.plan_thrift(messages, load.tokens).items.is_empty()
+                    || self.compaction_pays(messages, &load)
             }
         };
         (load, calls)
@@ -123,6 +124,35 @@ impl Situation {
             Trigger::Auto => thrift::plan(messages, &self.policy, self.cache, load, self.now),
             Trigger::Early | Trigger::Manual | Trigger::Refused => PrunePlan::default(),
         }
+    }
+
+    /// Whether a compaction saves money though the window is still under the line.
+    pub(super) fn compaction_pays(&self, messages: &[Message], load: &Load) -> bool {
+        let thrift = &self.policy.thrift;
+        let (Trigger::Auto, true, Some(line)) = (self.trigger, thrift.enabled, self.line()) else {
+            return false;
+        };
+        if load.tokens <= line.at.share(thrift.compact_share) {
+            return false;
+        }
+        // A summary without a model is for windows that are over the line: it says less, and saves the same.
+        let summariser = self.summariser.as_ref();
+        let Some(summariser) = summariser.filter(|_| self.breaker.failures < self.policy.compact.breaker)
+        else {
+            return false;
+        };
+        let gauge = self.gauge(load);
+        let Some(selection) = self.select(messages, load.estimate, gauge, None) else { return false };
+        let is_output = |part: &&Part| matches!(part.body, PartBody::Tool(_) | PartBody::ToolResult(_));
+        let head = selection.head.iter().flat_map(|place| &messages[*place].parts);
+        let compaction = thrift::Compaction {
+            load: load.tokens,
+            fixed: self.fixed.total(),
+            head: gauge.real(selection.head_tokens).min(load.tokens),
+            outputs: head.filter(is_output).count(),
+            is_appended: summariser.model.is_none() && self.policy.compact.request == RequestForm::Appended,
+        };
+        compaction.pays(messages, &self.policy, self.cache)
     }
 
     /// Who counts for this policy. One that follows a document is held to the document's own figures.

@@ -9,7 +9,7 @@
 //! assert_eq!(policy.prune.protect_tokens, Tokens(30_000));
 //!
 //! let error = Policy::from_json(r#"{ "compact": { "tailMin": 20000 } }"#).unwrap_err();
-//! assert_eq!(error.to_string(), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 15,000");
+//! assert_eq!(error.to_string(), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 4,000");
 //! # Ok::<(), plimsoll::PolicyError>(())
 //! ```
 
@@ -189,6 +189,10 @@ pub struct ThriftPolicy {
     pub max_calls_to_come: u64,
     /// While the cache is warm, what is saved must be so many times what the break costs.
     pub margin: f64,
+    /// From this share of the line on, a compaction is made before the line is reached, if it pays; 1 for never.
+    pub compact_share: f64,
+    /// What a compaction is expected to save must be so many times what it costs.
+    pub compact_margin: f64,
     /// The chance that a cleared output is needed again and has to be recalled.
     pub recall_chance: f64,
     /// Outputs stay that the inputs of so many of the newest calls refer to.
@@ -199,6 +203,8 @@ pub struct ThriftPolicy {
     pub read_price: f64,
     /// The same for writing one to it.
     pub write_price: f64,
+    /// The same for a token of an answer.
+    pub output_price: f64,
     /// How long the cache lives after its last use, where the host does not know.
     pub cache_minutes: u64,
 }

@@ -59,6 +59,15 @@ impl Preset {
                     name_handle: true,
                     ..opencode.prune
                 },
+                thrift: ThriftPolicy {
+                    enabled: true,
+                    protect_tokens: Tokens(5_000),
+                    margin: 4.0,
+                    compact_share: 0.3,
+                    compact_margin: 4.0,
+                    used_calls: 20,
+                    ..opencode.thrift
+                },
                 overflow: OverflowPolicy {
                     usage: UsageSum::All,
                     detector: Detector::Both,
@@ -68,6 +77,7 @@ impl Preset {
                 },
                 compact: CompactPolicy {
                     scope: Scope::Tail,
+                    tail_max: Tokens(4_000),
                     prompt_share: 0.4,
                     template: Template::Anchored,
                     request: RequestForm::Appended,
@@ -77,6 +87,7 @@ impl Preset {
                 },
                 contract: ContractPolicy { enabled: true, ..opencode.contract },
                 shed: ShedPolicy { enabled: true, ..opencode.shed },
+                recall: RecallPolicy { max_chars: Chars(8_000), ..opencode.recall },
                 ..opencode
             },
             Preset::Opencode => opencode,
@@ -210,11 +221,14 @@ fn opencode() -> PolicySpec {
             calls_to_come: 0.5,
             max_calls_to_come: 60,
             margin: 1.5,
+            compact_share: 1.0,
+            compact_margin: 4.0,
             recall_chance: 0.03,
             used_calls: 10,
             used_most: 2,
             read_price: 0.1,
             write_price: 1.25,
+            output_price: 5.0,
             cache_minutes: 5,
         },
         overflow: OverflowPolicy {

@@ -60,12 +60,16 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     for (field, value, most) in [
         ("thrift.callsToCome", thrift.calls_to_come, 1e6),
         ("thrift.margin", thrift.margin, 1e6),
+        ("thrift.compactMargin", thrift.compact_margin, 1e6),
         ("thrift.recallChance", thrift.recall_chance, 1.0),
         ("thrift.readPrice", thrift.read_price, 1e6),
         ("thrift.writePrice", thrift.write_price, 1e6),
+        ("thrift.outputPrice", thrift.output_price, 1e6),
     ] {
         rule(sensible(value, most), field, || format!("{value} is not from 0 to {most}"))?;
     }
+
+    share("thrift.compactShare", thrift.compact_share)?;
 
     share("overflow.share", overflow.share)?;
     if let Some(soft) = overflow.soft_share {

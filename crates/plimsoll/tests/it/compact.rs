@@ -36,16 +36,16 @@ mod selecting {
 
     #[test]
     fn the_tail_is_cut_at_the_start_of_a_turn_where_it_fits() {
-        // A quarter of 40,000 is 10,000: three turns of 3,000 fit, a fourth does not.
-        let log = turns(8, 3_000).messages();
-        let selection = choose(&log, &Policy::default(), room(40_000)).unwrap();
+        // A quarter of 12,000 is 3,000: three turns of 900 fit, a fourth does not.
+        let log = turns(8, 900).messages();
+        let selection = choose(&log, &Policy::default(), room(12_000)).unwrap();
         assert_eq!(selection.tail, [10, 11, 12, 13, 14, 15]);
         assert_eq!(selection.head.len(), 10);
     }
 
     #[rstest]
     #[case(4_000, 2_000)]
-    #[case(400_000, 15_000)]
+    #[case(400_000, 4_000)]
     fn the_tail_has_a_least_and_a_most(#[case] line: u64, #[case] budget: u64) {
         let log = turns(60, 500).messages();
         let selection = choose(&log, &Policy::default(), room(line)).unwrap();

@@ -26,7 +26,7 @@ fn presets_as_a_table() {
 }
 
 #[rstest]
-#[case(json!({ "compact": { "tailMin": 20_000 } }), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 15,000")]
+#[case(json!({ "compact": { "tailMin": 20_000 } }), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 4,000")]
 #[case(json!({ "fork": { "noRemoval": 300_000 } }), "`fork.noRemoval`: 300,000 is more than `fork.charBudget`, which is 200,000")]
 #[case(json!({ "fork": { "charBudget": 10, "noRemoval": 1 } }), "`fork.charBudget`: 10 is too little for a digest; 1,000 is the least")]
 #[case(json!({ "fork": { "tailRatio": 0.3 } }), "`fork.tailRatio`: 0.3 and `fork.headRatio`, 0.8, are more than 1 together")]
@@ -40,7 +40,7 @@ fn presets_as_a_table() {
 #[case(json!({ "count": { "charsPerToken": 0 } }), "`count.charsPerToken`: must be above 0")]
 #[case(json!({ "cache": { "lookBack": 0 } }), "`cache.lookBack`: must be above 0")]
 #[case(json!({ "recall": { "maxChars": 500 } }), "`recall.maxChars`: 500 leaves no room for content; 2,000 is the least")]
-#[case(json!({ "recall": { "maxLineChars": 15_000 } }), "`recall.maxLineChars`: 15,000 is more than half of `recall.maxChars`, which is 20,000")]
+#[case(json!({ "recall": { "maxLineChars": 15_000 } }), "`recall.maxLineChars`: 15,000 is more than half of `recall.maxChars`, which is 8,000")]
 fn a_policy_that_contradicts_itself_is_an_error_that_names_the_field(
     #[case] overrides: Value,
     #[case] message: &str,

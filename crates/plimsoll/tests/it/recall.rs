@@ -29,7 +29,7 @@ fn numbered(lines: usize) -> String {
 fn the_tool_describes_itself_and_its_bounds() {
     let tool = RecallTool::new(&policy());
     assert_eq!(tool.name, "recall");
-    assert!(tool.description.contains("at most 20,000 characters"), "{}", tool.description);
+    assert!(tool.description.contains("at most 8,000 characters"), "{}", tool.description);
     assert!(tool.description.contains("[Full output kept: recall spill_"), "the notice as it is worded");
     let fields: Vec<&String> = tool.input_schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["handle", "from", "to", "offset", "search", "limit"]);
