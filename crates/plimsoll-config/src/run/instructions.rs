@@ -43,7 +43,7 @@ impl InstructionSource {
         let root = root.unwrap_or(&around.directory);
         // A link out of the project would hand any file of the user's to the model.
         let within = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let below = folders.into_iter().flat_map(|folder| standing_in(folder, Some(within.clone())));
+        let below = folders.into_iter().flat_map(|folder| standing_in(folder, Some(&within)));
         own.into_iter().flatten().chain(below).collect()
     }
 
@@ -86,17 +86,17 @@ pub(crate) fn is_address(pattern: &str) -> bool {
 
 /// The first of the files in a folder that can be read, and those before it that are there and cannot: a person who has
 /// written rules has to know that no model reads them.
-fn standing_in(folder: &Path, within: Option<PathBuf>) -> Vec<InstructionSource> {
+fn standing_in(folder: &Path, within: Option<&Path>) -> Vec<InstructionSource> {
     let mut found = Vec::new();
     for name in STANDING {
         let path = folder.join(name);
         if path.symlink_metadata().is_err() {
             continue;
         }
-        let problem = problem_with(&path, within.as_deref());
+        let problem = problem_with(&path, within);
         let is_read = problem.is_none();
         let (pattern, origin) = (name.to_owned(), Origin::File { path, line: None });
-        let within = within.clone();
+        let within = within.map(Path::to_owned);
         found.push(InstructionSource { pattern, folder: folder.to_owned(), within, origin, problem });
         if is_read {
             break;
