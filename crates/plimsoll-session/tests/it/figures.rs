@@ -1,6 +1,6 @@
 //! Figures about one window agree, whoever tells them: the inspection, receipts, an undo.
 
-use plimsoll::{BelievedUsage, Fixed, Limits, Message, Part, Receipt, Tokens, Usage};
+use plimsoll::{BelievedUsage, Fixed, Limits, Message, Part, Policy, Receipt, Tokens, Usage};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Driver, Inspection, Settings};
 use std::sync::Arc;
 
@@ -10,7 +10,10 @@ const FIXED: Fixed = Fixed { system: Tokens(2_000), tools: Tokens(1_000) };
 
 fn open(harbour: &Harbour, believed: BelievedUsage) -> Driver {
     let session = harbour.session("ses_1");
-    let settings = Settings { believed, limits: Some(Limits::new(400_000, 8_000)), ..harbour.settings() };
+    // Otherwise the turns themselves would clear what is to be pruned here.
+    let policy = Arc::new(Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap());
+    let limits = Some(Limits::new(400_000, 8_000));
+    let settings = Settings { believed, limits, policy, ..harbour.settings() };
     Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap()
 }
 
