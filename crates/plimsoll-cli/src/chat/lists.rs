@@ -188,10 +188,10 @@ pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String
         }
     }
     let lines = table.lines(width);
-    let fits = lines.iter().all(|line| console::measure_text_width(line) < width);
+    let fits = lines.iter().all(|line| console::measure_text_width(line) <= width);
     let lines = if fits { lines } else { stacked.clone() };
     let note = "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back";
-    let note = paint(QUIET, &wrap(note, width.saturating_sub(1), 2));
+    let note = paint(QUIET, &wrap(note, width, 2));
     (!stacked.is_empty()).then(|| format!("{}\n{note}", lines.join("\n")))
 }
 
@@ -375,7 +375,7 @@ mod tests {
             );
             assert!(seen.contains("rcp_1e6dcdb44005g9FjUVQf2203C8"), "{seen}");
             let is_long =
-                |line: &&str| console::measure_text_width(line) >= width && !line.starts_with("msg_");
+                |line: &&str| console::measure_text_width(line) > width && !line.starts_with("msg_");
             assert_eq!(seen.lines().find(is_long), None, "{width}: {seen}");
         }
         assert_eq!(out_of_window(&[], 80), None);
