@@ -10,7 +10,7 @@ use plimsoll_agent::{
     Asker, BeforeTool, Conversation, HookFuture, HookedCall, Hooks, PermissionAnswer, PermissionQuestion,
     parse_allow,
 };
-use plimsoll_config::{Action, Config, Flags, Surroundings};
+use plimsoll_config::{Action, Config, Flags, SandboxConfig, Surroundings};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -295,7 +295,10 @@ async fn a_projects_file_allows_nothing(#[case] text: &str) {
     let config = Config::load(&Flags::default(), &around).unwrap();
     assert!(!config.left_out.is_empty());
     let config = config.run.unwrap();
-    assert_eq!((&config.sandbox, &config.webfetch), (&Default::default(), &Default::default()));
+    // What stays closed follows from the home and the store, which a project has no say in.
+    let usual = SandboxConfig { closed: config.sandbox.closed.clone(), ..SandboxConfig::default() };
+    assert_eq!((&config.sandbox, &config.webfetch), (&usual, &Default::default()));
+    assert!(config.sandbox.closed.contains(&home.join(".config/plimsoll")), "{:?}", config.sandbox.closed);
     dock.agent.profile.permissions.rules.extend(config.permissions.rules);
     if let Some(agent) = config.agents.get("build") {
         dock.agent.profile.permissions.rules.extend(agent.permissions.rules.clone());
