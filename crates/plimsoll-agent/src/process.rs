@@ -265,13 +265,16 @@ mod tests {
         assert!(group.end().is_some_and(|status| !status.success()));
     }
 
-    /// A call ends its group and then sweeps for what left it. The sweep would end the group's processes too, but it knows
-    /// only what kept its environment, or needs a reaper; so the group is tried here without it.
+    /// A call ends its group and then sweeps for what left it. The sweep would end the group's processes too, so they are
+    /// tried here with one that it does not find, because it has cleared its environment.
     #[test]
     fn all_processes_of_a_group_end_with_it() {
         for setsid in [None, setsid()] {
             let mut command = command_through(setsid, "sh", Path::new("/"), None).unwrap();
-            command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+            command
+                .args(["-c", "env -i /bin/sleep 1000 & echo $!; wait"])
+                .stdout(std::process::Stdio::piped());
+            command.stderr(std::process::Stdio::null());
             let mut group = ProcessGroup::spawn(&mut command).unwrap();
             let mut line = String::new();
             let out = group.child().stdout.take().unwrap();
