@@ -334,14 +334,17 @@ async fn words_that_come_during_the_last_answer_are_answered_too() {
 
 #[tokio::test]
 async fn a_parent_that_waits_for_the_output_is_not_told_again() {
+    // A task that ends before its parent has been asked for its next step would be told with that step's request.
+    let gate = Gate::new();
     let dock = TaskDock::new(
-        ModelServer::answering(|request: &Captured| {
+        ModelServer::answering(move |request: &Captured| {
             if is_child(request, "Count") {
-                return Reply::new().text("Nine ships.");
+                return Reply::new().text("Nine ships.").gate(0, &gate);
             }
             match request.call_ids().len() {
                 0 => task_call("call_1", "Count", false),
                 1 => {
+                    gate.release();
                     let said = request.result("call_1").unwrap();
                     let id = said.split('`').nth(1).unwrap();
                     let input = json!({ "task_id": id, "block": true });
