@@ -272,7 +272,7 @@ mod tests {
         for setsid in [None, setsid()] {
             let mut command = command_through(setsid, "sh", Path::new("/"), None).unwrap();
             command
-                .args(["-c", "env -i /bin/sleep 1000 & echo $!; wait"])
+                .args(["-c", "env -i /bin/sh -c 'echo $$; exec /bin/sleep 1000' & wait"])
                 .stdout(std::process::Stdio::piped());
             command.stderr(std::process::Stdio::null());
             let mut group = ProcessGroup::spawn(&mut command).unwrap();
