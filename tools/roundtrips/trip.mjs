@@ -143,6 +143,13 @@ function check(name, holds, what) {
     }
 }
 
+// The default keeps a tail that is about as long as the small samples are, and finds nothing before it to summarise.
+function summarising() {
+    const file = path.join(made, "summarising.json");
+    fs.writeFileSync(file, JSON.stringify({ compact: { tailMax: 15000 } }));
+    return file;
+}
+
 // How a session is reduced before it is handed over: `prune` by the policy, `clear` all outputs, `compact`, `undo` that
 // again; `own` is a summary that the session came with.
 function trip(name, file, how) {
@@ -151,7 +158,7 @@ function trip(name, file, how) {
     const id = plimsoll("sessions", "import", file, "--again").trim().split("\n")[0];
     if (has("prune")) check(name, reduce("prune", "--apply", id), "nothing was pruned");
     if (has("clear")) check(name, reduce("prune", "--apply", "--keep", "0", id), "nothing was cleared");
-    if (has("compact")) check(name, reduce("compact", "--offline", "--apply", id), "there was nothing to summarise");
+    if (has("compact")) check(name, reduce("compact", "--offline", "--apply", "--policy", summarising(), id), "there was nothing to summarise");
     if (has("undo")) plimsoll("undo", json("receipts", id).at(-1).id);
     const window = json("window", id);
     const hasSummary = has("own") || (has("compact") && !has("undo"));
