@@ -107,7 +107,7 @@ pub(crate) fn compact(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Climb with the summaries of whoever is asked, or with the one that is extracted.
+/// Climb with summaries of the model or command that is asked, or with the one that is extracted.
 fn climb_with(
     mut climb: Climb,
     asked: &Asked,

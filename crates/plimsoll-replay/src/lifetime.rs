@@ -46,7 +46,7 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
     (survived + died > 0).then_some(if survived > died { HOUR } else { MINUTES })
 }
 
-/// Whether a message is of one of Anthropic's models, whoever serves it.
+/// Whether a message is of one of Anthropic's models, served by them or by another provider.
 fn is_claude(message: &Message) -> bool {
     message.info.model_id.as_ref().is_some_and(|model| model.to_ascii_lowercase().contains("claude"))
 }

@@ -99,7 +99,7 @@ pub struct PriceRow {
     pub cache_read: f64,
     /// Input that was not, and is now, for the usual time.
     pub cache_write: f64,
-    /// The same for an hour, where that is offered.
+    /// Input that is written to the cache for an hour, where that is offered.
     pub cache_write_hour: Option<f64>,
     /// Output, thoughts included.
     pub output: f64,

@@ -28,9 +28,9 @@ pub struct Report {
     pub peak_share: f64,
     /// What the provider would have counted.
     pub billed: Billed,
-    /// The same for calls of the summariser alone; it is part of `billed`.
+    /// The part of `billed` that calls of the summariser have.
     pub summaries: Billed,
-    /// The same for requests that bring back what had left the window; it is part of `billed`.
+    /// The part of `billed` that requests have which bring back what had left the window.
     pub recalls: Billed,
     /// What all of that costs, in dollars.
     pub cost: f64,

@@ -137,7 +137,7 @@ impl Driver {
         Ok(Driver::of(archive, settings, lease, snapshot))
     }
 
-    /// Read a session without the right to run it, whoever has that: it can be looked at and forked, and whatever would
+    /// Read a session without the right to run it, which another may have: it can be looked at and forked, and what would
     /// write to it is refused. An answer that is being written just now is not part of it, because more may come.
     pub fn read(
         archive: Arc<Archive>,

@@ -32,7 +32,7 @@ pub(super) fn price_table(prices: &Prices, models: &[&str]) -> Vec<ListedPrice> 
         .into_iter()
         .map(|row| ListedPrice { provider: provider(&row.model), used: used.contains(&row.name), row })
         .collect();
-    // What is nobody's comes last.
+    // Prices of no provider come last.
     rows.sort_by(|a, b| {
         let key = |row: &ListedPrice| (row.provider.is_none(), row.provider);
         key(a).cmp(&key(b)).then_with(|| a.row.model.cmp(&b.row.model))

@@ -99,7 +99,7 @@ fn what_was_read_is_not_read_again() {
     let file = home.project.join("s.jsonl");
     let watch = Watch::start(&home, &["s.jsonl"]);
     let first = watch.wait("the beginning", |_| true);
-    // Blank what stands in the middle: whoever reads it from the beginning finds fewer messages.
+    // Blank what stands in the middle: a reading from the beginning finds fewer messages.
     let half = most.len() / 2;
     let mut blanked = most.replace(|c: char| c != '\n', " ");
     blanked.replace_range(half.., &most[half..]);

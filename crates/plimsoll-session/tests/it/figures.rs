@@ -1,4 +1,4 @@
-//! Figures about one window agree, whoever tells them: the inspection, receipts, an undo.
+//! The inspection, receipts and an undo tell the same figures about one window.
 
 use plimsoll::{BelievedUsage, Fixed, Limits, Message, Part, Policy, Receipt, Tokens, Usage};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Driver, Inspection, Settings};
