@@ -102,6 +102,8 @@ pub enum Event {
         /// The window that the provider named.
         window: Option<Tokens>,
     },
+    /// The provider refused thoughts that were given back to it. The request is made again without them.
+    RefusedThoughts,
     /// More words of the answer.
     Text {
         /// The words.

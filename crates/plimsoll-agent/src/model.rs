@@ -1,6 +1,6 @@
 //! A model that can be asked.
 
-use plimsoll::{CachePlan, Limits, Usage, Window};
+use plimsoll::{Block, CachePlan, Limits, MessageId, Usage, Window};
 use plimsoll_providers::{
     BuildError, Client, ClientOptions, Endpoint, ModelRef, Prompt, ProviderError, Request, RequestOptions,
     RetryNotice, StreamEvent, ToolSpec, Wire,
@@ -20,6 +20,8 @@ pub struct Model {
     pub price: Option<ModelPrice>,
     /// How it is to answer.
     pub options: RequestOptions,
+    /// The newest message when the provider last refused thoughts. Those up to it are not sent again.
+    pub(crate) refused_thoughts: Option<MessageId>,
 }
 
 /// What a model is asked.
@@ -52,7 +54,7 @@ impl Model {
         let facts = table.find(&name.model).unwrap_or_default();
         let options = endpoint.request_options();
         let client = Client::new(endpoint, client)?;
-        Ok(Model { name, client, limits: facts.limits, price: facts.price, options })
+        Ok(Model { name, client, limits: facts.limits, price: facts.price, options, refused_thoughts: None })
     }
 
     /// The wire format it speaks.
@@ -67,6 +69,14 @@ impl Model {
 
     pub(crate) fn request(&self, question: Question<'_>) -> Result<Request, BuildError> {
         let Question { window, system, tools, cache, options } = question;
+        let unsigned;
+        let window = match &self.refused_thoughts {
+            Some(message) => {
+                unsigned = without_signatures(window, message);
+                &unsigned
+            }
+            None => window,
+        };
         let prompt = Prompt {
             system,
             tools,
@@ -102,4 +112,20 @@ impl Model {
         }
         Ok(said)
     }
+}
+
+/// The window without the signatures of thoughts up to a message; none if that message is behind a summary. Providers are
+/// not sent thoughts without one. The blocks stay where they are, because cache breakpoints name them by their place.
+fn without_signatures(window: &Window, message: &MessageId) -> Window {
+    let mut window = window.clone();
+    let until = window.messages.iter().rposition(|shown| shown.message.as_ref() == Some(message));
+    for shown in window.messages.iter_mut().take(until.map_or(0, |until| until + 1)) {
+        shown.signed = 0;
+        for block in &mut shown.blocks {
+            if let Block::Reasoning { metadata, .. } = block {
+                *metadata = None;
+            }
+        }
+    }
+    window
 }

@@ -166,7 +166,7 @@ impl Model {
         let ResolvedModel { model, endpoint, client, limits, price, .. } = resolved;
         let options = endpoint.request_options();
         let client = plimsoll_providers::Client::new(endpoint, client)?;
-        Ok(Model { name: model, client, limits, price, options })
+        Ok(Model { name: model, client, limits, price, options, refused_thoughts: None })
     }
 
     /// A model that answers as an agent of the configuration wants it.

@@ -24,6 +24,8 @@ struct Sent {
     started: Instant,
     bytes: usize,
     tokens: Tokens,
+    /// The newest message in it.
+    newest: Option<MessageId>,
 }
 
 /// How a step ended.
@@ -100,12 +102,14 @@ impl Conversation {
             () = cancel.cancelled() => return Ok(StepEnd::Over(RunEnd::Cancelled)),
             stream = self.agent.model.client.stream(&request, on_retry) => stream,
         };
+        let newest = content.window.messages.iter().rev().find_map(|shown| shown.message.clone());
         match stream {
             Ok(stream) => {
                 (progress.refused_bytes, progress.last_refusal) = (None, None);
-                let sent = Sent { started, bytes, tokens: content.load.tokens };
+                let sent = Sent { started, bytes, tokens: content.load.tokens, newest };
                 self.take_answer(stream, sent, progress, cancel).await
             }
+            Err(ProviderError::Thoughts { .. }) if self.leave_out_thoughts(newest) => Ok(StepEnd::Again),
             Err(error) => self.no_answer(error, bytes, progress).await,
         }
     }
@@ -187,6 +191,17 @@ impl Conversation {
         progress.charge(usage, usage.and_then(|usage| self.agent.model.cost(usage)));
     }
 
+    /// From now on send no thought up to this message. False if none of them was sent anyway.
+    fn leave_out_thoughts(&mut self, newest: Option<MessageId>) -> bool {
+        if newest.is_none() || newest == self.agent.model.refused_thoughts {
+            return false;
+        }
+        tracing::warn!("the provider refused thoughts that were given back to it");
+        self.agent.model.refused_thoughts = newest;
+        self.agent.tell(&Event::RefusedThoughts);
+        true
+    }
+
     /// The request was not answered at all.
     async fn no_answer(
         &mut self,
@@ -249,7 +264,7 @@ impl Conversation {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => {
                     self.charge(progress, counted.as_ref());
-                    return self.broken_off(message, &error, sent.bytes, progress).await;
+                    return self.broken_off(message, &error, sent, progress).await;
                 }
                 // A stream ends with an event of its own or with an error; this is neither.
                 None => return Err(AgentError::Internal("the answer ended without an end".into())),
@@ -349,7 +364,7 @@ impl Conversation {
         &mut self,
         message: MessageId,
         error: &ProviderError,
-        bytes: usize,
+        sent: Sent,
         progress: &mut Progress,
     ) -> Result<StepEnd, AgentError> {
         // Not as failed: the window leaves failed answers out, and this one has said something.
@@ -362,7 +377,10 @@ impl Conversation {
         tracing::warn!(error = error.name(), "the answer broke off");
         progress.broken += 1;
         if let ProviderError::Overflow { .. } = error {
-            return self.no_answer(error.clone(), bytes, progress).await;
+            return self.no_answer(error.clone(), sent.bytes, progress).await;
+        }
+        if matches!(error, ProviderError::Thoughts { .. }) && self.leave_out_thoughts(sent.newest) {
+            return Ok(StepEnd::Again);
         }
         if !error.is_transient() || progress.broken >= self.agent.profile.limits.broken_answers {
             return Err(error.clone().into());

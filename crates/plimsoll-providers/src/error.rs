@@ -6,7 +6,7 @@ use plimsoll::Tokens;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::overflow;
+use crate::{overflow, thoughts};
 
 /// Why there is no answer. The words are plain and hold no keys.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -57,6 +57,13 @@ pub enum ProviderError {
     BadRequest {
         /// The HTTP status, if there was one.
         status: Option<u16>,
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider refuses thoughts that were given back to it: it did not sign them, or no longer knows its signature.
+    /// The same request without them helps.
+    #[error("the provider refused thoughts that were given back to it: {message}")]
+    Thoughts {
         /// The provider's words.
         message: String,
     },
@@ -144,7 +151,7 @@ impl ProviderError {
             ProviderError::Overloaded { .. } => "OverloadedError",
             ProviderError::Quota { .. } => "QuotaError",
             ProviderError::Auth { .. } => "ProviderAuthError",
-            ProviderError::BadRequest { .. } => "BadRequestError",
+            ProviderError::BadRequest { .. } | ProviderError::Thoughts { .. } => "BadRequestError",
             ProviderError::Server { .. } => "APIError",
             ProviderError::Network { .. } => "NetworkError",
             ProviderError::Timeout { .. } => "TimeoutError",
@@ -180,7 +187,8 @@ impl ProviderError {
     /// The same error with every text in it changed.
     pub(crate) fn map_text(self, change: impl Fn(&str) -> String) -> ProviderError {
         use ProviderError::{
-            Auth, BadRequest, Network, Overflow, Overloaded, Quota, RateLimited, Server, Stream, Timeout,
+            Auth, BadRequest, Network, Overflow, Overloaded, Quota, RateLimited, Server, Stream, Thoughts,
+            Timeout,
         };
         match self {
             Overflow { window, asked, message } => Overflow { window, asked, message: change(&message) },
@@ -191,6 +199,7 @@ impl ProviderError {
             Quota { message } => Quota { message: change(&message) },
             Auth { message } => Auth { message: change(&message) },
             BadRequest { status, message } => BadRequest { status, message: change(&message) },
+            Thoughts { message } => Thoughts { message: change(&message) },
             Server { status, retry_after, message } => {
                 Server { status, retry_after, message: change(&message) }
             }
@@ -314,6 +323,9 @@ impl From<Failure> for ProviderError {
         }
         if matches!(status, Some(503 | 529)) || has(&["overloaded_error", "overloaded", "UNAVAILABLE"]) {
             return ProviderError::Overloaded { retry_after, message };
+        }
+        if thoughts::are_refused(&failure) {
+            return ProviderError::Thoughts { message };
         }
         match status {
             Some(408 | 409 | 425) => ProviderError::Server { status, retry_after, message },

@@ -62,6 +62,7 @@ pub mod responses;
 mod retry;
 mod secret;
 pub mod sse;
+mod thoughts;
 mod usage;
 
 pub use client::{AnswerStream, Client, ClientOptions, RetryNotice};

@@ -136,7 +136,8 @@ pub(crate) fn is_rate_limit(words: &str) -> bool {
     PATTERNS.iter().any(|pattern| words.contains(pattern))
 }
 
-fn follows(words: &str, pieces: &[&str]) -> bool {
+/// Whether a text holds these pieces, each behind the one before.
+pub(crate) fn follows(words: &str, pieces: &[&str]) -> bool {
     let mut rest = words;
     pieces.iter().all(|piece| match rest.find(piece) {
         Some(at) => {

@@ -213,12 +213,14 @@ impl<'a> Prompt<'a> {
         value.get(self.provider).filter(|block| block.is_object())
     }
 
-    /// What this provider's model left in a thought's metadata. Newer models refuse the thoughts of other models; where
-    /// none is named, as in sessions from elsewhere, it is taken for the same.
+    /// What this provider's model left in a thought's metadata. Newer models refuse the thoughts of other models. Where
+    /// none is named the thought was not made here: the session is another tool's, and nobody knows which account, gateway
+    /// or region signed it. A refused signature would refuse every later request of the session, while thoughts of turns
+    /// that are over may always be left out.
     pub(crate) fn own_metadata<'b>(&self, metadata: &'b Option<Value>) -> Option<&'b Map<String, Value>> {
         let own = metadata.as_ref()?.get(self.provider)?.as_object()?;
         let made_by = own.get("model").and_then(Value::as_str);
-        (made_by.is_none_or(|model| model == self.model)).then_some(own)
+        (made_by == Some(self.model)).then_some(own)
     }
 }
 

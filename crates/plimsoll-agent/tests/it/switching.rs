@@ -3,9 +3,10 @@
 use plimsoll::Limits;
 use plimsoll_agent::Event;
 use plimsoll_providers::Wire;
-use plimsoll_testkit::server::{CapturedPart, ModelServer, Reply};
+use plimsoll_testkit::server::{CapturedPart, Fault, ModelServer, Reply};
 use rstest::rstest;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{Dock, WIRES, lines, model, provider, reader, run};
 
@@ -60,6 +61,58 @@ async fn another_provider_gets_no_signatures_it_did_not_make_and_ids_it_can_read
     let middle = if from == to { "gateway" } else { provider(to) };
     assert_eq!(providers, [provider(from), provider(from), middle, middle, provider(from)]);
     assert_eq!(WIRES.len(), 3);
+}
+
+/// Another account or gateway behind the same name: it refuses what the first one has signed, in every later request.
+/// Reported of many agents, whose sessions cannot go on (anthropics/claude-code 66204, github/copilot-cli 3407).
+#[rstest]
+#[tokio::test]
+async fn thoughts_that_are_refused_are_left_out_from_then_on(
+    #[values(Wire::Anthropic, Wire::Responses)] wire: Wire,
+) {
+    let dock = Dock::on(wire, ModelServer::builder().name("first").start().unwrap());
+    dock.write("a.txt", "nine metres\n");
+    dock.server.push_all([
+        Reply::new().thinking("A signed thought.").call("call_1", "read", json!({ "path": "a.txt" })),
+        Reply::new().thinking("Another one.").text("Nine."),
+    ]);
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "How deep?").await;
+    let second = ModelServer::builder().name("second").start().unwrap();
+    second.push_all([
+        Reply::new().thinking("My own.").call("call_2", "list", json!({})),
+        Reply::new().text("Still nine."),
+        Reply::new().text("Quite sure."),
+    ]);
+    conversation.switch_model(model(wire, &second.url())).await.unwrap();
+    assert_eq!(run(&mut conversation, "And now?").await.text, "Still nine.");
+    assert_eq!(run(&mut conversation, "Sure?").await.text, "Quite sure.");
+    // One request was refused, and only that one.
+    assert_eq!(second.received(), 4);
+    assert!(!second.take_problems().is_empty());
+    assert_eq!(dock.happened().iter().filter(|event| *event == "refusedThoughts").count(), 1);
+    for (at, request) in second.requests().iter().enumerate().skip(1) {
+        let signed = |name: &str| {
+            let parts = request.parts();
+            let is_signed = |part: &&CapturedPart| matches!(part, CapturedPart::Thinking { signature, .. } if signature.contains(name));
+            parts.filter(is_signed).count()
+        };
+        assert_eq!(signed("first"), 0, "{}", request.outline());
+        // What the second has signed itself goes on being given back.
+        assert_eq!(signed("second"), usize::from(at > 1), "{}", request.outline());
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_refuses_thoughts_where_there_are_none_is_not_asked_for_ever() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    let body = json!({ "type": "error", "error": { "type": "invalid_request_error",
+        "message": "messages.1.content.0: Invalid `signature` in `thinking` block" } });
+    dock.server.repeat(Reply::failing(Fault::Status { status: 400, headers: Vec::new(), body: Some(body) }));
+    let mut conversation = dock.begin().await;
+    let error = conversation.run("How deep?", &CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().contains("refused thoughts"), "{error}");
+    assert_eq!(dock.server.received(), 2);
 }
 
 #[tokio::test]

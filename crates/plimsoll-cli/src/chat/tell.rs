@@ -96,6 +96,11 @@ impl Teller {
             Event::Refused { window: Some(window) } => {
                 self.notice(&format!("the request was too long: the model's window is {window} tokens"));
             }
+            Event::RefusedThoughts => {
+                self.notice(
+                    "the provider refused earlier thoughts; they stay in the log and are no longer sent",
+                );
+            }
             Event::Refused { window: None } => self.notice("the request was too long; making room"),
             Event::BrokenOff { error, .. } => {
                 self.notice(&format!("the answer broke off: {}", one_line(error, 200)));

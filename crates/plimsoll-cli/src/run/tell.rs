@@ -240,6 +240,9 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
         Event::Refused { window: Some(window) } => {
             Some(format!("· the request was too long: the model's window is {window} tokens"))
         }
+        Event::RefusedThoughts => Some(
+            "· the provider refused earlier thoughts; they stay in the log and are no longer sent".to_owned(),
+        ),
         Event::Refused { window: None } => Some("· the request was too long; reducing it".to_owned()),
         Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
         Event::Repeating { tool, times } => Some(format!("· {tool} gave the same result {times} times")),

@@ -265,6 +265,41 @@ fn a_session_of_another_tool_goes_on_here() {
     assert_eq!(code(&output), 2, "{}", stderr(&output));
 }
 
+/// The strict model signs its thoughts and refuses those of others, as providers do.
+#[test]
+fn a_session_with_signed_thoughts_of_another_tool_goes_on_here() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let id = "5d0c31aa-1111-4222-8333-444455556666";
+    let record = |kind: &str, uuid: &str, parent: Option<&str>, message: serde_json::Value| {
+        json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": id, "cwd": home.project,
+            "timestamp": "2026-11-01T10:00:00Z", "message": message })
+    };
+    let thought =
+        json!({ "type": "thinking", "thinking": "A thought from elsewhere", "signature": "ErcBCkgIBx" });
+    let call =
+        json!({ "type": "tool_use", "id": "toolu_1", "name": "Read", "input": { "file_path": "a.txt" } });
+    let result = json!({ "type": "tool_result", "tool_use_id": "toolu_1", "content": "nine metres" });
+    let answer = |id: &str, content: serde_json::Value| json!({ "id": id, "role": "assistant", "model": "claude-sonnet-4-6", "content": content });
+    let lines: Vec<String> = [
+        record("user", "u1", None, json!({ "role": "user", "content": "How deep?" })),
+        record("assistant", "u2", Some("u1"), answer("msg_1", json!([thought, call]))),
+        record("user", "u3", Some("u2"), json!({ "role": "user", "content": [result] })),
+        record("assistant", "u4", Some("u3"), answer("msg_2", json!([{ "type": "text", "text": "Nine." }]))),
+    ]
+    .iter()
+    .map(|record| format!("{record}\n"))
+    .collect();
+    home.write(&format!(".claude/projects/-project/{id}.jsonl"), &lines.concat());
+    server.push_all([Reply::new().text("Still nine."), Reply::new().text("Yes.")]);
+    let output = run(&home, &server, &["--model", MODEL, "--session", "claude-code:5d0c31aa", "And now?"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Still nine.\n"), "{}", stderr(&output));
+    let request = server.last().unwrap();
+    assert!(request.contains("nine metres") && !request.contains("A thought from elsewhere"));
+    let output = run(&home, &server, &["--model", MODEL, "--continue", "Sure?"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Yes.\n"), "{}", stderr(&output));
+    server.assert_legal();
+}
+
 #[test]
 fn an_interrupt_ends_the_run_and_gives_the_session_back() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());

@@ -22,11 +22,12 @@ fn everything() -> Vec<Message> {
     let answer = json!({
         "info": { "id": "m1", "role": "assistant", "finish": "tool-calls" },
         "parts": [
-            thought("p0", "Both at once.", json!({ "anthropic": { "signature": "SIG1" },
-                "openai": { "itemId": "rs_1", "reasoningEncryptedContent": "ENC1" },
-                "openai-chat": { "reasoning_details": [{ "type": "reasoning.text", "text": "Both" }] } })),
+            thought("p0", "Both at once.", json!({ "anthropic": { "signature": "SIG1", "model": "some-model" },
+                "openai": { "itemId": "rs_1", "reasoningEncryptedContent": "ENC1", "model": "some-model" },
+                "openai-chat": { "reasoning_details": [{ "type": "reasoning.text", "text": "Both" }],
+                    "model": "some-model" } })),
             { "id": "p1", "type": "text", "text": "Reading." },
-            thought("p2", "", json!({ "anthropic": { "redactedData": "HIDDEN" } })),
+            thought("p2", "", json!({ "anthropic": { "redactedData": "HIDDEN", "model": "some-model" } })),
             call("p3", "toolu_1", "read", json!({ "status": "completed", "input": { "path": "a.rs" },
                 "output": "fn a() {}", "attachments": [{ "mime": "image/png", "url": PNG }] })),
             { "id": "p4", "type": "text", "text": "And the other." },
@@ -259,6 +260,24 @@ fn thoughts_are_not_given_to_another_model() {
     let thoughts: Vec<&Value> =
         sent["content"].as_array().unwrap().iter().map(|block| &block["signature"]).collect();
     assert_eq!(thoughts, [&json!("S"), &Value::Null]);
+}
+
+/// Seen with an imported session of Claude Code: every request was refused for the signature of its first thought.
+#[test]
+fn thoughts_that_were_not_made_here_are_not_sent() {
+    for (wire, provider) in WIRES {
+        let own = json!({ "signature": "ELSEWHERE", "reasoningEncryptedContent": "ELSEWHERE",
+            "reasoning_details": [{ "type": "reasoning.text", "text": "ELSEWHERE" }] });
+        let answer = json!({ "info": { "id": "m1", "role": "assistant", "finish": "stop" }, "parts": [
+            { "id": "p1", "type": "reasoning", "text": "hm", "metadata": { provider: own } },
+            { "id": "p2", "type": "text", "text": "yes" } ] });
+        let mut log = History::new().user("go").messages();
+        log.push(serde_json::from_value(answer).unwrap());
+        let request = json_of(wire, provider, &log, &RequestOptions::default());
+        check(wire, &request);
+        let request = request.to_string();
+        assert!(request.contains("yes") && !request.contains("ELSEWHERE"), "{wire:?}: {request}");
+    }
 }
 
 #[test]

@@ -304,3 +304,46 @@ fn a_cut_stream_reads_as_one() {
     let error = decoder.finish().remove(0).unwrap_err();
     assert_eq!(error.to_string(), "broken stream: it ended after 0 events without the closing one");
 }
+
+#[rstest]
+#[case::anthropic(
+    400,
+    anthropic("invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block")
+)]
+#[case::copilot(400, json!({ "error": { "message": "messages.1.content.0: Invalid signature in thinking block", "code": "invalid_request_body" } }))]
+#[case::anthropic_hidden(
+    400,
+    anthropic("invalid_request_error", "messages.3.content.0: Invalid `data` in `redacted_thinking` block")
+)]
+#[case::anthropic_changed(
+    400,
+    anthropic(
+        "invalid_request_error",
+        "messages.5.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response."
+    )
+)]
+#[case::responses(400, json!({ "error": { "message": "The encrypted content gAAA...c90= could not be verified.", "type": "invalid_request_error", "param": null, "code": "invalid_encrypted_content" } }))]
+#[case::gemini(400, json!({ "error": { "code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT" } }))]
+#[case::vertex(400, json!({ "error": { "message": "Unable to submit request because Thought signature is not valid.." } }))]
+#[tokio::test]
+async fn refused_thoughts_are_recognised(#[case] status: u16, #[case] body: Value) {
+    let error = judge(status, &body.to_string()).await;
+    assert!(matches!(error, ProviderError::Thoughts { .. }), "{error:?}");
+    assert!(!error.is_transient());
+}
+
+#[rstest]
+#[case::must_begin(anthropic(
+    "invalid_request_error",
+    "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` message must start with a thinking block."
+))]
+#[case::budget(anthropic(
+    "invalid_request_error",
+    "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+))]
+#[case::missing(openai("Function call is missing a thought_signature in functionCall parts."))]
+#[tokio::test]
+async fn other_words_about_thoughts_are_no_refusal_of_them(#[case] body: Value) {
+    let error = judge(400, &body.to_string()).await;
+    assert!(matches!(error, ProviderError::BadRequest { .. }), "{error:?}");
+}
