@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plimsoll::log::Mark;
 use plimsoll::receipt::PurgePlan;
-use plimsoll::{Ids, MessageId, Millis, Part, PartId, Receipt, SessionId};
+use plimsoll::{Ids, MessageId, Millis, Part, PartBody, PartId, Receipt, SessionId};
 
 use super::{Held, MemoryStore, State};
 use crate::error::StoreError;
@@ -102,6 +102,12 @@ impl Found {
                 let mut bare: Part = part.clone();
                 if self.parts.contains(&part.id) {
                     (bare, _) = scrubber.scrub_part(part)?;
+                    // A compaction that was undone stays undone. In the database that is a row of its own.
+                    if let (PartBody::Compaction(left), PartBody::Compaction(was)) =
+                        (&mut bare.body, &part.body)
+                    {
+                        left.set_aside.clone_from(&was.set_aside);
+                    }
                 }
                 *part = bare.with_marks(marks);
             }

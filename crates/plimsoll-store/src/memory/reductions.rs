@@ -61,6 +61,14 @@ impl Reductions for MemoryStore {
         page_after(own.cloned(), after, |receipt| &receipt.id, most, "receipt")
     }
 
+    fn newest_receipts(&self, session: &SessionId, most: u64) -> Result<Vec<Receipt>, StoreError> {
+        let state = self.state();
+        state.held(session)?;
+        let own = state.receipts.iter().rev().filter(|(owner, _)| owner == session);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(own.map(|(_, receipt)| receipt.clone()).take(most).collect())
+    }
+
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
         let state = self.state();
         let found = state.receipts.iter().find(|(_, receipt)| receipt.id == *id);

@@ -239,7 +239,7 @@ pub(crate) fn append_part(
     if let Some((segment, found)) = chain.find_part(connection, part.id.as_str())? {
         let same = segment.key == chain.own()
             && found == place
-            && read::whole(connection, &chain, &part.id)? == part.clone().without_marks();
+            && read::whole(connection, &chain, &part.id)?.without_marks() == part.clone().without_marks();
         // The same part again is a repetition; another under its name is a mistake.
         return if same { Ok(()) } else { Err(StoreError::duplicate("part", &part.id)) };
     }

@@ -265,8 +265,9 @@ pub(crate) fn range(
         if let Some(marks) = marks {
             part = part.with_marks(marks);
         }
-        if let PartBody::Compaction(marker) = &mut part.body {
-            marker.set_aside = aside.get(&message).cloned().flatten();
+        // A marker that no compaction was noted of yet says it itself: it came with a log from elsewhere.
+        if let (PartBody::Compaction(marker), Some(noted)) = (&mut part.body, aside.get(&message)) {
+            marker.set_aside.clone_from(noted);
         }
         if let Some(place) = places.get(&message) {
             messages[*place].parts.push(part);
@@ -602,5 +603,18 @@ pub(crate) fn receipts(
     let mut statement = connection
         .prepare_cached("SELECT data FROM receipt WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
     let data = statement.query_map((key, after, rows::integer(most)), |row| row.get::<_, String>(0))?;
+    data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
+}
+
+/// The newest receipts of a session, the newest first.
+pub(crate) fn newest_receipts(
+    connection: &Connection,
+    session: &SessionId,
+    most: u64,
+) -> Result<Vec<Receipt>, StoreError> {
+    let key = key(connection, session)?;
+    let mut statement = connection
+        .prepare_cached("SELECT data FROM receipt WHERE session = ?1 ORDER BY seq DESC LIMIT ?2")?;
+    let data = statement.query_map((key, rows::integer(most)), |row| row.get::<_, String>(0))?;
     data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
 }

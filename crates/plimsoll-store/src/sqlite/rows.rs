@@ -57,6 +57,10 @@ pub(crate) struct PartRow {
 impl PartRow {
     pub(crate) fn of(part: &Part) -> Result<PartRow, StoreError> {
         let mut rest = part.clone().without_marks();
+        // A log from elsewhere may come with a compaction that was undone there. Once its pivot is noted, that row says it.
+        if let (PartBody::Compaction(kept), PartBody::Compaction(marker)) = (&mut rest.body, &part.body) {
+            kept.set_aside.clone_from(&marker.set_aside);
+        }
         let (place, text) = take_text(&mut rest.body);
         let (tool, status, call) = match &part.body {
             PartBody::Tool(tool) => {

@@ -204,6 +204,10 @@ impl Reductions for SqliteStore {
         self.read(|connection| read::receipts(connection, session, after, most))
     }
 
+    fn newest_receipts(&self, session: &SessionId, most: u64) -> Result<Vec<Receipt>, StoreError> {
+        self.read(|connection| read::newest_receipts(connection, session, most))
+    }
+
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
         self.read(|connection| read::receipt(connection, id))
     }

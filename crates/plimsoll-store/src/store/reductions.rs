@@ -28,6 +28,9 @@ pub trait Reductions {
         most: u64,
     ) -> Result<Vec<Receipt>, StoreError>;
 
+    /// The newest receipts of a session, the newest first, no more than `most`.
+    fn newest_receipts(&self, session: &SessionId, most: u64) -> Result<Vec<Receipt>, StoreError>;
+
     /// One receipt, and its session.
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError>;
 

@@ -532,6 +532,8 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
         prop_assert_eq!(model.import_of(session).unwrap(), real.import_of(session).unwrap());
         let receipts = stores.map(|store| {
             let receipts = store.receipts(session, None, u64::MAX).unwrap();
+            let newest = store.newest_receipts(session, 2).unwrap();
+            assert!(newest.iter().eq(receipts.iter().rev().take(2)), "the newest receipts of {session}");
             // A purge counts rows, and each store names its own undoings.
             let plans = receipts.into_iter().map(|receipt| match receipt.plan {
                 Plan::Purge(plan) => Plan::Purge(PurgePlan { places: 0, ..plan }),

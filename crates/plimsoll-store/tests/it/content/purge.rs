@@ -5,12 +5,14 @@ use std::process::Command;
 
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{Message, Part, Policy, Reduction, Tokens, ToolState};
-use plimsoll_store::{Archive, Claim, Durability, NewSession, PurgeTarget, Scope, Search, Selection};
+use plimsoll_store::{
+    Archive, Claim, Durability, MemoryStore, NewSession, PurgeTarget, Scope, Search, Selection, Store,
+};
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::super::search::compact;
-use super::super::{NOW, answer, session, unleased, user};
+use super::super::{NOW, answer, fresh, session, unleased, user};
 use super::{noise, open, take, whole};
 
 const SECRET: &str = "hunter2-correct-horse";
@@ -267,4 +269,28 @@ fn a_purge_that_is_killed_can_be_finished() {
         assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
     }
     println!("{swept} of 10 had come so far that a sweep finished them");
+}
+
+/// Found by the property that holds the database against memory.
+#[test]
+fn a_compaction_that_was_undone_stays_so() {
+    let real = fresh();
+    let memory = MemoryStore::new();
+    let stores: [&dyn Store; 2] = [&memory, &real.store];
+    for store in stores {
+        let claim = unleased(&session(store, "ses_1"));
+        let marker = json!({ "info": { "id": "msg_2", "role": "user" }, "parts": [{ "id": "prt_2", "type": "compaction",
+            "auto": true, "setAside": 7, "contract": [{ "kind": "file", "text": SECRET, "fate": "added" }] }] });
+        let summary = json!({ "info": { "id": "msg_3", "role": "assistant", "summary": true,
+            "parentID": "msg_2", "finish": "stop" },
+            "parts": [{ "id": "prt_3", "type": "text", "text": "What was done." }] });
+        let read = |message| serde_json::from_value(message).unwrap();
+        let messages = vec![user("msg_1", "harmless"), read(marker), read(summary)];
+        store.append(&claim, messages, NOW).unwrap();
+        store.purge(&claim, &target(), Vec::new(), NOW).unwrap();
+        let log = store.window(&claim.session).unwrap().log;
+        let message = log.iter().find(|message| message.info.id.as_str() == "msg_2").unwrap();
+        assert!(!serde_json::to_string(message).unwrap().contains(SECRET));
+        assert!(message.marker().unwrap().set_aside.is_some(), "{message:?}");
+    }
 }
