@@ -211,6 +211,9 @@ impl Driver {
             AnswerEnd::Failed { name, message } => MessageUpdate::failed(&name, &message),
         };
         self.record(update)?;
+        if usage.is_some() {
+            self.reduced = None;
+        }
         let sent = self.writing.take().and_then(|writing| writing.sent);
         Ok(usage.zip(sent).and_then(|(usage, sent)| self.meter.observe(sent, &usage)))
     }

@@ -22,6 +22,7 @@ use crate::answer::Writing;
 use crate::climb::{Climb, ClimbStep, Climbed};
 use crate::error::SessionError;
 use crate::meter::Meter;
+use crate::reduced::Reduced;
 use crate::settings::Settings;
 
 /// No model that can call tools has a smaller window than this.
@@ -47,6 +48,8 @@ pub struct Driver {
     pub(crate) meter: Meter,
     /// The scale of the newest usage that a reduction has made stale.
     scale: Option<Scale>,
+    /// What the window weighed after the last reduction of an earlier run, which `scale` is not known of.
+    pub(crate) reduced: Option<Reduced>,
     pub(crate) writing: Option<Writing>,
     limits: Limits,
     cache: CacheTerms,
@@ -164,6 +167,7 @@ impl Driver {
     fn of(archive: Arc<Archive>, settings: Settings, lease: Lease, snapshot: Snapshot) -> Driver {
         let Snapshot { log, revision } = snapshot;
         let meter = Meter::new(&settings.counting, &settings.model, None);
+        let reduced = Reduced::of(&archive, &lease.session, &settings, &log);
         Driver {
             limits: settings.limits(),
             cache: settings.cache_terms(),
@@ -176,6 +180,7 @@ impl Driver {
             revision,
             meter,
             scale: None,
+            reduced,
             writing: None,
             breaker: Breaker::default(),
             trigger: Trigger::Auto,
@@ -237,7 +242,7 @@ impl Driver {
         (self.settings.model, self.settings.limits) = (model.into(), limits);
         (self.limits, self.cache) = (self.settings.limits(), self.settings.cache_terms());
         self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
-        self.scale = None;
+        (self.scale, self.reduced) = (None, None);
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
         (self.early, self.trigger, self.breaker) = (Early::None, Trigger::Auto, Breaker::default());
@@ -484,8 +489,9 @@ impl Driver {
 
     /// Keep the scale of the newest usage, which a reduction or an undo is about to make stale.
     pub(crate) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
-        if load.usage_of.is_some() {
+        if load.usage_of.is_some() || self.reduced.is_some() {
             self.scale = Some(situation.scale(load));
+            self.reduced = None;
         }
     }
 
@@ -565,7 +571,7 @@ impl Driver {
                 [own.limits.output, self.limits.output].into_iter().filter(|most| *most > Tokens::ZERO);
             own.limits = Limits { output: known.min().unwrap_or(Tokens::ZERO), ..self.limits };
         }
-        Situation {
+        let mut situation = Situation {
             summariser,
             fixed,
             counter: self.meter.counter(),
@@ -576,7 +582,11 @@ impl Driver {
             believed: self.settings.believed,
             scale: self.scale,
             ..Situation::new(Arc::clone(&self.settings.policy), self.limits, now)
+        };
+        if let (None, Some(reduced)) = (situation.scale, &self.reduced) {
+            situation.scale = Some(reduced.scale(&situation, &self.log));
         }
+        situation
     }
 
     /// What of a window the provider's cache holds, and where to set breakpoints; for a summary request that is appended

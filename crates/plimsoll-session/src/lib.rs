@@ -52,6 +52,7 @@ mod meter;
 mod output;
 mod recall;
 mod recorded;
+mod reduced;
 mod reductions;
 mod settings;
 

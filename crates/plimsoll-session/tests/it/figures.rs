@@ -1,6 +1,7 @@
 //! The inspection, receipts and an undo tell the same figures about one window.
 
-use plimsoll::{BelievedUsage, Fixed, Limits, Message, Part, Policy, Receipt, Tokens, Usage};
+use plimsoll::pin::PinTarget;
+use plimsoll::{BelievedUsage, Fixed, Limits, Message, Part, Policy, Receipt, SessionId, Tokens, Usage};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Driver, Inspection, Settings};
 use std::sync::Arc;
 
@@ -9,12 +10,15 @@ use crate::support::{Harbour, turn};
 const FIXED: Fixed = Fixed { system: Tokens(2_000), tools: Tokens(1_000) };
 
 fn open(harbour: &Harbour, believed: BelievedUsage) -> Driver {
-    let session = harbour.session("ses_1");
+    open_again(harbour, &harbour.session("ses_1"), believed)
+}
+
+fn open_again(harbour: &Harbour, session: &SessionId, believed: BelievedUsage) -> Driver {
     // Otherwise the turns themselves would clear what is to be pruned here.
     let policy = Arc::new(Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap());
     let limits = Some(Limits::new(400_000, 8_000));
     let settings = Settings { believed, limits, policy, ..harbour.settings() };
-    Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap()
+    Driver::open(Arc::clone(&harbour.archive), session, settings).unwrap()
 }
 
 fn read_much(driver: &mut Driver) {
@@ -59,7 +63,9 @@ fn assert_adds_up(driver: &Driver) {
     assert!(sum.0.abs_diff(load.tokens.0) < 200, "{sum} of {}", load.tokens);
 }
 
-fn assert_agrees(driver: &mut Driver, reduce: fn(&mut Driver) -> Receipt) {
+type Reduce = fn(&mut Driver) -> Receipt;
+
+fn assert_agrees(driver: &mut Driver, reduce: Reduce) {
     let before = tokens(driver);
     assert_adds_up(driver);
     let receipt = reduce(driver);
@@ -80,6 +86,10 @@ fn prune(driver: &mut Driver) -> Receipt {
 fn compact(driver: &mut Driver) -> Receipt {
     let outcome = driver.compact(FIXED, |_| panic!("there is no model")).unwrap();
     outcome.reduction.receipts[0].clone()
+}
+
+fn pin(driver: &mut Driver) -> Receipt {
+    driver.pin(&PinTarget::Words("Never touch the tests.".into()), FIXED).unwrap()
 }
 
 #[test]
@@ -103,6 +113,48 @@ fn meter_receipts_and_undo_agree_whatever_the_provider_counts() {
         assert_agrees(&mut driver, compact);
         assert_agrees(&mut driver, prune);
     }
+}
+
+/// Reported of `plimsoll chat`: after a reduction and a restart the meter fell back to an estimate until the next answer.
+#[test]
+fn a_reduced_session_is_told_on_the_same_scale_after_it_was_opened_again() {
+    for charged in [290_000, 130_000, 60_000] {
+        let pairs: [[Reduce; 2]; 2] = [[prune, compact], [compact, pin]];
+        for [reduce, further] in pairs {
+            let harbour = Harbour::new();
+            let mut driver = open(&harbour, BelievedUsage::Own);
+            let session = driver.session().clone();
+            read_much(&mut driver);
+            answer_for(&mut driver, Tokens(charged));
+            let before = tokens(&driver);
+            let receipt = reduce(&mut driver);
+            let after = tokens(&driver);
+            drop(driver);
+            let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
+            assert_near(tokens(&driver), after);
+            assert_adds_up(&driver);
+            // What is said since weighs what it weighs.
+            driver.prompt("word ".repeat(1_000)).unwrap();
+            let grown = tokens(&driver) - after;
+            assert!((500..4_000).contains(&grown.0), "{charged}: {grown}");
+            // A further reduction begins where the figure is.
+            assert_near(further(&mut driver).before, after + grown);
+            drop(driver);
+            let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
+            let newest = driver.archive().store().newest_receipts(driver.session(), 1).unwrap();
+            driver.undo(&newest[0].id, FIXED).unwrap();
+            drop(driver);
+            let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
+            assert_near(tokens(&driver), after + grown);
+            driver.undo(&receipt.id, FIXED).unwrap();
+            assert_near(tokens(&driver), before + grown);
+        }
+    }
+}
+
+/// Within a hundredth: the counter has to learn anew what it had learned.
+fn assert_near(shown: Tokens, expected: Tokens) {
+    assert!(shown.0.abs_diff(expected.0) * 100 <= expected.0, "{shown} is not near {expected}");
 }
 
 #[test]
