@@ -154,6 +154,40 @@ impl Table {
         lines
     }
 
+    /// Its lines on a page of this width or, where it is too wide for that even with its words cut, each row as a few
+    /// lines of its own: names are copied, and one that is broken over two lines cannot be.
+    pub(crate) fn lines_or_stacks(&self, page: usize) -> Vec<String> {
+        let lines = self.lines(page);
+        if lines.iter().all(|line| console::measure_text_width(line) <= page) {
+            return lines;
+        }
+        self.rows.iter().flat_map(|row| self.stack(row, page)).collect()
+    }
+
+    /// A row as lines of at most this width, as long as no name is wider; all but the first set in.
+    fn stack(&self, row: &[String], page: usize) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for (column, cell) in self.columns.iter().zip(row).filter(|(_, cell)| !cell.trim().is_empty()) {
+            let is_words = matches!(column.holds, Holds::Words(_));
+            match lines.last_mut() {
+                Some(line)
+                    if console::measure_text_width(line) + 2 + console::measure_text_width(cell) <= page =>
+                {
+                    line.push_str("  ");
+                    line.push_str(cell);
+                }
+                Some(_) if is_words => {
+                    lines.push(format!("  {}", console::truncate_str(cell, page.saturating_sub(2), "…")));
+                }
+                Some(_) if console::measure_text_width(cell) + 2 <= page => lines.push(format!("  {cell}")),
+                Some(_) => lines.push(cell.clone()),
+                None if is_words => lines.push(console::truncate_str(cell, page, "…").into_owned()),
+                None => lines.push(cell.clone()),
+            }
+        }
+        lines
+    }
+
     /// Whether it stands on a page of this width with nothing cut.
     pub(crate) fn fits(&self, page: usize) -> bool {
         let widths = self.widths(usize::MAX);

@@ -123,7 +123,7 @@ pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) ->
         let tokens = inspection.scale.piece(piece.tokens);
         table.row([tokens.to_string(), piece.kind.into(), piece.what.clone(), short_id(&piece.handle)]);
     }
-    lines.extend(table.lines(width));
+    lines.extend(table.lines_or_stacks(width));
     if let more @ 1.. = pieces.len().saturating_sub(LARGEST) {
         lines.push(paint(QUIET, &format!("and {}", counted(more, "smaller one"))));
     }
@@ -172,27 +172,22 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
         };
         table.row([receipt.id.to_string(), when::age_of(receipt.at), freed, what]);
     }
-    table.lines(width).join("\n")
+    table.lines_or_stacks(width).join("\n")
 }
 
 /// Handles of what is out of the window; none if everything is in it.
 pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String> {
     let mut table = table_of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
-    // Handles and receipts are copied, so they are never cut. Where both do not fit a line, each has its own.
-    let mut stacked = Vec::new();
+    let mut is_empty = true;
     for receipt in in_force(receipts) {
         for handle in plimsoll_store::handles(receipt) {
-            let about = one_line(&format!("{} · {}", receipt.id, receipt.plan), width.saturating_sub(3));
-            stacked.extend([one_line(&handle, usize::MAX), paint(QUIET, &format!("  {about}"))]);
+            is_empty = false;
             table.row([handle, receipt.plan.to_string(), receipt.id.to_string()]);
         }
     }
-    let lines = table.lines(width);
-    let fits = lines.iter().all(|line| console::measure_text_width(line) <= width);
-    let lines = if fits { lines } else { stacked.clone() };
     let note = "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back";
     let note = paint(QUIET, &wrap(note, width, 2));
-    (!stacked.is_empty()).then(|| format!("{}\n{note}", lines.join("\n")))
+    (!is_empty).then(|| format!("{}\n{note}", table.lines_or_stacks(width).join("\n")))
 }
 
 /// What is allowed, asked and denied.
@@ -241,8 +236,10 @@ impl Chat<'_> {
                 session.title,
             ]);
         }
-        let note = paint(QUIET, "/resume ID goes on with one; the beginning of an id will do");
-        self.screen.block(&format!("{}\n{note}", table.lines(self.screen.width()).join("\n")));
+        let width = self.screen.width();
+        let note =
+            paint(QUIET, &wrap("/resume ID goes on with one; the beginning of an id will do", width, 2));
+        self.screen.block(&format!("{}\n{note}", table.lines_or_stacks(width).join("\n")));
         Ok(())
     }
 

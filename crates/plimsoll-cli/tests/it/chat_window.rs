@@ -3,7 +3,7 @@
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
 
-use crate::chat::{begin, command};
+use crate::chat::{assert_screen, begin, command};
 use crate::support::Home;
 use crate::tmux::{Tmux, is_missing};
 
@@ -136,7 +136,43 @@ fn meter_notices_window_and_receipts_agree_about_an_imported_session() {
     tmux.wait_until("a compaction", |seen| seen.matches("back with `/undo").count() == 3);
     let seen = tmux.prompt_after("back with `/undo");
     let freed = figure(&seen, " tokens; kept word for word");
-    assert_eq!(before - freed, *meters(&seen).last().unwrap(), "{seen}\n{}", usage.outline());
+    let after = *meters(&seen).last().unwrap();
+    assert_eq!(before - freed, after, "{seen}\n{}", usage.outline());
+    // Also when the session is opened again, but for what the counter had learned.
+    tmux.line("/quit");
+    tmux.exit_code();
+    let tmux = Tmux::start(&command(&home, &server, &["--session", "claude-code:5d0c31aa"]), 100, 50);
+    let again = *meters(&tmux.prompt_after(" of 968,000 tokens")).last().unwrap();
+    assert!(again.abs_diff(after) * 100 <= after, "{again}, before {after}");
+}
+
+/// Handles and receipts are copied from there, so none is broken over two lines.
+#[test]
+fn ids_stay_in_one_line_in_a_narrow_terminal() {
+    if is_missing("ids_stay_in_one_line_in_a_narrow_terminal") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    write_session(&home);
+    let tmux = Tmux::start(&command(&home, &server, &["--session", "claude-code:5d0c31aa"]), 40, 100);
+    tmux.prompt_after(" %");
+    server.push(Reply::new().text("## Goal\nAnswer questions."));
+    tmux.line("/compact");
+    tmux.prompt_after("`/undo");
+    for (command, names, count) in [("/receipts", "^rcp_", 1), ("/window", r"[au]\d1{7}-.*\.1$", 4)] {
+        tmux.line(command);
+        let seen = tmux.wait_until(command, |seen| {
+            seen.rsplit_once(command).is_some_and(|(_, shown)| shown.contains("\n›"))
+        });
+        let (_, shown) = seen.rsplit_once(command).unwrap();
+        let names = regex::Regex::new(names).unwrap();
+        let ids: Vec<&str> = shown.split_whitespace().filter(|word| names.is_match(word)).collect();
+        assert_eq!(ids.len(), count, "{command}: {shown}");
+        // All of a kind are of one length, so a broken one would be shorter.
+        assert!(ids.iter().all(|id| id.len() >= 24), "{command}: {shown}");
+    }
+    let seen = tmux.everything();
+    assert_screen("narrow_window", seen.rsplit_once("/window").unwrap().1.trim());
 }
 
 #[test]

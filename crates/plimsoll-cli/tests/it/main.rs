@@ -5,6 +5,8 @@
 #[cfg(unix)]
 mod chat;
 #[cfg(unix)]
+mod chat_ends;
+#[cfg(unix)]
 mod chat_window;
 mod config;
 mod config_run;
