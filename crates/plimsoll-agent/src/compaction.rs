@@ -140,7 +140,7 @@ pub(crate) async fn ask_summary(
         cost,
         early,
     });
-    Summary { reply: said.map(reply_of), cost }
+    Summary { reply: said.map(|said| reply_of(said, model)), cost }
 }
 
 impl Model {
@@ -160,7 +160,7 @@ impl Model {
         let request = self.request(question).map_err(|error| error.to_string())?;
         let name = self.name.to_string();
         let said = self.ask(&request, |_| metrics::retried(&name)).await;
-        said.map(reply_of).map_err(|error| error.to_string())
+        said.map(|said| reply_of(said, self)).map_err(|error| error.to_string())
     }
 }
 

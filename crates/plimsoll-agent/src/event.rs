@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll::receipt::Made;
 use plimsoll::{MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Tokens, Usage};
 use plimsoll_config::HookEvent;
 use serde::{Deserialize, Serialize};
@@ -490,6 +491,8 @@ pub struct ReceiptFigures {
     pub items: u64,
     /// Whether what left the window can be brought back; not so of an output that was cut where nothing is spilled.
     pub kept: bool,
+    /// Whether a summary was made without a model.
+    pub without_model: bool,
     /// Tokens before.
     pub before: Tokens,
     /// Tokens after.
@@ -542,6 +545,7 @@ impl From<&Receipt> for ReceiptFigures {
             kind,
             items,
             kept: kind != ReductionKind::Truncate || !receipt.handles.is_empty(),
+            without_model: matches!(&receipt.plan, Plan::Compact(plan) if plan.made == Made::WithoutModel),
             before: receipt.before,
             after: receipt.after,
             reason: receipt.reason.clone(),

@@ -16,7 +16,7 @@ use crate::compaction::{Summary, ask_summary, cache_plan, compaction_figures};
 use crate::error::AgentError;
 use crate::event::{Event, UsageFigures, millis};
 use crate::metrics;
-use crate::model::Question;
+use crate::model::{CollectedAnswer, Model, Question};
 use crate::run::{Conversation, Progress, RunEnd};
 
 /// A request that was sent.
@@ -289,7 +289,8 @@ impl Conversation {
                 StreamEvent::PartEnd => AnswerEvent::PartEnd,
                 StreamEvent::Usage(usage) => {
                     counted = Some(usage.clone());
-                    AnswerEvent::Usage(usage)
+                    let cost = self.agent.model.cost(&usage).and_then(Number::from_f64);
+                    AnswerEvent::Usage { usage, cost }
                 }
             };
             self.driver.run(move |driver| driver.write(event)).await?;
@@ -393,9 +394,11 @@ impl Conversation {
 }
 
 /// What a summariser said, as the ladder takes it.
-pub(crate) fn reply_of(said: crate::model::CollectedAnswer) -> Reply {
-    let (text, finish, tool_calls, usage) = (said.text, Some(said.finish), said.calls, said.usage);
-    Reply { text, finish, tool_calls, usage, is_extracted: false }
+pub(crate) fn reply_of(said: CollectedAnswer, model: &Model) -> Reply {
+    let CollectedAnswer { text, calls, finish, usage } = said;
+    let cost = usage.as_ref().and_then(|usage| model.cost(usage));
+    let model = Some(model.name.model.clone());
+    Reply { text, finish: Some(finish), tool_calls: calls, usage, cost, model, is_extracted: false }
 }
 
 /// A window with nothing but one message of the user's.

@@ -39,7 +39,12 @@ pub enum AnswerEvent {
     /// The block that was being written is whole.
     PartEnd,
     /// What the provider has counted so far.
-    Usage(Usage),
+    Usage {
+        /// The figures.
+        usage: Usage,
+        /// What it has cost, if prices are known.
+        cost: Option<Number>,
+    },
 }
 
 /// How an answer ended.
@@ -183,9 +188,9 @@ impl Driver {
                 Ok(Some(id))
             }
             AnswerEvent::PartEnd => self.end_part(),
-            AnswerEvent::Usage(usage) => {
+            AnswerEvent::Usage { usage, cost } => {
                 self.flush()?;
-                let update = MessageUpdate { usage: Some(usage), ..MessageUpdate::default() };
+                let update = MessageUpdate { usage: Some(usage), cost, ..MessageUpdate::default() };
                 self.record(update)?;
                 Ok(None)
             }

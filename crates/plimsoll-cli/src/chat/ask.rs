@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::editor::{Input, OpenQuestion, ask_line, hold_terminal};
 use super::pager::{self, Paged};
-use super::question::{QuestionText, rule_text};
+use super::question::{QuestionText, Shown, rule_text};
 use super::screen::Screen;
 use super::signals::Interrupts;
 use super::tell::Teller;
@@ -77,22 +77,26 @@ impl TerminalAsker {
         let task = self.teller.active.asking(&question.session);
         let text = Arc::new(QuestionText::new(question, task.as_ref()));
         let brief = text.brief(self.screen.width(), self.screen.height());
-        let (mut may_always, mut unshown) = (brief.is_whole, Some(brief.text));
+        let (mut shown, mut unshown) = (brief.shown, Some(brief.text));
         loop {
-            let prompt = match (brief.is_whole, may_always) {
-                (true, _) => "allow? [y/a/N] ",
-                (false, false) => "allow? [y/v/N] ",
-                (false, true) => "allow? [y/a/v/N] ",
+            let prompt = match (brief.shown, shown) {
+                (Shown::All, _) => "allow? [y/a/N] ",
+                (_, Shown::Part) => "allow? [v/N] ",
+                (_, Shown::Call) => "allow? [y/v/N] ",
+                (_, Shown::All) => "allow? [y/a/v/N] ",
             };
             match self.read(prompt, unshown.take(), ended).await {
-                Some(Reply::Answer(PermissionAnswer::Always)) if !may_always => {
+                Some(Reply::Answer(PermissionAnswer::Once)) if shown == Shown::Part => {
+                    self.teller.notice(words::SEE_COMMAND_FIRST);
+                }
+                Some(Reply::Answer(PermissionAnswer::Always)) if shown != Shown::All => {
                     self.teller.notice(words::SEE_ALL_FIRST);
                 }
                 Some(Reply::Answer(answer)) => return answer,
                 Some(Reply::View) => match self.view(&text, ended).await {
                     Some(Paged { was_interrupted: false, has_seen_end }) => {
-                        if has_seen_end && !may_always {
-                            may_always = true;
+                        if has_seen_end && shown != Shown::All {
+                            shown = Shown::All;
                             self.screen.lines(&text.always(self.screen.width()));
                         }
                     }

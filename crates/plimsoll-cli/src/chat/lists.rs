@@ -213,7 +213,13 @@ pub(super) fn permissions(rules: &[PermissionRule], asks: bool, width: usize) ->
 
 impl Chat<'_> {
     pub(super) fn list_sessions(&self) -> Result<(), CliError> {
-        let sessions = self.sessions()?;
+        let mut sessions = self.sessions()?;
+        if let Some(open) = &self.conversation
+            && sessions.iter().all(|listed| listed.id != *open.session())
+        {
+            // It may be of another directory.
+            sessions.insert(0, self.opened.archive.store().session(open.session())?);
+        }
         if sessions.is_empty() {
             self.teller.notice("no session of this directory is stored yet");
             return Ok(());
@@ -300,7 +306,7 @@ impl Chat<'_> {
         *self.choices.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = choices;
     }
 
-    fn sessions(&self) -> Result<Vec<Session>, CliError> {
+    pub(super) fn sessions(&self) -> Result<Vec<Session>, CliError> {
         let directory = self.around.directory.to_str().map(str::to_owned);
         let filter = Filter { directory, most: Some(SESSIONS), ..Filter::default() };
         Ok(self.opened.archive.store().sessions(&filter)?)

@@ -248,7 +248,10 @@ impl<'a> Chat<'a> {
             let id = conversation.session().clone();
             // What cannot be given back is free once its lease has run out.
             let _ = self.runtime.block_on(conversation.close());
-            self.teller.notice(&format!("session {id} is stored; `plimsoll chat --continue` goes on"));
+            // `--continue` takes the newest session of the directory it is typed in.
+            let here = self.sessions().is_ok_and(|here| here.first().is_some_and(|newest| newest.id == id));
+            let back = if here { "--continue".to_owned() } else { format!("--session {id}") };
+            self.teller.notice(&format!("session {id} is stored; `plimsoll chat {back}` goes on"));
         }
     }
 

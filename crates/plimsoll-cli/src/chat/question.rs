@@ -1,8 +1,9 @@
 //! What a person is shown who is asked: in short what fits the screen, and all of it page by page.
 //!
 //! What is shown comes from a model. Every line of it stands behind a bar, wrapped here and not by the terminal, so that
-//! none can look like a line of the question; whatever is invisible is spelled out. How much of it is hidden is said, and
-//! a yes for good is not to be had before all of it was on the screen.
+//! none can look like a line of the question; whatever is invisible is spelled out. How much of it is hidden is said. A yes is
+//! not to be had before all of a command was on the screen, and a yes for good not before all of a change was, too: a change can
+//! be put back, a command cannot.
 
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
@@ -50,8 +51,19 @@ struct Detail {
 pub(super) struct Brief {
     /// The question, without the line that is typed.
     pub(super) text: String,
-    /// Whether nothing of it is hidden.
-    pub(super) is_whole: bool,
+    /// What of it is on the screen.
+    pub(super) shown: Shown,
+}
+
+/// What of a question was on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Not all of what would be run or opened.
+    Part,
+    /// That, and not all of the change or the rule.
+    Call,
+    /// Everything.
+    All,
 }
 
 impl QuestionText {
@@ -88,22 +100,33 @@ impl QuestionText {
         let left = room.saturating_sub(what.rows);
         let detail = self.detail.as_ref();
         let shown = detail.map(|detail| Excerpt::of(&detail.text, width, left, detail.is_diff));
-        let is_whole = [Some(&what), shown.as_ref(), Some(&rule)].iter().flatten().all(|it| it.is_whole());
+        let seen = match (what.is_whole(), rule.is_whole() && shown.as_ref().is_none_or(Excerpt::is_whole)) {
+            (true, true) => Shown::All,
+            (true, false) => Shown::Call,
+            (false, _) => Shown::Part,
+        };
         let mut text = format!("{}{what}", self.head);
         if let (Some(detail), Some(shown)) = (detail, shown) {
             text.push_str(&paint(QUIET, detail.heading));
             text.push_str(&format!("\n{shown}"));
         }
-        text.push_str(&paint(QUIET, "  y  once\n"));
-        if is_whole {
-            text.push_str(&self.always(width));
-            text.push('\n');
-        } else {
-            text.push_str(&paint(QUESTION, "  v  show all of it"));
-            text.push_str(&paint(QUIET, "; then  a  can be answered, always\n"));
+        if seen != Shown::Part {
+            text.push_str(&paint(QUIET, "  y  once\n"));
+        }
+        let later = match seen {
+            Shown::All => None,
+            Shown::Call => Some("; then  a  can be answered, always\n"),
+            Shown::Part => Some("; then  y  can be answered, once, and  a , always\n"),
+        };
+        match later {
+            None => text.push_str(&format!("{}\n", self.always(width))),
+            Some(later) => {
+                text.push_str(&paint(QUESTION, "  v  show all of it"));
+                text.push_str(&paint(QUIET, later));
+            }
         }
         text.push_str(&paint(QUIET, "  n  no, as is Enter; or say why not"));
-        Brief { text, is_whole }
+        Brief { text, shown: seen }
     }
 
     /// What a yes for good is.
@@ -225,7 +248,7 @@ impl<'t> Iterator for Pieces<'t> {
 mod tests {
     use plimsoll_agent::{PermissionQuestion, Preview, parse_allow};
 
-    use super::{AskingTask, QuestionText};
+    use super::{AskingTask, QuestionText, Shown};
 
     fn question(what: &str, preview: Option<&str>) -> PermissionQuestion {
         PermissionQuestion {
@@ -244,15 +267,15 @@ mod tests {
         anstream::adapter::strip_str(text).to_string()
     }
 
-    fn brief(question: &PermissionQuestion, width: usize, height: usize) -> (String, bool) {
+    fn brief(question: &PermissionQuestion, width: usize, height: usize) -> (String, Shown) {
         let brief = QuestionText::new(question, None).brief(width, height);
-        (plain(&brief.text), brief.is_whole)
+        (plain(&brief.text), brief.shown)
     }
 
     #[test]
     fn a_question_shows_exactly_what_would_run() {
-        let (shown, is_whole) = brief(&question("cargo test\u{1b}[2K\rrm -rf ~ # \u{202e}txt", None), 60, 24);
-        assert!(is_whole);
+        let (shown, seen) = brief(&question("cargo test\u{1b}[2K\rrm -rf ~ # \u{202e}txt", None), 60, 24);
+        assert_eq!(seen, Shown::All);
         insta::assert_snapshot!(shown, @r"
         ? bash (it runs a command)
           │ cargo test\e[2K\rrm -rf ~ # \u{202e}txt
@@ -280,8 +303,8 @@ mod tests {
     fn what_does_not_fit_is_counted_and_shown_page_by_page() {
         let change: String = (1..=2_500).map(|n| format!("+line {n}\n")).collect();
         let asked = question("src/a.rs", Some(&change));
-        let (shown, is_whole) = brief(&asked, 60, 20);
-        assert!(!is_whole);
+        let (shown, seen) = brief(&asked, 60, 20);
+        assert_eq!(seen, Shown::Call);
         insta::assert_snapshot!(shown, @r"
         ? bash (it runs a command)
           │ src/a.rs
@@ -302,10 +325,11 @@ mod tests {
         assert!((1..=2_500).all(|n| pages.contains(&format!("\n  │ +line {n}\n"))));
         // A command of many lines, and one line that is longer than the screen.
         let command: String = (1..=40).map(|n| format!("echo {n}\n")).collect();
-        let (shown, is_whole) = brief(&question(&command, None), 60, 20);
-        assert!(!is_whole && shown.contains("  │ echo 8\n  … 8 of 41 lines shown\n"), "{shown}");
-        let (shown, is_whole) = brief(&question(&"echo 文字; ".repeat(60), None), 40, 18);
-        assert!(!is_whole && shown.contains("  … the line goes on for "), "{shown}");
+        let (shown, seen) = brief(&question(&command, None), 60, 20);
+        assert!(!shown.contains("  y  once"), "{shown}");
+        assert!(seen == Shown::Part && shown.contains("  │ echo 8\n  … 8 of 41 lines shown\n"), "{shown}");
+        let (shown, seen) = brief(&question(&"echo 文字; ".repeat(60), None), 40, 18);
+        assert!(seen == Shown::Part && shown.contains("  … the line goes on for "), "{shown}");
         for height in [1, 20, 24, 40] {
             let rows = brief(&asked, 60, height).0.lines().count();
             assert!(rows < height.max(17), "{rows} rows on a screen of {height}");
@@ -337,7 +361,7 @@ mod tests {
     fn a_rule_that_does_not_fit_hides_something_too() {
         let mut asked = question("true", None);
         asked.always.pattern = "x".repeat(400);
-        assert!(!brief(&asked, 40, 40).1);
+        assert_eq!(brief(&asked, 40, 40).1, Shown::Call);
         let rows = plain(&QuestionText::new(&asked, None).rows(40).join(""));
         assert_eq!(rows.matches('x').count(), 400);
     }

@@ -3,7 +3,7 @@
 //! All of it is here so that one test can hold all of it against R106: what leaves the window is kept, and is never spoken
 //! of as if it were not.
 
-use plimsoll::{Receipt, Tokens};
+use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_agent::{ReceiptFigures, ReductionKind, RunEnd, Stop};
 
 use crate::output::counted;
@@ -13,8 +13,14 @@ pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
     let freed = Tokens(figures.before.0.saturating_sub(figures.after.0));
     let count = usize::try_from(figures.items).unwrap_or(usize::MAX);
     let was = |count: usize| if count == 1 { "was" } else { "were" };
+    let without_model = if figures.without_model { " without a model" } else { "" };
+    let is_smaller = figures.after < figures.before;
     let receipt = &figures.receipt;
     Some(match figures.kind {
+        // Layer 1 also leaves out what is no text, which can make a short output longer.
+        ReductionKind::Truncate if figures.kept && !is_smaller => {
+            format!("an output is shown without what is no text; all of it is kept: `/recall {receipt}`")
+        }
         ReductionKind::Truncate if figures.kept => format!(
             "a long output was shortened for the model, by {freed} tokens; all of it is kept: `/recall {receipt}`"
         ),
@@ -27,7 +33,7 @@ pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
             was(count)
         ),
         ReductionKind::Compact => format!(
-            "{} {} summarised, {freed} tokens; kept word for word: `/recall`, back with `/undo {receipt}`",
+            "{} {} summarised{without_model}, {freed} tokens; kept word for word: `/recall`, back with `/undo {receipt}`",
             counted(count, "message"),
             was(count)
         ),
@@ -43,7 +49,11 @@ pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
 /// A reduction was undone. The sizes are those of the window around the undoing, as the meter has them: the receipt knows
 /// those from when it was made, and more was said since.
 pub(super) fn undone(receipt: &Receipt, before: Tokens, after: Tokens) -> String {
-    format!("undone: it is in the window again; {before} → {after} tokens (receipt {})", receipt.id)
+    let what = match receipt.plan {
+        Plan::Pin(_) => "it is no longer pinned",
+        _ => "it is in the window again",
+    };
+    format!("undone: {what}; {before} → {after} tokens (receipt {})", receipt.id)
 }
 
 /// Nothing was reduced although a person asked for it.
@@ -58,6 +68,10 @@ pub(super) const NOTHING_SAID: &str = "nothing was said yet";
 
 /// The session has launched nothing, or all of it was cleared.
 pub(super) const NO_TASKS: &str = "this session has no background tasks";
+
+/// A yes to something that does not fit the screen.
+pub(super) const SEE_COMMAND_FIRST: &str =
+    "not all of what would run was shown: `v` shows it, then `y` can be answered";
 
 /// A yes for good to something that does not fit the screen.
 pub(super) const SEE_ALL_FIRST: &str =
@@ -112,7 +126,11 @@ pub(super) const COMMANDS: [CommandHelp; 20] = [
         input: "[FOCUS]",
         does: "summarise older messages now; FOCUS says what to keep",
     },
-    CommandHelp { name: "undo", input: "[RECEIPT]", does: "put back what was set aside or summarised last" },
+    CommandHelp {
+        name: "undo",
+        input: "[RECEIPT]",
+        does: "put back what was set aside or summarised last; a pin goes",
+    },
     CommandHelp { name: "recall", input: "[HANDLE|WORDS]", does: "show or search what is out of the window" },
     CommandHelp {
         name: "pin",

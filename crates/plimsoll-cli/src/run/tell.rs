@@ -274,11 +274,17 @@ pub(crate) fn reduced(figures: &ReceiptFigures) -> Option<String> {
             let told = format!("· shortened a long output: {before} to {after} tokens ({receipt})");
             return Some(format!("{told}; this policy keeps no copy of it"));
         }
+        // Layer 1 also leaves out what is no text, which can make a short output longer.
+        ReductionKind::Truncate if after >= before => {
+            let told = "· showed an output without what is no text";
+            return Some(format!("{told}; all of it is kept: `plimsoll recall {receipt}`"));
+        }
         ReductionKind::Truncate => {
             let told = format!("· shortened a long output: {before} to {after} tokens");
             return Some(format!("{told}; all of it is kept: `plimsoll recall {receipt}`"));
         }
         ReductionKind::Prune => "set old outputs aside",
+        ReductionKind::Compact if figures.without_model => "summarised older messages without a model",
         ReductionKind::Compact => "summarised older messages",
         ReductionKind::Shed => "shortened or set aside what was large",
         ReductionKind::Other => return None,

@@ -32,7 +32,7 @@ fn blocks_become_parts_in_the_order_of_the_wire() {
         AnswerEvent::CallBegin { call: "call_2".into(), tool: "list".into() },
         AnswerEvent::CallReady(json!({})),
         AnswerEvent::Block(json!({ "type": "server_tool_use", "id": "srv_1" })),
-        AnswerEvent::Usage(Usage::new(Tokens(100), Tokens(1))),
+        AnswerEvent::Usage { usage: Usage::new(Tokens(100), Tokens(1)), cost: None },
     ];
     for event in events {
         driver.write(event).unwrap();

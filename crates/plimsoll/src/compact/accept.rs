@@ -19,6 +19,10 @@ pub struct Reply {
     pub tool_calls: Vec<String>,
     /// What the provider counted for the call.
     pub usage: Option<Usage>,
+    /// What the call cost, if the host knows prices.
+    pub cost: Option<f64>,
+    /// The model that answered.
+    pub model: Option<String>,
     /// Whether no model made it: it was extracted, and may have been edited by a person.
     pub is_extracted: bool,
 }

@@ -70,6 +70,9 @@ pub struct Ladder {
     receipts: Vec<Receipt>,
     rejections: Vec<Rejection>,
     usage: Vec<Usage>,
+    /// What the summaries cost, and the model that made them.
+    cost: Option<f64>,
+    model: Option<String>,
 }
 
 enum Rung {
@@ -140,6 +143,8 @@ impl Ladder {
             receipts: Vec::new(),
             rejections: Vec::new(),
             usage: Vec::new(),
+            cost: None,
+            model: None,
         }
     }
 
@@ -186,8 +191,10 @@ impl Ladder {
             }
         };
         asking.calls += 1;
-        if let Ok(Reply { usage: Some(usage), .. }) = &reply {
-            self.usage.push(usage.clone());
+        if let Ok(Reply { usage, cost, model, .. }) = &reply {
+            self.usage.extend(usage.clone());
+            self.cost = cost.map(|cost| cost + self.cost.unwrap_or_default()).or(self.cost);
+            self.model = model.clone().or(self.model.take());
         }
         let counter = self.is.counter();
         let replaced = if asking.is_last() {
@@ -630,6 +637,7 @@ impl Ladder {
         let marker = Part::new(ids.part(now), PartBody::Compaction(marker));
         let marker = user(ids.message(now), marker);
         let by_model = plan.made == Made::ByModel;
+        let summariser = self.is.summariser.as_ref().and_then(|summariser| summariser.model.clone());
         let answer = Info {
             id: ids.message(now),
             role: Some(Role::Assistant),
@@ -639,8 +647,10 @@ impl Ladder {
             session_id: marker.info.session_id.clone(),
             summary: true,
             finish: Some("stop".into()),
-            model_id: self.is.summariser.as_ref().and_then(|s| s.model.clone()).filter(|_| by_model),
-            tokens: self.usage.last().cloned().filter(|_| by_model),
+            model_id: self.model.clone().or_else(|| summariser.filter(|_| by_model)),
+            // All that was asked for it: chunks, and answers that were not taken.
+            tokens: self.usage.iter().cloned().reduce(|all, one| all + one),
+            cost: self.cost.and_then(serde_json::Number::from_f64),
             time: Some(Time { created: Some(now), completed: Some(now), ..Time::default() }),
             ..Info::default()
         };

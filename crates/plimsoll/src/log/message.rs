@@ -100,6 +100,28 @@ pub struct Usage {
     extra: Map<String, Value>,
 }
 
+/// The usage of two calls together. What only one of them has beside its figures is left out.
+impl std::ops::Add for Usage {
+    type Output = Usage;
+
+    fn add(self, other: Usage) -> Usage {
+        Usage {
+            total: self.total.zip(other.total).map(|(one, two)| one + two),
+            input: self.input + other.input,
+            output: self.output + other.output,
+            reasoning: self.reasoning + other.reasoning,
+            cache_read: self.cache_read + other.cache_read,
+            cache_write: self.cache_write + other.cache_write,
+            cache_write_hour: self.cache_write_hour + other.cache_write_hour,
+            keys: UsageKeys {
+                reasoning: self.keys.reasoning || other.keys.reasoning,
+                cache: self.keys.cache || other.keys.cache,
+            },
+            extra: Map::new(),
+        }
+    }
+}
+
 /// Which of the optional fields were there, so that they are written back and no others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct UsageKeys {
