@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import * as path from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [place, target, work] = process.argv.slice(2);
+const [place, claude, target, work] = process.argv.slice(2);
 const find = createRequire(path.join(place, "package.json")).resolve;
 const load = (name) => import(pathToFileURL(find(name)));
 const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
@@ -57,7 +57,6 @@ console.log(`SDK: ${tools.length} tools, recalled ${handle}, bad calls get error
 
 // Claude Code: the model calls a tool of the server, and is sent what that answers.
 const parts = (part) => ({ parts: [part] });
-const claude = path.join(place, "node_modules/@anthropic-ai/claude-code-linux-x64/claude");
 async function answered(name, tool, input, args) {
     const script = path.join(work, `${name}.json`);
     const log = path.join(work, `${name}.jsonl`);

@@ -4,7 +4,7 @@
 #
 #   tools/roundtrips/run.sh opencode|claude-code|codex [--short | --only=FORMAT] [FILE...]
 #
-# `--short` takes two sessions instead of one of every format, `--only` those of one format; FILEs are transcripts to try
+# `--short` takes three sessions instead of one of every format, `--only` those of one format; FILEs are transcripts to try
 # besides. Where npm or its registry is missing it is skipped, and says so. No other network is used.
 set -euo pipefail
 

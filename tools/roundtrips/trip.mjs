@@ -150,12 +150,30 @@ function summarising() {
     return file;
 }
 
-// How a session is reduced before it is handed over: `prune` by the policy, `clear` all outputs, `compact`, `undo` that
-// again; `own` is a summary that the session came with.
+// Put a summary in the place of the third and fourth turn. Gives the texts that were there and are nowhere else: they must
+// not be sent any more.
+const RANGE_SUMMARY = "Two turns were summarised by hand, and this is all that is left of them.";
+function compactRange(name, id) {
+    const before = json("window", id).messages;
+    const turns = before.filter((message) => message.role === "user" && message.message).map((message) => before.indexOf(message));
+    const [first, last] = [turns[2], turns[4] - 1];
+    const range = ["--from", before[first].message, "--to", before[last].message];
+    check(name, reduce("compact", ...range, "--apply", "--command", `cat > /dev/null; echo "${RANGE_SUMMARY}"`, id), "the range was not summarised");
+    const shown = plain(strings(json("window", id).messages).join("\n"));
+    check(name, shown.includes(RANGE_SUMMARY), "the window has no summary of the range");
+    const texts = before.slice(first, last + 1).flatMap((message) => message.blocks).flatMap((block) => strings([block.text, block.input]));
+    const gone = texts.flatMap((text) => text.split("\n")).map(plain).filter((line) => line.length > 40 && !shown.includes(line));
+    check(name, gone.length > 10, `only ${gone.length} lines are behind the summary`);
+    return gone;
+}
+
+// How a session is reduced before it is handed over: a summary of a `range`, `prune` by the policy, `clear` all outputs,
+// `compact`, `undo` that again; `own` is a summary that the session came with.
 function trip(name, file, how) {
     const began = Date.now();
     const has = (what) => how.includes(what);
     const id = plimsoll("sessions", "import", file, "--again").trim().split("\n")[0];
+    const behind = has("range") ? compactRange(name, id) : [];
     if (has("prune")) check(name, reduce("prune", "--apply", id), "nothing was pruned");
     if (has("clear")) check(name, reduce("prune", "--apply", "--keep", "0", id), "nothing was cleared");
     if (has("compact")) check(name, reduce("compact", "--offline", "--apply", "--policy", summarising(), id), "there was nothing to summarise");
@@ -175,6 +193,12 @@ function trip(name, file, how) {
     if (!last) return;
     const lost = missing(window, last.body.messages ?? last.body.input);
     check(name, lost.length === 0, `${lost.length} not sent, such as ${lost[0]}`);
+    const sent = plain(strings(last.body).join("\n"));
+    // A later summary of everything may repeat what the user said there.
+    const shown = plain(strings(window.messages).join("\n"));
+    const hidden = behind.filter((line) => sent.includes(line) && !shown.includes(line));
+    check(name, hidden.length === 0, `${hidden.length} lines behind the summary of a range are sent, such as ${hidden[0]}`);
+    if (has("range")) check(name, sent.includes(RANGE_SUMMARY), "the summary of the range is not sent");
     const back = leaked(JSON.parse(original), window, last);
     check(name, back.length === 0, `${back.length} cleared outputs are sent`);
     check(name, plimsoll("sessions", "export", id) === original, "the session it was made from has changed");
@@ -239,10 +263,13 @@ const pi = lines("pi.jsonl", [
 const trips = [
     ["opencode-export", () => sample, ["prune"]],
     ["gemini-cli", () => grown("gemini-cli.jsonl"), ["compact"]],
+    ["opencode-export", () => sample, ["range", "prune"]],
     ["codex", () => handed("codex"), ["prune", "compact"]],
     ["claude-code", () => handed("claude-code"), ["prune"]],
     ["opencode-export", () => sample, ["prune", "compact", "undo"]],
     ["opencode-messages", () => converted("opencode-messages"), ["prune"]],
+    ["claude-code", () => handed("claude-code"), ["range", "prune"]],
+    ["codex", () => handed("codex"), ["range", "prune", "compact"]],
     ["opencode-db", () => path.join(root, "fuzz/seeds/opencode.db"), []],
     ["openai-chat", () => converted("openai-chat"), ["prune", "compact"]],
     ["openai-chat, a message a line", chat, ["prune"]],
@@ -268,7 +295,7 @@ const trips = [
 ];
 // Files that are named may have nothing to reduce.
 const named = files.map((file) => [path.basename(file), () => file, []]);
-const chosen = only ? trips.filter(([name]) => name.startsWith(only)) : short ? trips.slice(0, 2) : trips;
+const chosen = only ? trips.filter(([name]) => name.startsWith(only)) : short ? trips.slice(0, 3) : trips;
 for (const [name, file, how] of [...chosen, ...named]) {
     try {
         trip(name, file(), how);

@@ -53,11 +53,12 @@ const SHORTLY: &str = "`plimsoll --help` tells of exit codes, configuration and 
 
 /// See what a context policy does to the sessions you have.
 ///
-/// FILE is a transcript of OpenCode, Claude Code, Codex, pi, SWE-agent, or plain chat JSON; its format is recognised
-/// by content. It may also be OpenCode's database, or the beginning of the id of a session that `plimsoll sessions`
-/// lists. `-` is standard input. Without FILE the newest session for the current directory is taken, wherever
-/// OpenCode, Claude Code, Codex, pi or Plimsoll keep it, and the command says which. No session of another tool is ever
-/// changed; one that was stored with `plimsoll sessions import` is where `--apply` says so.
+/// FILE is a transcript of a coding agent (OpenCode, Claude Code, Codex, Gemini CLI, goose, Cline, Roo, Kimi, pi,
+/// OpenHands, aider and others) or plain chat JSON; its format is recognised by content. It may also be a database
+/// of OpenCode or goose, or the beginning of the id of a session that `plimsoll sessions` lists. `-` is standard
+/// input. Without FILE the newest session for the current directory is taken, wherever these tools or Plimsoll keep
+/// it, and the command says which. No session of another tool is ever changed; one that was stored with `plimsoll
+/// sessions import` is where `--apply` says so.
 #[derive(Parser)]
 #[command(name = "plimsoll", version, arg_required_else_help = true, after_help = SHORTLY, after_long_help = AFTER)]
 pub(crate) struct Cli {

@@ -24,7 +24,11 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    let transcript = input::in_view(&args.input, around)?;
+    // A request needs what is in view. What it weighs is told by usage, and behind a summary there may be the only one.
+    let transcript = match args.request {
+        Some(_) => input::in_view(&args.input, around)?,
+        None => input::named(&args.input, around)?.1,
+    };
     let window = Progress::during("building the window", || Window::of(&transcript.messages, &policy));
     if let Some(format) = args.request {
         let request = plimsoll_formats::write_window(format, &transcript.info, &window);
@@ -35,9 +39,7 @@ pub(crate) fn run(
     let calibrated = measured.as_ref().map(Measured::counter);
     let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
     let shown_tokens = request_tokens(&window, Fixed::default(), counter);
-    let tokens = measured
-        .as_ref()
-        .map_or(shown_tokens, |measured| measured.window_of(&transcript.messages, &policy, shown_tokens));
+    let tokens = measured.as_ref().map_or(shown_tokens, |measured| measured.window_of(shown_tokens));
     // As `inspect` tells them: what goes with every request, and what else the file does not show.
     let unknown = tokens - shown_tokens;
     let hidden = measured.as_ref().map(|measured| measured.hidden().min(unknown));

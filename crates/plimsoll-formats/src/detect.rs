@@ -290,9 +290,6 @@ pub fn detect(beginning: &[u8]) -> Option<Format> {
         return Some(Format::OpencodeDatabase);
     }
     let beginning = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning);
-    if is_empty_list(beginning) {
-        return Some(Format::OpencodeMessages);
-    }
     // A document may span lines, so the first value is tried before the lines are; and lines are tried one by
     // one, because the first of them may be broken or of an unknown kind.
     let format = |text| Format::of(&Json::parse(&first_value(text)?).ok()?);
@@ -305,13 +302,6 @@ pub fn detect(beginning: &[u8]) -> Option<Format> {
         None if signs::is_aider(beginning) => Some(Format::Aider),
         found => found,
     }
-}
-
-/// Whether this is a list without items and nothing else. It says nothing about its format, and as a session without
-/// messages it is the same in all of them.
-fn is_empty_list(text: &[u8]) -> bool {
-    let inside = text.trim_ascii().strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
-    inside.is_some_and(|inside| inside.trim_ascii().is_empty())
 }
 
 /// The first JSON value in `text`. If it is not there to its end, what is there is closed behind the last

@@ -108,7 +108,7 @@ fn like_json(value: &Json, is_lines: bool) -> String {
                 (Format::OpenaiChat, format!("the first item has no `role`, {}", fields(item)))
             }
             Some(item) => (Format::OpenaiChat, format!("the first item is {}, no message", item.describe())),
-            None => (Format::OpenaiChat, "the list has no item that could be read".into()),
+            None => (Format::OpenaiChat, "the list has no complete message".into()),
         },
         object if is_lines => by_record(object),
         object => by_document(object),

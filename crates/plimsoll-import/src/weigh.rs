@@ -93,7 +93,7 @@ impl Weighed {
         let title = info.title.as_deref().map(|title| first_words(title, TITLE));
         Weighed {
             messages: messages.len(),
-            window: measured.as_ref().map_or(shown, |measured| measured.window_of(messages, policy, shown)),
+            window: measured.as_ref().map_or(shown, |measured| measured.window_of(shown)),
             is_measured: measured.is_some(),
             title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| first_prompt(messages)),
             model: info.model.clone(),

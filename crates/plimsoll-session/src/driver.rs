@@ -490,7 +490,7 @@ impl Driver {
     /// Keep the scale of the newest usage, which a reduction or an undo is about to make stale.
     pub(crate) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
         if load.usage_of.is_some() || self.reduced.is_some() {
-            self.scale = Some(situation.scale(load));
+            self.scale = Some(situation.scale(load, &self.log));
             self.reduced = None;
         }
     }

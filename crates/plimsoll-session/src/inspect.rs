@@ -65,7 +65,7 @@ impl Driver {
         let (window, counter) = (self.window(), self.meter.counter());
         let situation = self.situation(fixed, Trigger::Auto);
         let mut load = situation.load(&self.log);
-        let scale = situation.scale(&load);
+        let scale = situation.scale(&load, &self.log);
         if load.usage_of.is_none() {
             load.tokens = scale.request(load.estimate);
         }

@@ -3,7 +3,8 @@
 //! A reduction makes the newest usage stale, and figures that people read stay on its scale until the next answer. That
 //! scale is not stored: it belongs to a counter that has learned from answers, and a new driver's counter has learned
 //! nothing. What the receipt says the window weighed afterwards is stored, and is a scale together with the new counter's
-//! estimate of the same window.
+//! estimate of the same window. Marks could be taken back in the log instead, which the engine does for hosts without receipts
+//! ([`Load::before_reductions`]); what a summary stands for is not loaded, so that this would not help after a compaction.
 
 use plimsoll::compact::ladder::Situation;
 use plimsoll::{BelievedUsage, Load, Log, Message, MessageId, Plan, Receipt, Scale, SessionId, Tokens};
@@ -59,7 +60,8 @@ impl Reduced {
         let count =
             messages.iter().rposition(|message| message.info.id == self.newest).map_or(0, |at| at + 1);
         let estimate = situation.estimate(&messages[..count]);
-        situation.scale(&Load { tokens: self.tokens, estimate, usage_of: Some(self.newest.clone()) })
+        situation
+            .scale(&Load { tokens: self.tokens, estimate, usage_of: Some(self.newest.clone()) }, messages)
     }
 }
 

@@ -160,7 +160,7 @@ impl Driver {
         let situation = self.situation(fixed, Trigger::Auto);
         let load = situation.load(&self.log);
         self.keep_scale(&situation, &load);
-        let scale = situation.scale(&load);
+        let scale = situation.scale(&load, &self.log);
         (situation, scale)
     }
 

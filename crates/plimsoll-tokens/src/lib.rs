@@ -48,6 +48,7 @@ mod counter;
 mod fit;
 mod measured;
 mod models;
+mod shown;
 
 pub use bpe::Bpe;
 pub use calibrate::{Calibration, Estimate, Measure, Observed};

@@ -11,24 +11,26 @@
 //! The factor is fitted to all increments of the session. The hidden part is taken from the first responses alone, so
 //! that every later request checks the reading of the file: where messages are lost or read twice, the rebuilt windows
 //! leave the recorded ones, and [`Measured::gap`] grows.
+//!
+//! ## After a reduction
+//!
+//! No response tells what a reduced window weighs until the next one is there. Rebuilding it from nothing would move the
+//! figure by the whole gap between rebuilt and recorded windows, in either direction: a window could be told as larger
+//! than before although messages had left it. So the last figure stays the reference, and it is reduced by the share of
+//! the rebuilt content that left the window.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use plimsoll::log::{CompactionPart, ToolPart};
-use plimsoll::{
-    Counter, Fixed, Load, Memo, Message, MessageId, Millis, PartBody, Policy, Role, Text, Tokens, Usage,
-};
+use plimsoll::log::{CompactionPart, Moment};
+use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
 
 use crate::bpe::Bpe;
 use crate::calibrate::{Calibration, Estimate, Measure};
 use crate::counter::Calibrated;
+use crate::shown::{ShownMeasure, reductions};
 
 /// So many responses tell how much is hidden; the later ones check it.
 pub const FIRST_RESPONSES: usize = 4;
-/// A reply that was billed with less than this share of what its text comes to was not counted to its end: some
-/// writers keep the count from when its stream began.
-const LEAST_BILLED: f64 = 0.8;
-
 /// So many messages are known by name. Tails of compactions are shorter.
 const MOST_NEWEST: usize = 4_096;
 /// So many requests are kept.
@@ -46,20 +48,55 @@ pub struct WindowMeter {
     tracks: [Track; 2],
     /// The marker of a compaction whose summary is still to come.
     marker: Option<CompactionPart>,
-    /// Results that were cleared later: when, in which message, and what each of them measures.
-    cleared: Vec<(Millis, MessageId, Measure)>,
+    /// When the newest compaction that was undone was undone, as long as the session has not come there.
+    undo: Option<Moment>,
+    /// How many messages were followed.
+    count: u64,
+    /// Reductions of messages that were followed, and undone ones, which the session has not come to: by the message
+    /// after which they were made, and those of which only the time is known.
+    later: BTreeMap<MessageId, Vec<Change>>,
+    timed: Vec<Change>,
+    /// Those it has come to, for the next request.
+    due: Vec<Change>,
+}
+
+/// What a reduction, or an undo, does to the measure of a message.
+#[derive(Clone)]
+struct Change {
+    at: Moment,
+    message: MessageId,
+    /// The number of the message.
+    number: u64,
+    /// What the message measures before and after, for each track.
+    from: [Measure; 2],
+    to: [Measure; 2],
+}
+
+/// A message as it is in the window.
+#[derive(Clone)]
+struct Entry {
+    number: u64,
+    id: MessageId,
+    role: Role,
+    measure: Measure,
 }
 
 /// The session as it is followed in one of the ways.
 #[derive(Clone, Default)]
 struct Track {
     /// The newest messages in the window, oldest first: the tail of a compaction begins with one of them.
-    newest: VecDeque<(MessageId, Role, Measure)>,
+    newest: VecDeque<Entry>,
+    /// The number of the first message that no summary stands for. Older ones than `newest` may be in the window too.
+    first: u64,
     /// System messages among the older ones, which stay in view, and everything that is in the window.
     system: Measure,
     sent: Measure,
+    /// What would be in the window if nothing had been reduced since the last request.
+    unreduced: Measure,
     requests: Vec<Request>,
     calibration: Option<Calibration>,
+    /// Whether the last request was of a window behind a summary that was undone later.
+    is_undone: bool,
 }
 
 /// A request whose usage was recorded.
@@ -75,7 +112,11 @@ impl Default for WindowMeter {
             base: Memo::new(Bpe::O200k),
             tracks: Default::default(),
             marker: None,
-            cleared: Vec::new(),
+            undo: None,
+            count: 0,
+            later: BTreeMap::new(),
+            timed: Vec::new(),
+            due: Vec::new(),
         }
     }
 }
@@ -92,95 +133,87 @@ impl WindowMeter {
 
     /// The next message of the session.
     pub fn add(&mut self, message: &Message) {
+        self.count += 1;
+        self.follow(message);
+        // What was done after this message is in force for the next request.
+        let id = &message.info.id;
+        self.due.extend(self.later.remove(id).into_iter().flatten());
+        if self.undo.as_ref().is_some_and(|undo| undo.after.as_ref() == Some(id)) {
+            self.undo = None;
+        }
+    }
+
+    fn follow(&mut self, message: &Message) {
         if let Some(marker) = message.marker() {
-            self.marker = marker.set_aside.is_none().then(|| marker.clone());
+            self.marker = Some(marker.clone());
             return;
         }
         if message.info.summary {
-            if let Some(marker) = self.marker.take().filter(|_| message.is_finished_summary()) {
-                let [measure, _] = self.measure(message, None);
-                self.tracks.iter_mut().for_each(|track| track.compact(&marker, message, measure));
+            let Some(marker) = self.marker.take().filter(|_| message.is_finished_summary()) else { return };
+            if let Some(undone) = marker.set_aside {
+                // The window is followed as if it had not been compacted, so requests until the undo tell nothing about it.
+                self.undo = Some(undone);
+                return;
             }
+            let ([measure, _], number) = (self.measure(message, None), self.count);
+            let tracks = self.tracks.iter_mut();
+            tracks.for_each(|track| track.compact(&marker, message, measure, number));
             return;
         }
         let usage = message.info.tokens.as_ref().filter(|_| message.is_assistant());
         if let Some(usage) = usage.filter(|_| message.info.error.is_none()) {
             let model = message.info.model_id.as_deref();
-            self.clear_until(message);
-            self.tracks.iter_mut().for_each(|track| track.observe(model, usage));
+            self.take_due(message);
+            let is_undone = self.undo.is_some();
+            self.tracks.iter_mut().for_each(|track| track.observe(model, usage, is_undone));
         }
         // A request does not repeat an answer that failed, unless it was broken off.
         let failed = message.info.error.as_ref().is_some_and(|error| error["name"] != "MessageAbortedError");
         if failed {
             return;
         }
-        for part in &message.parts {
-            let result = part.as_tool().and_then(|tool| tool.state.result());
-            if let (Some(at), Some(result)) = (part.cleared(), result) {
-                let measure = Measure::new(self.base.count_text(result), 0);
-                self.cleared.push((at, message.info.id.clone(), measure));
+        let (states, number) = (reductions(message), self.count);
+        let bare = states.first().map_or(message, |(bare, _)| bare);
+        let full = ShownMeasure::of(bare, &self.base);
+        let mut from = full.billed(&full, usage);
+        self.tracks.iter_mut().zip(from).for_each(|(track, measure)| track.push(message, measure, number));
+        for (reduced, at) in states.iter().filter_map(|(reduced, at)| Some((reduced, at.as_ref()?))) {
+            let to = ShownMeasure::of(reduced, &self.base).billed(&full, usage);
+            let change = Change { at: at.clone(), message: message.info.id.clone(), number, from, to };
+            match &at.after {
+                Some(after) => self.later.entry(after.clone()).or_default().push(change),
+                None => self.timed.push(change),
             }
+            from = to;
         }
-        let measures = self.measure(message, usage);
-        self.tracks.iter_mut().zip(measures).for_each(|(track, measure)| track.push(message, measure));
     }
 
-    /// Take results out of the window that were cleared before this answer was asked for.
-    fn clear_until(&mut self, answer: &Message) {
-        let Some(asked) = answer.info.time.as_ref().and_then(|time| time.created) else { return };
-        for (at, message, measure) in std::mem::take(&mut self.cleared) {
-            if at <= asked {
-                self.tracks.iter_mut().for_each(|track| track.clear(&message, measure));
-            } else {
-                self.cleared.push((at, message, measure));
-            }
+    /// Apply what was reduced or undone before this answer was asked for.
+    fn take_due(&mut self, answer: &Message) {
+        if let Some(asked) = answer.info.time.as_ref().and_then(|time| time.created) {
+            let is_due = |change: &mut Change| change.at.at <= asked;
+            self.due.extend(self.timed.extract_if(.., is_due));
+            self.undo.take_if(|undo| undo.after.is_none() && undo.at <= asked);
+        }
+        for change in std::mem::take(&mut self.due) {
+            self.tracks.iter_mut().enumerate().for_each(|(way, track)| track.change(&change, way));
         }
     }
 
     /// What a message adds to the window: with its reasoning, at the price it was billed with; and without.
     fn measure(&self, message: &Message, usage: Option<&Usage>) -> [Measure; 2] {
-        let count = |text: &Text| Measure::new(self.base.count_text(text), 1);
-        let file = Measure::default().with_exact(self.base.file_tokens());
-        let [mut said, mut thought, mut given] = [Measure::default(); 3];
-        for part in &message.parts {
-            match &part.body {
-                PartBody::Text(text) if text.ignored != Some(true) && !text.text.is_empty() => {
-                    said = said + count(&text.text);
-                }
-                PartBody::Reasoning(part) if !part.text.is_empty() => thought = thought + count(&part.text),
-                PartBody::Tool(tool) => {
-                    said = said + self.call(tool);
-                    if let Some(result) = tool.state.result() {
-                        given = given + count(result);
-                    }
-                    given = tool.state.attachments.iter().fold(given, |given, _| given + file);
-                }
-                PartBody::ToolResult(result) => given = given + count(&result.text),
-                PartBody::File(_) => given = given + file,
-                _ => {}
-            }
-        }
-        let whole = said + thought;
-        let Some(usage) = usage else { return [whole + given, said + given] };
-        let billed = |tokens: Tokens, counted: Measure| {
-            let is_whole = tokens.0 as f64 > LEAST_BILLED * counted.base.0 as f64;
-            is_whole.then(|| Measure::default().with_exact(tokens))
-        };
-        let with = billed(usage.output + usage.reasoning, whole).unwrap_or(whole);
-        // Where reasoning is not counted by itself, the text is all there is to go by.
-        let is_apart = usage.reasoning > Tokens::ZERO;
-        let without = billed(usage.output, said).filter(|_| is_apart).unwrap_or(said);
-        [with + given, without + given]
-    }
-
-    fn call(&self, tool: &ToolPart) -> Measure {
-        let input = tool.state.input.as_ref().map(|input| self.base.count_text(input.json()));
-        Measure::new(self.base.count(&tool.tool) + input.unwrap_or_default(), 1)
+        let full = ShownMeasure::of(message, &self.base);
+        full.billed(&full, usage)
     }
 
     /// What the recorded usage says, if there is any.
     pub fn read(self) -> Option<Measured> {
-        let WindowMeter { base, tracks: [with, without], .. } = self;
+        let WindowMeter { base, tracks: [mut with, mut without], later, timed, due, .. } = self;
+        // Whatever was done since the last request is in force now.
+        for change in due.iter().chain(&timed).chain(later.values().flatten()) {
+            with.change(change, 0);
+            without.change(change, 1);
+        }
         let (with, without) = (with.read()?, without.read()?);
         let better = if without.error() < with.error() { without } else { with };
         Some(Measured { base, ..better })
@@ -195,48 +228,61 @@ pub fn records_usage(message: &Message) -> bool {
 }
 
 impl Track {
-    fn push(&mut self, message: &Message, measure: Measure) {
-        let role = message.info.role.clone().unwrap_or(Role::User);
-        self.add((message.info.id.clone(), role, measure));
+    fn push(&mut self, message: &Message, measure: Measure, number: u64) {
+        self.unreduced = self.unreduced + measure;
+        self.show(Entry::of(message, measure, number));
     }
 
-    fn add(&mut self, shown: (MessageId, Role, Measure)) {
-        self.sent = self.sent + shown.2;
-        self.newest.push_back(shown);
+    fn show(&mut self, entry: Entry) {
+        self.sent = self.sent + entry.measure;
+        self.newest.push_back(entry);
         if self.newest.len() > MOST_NEWEST
-            && let Some((_, Role::System, measure)) = self.newest.pop_front()
+            && let Some(Entry { role: Role::System, measure, .. }) = self.newest.pop_front()
         {
             self.system = self.system + measure;
         }
     }
 
-    /// A result of a message is no longer shown.
-    fn clear(&mut self, message: &MessageId, result: Measure) {
-        let shown = self.newest.iter_mut().find(|(id, ..)| id == message);
-        if let Some((.., measure)) = shown {
-            measure.base = measure.base - result.base;
-            self.sent.base = self.sent.base - result.base;
+    /// More or less of a message is shown.
+    fn change(&mut self, change: &Change, way: usize) {
+        if change.number < self.first {
+            return;
+        }
+        let apply = |measure: Measure| {
+            let Measure { base, blocks, exact } = change.from[way];
+            let more = measure + change.to[way];
+            Measure {
+                base: more.base - base,
+                blocks: more.blocks.saturating_sub(blocks),
+                exact: more.exact - exact,
+            }
+        };
+        self.sent = apply(self.sent);
+        if let Some(entry) = self.newest.iter_mut().find(|entry| entry.id == change.message) {
+            entry.measure = apply(entry.measure);
         }
     }
 
     /// A summary stands for all but system messages and the tail.
-    fn compact(&mut self, marker: &CompactionPart, summary: &Message, measure: Measure) {
+    fn compact(&mut self, marker: &CompactionPart, summary: &Message, measure: Measure, number: u64) {
         let tail = marker.tail_start.as_ref();
-        let tail = tail.and_then(|start| self.newest.iter().position(|(id, ..)| id == start));
+        let tail = tail.and_then(|start| self.newest.iter().position(|entry| entry.id == *start));
         let tail = self.newest.split_off(tail.unwrap_or(self.newest.len()));
+        self.first = tail.front().map_or(number, |entry| entry.number);
         let mut older = std::mem::take(&mut self.newest);
-        older.retain(|(_, role, _)| *role == Role::System);
+        older.retain(|entry| entry.role == Role::System);
         self.sent = self.system;
-        older.into_iter().for_each(|shown| self.add(shown));
-        self.push(summary, measure);
-        tail.into_iter().for_each(|shown| self.add(shown));
+        older.into_iter().for_each(|entry| self.show(entry));
+        self.show(Entry::of(summary, measure, number));
+        tail.into_iter().for_each(|entry| self.show(entry));
     }
 
-    fn observe(&mut self, model: Option<&str>, usage: &Usage) {
+    fn observe(&mut self, model: Option<&str>, usage: &Usage, is_undone: bool) {
         let recorded = usage.input + usage.cache_read + usage.cache_write;
         if recorded == Tokens::ZERO {
             return;
         }
+        (self.unreduced, self.is_undone) = (self.sent, is_undone);
         let calibration = &mut self.calibration;
         let calibration = calibration.get_or_insert_with(|| Calibration::new(model.unwrap_or_default()));
         calibration.observe(self.sent, recorded);
@@ -252,10 +298,10 @@ impl Track {
     }
 
     fn read(self) -> Option<Measured> {
-        let Track { sent, requests, calibration, .. } = self;
+        let Track { sent, unreduced, requests, calibration, is_undone, .. } = self;
         let calibration = calibration.filter(|_| !requests.is_empty())?;
-        let mut measured =
-            Measured { base: Memo::new(Bpe::O200k), calibration, hidden: 0.0, requests, next: sent };
+        let (base, next) = (Memo::new(Bpe::O200k), sent);
+        let mut measured = Measured { base, calibration, hidden: 0.0, requests, unreduced, next, is_undone };
         let first = measured.requests.iter().take(FIRST_RESPONSES);
         let mut hidden: Vec<f64> =
             first.map(|request| request.recorded.0 as f64 - measured.content(request.measure)).collect();
@@ -263,6 +309,13 @@ impl Track {
         // The lower of two in the middle: what comes with a later request only is not part of every request.
         measured.hidden = hidden.get((hidden.len().max(1) - 1) / 2).copied().unwrap_or(0.0);
         Some(measured)
+    }
+}
+
+impl Entry {
+    fn of(message: &Message, measure: Measure, number: u64) -> Entry {
+        let role = message.info.role.clone().unwrap_or(Role::User);
+        Entry { number, id: message.info.id.clone(), role, measure }
     }
 }
 
@@ -288,7 +341,10 @@ pub struct Measured {
     calibration: Calibration,
     hidden: f64,
     requests: Vec<Request>,
+    /// The window now, and as it would be if nothing had been reduced since the last request.
     next: Measure,
+    unreduced: Measure,
+    is_undone: bool,
 }
 
 impl Measured {
@@ -330,17 +386,26 @@ impl Measured {
         Measure::of_window(window, &self.base)
     }
 
-    /// The window now: the last recorded request, and an estimate of what came since. It holds as long as nothing was
-    /// reduced after that request; see [`Measured::window_of`].
+    /// The window now: the last recorded request, an estimate of what came since, and of that the share that was not
+    /// reduced since. It does not hold if the last request was behind a summary that was undone since; see
+    /// [`Measured::window_of`].
     pub fn window(&self) -> Estimate {
-        self.calibration.next(self.next)
+        let Estimate { tokens, low, high } = self.calibration.next(self.unreduced);
+        if self.next == self.unreduced {
+            return Estimate { tokens, low, high };
+        }
+        let share = self.content(self.next) / self.content(self.unreduced).max(1.0);
+        let left = |tokens: Tokens| {
+            let hidden = self.hidden.clamp(0.0, tokens.0 as f64);
+            Tokens((hidden + (tokens.0 as f64 - hidden) * share).round() as u64)
+        };
+        Estimate { tokens: left(tokens), low: left(low), high: left(high) }
     }
 
-    /// The window now, of a session with these messages whose window comes to `visible` by [`Measured::counter`]. What
-    /// was recorded no longer holds once anything was reduced: then what is shown and what is hidden are added up.
-    pub fn window_of(&self, messages: &[Message], policy: &Policy, visible: Tokens) -> Tokens {
-        let load = Load::of(messages, policy, Fixed::default(), &policy.count);
-        if load.usage_of.is_some() { self.window().tokens } else { visible + self.hidden() }
+    /// The window now, of a session whose window comes to `visible` by [`Measured::counter`]. Where the last request was
+    /// of another window altogether, what is shown and what is hidden are added up.
+    pub fn window_of(&self, visible: Tokens) -> Tokens {
+        if self.is_undone { visible + self.hidden() } else { self.window().tokens }
     }
 
     /// Each request whose usage was recorded, with its weight as rebuilt from what the session shows.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
-use crate::log::{Message, MessageId, Moment};
+use crate::log::{Mark, Message, MessageId, Moment, Part, PartBody};
 use crate::pivot::Visible;
 use crate::policy::Policy;
 use crate::window::{Window, WindowRole};
@@ -68,9 +68,45 @@ impl Load {
         let tokens = usage.unwrap_or_default() + since;
         Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }
     }
+
+    /// Like [`Load::believing`], for the session as it would be if nothing had been reduced or undone since its newest
+    /// usage. It tells how estimates compare with that usage, also to a host that opens the session after the reduction. None
+    /// where there is no such usage, or where a summary stands for what it was of.
+    pub fn before_reductions(
+        believed: BelievedUsage,
+        messages: &[Message],
+        policy: &Policy,
+        fixed: Fixed,
+        counter: &dyn Counter,
+    ) -> Option<Load> {
+        let place = newest_usage(messages, &Visible::of(messages), believed)?;
+        let later = ids_from(messages, place);
+        let is_stale = |moment: &Moment| is_after(moment, &messages[place], &later);
+        let mut before = messages.to_vec();
+        let parts = before.iter_mut().flat_map(|message| &mut message.parts);
+        parts.for_each(|part| revert(part, is_stale));
+        let load = Load::believing(believed, &before, policy, fixed, counter);
+        load.usage_of.is_some().then_some(load)
+    }
 }
 
-fn newest_valid_usage(messages: &[Message], visible: &Visible, believed: BelievedUsage) -> Option<usize> {
+/// Take back what was done to a part in a moment that `is_reverted`.
+fn revert(part: &mut Part, is_reverted: impl Fn(&Moment) -> bool) {
+    if let PartBody::Compaction(marker) = &mut part.body {
+        marker.set_aside.take_if(|moment| is_reverted(moment));
+        return;
+    }
+    if part.marks.is_empty() && part.cleared().is_none() {
+        return;
+    }
+    let marks = part.all_marks().into_iter().filter(|mark| !is_reverted(&mark.set));
+    let marks = marks.map(|mark| Mark { lifted: mark.lifted.filter(|(at, _)| !is_reverted(at)), ..mark });
+    let marks = marks.collect();
+    *part = part.clone().without_marks().with_marks(marks);
+}
+
+/// The newest message in view whose usage says what the window weighed, whether or not it still holds.
+fn newest_usage(messages: &[Message], visible: &Visible, believed: BelievedUsage) -> Option<usize> {
     let after = visible.pivot.map(|pivot| pivot.summary);
     let place = visible.places.iter().copied().rev().find(|place| {
         let info = &messages[*place].info;
@@ -81,10 +117,17 @@ fn newest_valid_usage(messages: &[Message], visible: &Visible, believed: Believe
         counted && info.error.is_none() && !info.summary
     })?;
     let is_foreign = believed == BelievedUsage::Own && !messages[place].is_asked_here();
-    if is_foreign || after.is_some_and(|summary| place < summary) {
-        return None;
-    }
-    let later: BTreeSet<&MessageId> = messages[place..].iter().map(|message| &message.info.id).collect();
+    (!is_foreign && after.is_none_or(|summary| place >= summary)).then_some(place)
+}
+
+/// The message at `place` and those that follow it.
+fn ids_from(messages: &[Message], place: usize) -> BTreeSet<&MessageId> {
+    messages[place..].iter().map(|message| &message.info.id).collect()
+}
+
+fn newest_valid_usage(messages: &[Message], visible: &Visible, believed: BelievedUsage) -> Option<usize> {
+    let place = newest_usage(messages, visible, believed)?;
+    let later = ids_from(messages, place);
     let is_stale = |moment: &Moment| is_after(moment, &messages[place], &later);
     let shown = visible.places.iter().chain(&visible.system).copied();
     let shown = shown

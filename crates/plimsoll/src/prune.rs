@@ -207,7 +207,9 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
         if turns < prune.active_turns {
             continue;
         }
-        for part in message.parts.iter().rev() {
+        // What is out of view already, behind the summary of a range or left out, weighs nothing and frees nothing.
+        let is_shown = |part: &&Part| !part.is_hidden() && part.replaced().is_none();
+        for part in message.parts.iter().rev().filter(is_shown) {
             let candidate = candidate(part, policy);
             if candidate.is_some() && part.cleared().is_some() {
                 match prune.at_cleared {

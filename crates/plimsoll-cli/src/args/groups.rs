@@ -83,8 +83,8 @@ pub(crate) enum ReduceCommand {
     Compact(CompactArgs),
     /// Cut a tool's output from standard input as layer 1 would.
     ///
-    /// What fits passes byte for byte. The whole of what does not is kept in the spill directory, readable by you
-    /// alone, under a name made from its content.
+    /// What fits passes byte for byte. What does not is cut to the tool's limit; `--spill-dir` keeps the whole, readable by
+    /// you alone, under a name made from its content. Without it the rest is dropped, and it is said how much.
     #[command(after_help = TRUNCATE)]
     Truncate(TruncateArgs),
     /// Keep text of a stored session in view word for word, whatever is reduced.

@@ -237,10 +237,9 @@ impl<'a> Scale<'a> {
         let calibrated = measured.as_ref().map(Measured::counter);
         let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
         let weigher = Weigher { policy, counter, directory };
-        let (report, messages) = view.report(&weigher, factor);
+        let report = view.report(&weigher, factor);
         let window = measured.as_ref();
-        let window =
-            window.map_or(report.visible, |measured| measured.window_of(&messages, policy, report.visible));
+        let window = window.map_or(report.visible, |measured| measured.window_of(report.visible));
         // The weights of what is shown are estimates, and all rows together are what was counted.
         let hidden = measured.as_ref().map(|measured| measured.hidden().min(window - report.visible));
         let largest = self.largest.into_iter();
@@ -357,12 +356,12 @@ impl<'a> View<'a> {
         self.bytes = self.kept.iter().map(size).sum();
     }
 
-    /// What is in view, and the messages that are held of it.
-    fn report(mut self, weigher: &Weigher, factor: Option<f64>) -> (WindowReport, Vec<Message>) {
+    /// What is in view.
+    fn report(mut self, weigher: &Weigher, factor: Option<f64>) -> WindowReport {
         if self.weighed != Weight::default() {
             self.drop_hidden();
         }
-        (weigher.weigh(&self.kept, &self.turns, self.weighed.tokens(factor)), self.kept)
+        weigher.weigh(&self.kept, &self.turns, self.weighed.tokens(factor))
     }
 }
 
@@ -506,7 +505,7 @@ mod tests {
         assert!(view.kept.len() < messages.len(), "something was dropped");
         let whole = request_tokens(&Window::of(messages, &policy), Fixed::default(), &policy.count);
         let weigher = Weigher { policy: &policy, counter: &policy.count, directory: None };
-        assert_eq!(view.report(&weigher, None).0.visible, whole);
+        assert_eq!(view.report(&weigher, None).visible, whole);
     }
 
     #[test]

@@ -262,14 +262,15 @@ fn inspect(subjects: &[Subject], policy: &Policy) -> Result<Answer, Refusal> {
     let Some((Subject { opened, session, writer }, others)) = subjects.split_first() else {
         return Err(Refusal::Failed("there is no session to look into".to_owned()));
     };
-    let messages = transcript(opened.archive.store(), session, Extent::InView)?.messages;
+    // As `plimsoll window`, with what a summary stands for: its usage tells how heavy characters are.
+    let messages = transcript(opened.archive.store(), session, Extent::Whole)?.messages;
     let window = Window::of(&messages, policy);
     // As `plimsoll window` counts: what the provider counted tells how heavy characters are, and what is not in the log.
     let measured = WindowMeter::of(&messages).read();
     let calibrated = measured.as_ref().map(Measured::counter);
     let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
     let shown = request_tokens(&window, Fixed::default(), counter);
-    let all = measured.as_ref().map_or(shown, |measured| measured.window_of(&messages, policy, shown));
+    let all = measured.as_ref().map_or(shown, |measured| measured.window_of(shown));
     let mut kinds: [(&str, usize, Tokens); 5] =
         ["tool outputs", "tool inputs", "texts", "thoughts", "files"].map(|kind| (kind, 0, Tokens::ZERO));
     let mut cleared = 0;

@@ -227,20 +227,20 @@ fn a_bad_value_is_noted_or_refused() {
 }
 
 #[test]
-fn an_empty_session_is_no_error() {
+fn a_session_without_messages_is_no_error_and_an_empty_list_is_none() {
     let home = project()
         .with("project/none.json", "[]")
         .with("project/export.json", r#"{"info":{"id":"ses_e"},"messages":[]}"#);
     assert_snapshot!(home.page(&[
         "inspect none.json",
-        "window none.json",
-        "prune none.json",
-        "compact none.json",
-        "fork none.json",
-        "convert --to opencode-messages none.json",
-        "replay none.json",
         "sessions import none.json export.json",
         "inspect export.json",
+        "window export.json",
+        "prune export.json",
+        "compact export.json",
+        "fork export.json",
+        "convert --to opencode-messages export.json",
+        "replay export.json",
     ]));
 }
 

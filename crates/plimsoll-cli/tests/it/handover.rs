@@ -76,7 +76,7 @@ fn an_export_for_opencode_with_reductions_has_new_ids() {
 
 #[test]
 fn an_unknown_tool_and_an_empty_session_are_refused() {
-    let home = reduced().with("project/empty.json", "[]");
+    let home = reduced().with("project/empty.json", r#"{"info":{"id":"ses_e"},"messages":[]}"#);
     let told = home.run(&["sessions", "handover", "ses_5c", "--to", "pi"]);
     assert!(told.starts_with("exit: 2"), "{told}");
     let told = home.run(&["sessions", "handover", "empty.json", "--to", "codex"]);

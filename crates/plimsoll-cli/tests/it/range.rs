@@ -162,6 +162,12 @@ fn a_session_with_such_a_range_goes_on_in_other_tools() {
             "{file}"
         );
         assert!(!body.contains("output 3\\n"), "{file}: what is behind the summary is not given to it");
+        // The tools know nothing of our marks: what is in the file they send.
+        let written = std::fs::read_to_string(home.project.join(file)).unwrap();
+        assert!(written.contains("[Summary of 4 messages]") && written.contains("output 6\\n"), "{file}");
+        assert!(!written.contains("output 3\\n"), "{file}: what is behind the summary is in the file");
+        // OpenCode leaves alone what it has under an id.
+        assert!(!written.contains(&id), "{file}: the session has a new id");
     }
 }
 
@@ -185,4 +191,58 @@ fn a_summary_without_a_model_is_edited_before_it_is_taken() {
     assert_eq!(window(&home, &id), before);
     let printed = run("sed -i '1s/.*/In my words./'", &["s.json"]);
     assert!(printed.starts_with("exit: 0") && printed.contains("In my words."), "{printed}");
+}
+
+/// What each surface tells about the window of a stored session; they have to agree.
+fn figure(home: &Home, id: &str) -> u64 {
+    let inspected = home.json(&["inspect", "-s", id, "--json"])["window"].as_u64().unwrap();
+    let watched = home.json(&["watch", "--once", "--json", "-s", id])["tokens"].as_u64().unwrap();
+    let shown = home.json(&["window", "-s", id, "--json"])["tokens"].as_u64().unwrap();
+    let rows = home.json(&["sessions", "--json", "--tool", "plimsoll"]);
+    let listed = rows.as_array().unwrap().iter().find(|row| row["id"] == id).unwrap();
+    assert_eq!([watched, shown, listed["window"].as_u64().unwrap()], [inspected; 3]);
+    inspected
+}
+
+/// A session whose provider counted less, or more, than what the session shows comes to.
+fn counted(last: u64) -> (Home, String) {
+    let home = Home::new();
+    let mut session = export(&home.project);
+    let answers = session["messages"].as_array_mut().unwrap().iter_mut();
+    for (number, answer) in answers.filter(|message| message["info"]["role"] == "assistant").enumerate() {
+        let input = if number < 8 { 20_000 + 14_000 * number as u64 } else { last };
+        answer["info"]["tokens"]["input"] = input.into();
+    }
+    home.write("project/s.json", &session.to_string());
+    assert!(home.run(&["sessions", "import", "s.json"]).starts_with("exit: 0"));
+    (home, session["info"]["id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_window_is_told_smaller_by_what_left_it_everywhere() {
+    for last in [70_000, 131_000, 250_000] {
+        let (home, id) = counted(last);
+        let before = figure(&home, &id);
+        assert!(before.abs_diff(last) < 3_000, "{before}");
+        let one = ["compact", "--from", FROM, "--to", FROM, "--offline", "--apply", "-s", &id, "--json"];
+        let first = receipt(&home.run(&one));
+        let after = figure(&home, &id);
+        // One of eight outputs, on the scale of what the provider counted.
+        let most = last / 4;
+        assert!(after < before && before - after < most, "{last}: {before}, then {after}");
+        let number = |receipt: &Value, key: &str| receipt[key].as_u64().unwrap();
+        assert!(number(&first, "before").abs_diff(before) < 3_000, "{last}: {first}");
+        // The next command goes on from there: not from an estimate that knows of no usage.
+        let pruned = receipt(&home.run(&["prune", "--keep", "2", "--apply", "-s", &id, "--json"]));
+        let (then, now) = (number(&first, "after"), number(&pruned, "before"));
+        assert!(then.abs_diff(now) <= 2, "{last}: {then}, then {now}");
+        assert!(figure(&home, &id) < after);
+        for undone in [&pruned, &first] {
+            assert!(home.run(&["undo", undone["id"].as_str().unwrap()]).starts_with("exit: 0"));
+        }
+        assert_eq!(figure(&home, &id), before, "{last}");
+        let compacted = home.run(&["compact", "--offline", "--apply", "-s", &id]);
+        assert!(compacted.starts_with("exit: 0"), "{compacted}");
+        assert!(figure(&home, &id) < before / 2, "{last}");
+    }
 }

@@ -117,7 +117,7 @@ fn a_database_is_a_file_with_sessions_to_choose_from() {
     );
     assert!(home.run(&["fork", "copy.db"]).contains("words of Two"));
     assert!(home.run(&["fork", "copy.db", "--session", "ses_b"]).contains("words of Three"));
-    home.write("project/chat.json", "[]");
+    home.write("project/chat.json", r#"[{"role":"user","content":"hi"}]"#);
     assert_snapshot!(home.page(&[
         "prune copy.db",
         "prune copy.db --session ses_a",

@@ -287,16 +287,18 @@ impl Reader<'_> {
     /// Let `read` hand on messages, and look whether what came of it is a session, and the one that is wanted.
     ///
     /// A file without a single message that says something, whose records were not understood and which does not
-    /// even name a session, is of another format that looks alike. Taken for an empty session it would be passed
-    /// over; so it is an error.
+    /// even name a session, is of another format that looks alike, and an empty list of messages may be anything's. Taken
+    /// for an empty session it would be passed over; so it is an error. A file that is written line by line may have just
+    /// begun.
     fn counted(
         self,
         transcript: &mut Transcript,
         sink: Sink,
         read: impl FnOnce(&mut Transcript, Sink) -> Result<(), FormatError>,
     ) -> Result<(), FormatError> {
-        let mut has_said = false;
+        let (mut has_said, mut is_empty) = (false, true);
         read(transcript, &mut |chain, message| {
+            is_empty = false;
             has_said |= !message.parts.is_empty() || message.info.tokens.is_some();
             sink(chain, message);
         })?;
@@ -310,10 +312,26 @@ impl Reader<'_> {
         let found = match (unknown.is_empty(), transcript.notes.first().first()) {
             (false, _) => format!("it has records of other kinds: `{}`", unknown.join("`, `")),
             (true, Some(note)) => format!("{}: {}", note.at, note.problem),
+            (true, None) if is_empty && is_list_of_messages(transcript.format) => {
+                "the list of messages is empty".to_owned()
+            }
             (true, None) => return Ok(()),
         };
         Err(FormatError::NoMessages { format: transcript.format, found })
     }
+}
+
+/// Whether a document of this format is a list of messages and little else.
+fn is_list_of_messages(format: Format) -> bool {
+    matches!(
+        format,
+        Format::OpencodeExport
+            | Format::OpencodeMessages
+            | Format::OpenaiChat
+            | Format::AnthropicMessages
+            | Format::SweAgent
+            | Format::Cline
+    )
 }
 
 /// The place of the session that is wanted: the one with this id, or the only one whose id begins with it.

@@ -28,7 +28,7 @@ use rstest::rstest;
 #[case(r#"{"model":"m","system":[{"type":"text","text":"long"#, Some(Format::AnthropicMessages))]
 #[case(r#"{"model":"m","tools":[{"type":"function","function":{"name":"f"}},{"#, Some(Format::OpenaiChat))]
 #[case(r#"{"name":"package","version":"1"}"#, None)]
-#[case("[]", Some(Format::OpencodeMessages))]
+#[case("[]", None)]
 #[case("[[]]", None)]
 #[case("", None)]
 #[case("hello", None)]

@@ -58,14 +58,10 @@ fn documents_say_where_they_are_wrong() {
 }
 
 #[test]
-fn a_list_without_messages_is_an_empty_session() {
-    for (input, format) in [
-        ("[]", Format::OpencodeMessages),
-        (" [\n] \n", Format::OpencodeMessages),
-        (r#"{"info":{"id":"ses_1","title":"t"},"messages":[]}"#, Format::OpencodeExport),
-        (r#"{"messages":[]}"#, Format::OpenaiChat),
-        (HEAD, Format::Pi),
-    ] {
+fn a_session_that_has_a_name_and_no_messages_is_an_empty_one() {
+    for (input, format) in
+        [(r#"{"info":{"id":"ses_1","title":"t"},"messages":[]}"#, Format::OpencodeExport), (HEAD, Format::Pi)]
+    {
         let read = read(input.as_bytes()).unwrap();
         assert_eq!((read.format, read.messages.len()), (format, 0), "{input}");
         assert!(read.notes.is_empty() && read.skipped.is_empty() && !read.torn, "{input}");
@@ -215,11 +211,21 @@ fn a_file_of_no_known_format_is_told_with_the_nearest(#[case] input: &str, #[cas
     assert!(error.contains(told), "{error}");
 }
 
-#[test]
-fn a_session_without_messages_is_one_all_the_same() {
-    for empty in ["[]", r#"{"messages":[]}"#, r#"{"info":{"id":"s"},"messages":[]}"#] {
-        assert_eq!(read(empty.as_bytes()).unwrap().messages.len(), 0, "{empty}");
-    }
+/// Nothing says that they are sessions, and whoever named one would be told that it has no messages.
+#[rstest]
+#[case::list("[]", "format, nearest is openai-chat, but the list has no complete message")]
+#[case::blank_list(" [\n] \n", "format, nearest is openai-chat, but the list has no complete message")]
+#[case::request(
+    r#"{"messages":[]}"#,
+    "this looks like openai-chat, but nothing in it is a message: the list of messages is empty"
+)]
+#[case::trajectory(
+    r#"{"trajectory":[]}"#,
+    "this looks like swe-agent, but nothing in it is a message: the list of messages is empty"
+)]
+fn a_file_without_name_and_messages_is_no_session(#[case] input: &str, #[case] told: &str) {
+    let error = read(input.as_bytes()).unwrap_err().to_string();
+    assert!(error.contains(told), "{error}");
 }
 
 #[test]

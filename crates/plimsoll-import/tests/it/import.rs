@@ -277,7 +277,7 @@ fn what_is_there_without_a_record_is_not_touched() {
         store.create(NewSession::new(SESSION.into()), NOW).unwrap();
         let refused = import(store, &Claude::default().user("Hello").text());
         assert!(matches!(&refused, Err(ImportError::Taken { id }) if id.as_str() == SESSION), "{refused:?}");
-        let empty = import(store, r#"{"messages": []}"#);
+        let empty = import(store, r#"{"info": {"id": "ses_e"}, "messages": []}"#);
         assert!(matches!(empty, Err(ImportError::Empty)), "{empty:?}");
     });
 }

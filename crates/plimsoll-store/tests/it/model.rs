@@ -1,11 +1,13 @@
 //! The database does what the store in memory does, whatever is asked of it.
 
 use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
+use plimsoll::compact::range::select_range;
 use plimsoll::count::request_tokens;
-use plimsoll::receipt::PurgePlan;
+use plimsoll::pivot::Visible;
+use plimsoll::receipt::{Made, PurgePlan, Stamp};
 use plimsoll::{
-    Fixed, Limits, Log, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, ReceiptId, Reduction,
-    SessionId, Tokens, Usage, Window,
+    Fixed, Limits, Log, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, Receipt, ReceiptId,
+    Reduction, SessionId, Tokens, Usage, Window,
 };
 use plimsoll_store::{
     Claim, Conversation, Feed, GrownMessage, Import, Imported, Imports, Inbox, Lease, Leases, MemoryStore,
@@ -50,6 +52,12 @@ enum Op {
         session: usize,
         context: u64,
         preset: usize,
+    },
+    /// A summary in the place of the messages between two.
+    Range {
+        session: usize,
+        from: usize,
+        length: usize,
     },
     Undo {
         receipt: usize,
@@ -126,6 +134,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (n.clone(), n.clone()).prop_map(|(session, message)| Op::Finish { session, message }),
         5 => (n.clone(), 300u64..6_000, 0usize..4)
             .prop_map(|(session, context, preset)| Op::Climb { session, context, preset }),
+        4 => (n.clone(), n.clone(), 1usize..8)
+            .prop_map(|(session, from, length)| Op::Range { session, from, length }),
         3 => n.clone().prop_map(|receipt| Op::Undo { receipt }),
         2 => (n.clone(), 0usize..3, 0u64..50).prop_map(|(session, holder, at)| Op::Lease { session, holder, at }),
         1 => n.clone().prop_map(|session| Op::Remove { session }),
@@ -227,6 +237,31 @@ fn climb(store: &dyn Store, session: &SessionId, policy: &Policy, context: u64, 
     outcome.reduction
 }
 
+/// Put a summary in the place of some messages of the window, if they may be parted from the others and it is shorter.
+fn compact_range(
+    store: &dyn Store,
+    session: &SessionId,
+    (from, length): (usize, usize),
+    name: &str,
+    now: Millis,
+) -> Option<Reduction> {
+    let policy = Policy::default();
+    let mut log = store.window(session).unwrap().log;
+    let places = Visible::of(&log).places;
+    let first = from % places.len().max(1);
+    let last = (first + length - 1).min(places.len().checked_sub(1)?);
+    let ends = [first, last].map(|position| log[places[position]].info.id.to_string());
+    let range = select_range(&log, (&ends[0], &ends[1]), &policy, &policy.count).ok()?;
+    let made = (Made::ByModel, 1);
+    let plan = range.plan(&log, &"é, shortly".into(), made, (&policy, Tokens(10_000)), &policy.count);
+    let weigh = |log: &Log| request_tokens(&Window::of(log, &policy), Fixed::default(), &policy.count);
+    let stamp = Stamp { ids: &mut ids(), now, policy: &policy, reason: "a person chose these messages" };
+    let receipt = Plan::Range(plan).apply(&mut log, stamp, weigh).unwrap()?;
+    // The source of names begins anew each time, and names must not come twice.
+    let receipt = Receipt { id: ReceiptId::new(name), ..receipt };
+    Some(Reduction { receipts: vec![receipt], ..Reduction::default() })
+}
+
 fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCaseError> {
     let now = known.now();
     let stores: [&dyn Store; 2] = [model, &real.store];
@@ -310,6 +345,17 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             };
             prop_assert_eq!(told(&reduced[0]), told(&reduced[1]));
             let one = &reduced[0];
+            if both!(|store: &dyn Store| store.reduce(&claim, one.clone(), None, now)).is_ok() {
+                known.receipts.extend(one.receipts.iter().map(|r| (r.id.clone(), r.id.clone())));
+            }
+        }
+        Op::Range { session, from, length } => {
+            let Some(session) = known.session(session) else { return Ok(()) };
+            let claim = known.claim(&session);
+            let name = known.name("rcp");
+            let reduced = stores.map(|store| compact_range(store, &session, (from, length), &name, now));
+            prop_assert_eq!(format!("{:?}", &reduced[0]), format!("{:?}", &reduced[1]));
+            let [Some(one), _] = reduced else { return Ok(()) };
             if both!(|store: &dyn Store| store.reduce(&claim, one.clone(), None, now)).is_ok() {
                 known.receipts.extend(one.receipts.iter().map(|r| (r.id.clone(), r.id.clone())));
             }

@@ -1,7 +1,7 @@
 //! Sessions made so that it is known what was sent: windows rebuilt from them must come to what was recorded.
 
-use plimsoll::log::CompactionPart;
-use plimsoll::{Counter, Message, MessageId, Part, PartBody, PartId, Tokens, Usage};
+use plimsoll::log::{CompactionPart, Effect, Mark, Moment};
+use plimsoll::{Counter, Message, MessageId, Millis, Part, PartBody, PartId, ReceiptId, Tokens, Usage};
 use plimsoll_tokens::{Bpe, FIRST_RESPONSES, WindowMeter};
 use serde_json::json;
 
@@ -116,4 +116,100 @@ fn an_answer_that_failed_is_not_sent_again() {
 fn without_recorded_usage_nothing_is_measured() {
     let messages = [user(1, "hello"), answer(1, "hi", Usage::new(Tokens(0), Tokens(0)))];
     assert!(WindowMeter::of(&messages).read().is_none());
+}
+
+/// Put a summary in the place of messages, as was done when `after` was the newest.
+fn compact_range(messages: &mut [Message], summary: &str, after: &MessageId) {
+    for (at, message) in messages.iter_mut().enumerate() {
+        let text = if at == 0 { summary } else { "" };
+        let set = Moment { at: Millis(1), after: Some(after.clone()) };
+        let effect = Effect::Replace(text.into());
+        let mark = Mark { receipt: Some(ReceiptId::new("r1")), effect, set, lifted: None };
+        message.parts = message.parts.drain(..).map(|part| part.with_marks(vec![mark.clone()])).collect();
+    }
+}
+
+/// Lift the marks of a range again, as was done when `after` was the newest message.
+fn undo_range(messages: &mut [Message], after: &MessageId) {
+    let lifted = (Moment { at: Millis(2), after: Some(after.clone()) }, ReceiptId::new("r2"));
+    let marks = messages.iter_mut().flat_map(|message| &mut message.parts).flat_map(|part| &mut part.marks);
+    marks.for_each(|mark| mark.lifted = Some(lifted.clone()));
+}
+
+#[test]
+fn a_range_takes_its_weight_out_of_the_window_and_no_more() {
+    // Where nothing is missing, where most of the session is, and where much of it is read twice.
+    let (whole, mut torn, mut twice) = (session(40, 0, true), session(40, 0, true), session(40, 0, true));
+    torn.drain(10..50);
+    for number in 0..20 {
+        twice.insert(20, user(200 + number, &words(number, 400)));
+    }
+    for (name, mut messages) in [("whole", whole), ("torn", torn), ("twice", twice)] {
+        let before = WindowMeter::of(&messages).read().unwrap().window().tokens;
+        let last = messages.last().unwrap().info.id.clone();
+        let range = messages.len() - 12..messages.len() - 6;
+        let (summary, gone) = (words(3, 100), &messages[range.clone()]);
+        let freed: u64 = gone.iter().map(|message| counted(&message.text())).sum();
+        let freed = freed - counted(&summary);
+        compact_range(&mut messages[range.clone()], &summary, &last);
+        let after = WindowMeter::of(&messages).read().unwrap().window().tokens;
+        assert!(after < before, "{name}: {before}, then {after}");
+        // Where requests are twice as heavy as what is seen, or half, so is what left.
+        let share = if name == "whole" { 0.1 } else { 1.2 };
+        assert!(
+            near((before - after).0 as f64, freed as f64, share),
+            "{name}: {before} - {freed} is not {after}"
+        );
+        undo_range(&mut messages[range], &last);
+        assert_eq!(WindowMeter::of(&messages).read().unwrap().window().tokens, before, "{name}");
+    }
+}
+
+#[test]
+fn requests_after_a_range_are_rebuilt_without_it_and_after_its_undo_with_it() {
+    let mut messages = session(20, 0, true);
+    let range: u64 = messages[10..20].iter().map(|message| counted(&message.text())).sum();
+    let summary = words(3, 100);
+    let last = messages.last().unwrap();
+    let mut sent = last.info.tokens.as_ref().unwrap().input.0 + counted(&last.text());
+    let made = last.info.id.clone();
+    sent = sent - range + counted(&summary);
+    let mut undone = None;
+    for number in 50..60 {
+        if number == 55 {
+            undone = Some(messages.last().unwrap().info.id.clone());
+            sent = sent + range - counted(&summary);
+        }
+        let (question, reply) = (words(number, 300), words(number + 500, 60));
+        sent += counted(&question);
+        messages.push(user(number, &question));
+        messages.push(answer(number, &reply, Usage::new(Tokens(sent), Tokens(counted(&reply)))));
+        sent += counted(&reply);
+    }
+    compact_range(&mut messages[10..20], &summary, &made);
+    undo_range(&mut messages[10..20], &undone.unwrap());
+    let measured = WindowMeter::of(&messages).read().unwrap();
+    for (recorded, rebuilt) in measured.requests().skip(FIRST_RESPONSES) {
+        assert!(near(rebuilt.0 as f64, recorded.0 as f64, 0.05), "{rebuilt} for {recorded}");
+    }
+}
+
+#[test]
+fn an_undone_compaction_leaves_the_window_as_it_was() {
+    let mut messages = session(20, 0, true);
+    let before = WindowMeter::of(&messages).read().unwrap().window().tokens;
+    let mut mark = user(90, "");
+    let marker = CompactionPart::default();
+    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(marker))];
+    let parent = mark.info.id.clone();
+    messages.push(mark);
+    let mut summary = Message::assistant("s".into(), vec![Part::text("s.1".into(), words(7, 200))]);
+    (summary.info.summary, summary.info.parent_id) = (true, Some(parent));
+    messages.push(summary);
+    let compacted = WindowMeter::of(&messages).read().unwrap().window().tokens;
+    assert!(compacted < before && compacted > Tokens(HIDDEN), "{before}, then {compacted}");
+    let place = messages.len() - 2;
+    let PartBody::Compaction(marker) = &mut messages[place].parts[0].body else { panic!("the marker") };
+    marker.set_aside = Some(Moment { at: Millis(1), after: Some("s".into()) });
+    assert_eq!(WindowMeter::of(&messages).read().unwrap().window().tokens, before);
 }

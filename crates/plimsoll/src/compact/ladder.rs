@@ -123,7 +123,7 @@ impl Ladder {
             situation.limits.context = load.estimate;
         }
         let line = situation.line();
-        let (gauge, scale) = (situation.gauge(&load), situation.scale(&load));
+        let (gauge, scale) = (situation.gauge(&load), situation.scale(&load, &log));
         let called = situation.calls_for_help(&log, &load);
         let pays = !called && situation.compaction_pays(&log, &load);
         let before = gauge.real(load.estimate);

@@ -202,16 +202,20 @@ impl Situation {
         Load::believing(self.believed, messages, &self.policy, self.fixed, self.counter())
     }
 
-    /// The scale on which a person is told about a session whose next request weighs `load`.
-    pub fn scale(&self, load: &Load) -> Scale {
+    /// The scale on which a person is told about a session with these messages, whose next request weighs `load`.
+    pub fn scale(&self, load: &Load, messages: &[Message]) -> Scale {
         let overflow = &self.policy.overflow;
+        let line = || overflow.line(self.limits).map(|line| line.at).unwrap_or(self.limits.context);
         match (overflow.detector, &load.usage_of, self.scale) {
             (Detector::Estimate, ..) => Scale::ESTIMATES,
             (_, None, Some(kept)) => kept,
-            _ => {
-                let line = overflow.line(self.limits).map(|line| line.at).unwrap_or(self.limits.context);
-                Scale::of(load, line, overflow)
+            // Another process may have reduced the session.
+            (_, None, None) => {
+                let (policy, counter) = (&self.policy, self.counter());
+                let before = Load::before_reductions(self.believed, messages, policy, self.fixed, counter);
+                Scale::of(before.as_ref().unwrap_or(load), line(), overflow)
             }
+            (_, Some(_), _) => Scale::of(load, line(), overflow),
         }
     }
 

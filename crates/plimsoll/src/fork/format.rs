@@ -157,7 +157,8 @@ impl<'a> Lines<'a> {
         // Hosts speak as the user too; such texts are marked.
         let typed = |part: &Part| match &part.body {
             PartBody::Text(text) => {
-                text.synthetic != Some(true) && text.ignored != Some(true) && !text.text.trim().is_empty()
+                let is_shown = text.ignored != Some(true) && part.replaced().is_none();
+                text.synthetic != Some(true) && is_shown && !text.text.trim().is_empty()
             }
             _ => false,
         };

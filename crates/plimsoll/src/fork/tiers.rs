@@ -122,6 +122,13 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
         let mut index = self.results;
         let mut lines = Lines::new(message);
         for part in &message.parts {
+            if let Some(summary) = part.replaced() {
+                // The summary of a range stands in one of its parts; the others show nothing.
+                if !summary.is_empty() {
+                    lines.push(Line::Text(summary));
+                }
+                continue;
+            }
             match &part.body {
                 // What only a person is shown is no part of what the model knew.
                 PartBody::Text(text) if text.ignored == Some(true) => {}
@@ -196,14 +203,15 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
     }
 }
 
-/// The result in a part, if there is something in it. Only such parts take a place in the numbering.
+/// The result in a part, if there is something in it and no summary stands for it. Only such parts take a place in the
+/// numbering.
 fn result_of(part: &Part) -> Option<&Text> {
     let text = match &part.body {
         PartBody::Tool(tool) => tool.state.result(),
         PartBody::ToolResult(result) => Some(&result.text),
         _ => None,
     };
-    text.filter(|text| !text.is_empty())
+    text.filter(|text| !text.is_empty() && part.replaced().is_none())
 }
 
 fn has_result(part: &Part) -> bool {

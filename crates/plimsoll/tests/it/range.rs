@@ -1,11 +1,18 @@
 //! A range of messages behind a summary, in the middle of a window.
 
+use plimsoll::compact::extract::extract;
 use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
 use plimsoll::compact::request::Measured;
 use plimsoll::count::request_tokens;
+use plimsoll::fork::child::Child;
+use plimsoll::fork::fork;
+use plimsoll::fork::history::{Identity, InheritedHistory, Parent, Point};
 use plimsoll::pivot::Visible;
 use plimsoll::receipt::{Handle, Made, Stamp};
-use plimsoll::{Fixed, Limits, Log, Millis, Plan, Policy, Receipt, Text, Tokens, Window, WindowMessage};
+use plimsoll::{
+    Fixed, Limits, Log, Message, Millis, Plan, Policy, Preset, Receipt, Text, Tokens, Window, WindowMessage,
+    prune,
+};
 use plimsoll_testkit::{History, histories, ids};
 use proptest::prelude::*;
 
@@ -129,6 +136,68 @@ fn a_summary_without_a_model_and_a_compaction_behind_it() {
     let written = serde_json::to_value(log.messages()).unwrap();
     let read = Log::from_messages(serde_json::from_value::<Vec<plimsoll::Message>>(written).unwrap());
     assert_eq!(Window::of(&read, &policy), Window::of(&log, &policy));
+}
+
+#[test]
+fn a_child_is_given_the_summary_and_not_what_is_behind_it() {
+    let mut log = turns(5);
+    let policy = Policy::default();
+    let whole = fork(&log, &policy.fork);
+    let range = select(&log, &id(&log, 3), &id(&log, 8)).unwrap();
+    let receipt = apply(&mut log, &range, &policy).unwrap();
+    let check = |text: &str| {
+        for shown in ["Prompt 0", "output 0", "Answer 0", "They looked around.", "Prompt 3", "output 4"] {
+            assert_eq!(text.matches(shown).count(), 1, "{shown} in {text}");
+        }
+        for hidden in ["Prompt 1", "output 1", "Answer 1", "Prompt 2", "output 2", "Answer 2"] {
+            assert!(!text.contains(hidden), "{hidden} in {text}");
+        }
+        let at = |needle: &str| text.find(needle).unwrap();
+        assert!(at("Answer 0") < at("They looked around.") && at("They looked around.") < at("Prompt 3"));
+    };
+    for preset in Preset::ALL {
+        let digest = fork(&log, &preset.policy().fork);
+        check(&digest.context);
+        // A message behind the summary is no empty entry, and its result takes no place in the tiers.
+        assert_eq!((digest.stats.left_out_messages, digest.stats.final_count), (5, 10), "{}", digest.context);
+        assert_eq!(digest.stats.tier_distribution.total(), 3);
+    }
+    let identity = Identity { model: "m".into(), system: "s".into(), tools: "t".into() };
+    let parent = Parent { messages: &log, policy: &policy, point: Point::Newest, identity: &identity };
+    let child = Child { limits: Limits::new(200_000, 8_000), fixed: Fixed::default(), task: "Go on." };
+    let history = InheritedHistory::of(&parent, &child, &mut ids(), Millis(10), &policy.count).unwrap();
+    check(&serde_json::to_string(&history.window.messages).unwrap());
+    check(&parent.digest(&child, &policy.count).unwrap().context);
+    receipt.undo(&mut log, &mut ids(), Millis(11)).unwrap();
+    assert_eq!(fork(&log, &policy.fork), whole);
+}
+
+#[test]
+fn outputs_behind_a_range_are_neither_protected_nor_pruned() {
+    let mut log = turns(6);
+    let prune = serde_json::json!({ "protectTokens": 600, "minTokens": 0 });
+    let policy = Policy::from_value(serde_json::json!({ "prune": prune })).unwrap();
+    let pruned = |log: &Log| -> Vec<usize> {
+        let items = prune::plan(log, &policy, None).items;
+        items.iter().map(|item| log.place(&item.message).unwrap()).collect()
+    };
+    let before = pruned(&log);
+    assert_eq!(before, [7, 4, 1], "all but the last two turns, and what is protected of the others");
+    let range = select(&log, &id(&log, 6), &id(&log, 11)).unwrap();
+    apply(&mut log, &range, &policy).unwrap();
+    // What was protected is behind the summary, and the next older output is protected in its place.
+    assert_eq!(pruned(&log), [1]);
+}
+
+#[test]
+fn what_a_person_or_a_model_wrote_of_a_range_stays_in_a_summary_without_a_model() {
+    let mut log = turns(6);
+    let policy = Policy::default();
+    let range = select(&log, &id(&log, 3), &id(&log, 8)).unwrap();
+    apply(&mut log, &range, &policy).unwrap();
+    let history: Vec<&Message> = log.iter().collect();
+    let summary = extract(&history, None, Tokens(4_000), &policy.summary, &policy.count);
+    assert_eq!(summary.matches("They looked around.").count(), 1, "{summary}");
 }
 
 proptest! {

@@ -22,10 +22,11 @@ use names::Names;
 const TITLE: &str = "Imported session";
 
 pub(super) fn write(format: Format, info: &SessionInfo, messages: &[Message]) -> (Value, Vec<Lost>) {
-    let (mut messages, mut lost) = shape::shape(messages);
+    let stored = messages;
+    let (mut messages, mut lost) = shape::shape(stored);
     let started = info.started.unwrap_or_default();
     set_times(&mut messages, started);
-    let names = Names::of(info, &messages);
+    let names = Names::of(info, stored, &messages);
     let is_new = matches!(names, Names::New(_));
     let id = names.give(&mut messages, info.id.as_deref(), started);
     let last = messages.last().and_then(|message| message.info.time.as_ref()?.created);

@@ -24,8 +24,9 @@ pub(super) enum Names {
 }
 
 impl Names {
-    /// What the session needs.
-    pub(super) fn of(info: &SessionInfo, messages: &[Message]) -> Names {
+    /// What a session needs that is written as `messages`. Whether it is reduced is told by the marks of what is `stored`:
+    /// where a text was cut or replaced, what is written has no mark any more, and what is left out is not there.
+    pub(super) fn of(info: &SessionInfo, stored: &[Message], messages: &[Message]) -> Names {
         let mut seed = fnv(FNV, info.id.as_deref().unwrap_or_default());
         if info.id.is_none() {
             // Without a name of its own a session is told from others by what is said in it.
@@ -35,7 +36,8 @@ impl Names {
         }
         let parts = || messages.iter().flat_map(|message| &message.parts);
         let mut is_reduced = false;
-        for mark in parts().flat_map(|part| &part.marks).filter(|mark| is_reduction(mark)) {
+        let marks = stored.iter().flat_map(|message| &message.parts).flat_map(|part| &part.marks);
+        for mark in marks.filter(|mark| is_reduction(mark)) {
             is_reduced = true;
             seed = fnv(seed, mark.effect.name());
             seed = fnv(seed, mark.receipt.as_ref().map(|id| id.as_str()).unwrap_or_default());
@@ -83,7 +85,7 @@ fn rename(id: &mut Option<MessageId>, given: &HashMap<MessageId, MessageId>) {
 }
 
 fn is_reduction(mark: &Mark) -> bool {
-    mark.is_active() && matches!(mark.effect.name(), "clear" | "cut" | "hide")
+    mark.is_active() && matches!(mark.effect.name(), "clear" | "cut" | "hide" | "replace")
 }
 
 /// Whether sorting by time and name, as OpenCode does, gives the same order.

@@ -25,6 +25,7 @@ pub(super) fn shape(messages: &[Message]) -> (Vec<Message>, Vec<Lost>) {
     let undone = undone(messages);
     let mut shaping = Shaping {
         view: View::of(&window),
+        in_view: visible.places.iter().map(|place| messages[*place].info.id.clone()).collect(),
         results: results(messages),
         used: HashSet::new(),
         out: Vec::with_capacity(messages.len()),
@@ -226,6 +227,9 @@ impl<'a> View<'a> {
 
 struct Shaping<'a> {
     view: View<'a>,
+    /// Messages that no pivot stands for. The window need not show anything of them: a range's summary stands in one of its
+    /// messages, and OpenCode must not be given the others.
+    in_view: HashSet<MessageId>,
     results: HashMap<String, (PartId, ToolResultPart)>,
     /// Calls that were joined with their results.
     used: HashSet<String>,
@@ -237,7 +241,8 @@ struct Shaping<'a> {
 impl Shaping<'_> {
     /// The message as OpenCode has to have it; nothing if nothing is left of it.
     fn message(&mut self, message: &Message) -> Option<Message> {
-        let is_shown = self.view.shown.contains(&message.info.id);
+        let id = &message.info.id;
+        let is_shown = self.view.shown.contains(id) || self.in_view.contains(id);
         let mut parts = Vec::with_capacity(message.parts.len());
         for part in &message.parts {
             let mut part = part.clone();
@@ -276,7 +281,10 @@ impl Shaping<'_> {
         {
             parts.push(synthetic(format!("prt_left_{}", message.info.id), (*notice).clone()));
         }
-        let is_left = !parts.is_empty() || message.parts.is_empty();
+        // Steps and snapshots are no content: with nothing else left, nothing of the message is.
+        let is_behind = message.parts.iter().any(|part| part.replaced().is_some_and(|text| text.is_empty()));
+        let is_empty = parts.iter().all(|part| matches!(part.body, PartBody::Other(_)));
+        let is_left = !(is_shown && is_behind && is_empty) && (!parts.is_empty() || message.parts.is_empty());
         is_left.then(|| Message { parts, ..message.clone() })
     }
 

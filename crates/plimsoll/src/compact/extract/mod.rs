@@ -22,7 +22,7 @@ use self::room::{Portion, Written, divide};
 use super::facts::{CommandRun, Ended, Facts, paths as paths_of_input};
 use crate::chars::{Chars, Text, cut_middle};
 use crate::count::{CharCounter, Counter, Tokens};
-use crate::log::Message;
+use crate::log::{Message, Part};
 use crate::policy::SummaryPolicy;
 use crate::redact::redact;
 
@@ -46,6 +46,13 @@ pub fn extract(
     let facts = Facts::gather(history, policy);
     let material = Material::collect(&facts, history, prior, policy);
     fit(most, counter, |room| material.render(room, policy))
+}
+
+/// Summaries of ranges that a model or a person wrote. One that was made without a model is made anew with all the rest:
+/// the messages are still there to pick facts from.
+fn ranges<'a>(history: &'a [&Message]) -> impl Iterator<Item = String> + 'a {
+    let texts = history.iter().flat_map(|message| &message.parts).filter_map(Part::replaced);
+    texts.filter(|text| !text.contains(MADE_WITHOUT_MODEL)).map(|text| redact(text).text)
 }
 
 /// Writes a section in a room of some size.
@@ -132,7 +139,11 @@ impl<'a> Material<'a> {
             findings,
             files: files::merge(&prior.files, &facts.files),
             commands: commands(&prior.commands, facts),
-            earlier: prior.rest,
+            earlier: std::iter::once(prior.rest)
+                .chain(ranges(history))
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("\n\n"),
         }
     }
 

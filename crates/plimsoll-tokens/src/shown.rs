@@ -1,0 +1,124 @@
+//! What a message measures as it is shown, and how that changes with the reductions of its parts.
+
+use plimsoll::log::{Mark, Moment};
+use plimsoll::{Counter, Memo, Message, Part, PartBody, Text, Tokens, Usage};
+
+use crate::bpe::Bpe;
+use crate::calibrate::Measure;
+
+/// A reply that was billed with less than this share of what its text comes to was not counted to its end: some
+/// writers keep the count from when its stream began.
+const LEAST_BILLED: f64 = 0.8;
+
+/// What a message measures, by who it came from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ShownMeasure {
+    /// The model's own words and calls.
+    said: Measure,
+    /// Its reasoning.
+    thought: Measure,
+    /// Results of tools, files, and summaries that stand in the place of a part.
+    given: Measure,
+}
+
+impl ShownMeasure {
+    /// A message with the marks it carries.
+    pub(crate) fn of(message: &Message, base: &Memo<Bpe>) -> ShownMeasure {
+        let mut shown = ShownMeasure::default();
+        message.parts.iter().for_each(|part| shown.add(part, base));
+        shown
+    }
+
+    fn add(&mut self, part: &Part, base: &Memo<Bpe>) {
+        if part.is_hidden() {
+            return;
+        }
+        if let Some(text) = part.replaced() {
+            self.given = self.given + Measure::new(base.count_text(text), 1);
+            return;
+        }
+        let keep = part.cut().map(|cut| cut.keep.0);
+        let count = |text: &Text| {
+            let (whole, chars) = (base.count_text(text), text.chars().0);
+            let tokens = match keep {
+                Some(keep) if keep < chars => whole.share(keep as f64 / chars as f64),
+                _ => whole,
+            };
+            Measure::new(tokens, 1)
+        };
+        // The block stays, with a placeholder of a few words.
+        let result =
+            |text: &Text| if part.cleared().is_some() { Measure::new(Tokens::ZERO, 1) } else { count(text) };
+        let file = Measure::default().with_exact(base.file_tokens());
+        match &part.body {
+            PartBody::Text(text) if text.ignored != Some(true) && !text.text.is_empty() => {
+                self.said = self.said + count(&text.text);
+            }
+            PartBody::Reasoning(part) if !part.text.is_empty() => {
+                self.thought = self.thought + count(&part.text);
+            }
+            PartBody::Tool(tool) => {
+                let input = tool.state.input.as_ref().map(|input| base.count_text(input.json()));
+                let call = base.count(&tool.tool) + input.unwrap_or_default();
+                self.said = self.said + Measure::new(call, 1);
+                if let Some(text) = tool.state.result() {
+                    self.given = self.given + result(text);
+                }
+                self.given = tool.state.attachments.iter().fold(self.given, |given, _| given + file);
+            }
+            PartBody::ToolResult(part) => self.given = self.given + result(&part.text),
+            PartBody::File(_) => self.given = self.given + file,
+            _ => {}
+        }
+    }
+
+    /// What this adds to the window: with its reasoning, at the price it was billed with; and without. Of a reply that
+    /// measures `full` when nothing of it is reduced, the price is that of the share which is shown.
+    pub(crate) fn billed(&self, full: &ShownMeasure, usage: Option<&Usage>) -> [Measure; 2] {
+        let (said, whole) = (self.said, self.said + self.thought);
+        let Some(usage) = usage else { return [whole + self.given, said + self.given] };
+        let billed = |tokens: Tokens, shown: Measure, full: Measure| {
+            let is_whole = tokens.0 as f64 > LEAST_BILLED * full.base.0 as f64;
+            let share =
+                if full.base == Tokens::ZERO { 1.0 } else { shown.base.0 as f64 / full.base.0 as f64 };
+            is_whole.then(|| Measure::default().with_exact(Tokens((tokens.0 as f64 * share).round() as u64)))
+        };
+        let with = billed(usage.output + usage.reasoning, whole, full.said + full.thought).unwrap_or(whole);
+        // Where reasoning is not counted by itself, the text is all there is to go by.
+        let is_apart = usage.reasoning > Tokens::ZERO;
+        let without = billed(usage.output, said, full.said).filter(|_| is_apart).unwrap_or(said);
+        [with + self.given, without + self.given]
+    }
+}
+
+/// The states a message was shown in, oldest first: without any reduction, which has no moment, and after each moment in
+/// which something of it was reduced or a reduction was undone. Empty if that never happened.
+///
+/// States are put in order by the clock, which may have jumped. Then a state in between is wrong; the last one has all
+/// marks, so it is right.
+pub(crate) fn reductions(message: &Message) -> Vec<(Message, Option<Moment>)> {
+    let is_untouched = |part: &Part| part.marks.is_empty() && part.cleared().is_none();
+    if message.parts.iter().all(is_untouched) {
+        return Vec::new();
+    }
+    let marks: Vec<Vec<Mark>> = message.parts.iter().map(Part::all_marks).collect();
+    let lifted = |mark: &Mark| mark.lifted.as_ref().map(|(at, _)| at.clone());
+    let mut moments: Vec<Moment> =
+        marks.iter().flatten().flat_map(|mark| [Some(mark.set.clone()), lifted(mark)]).flatten().collect();
+    moments.sort_by_key(|moment| moment.at);
+    moments.dedup();
+    let state = |past: &[Moment]| {
+        let mut shown = message.clone();
+        for (part, marks) in shown.parts.iter_mut().zip(&marks) {
+            let is_past = |mark: &&Mark| past.contains(&mark.set);
+            let in_force =
+                marks.iter().filter(is_past).filter(|mark| lifted(mark).is_none_or(|at| !past.contains(&at)));
+            let in_force = in_force.map(|mark| Mark { lifted: None, ..mark.clone() }).collect();
+            *part = part.clone().without_marks().with_marks(in_force);
+        }
+        shown
+    };
+    let bare = std::iter::once((state(&[]), None));
+    bare.chain((0..moments.len()).map(|last| (state(&moments[..=last]), Some(moments[last].clone()))))
+        .collect()
+}
