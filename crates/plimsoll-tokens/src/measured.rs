@@ -10,7 +10,8 @@
 //!
 //! The factor is fitted to all increments of the session. The hidden part is taken from the first responses alone, so
 //! that every later request checks the reading of the file: where messages are lost or read twice, the rebuilt windows
-//! leave the recorded ones, and [`Measured::gap`] grows.
+//! leave the recorded ones, and [`Measured::gap`] grows. A session that another host goes on with is measured by that host's
+//! requests alone.
 //!
 //! ## After a reduction
 //!
@@ -50,6 +51,8 @@ pub struct WindowMeter {
     marker: Option<CompactionPart>,
     /// When the newest compaction that was undone was undone, as long as the session has not come there.
     undo: Option<Moment>,
+    /// Whether the last request was asked by this host, and not by the tool that the session was taken over from.
+    is_own: Option<bool>,
     /// How many messages were followed.
     count: u64,
     /// Reductions of messages that were followed, and undone ones, which the session has not come to: by the message
@@ -113,6 +116,7 @@ impl Default for WindowMeter {
             tracks: Default::default(),
             marker: None,
             undo: None,
+            is_own: None,
             count: 0,
             later: BTreeMap::new(),
             timed: Vec::new(),
@@ -164,7 +168,10 @@ impl WindowMeter {
         if let Some(usage) = usage.filter(|_| message.info.error.is_none()) {
             let model = message.info.model_id.as_deref();
             self.take_due(message);
-            let is_undone = self.undo.is_some();
+            let (is_undone, is_own) = (self.undo.is_some(), message.is_asked_here());
+            if records_usage(message) && self.is_own.replace(is_own).is_some_and(|before| before != is_own) {
+                self.tracks.iter_mut().for_each(Track::forget_requests);
+            }
             self.tracks.iter_mut().for_each(|track| track.observe(model, usage, is_undone));
         }
         // A request does not repeat an answer that failed, unless it was broken off.
@@ -275,6 +282,12 @@ impl Track {
         older.into_iter().for_each(|entry| self.show(entry));
         self.show(Entry::of(summary, measure, number));
         tail.into_iter().for_each(|entry| self.show(entry));
+    }
+
+    /// Another host goes on with the session: its system prompt and tools are not those of the requests so far.
+    fn forget_requests(&mut self) {
+        self.requests.clear();
+        self.calibration = None;
     }
 
     fn observe(&mut self, model: Option<&str>, usage: &Usage, is_undone: bool) {

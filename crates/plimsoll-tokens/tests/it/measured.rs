@@ -48,6 +48,22 @@ fn near(value: f64, wanted: f64, share: f64) -> bool {
     (value - wanted).abs() <= share * wanted
 }
 
+/// Seen in a review: a session of another tool that went on here was told with that tool's system prompt for good.
+#[test]
+fn a_session_that_another_host_goes_on_with_is_measured_by_that_host() {
+    let mut messages = session(20, 0, true);
+    let content: u64 = messages.iter().map(|message| counted(&message.text())).sum();
+    let (question, reply) = (words(900, 200), words(901, 50));
+    // The new host's system prompt is a sixth of the old one's.
+    let sent = HIDDEN / 6 + content + counted(&question);
+    messages.push(user(90, &question));
+    messages.push(answer(90, &reply, Usage::new(Tokens(sent), Tokens(counted(&reply)))).asked_here());
+    let measured = WindowMeter::of(&messages).read().unwrap();
+    assert_eq!(measured.window().tokens, Tokens(sent + counted(&reply)));
+    assert!(measured.hidden().0 < HIDDEN, "{}", measured.hidden());
+    assert_eq!(measured.gap(), None, "the other host's requests check nothing");
+}
+
 #[test]
 fn factor_hidden_part_and_window_come_out_of_the_usage() {
     for (thought, comes_back) in [(0, true), (400, true), (400, false)] {
