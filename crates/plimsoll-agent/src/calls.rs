@@ -196,6 +196,12 @@ impl Conversation {
             (Action::Allow, _) => return Ok((tool, subject)),
             (Action::Deny, _) | (Action::Ask, None) => None,
             (Action::Ask, Some(asker)) => {
+                // What a file holds is told only where reading it needs no permission.
+                let may_read = within.decide("read", Access::Read, &subject, directory) == Action::Allow;
+                if may_read && let Err(error) = tool.foresee(&call.input, &subject, directory, &self.files) {
+                    let (status, error) = (CallStatus::Failed, error.to_string());
+                    return Err(CallRefusal { status, error, was_run: false });
+                }
                 let question = PermissionQuestion {
                     session: self.session.clone(),
                     agent: self.agent.profile.name.clone(),

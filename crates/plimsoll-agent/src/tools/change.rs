@@ -8,19 +8,28 @@ use similar::TextDiff;
 
 use super::{ToolCall, ToolError, files};
 use crate::event::Event;
+use crate::ledger::FileLedger;
 use crate::place::{Content, Place, ReplaceError};
 
 /// What a file holds that is about to be changed, as the model knows it; none if it is not there.
 pub(super) fn known_content(call: &ToolCall<'_>) -> Result<Option<Content>, ToolError> {
-    let path = call.path()?;
-    let name = files::display_path(path, call.directory);
+    known_content_at(call.path()?, call.directory, call.files)
+}
+
+/// The same, before there is a call.
+pub(super) fn known_content_at(
+    path: &Path,
+    directory: &Path,
+    ledger: &FileLedger,
+) -> Result<Option<Content>, ToolError> {
+    let name = files::display_path(path, directory);
     let failed = |error: io::Error| ToolError::Failed(format!("cannot change `{name}`: {error}"));
     if path.is_dir() {
         return Err(ToolError::Input(format!("`{name}` is a directory")));
     }
     let Some(place) = Place::find(path).map_err(failed)? else { return Ok(None) };
     let Some(content) = place.read().map_err(failed)? else { return Ok(None) };
-    match call.files.seen(path) {
+    match ledger.seen(path) {
         None => Err(ToolError::Failed(format!(
             "`{name}` is there and you have not read it: `read` it first, then make the change"
         ))),

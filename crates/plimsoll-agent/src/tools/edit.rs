@@ -6,11 +6,12 @@ use std::path::Path;
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
-use super::change::{change_file, diff, known_content};
+use super::change::{change_file, diff, known_content, known_content_at};
 use super::replacing::{Edited, replace};
 use super::write::{any_text, path_of};
 use super::{Tool, ToolCall, ToolError, alias, files};
 use crate::ask::Preview;
+use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
 use crate::place::{MOST_BYTES, Place};
 
@@ -88,6 +89,22 @@ impl Tool for Edit {
             // It will fail; what it was meant to do is shown all the same.
             Err(_) => diff(wanted.old.as_bytes(), wanted.new.as_bytes()),
         }))
+    }
+
+    fn foresee(
+        &self,
+        input: &Value,
+        subject: &Subject,
+        directory: &Path,
+        ledger: &FileLedger,
+    ) -> Result<(), ToolError> {
+        let Subject::Path { real, .. } = subject else { return Ok(()) };
+        let Some(content) = known_content_at(real, directory, ledger)? else { return Ok(()) };
+        let EditInput { old, new, all } = input_of(input)?;
+        let name = files::display_path(real, directory);
+        replace(&content.bytes, old, new, all)
+            .map(drop)
+            .map_err(|problem| ToolError::Failed(problem.told(&name, &content.bytes, old)))
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {

@@ -68,6 +68,17 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Why a call would fail as things are, so that no person is asked about it. Only told of files that may be read.
+    fn foresee(
+        &self,
+        _input: &Value,
+        _subject: &Subject,
+        _directory: &Path,
+        _files: &FileLedger,
+    ) -> Result<(), ToolError> {
+        Ok(())
+    }
+
     /// The setting that such a call needs besides being allowed, as a line of `plimsoll.toml`.
     fn also_needs(&self, _subject: &Subject) -> Option<String> {
         None

@@ -6,9 +6,10 @@ use std::path::Path;
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
-use super::change::{change_file, diff, known_content};
+use super::change::{change_file, diff, known_content, known_content_at};
 use super::{Tool, ToolCall, ToolError, alias, files, text};
 use crate::ask::Preview;
+use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
 use crate::place::{MOST_BYTES, Place};
 
@@ -81,6 +82,17 @@ impl Tool for Write {
             Some(old) => Preview::Change(diff(&old.bytes, content.as_bytes())),
             None => Preview::Content(content.to_owned()),
         })
+    }
+
+    fn foresee(
+        &self,
+        _: &Value,
+        subject: &Subject,
+        directory: &Path,
+        files: &FileLedger,
+    ) -> Result<(), ToolError> {
+        let Subject::Path { real, .. } = subject else { return Ok(()) };
+        known_content_at(real, directory, files).map(drop)
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Output) -> Result<(), ToolError> {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use plimsoll::Limits;
 use plimsoll_agent::{Asker, Event, PermissionAnswer, PermissionQuestion, Preview, RunEnd};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::json;
@@ -75,13 +76,16 @@ async fn what_no_rule_decides_is_asked_with_exactly_what_would_run() {
 #[tokio::test]
 async fn what_is_asked_is_whole_however_long_it_is() {
     let no = || PermissionAnswer::No { words: None };
-    let (dock, person) = asked_dock([no(), no(), no()]);
+    let (mut dock, person) = asked_dock([no(), no(), no()]);
+    dock.agent.model.limits = Some(Limits::new(400_000, 4_000));
     let old: String = (0..4_000).map(|n| format!("old line {n}\n")).collect();
     let new = old.replace("old", "new");
     dock.write("long.txt", &old);
     let command = "echo one; ".repeat(5_000);
     let talk = &mut dock.begin().await;
     dock.server.push_all([
+        // A change of a file that was not read is not asked about.
+        Reply::new().call("call_0", "read", json!({ "path": "long.txt", "limit": 10 })),
         Reply::new()
             .call("call_1", "write", json!({ "path": "long.txt", "content": new }))
             .call("call_2", "write", json!({ "path": "other.txt", "content": new }))
@@ -169,4 +173,32 @@ async fn a_question_that_is_cancelled_is_over_and_nothing_runs() {
     watch.await.unwrap();
     assert_eq!(report.end, RunEnd::Cancelled);
     assert!(!dock.folder.path().join("project/made").exists());
+}
+
+/// Seen in a review: a person said yes to a change of a file that the model had not read, and it failed.
+#[tokio::test]
+async fn nobody_is_asked_about_a_change_that_would_fail() {
+    let (dock, person) = asked_dock([]);
+    dock.write("a.txt", "one\ntwo\none\n");
+    let talk = &mut dock.begin().await;
+    let write = json!({ "path": "a.txt", "content": "three\n" });
+    let edit = json!({ "path": "a.txt", "old": "one", "new": "three" });
+    dock.server.push_all([
+        Reply::new().call("call_1", "write", write),
+        Reply::new().call("call_2", "read", json!({ "path": "a.txt" })),
+        Reply::new().call("call_3", "edit", edit),
+        Reply::new().text("It cannot be done."),
+    ]);
+    run(talk, "Do it").await;
+    let last = dock.server.last().unwrap();
+    assert!(last.result("call_1").unwrap().contains("you have not read it"), "{}", last.outline());
+    assert!(last.result("call_3").unwrap().contains("found 2 times"), "{:?}", last.result("call_3"));
+    assert!(person.asked.lock().unwrap().is_empty());
+    // Whether a file is there that may not be read is not told instead of a question.
+    let (dock, person) = asked_dock([PermissionAnswer::No { words: None }]);
+    let outside = tempfile::NamedTempFile::new().unwrap();
+    let write = json!({ "path": outside.path(), "content": "x" });
+    dock.server.push_all([Reply::new().call("call_1", "write", write), Reply::new().text("No.")]);
+    run(&mut dock.begin().await, "Do it").await;
+    assert_eq!(person.asked.lock().unwrap().len(), 1);
 }

@@ -166,6 +166,7 @@ impl Asker for Swapper {
     }
 }
 
+// The letter that is replaced is in the files of the project and in those that the links lead to: only the check is in the way.
 #[rstest]
 #[case::read("read", json!({ "path": "open.txt" }))]
 #[case::read_below("read", json!({ "path": "src/secret.txt" }))]
@@ -175,8 +176,8 @@ impl Asker for Swapper {
 #[case::glob("glob", json!({ "path": "src", "pattern": "secret*" }))]
 #[case::write("write", json!({ "path": "open.txt", "content": "overwritten" }))]
 #[case::write_below("write", json!({ "path": "src/secret.txt", "content": "overwritten" }))]
-#[case::edit("edit", json!({ "path": "open.txt", "old": "hunter2", "new": "overwritten" }))]
-#[case::edit_below("edit", json!({ "path": "src/secret.txt", "old": "hunter2", "new": "overwritten" }))]
+#[case::edit("edit", json!({ "path": "open.txt", "old": "e", "new": "overwritten" }))]
+#[case::edit_below("edit", json!({ "path": "src/secret.txt", "old": "e", "new": "overwritten" }))]
 #[tokio::test]
 async fn what_is_swapped_while_a_person_is_asked_leads_nowhere_else(
     #[case] tool: &str,
