@@ -7,9 +7,16 @@ pub(crate) const TITLE: usize = 80;
 /// So many prompts are looked at for one that a person wrote.
 const PROMPTS: usize = 20;
 
-/// Text without control characters: a transcript may hold anything, and a terminal obeys escape sequences.
+/// Text without control characters and without marks that turn the direction of a whole line: a transcript may hold anything,
+/// and a terminal obeys escape sequences.
+///
+/// ```
+/// assert_eq!(plimsoll_import::printable("a\u{1b}[31m \u{202e}txt\n"), "a[31m txt\n");
+/// ```
 pub fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    let turns_direction = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_kept = |c: &char| matches!(c, '\n' | '\t') || !(c.is_control() || turns_direction(*c));
+    text.chars().filter(is_kept).collect()
 }
 
 /// The first words of a text, on one line.

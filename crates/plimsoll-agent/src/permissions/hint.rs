@@ -126,8 +126,11 @@ impl AllowHint {
         let also = self.also.as_ref().map(|also| format!(", together with `{also}`")).unwrap_or_default();
         let place = self.place();
         match (&self.flag, &self.setting, &self.rule) {
+            (Some(flag), Some(setting), _) if also.is_empty() => {
+                format!("`{flag}` allows it, or `{setting}` {}", place.trim_end_matches(','))
+            }
             (Some(flag), Some(setting), _) => {
-                format!("`{flag}` allows it, or `{setting}`{also} {}", place.trim_end_matches(','))
+                format!("`{flag}` or `{setting}` allows it{also} {}", place.trim_end_matches(','))
             }
             (Some(flag), None, _) if also.is_empty() => format!("`{flag}` allows it"),
             (Some(flag), None, _) => format!("`{flag}` allows it{also} {}", place.trim_end_matches(',')),

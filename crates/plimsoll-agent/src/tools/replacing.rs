@@ -197,6 +197,10 @@ impl ReplaceProblem {
                     told.join(", ")
                 )
             }
+            ReplaceProblem::NotFound if !old.is_ascii() && std::str::from_utf8(content).is_err() => format!(
+                "`old` is not found in `{name}`, which is not in UTF-8: letters beyond ASCII cannot be named in it. Name a text \
+                 without them, or change it with a command"
+            ),
             ReplaceProblem::NotFound => {
                 let near = nearest(content, old);
                 format!("`old` is not found in `{name}`; nothing was changed. {near}")
@@ -339,5 +343,14 @@ mod tests {
         assert_eq!(shown("c\n", ""), "2\tb\n3\td\n");
         assert_eq!(shown("a\nb\nc\nd\ne\n", ""), "[The file is empty now.]\n");
         assert_eq!(shown("e\n", "e"), "4\td\n5\te\n");
+    }
+
+    /// Seen in a review: lines of a Latin-1 file were said to differ in white space.
+    #[test]
+    fn what_is_not_in_utf_8_is_told_as_such() {
+        let content = b"caf\xe9 open\n";
+        let problem = replace(content, "caf\u{e9} open", "closed", false).unwrap_err();
+        assert!(problem.told("a.txt", content, "caf\u{e9} open").contains("is not in UTF-8"));
+        assert_eq!(replace(content, "open", "shut", false).unwrap().bytes, b"caf\xe9 shut\n");
     }
 }

@@ -121,7 +121,8 @@ impl Chat<'_> {
             Some(plan) => Plan::Compact(plan).detail(),
         };
         let heading = paint(HEADING, "Next, when the window is full or with /compact");
-        let note = paint(QUIET, "Nothing was done. What is set aside or summarised stays stored.");
+        let note = "Nothing was done. What is set aside or summarised stays stored.";
+        let note = paint(QUIET, &wrap(note, self.screen.width().saturating_sub(1), 0));
         let body = clean(&format!("{}\n{}", prune.trim_end(), compaction.trim_end()));
         let body = wrap(&body, self.screen.width().saturating_sub(1), 4);
         self.screen.block(&format!("{heading}\n{body}\n{note}"));

@@ -5,14 +5,7 @@
 
 pub(super) use crate::wrap::wrap;
 
-/// Text without what a terminal would obey, and without marks that turn the direction of a whole line.
-pub(super) fn clean(text: &str) -> String {
-    let is_kept = |c: &char| match c {
-        '\n' | '\t' => true,
-        c => !c.is_control() && !turns_direction(*c),
-    };
-    text.chars().filter(is_kept).collect()
-}
+pub(super) use plimsoll_import::printable as clean;
 
 /// Text with every character spelled out that would be invisible, look like a space, or change what others look like.
 /// Lines stay lines.
@@ -37,10 +30,6 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
     // What is far longer than the line is not looked at: inputs of calls may be megabytes.
     let near: String = words.chars().take(most.saturating_mul(2)).collect();
     console::truncate_str(&visible(&near), most, "…").into_owned()
-}
-
-fn turns_direction(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Characters without a shape of their own, and spaces that are not the ordinary one.
