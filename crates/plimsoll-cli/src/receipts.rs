@@ -86,8 +86,8 @@ fn table(receipts: &[Receipt]) -> Table {
     let mut table = Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec());
     for receipt in receipts {
         let what = match &receipt.undoes {
-            Some(_) => format!("undo {}", receipt.plan),
-            None => receipt.plan.to_string(),
+            Some(_) => format!("undo {}", receipt.plan.title()),
+            None => receipt.plan.title(),
         };
         table.row([
             short(&receipt.id, receipts),
@@ -127,7 +127,7 @@ pub(crate) fn undo(id: &str, force: bool, around: &Surroundings, output: &mut Ou
         output.json(&json!({ "session": session, "receipt": undone }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    output.text(&printable(&format!("undone: {}", receipt.plan)))?;
+    output.text(&printable(&format!("undone: {}", receipt.plan.title())))?;
     output.text(&printable(&format!("  session {session}")))?;
     output.text(&format!("  window  {} → {} tokens", undone.before, undone.after))?;
     output.text(&format!("  receipt {}", undone.id))?;
@@ -151,7 +151,7 @@ pub(crate) fn find(opened: &Opened, id: &str) -> Result<(SessionId, Receipt), Cl
         let list: Vec<String> = found
             .iter()
             .take(10)
-            .map(|(_, receipt)| format!("\n  {}  {}", receipt.id, receipt.plan))
+            .map(|(_, receipt)| format!("\n  {}  {}", receipt.id, receipt.plan.title()))
             .collect();
         let message = format!("more than one receipt begins with `{id}`:{}", list.concat());
         return Err(CliError::usage(message).hint("give more of the id"));

@@ -222,6 +222,26 @@ impl fmt::Display for Handle {
 }
 
 impl Plan {
+    /// What is reduced, without sizes: those of a plan are estimates, and beside the sizes of its receipt, which are told as the
+    /// provider counts, the two would contradict each other.
+    pub fn title(&self) -> String {
+        match self {
+            Plan::Prune(plan) if !plan.items.is_empty() => {
+                format!("prune {}", some(plan.items.len(), "tool output"))
+            }
+            Plan::Compact(plan) => {
+                let messages = some(plan.messages as usize, "message");
+                format!("compact {messages} behind {}", summary_name(plan.made))
+            }
+            Plan::Range(plan) => {
+                let messages = some(plan.messages as usize, "message");
+                format!("compact {messages} where they stand, behind {}", summary_name(plan.made))
+            }
+            Plan::Pin(plan) => format!("pin {}", some(plan.items.len(), "text")),
+            other => other.to_string(),
+        }
+    }
+
     /// The marks that the plan sets. Plans that live outside the log (truncate, fork) have none.
     pub fn effects(&self) -> Vec<(&PartId, Effect)> {
         let cut = |item: &'_ CutItem| Effect::Cut(item.keep);
@@ -406,6 +426,14 @@ fn some(count: usize, thing: &str) -> String {
 }
 
 /// One line that says what the plan does.
+/// How a summary is called.
+fn summary_name(made: Made) -> &'static str {
+    match made {
+        Made::ByModel => "a summary",
+        Made::WithoutModel => "a summary made without a model",
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -420,18 +448,12 @@ impl fmt::Display for Plan {
                 write!(f, "prune {}, {} tokens", some(plan.items.len(), "tool output"), plan.freed_tokens)
             }
             Plan::Compact(plan) => {
-                let how = match plan.made {
-                    Made::ByModel => "a summary",
-                    Made::WithoutModel => "a summary made without a model",
-                };
+                let how = summary_name(plan.made);
                 let messages = some(plan.messages as usize, "message");
                 write!(f, "compact {messages}, {} tokens, behind {how}", plan.tokens)
             }
             Plan::Range(plan) => {
-                let how = match plan.made {
-                    Made::ByModel => "a summary",
-                    Made::WithoutModel => "a summary made without a model",
-                };
+                let how = summary_name(plan.made);
                 let messages = some(plan.messages as usize, "message");
                 write!(f, "compact {messages}, {} tokens, where they stand, behind {how}", plan.tokens)
             }

@@ -168,7 +168,7 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
         let freed = if freed == 0 { "0".to_owned() } else { format!("{sign}{}", Tokens(freed)) };
         let what = match &receipt.undoes {
             Some(other) => format!("undid {other}"),
-            None => format!("{}{undone}", receipt.plan),
+            None => format!("{}{undone}", receipt.plan.title()),
         };
         table.row([receipt.id.to_string(), when::age_of(receipt.at), freed, what]);
     }
@@ -182,7 +182,7 @@ pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String
     for receipt in in_force(receipts) {
         for handle in plimsoll_store::handles(receipt) {
             is_empty = false;
-            table.row([handle, receipt.plan.to_string(), receipt.id.to_string()]);
+            table.row([handle, receipt.plan.title(), receipt.id.to_string()]);
         }
     }
     let note = "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back";
