@@ -103,7 +103,7 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
             let budget = room.line.share(compact.tail_share).clamp(compact.tail_min, compact.tail_max);
             // A session that is little longer than the tail would leave nothing worth a summary. Where a person asks for
             // one, they want a short window more than a long tail.
-            let all: Tokens = sizes.iter().copied().sum();
+            let all: Tokens = (0..sizes.len()).filter(|at| !is_system(*at)).map(|at| sizes[at]).sum();
             let asked_share = if room.asked { compact.asked_tail_share } else { 1.0 };
             let budget = budget.min(all.share(asked_share));
             // Results that the model has not been shown yet stay all the same; an answer that is most of the session

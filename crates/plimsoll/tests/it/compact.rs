@@ -127,6 +127,12 @@ mod selecting {
         let asked = Room { asked: true, ..room(100_000) };
         let selection = choose(&log, &Policy::default(), asked).unwrap();
         assert_eq!((selection.head.len(), selection.tail.len()), (10, 2), "all but the last turn");
+        // What the host laid down is no part of the conversation, however long it is.
+        let rule =
+            json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": tokens(20_000) }] });
+        let mut led = History::new().raw(rule).messages();
+        led.extend(turns(4, 1_000).messages());
+        assert_eq!(choose(&led, &Policy::default(), asked).unwrap().head.len(), 6);
         // A long session is divided as ever.
         let long = turns(60, 1_000).messages();
         let [on_its_own, asked] = [room(100_000), asked].map(|room| choose(&long, &Policy::default(), room));

@@ -260,6 +260,7 @@ mod tests {
         check("bash -lc 'cat a.rs'", &[("a.rs", All)], true);
         check("cd web && cat a.ts", &[("web/a.ts", All)], true);
         check("Get-Content C:\\a\\b.md -TotalCount 40", &[("C:\\a\\b.md", Range(1, 40))], true);
+        check("Get-Content C:\\a\\.b\\c.md", &[("C:\\a\\.b\\c.md", All)], true);
         check("printf '%s' --; cat a.rs", &[("a.rs", All)], true);
     }
 
