@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll::compact::extract::paths;
-use plimsoll::compact::facts::{ReadLines, ShellReads, shell_reads};
+use plimsoll::compact::facts::{ReadLines, ShellReads, shell_commands, shell_reads};
 use plimsoll::count::block_tokens;
 use plimsoll::{
     Block, Counter, Message, Part, PartBody, PartId, Policy, Tokens, ToolState, Window, WindowMessage,
@@ -146,7 +146,7 @@ impl Weigher<'_> {
                     tally.tools.add_to(name, tokens);
                 }
                 self.files(tally, name, &tool.state, block, tokens);
-                (name.as_str(), self.about(&tool.state))
+                (name.as_str(), self.about(name, &tool.state))
             }
             (Block::File { filename, mime, .. }, _) => {
                 (kind, filename.as_deref().or(mime.as_deref()).unwrap_or("unnamed").to_owned())
@@ -198,16 +198,18 @@ impl Weigher<'_> {
     }
 
     /// What a call is about: its command, its path, or whatever it was given first.
-    fn about(&self, state: &ToolState) -> String {
+    fn about(&self, tool: &str, state: &ToolState) -> String {
         let Some(input) = &state.input else { return String::new() };
         let value = input.value();
-        if let Some(command) = ["command", "cmd", "script"].iter().find_map(|key| words(value.get(*key)?)) {
-            return first_words(&self.shorten(&command));
+        let commands = shell_commands(tool, value);
+        if !commands.is_empty() {
+            return first_words(&self.shorten(&commands.join("; ")));
         }
         if let Some(path) = paths(value).first() {
             return self.relative(path);
         }
-        let fields = ["pattern", "query", "url", "description", "prompt", "input"];
+        let fields =
+            ["command", "cmd", "script", "pattern", "query", "url", "description", "prompt", "input"];
         let named = fields.iter().find_map(|key| words(value.get(*key)?));
         let any = || value.as_object()?.values().find_map(words);
         first_words(&self.shorten(&named.or_else(any).unwrap_or_default()))
@@ -356,7 +358,7 @@ pub(super) fn kind_of_user_part(part: &Part) -> &'static str {
     match &part.body {
         // What a tool puts into the user's mouth: reminders, listings, files that were attached.
         PartBody::Text(text) if text.synthetic == Some(true) => "the host",
-        _ if part.is_user_command() => "the user's commands",
+        _ if part.is_user_command() => "user's commands",
         _ => "the user",
     }
 }

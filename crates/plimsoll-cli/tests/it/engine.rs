@@ -112,8 +112,8 @@ fn commands_that_the_user_ran_are_a_kind_of_their_own() {
         let rows = rows.as_array().unwrap().iter();
         rows.map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(kinds(&found["byKind"]), ["the user's commands", "the user", "the model"]);
-    assert_eq!(kinds(&found["log"]["byKind"]), ["the user's commands", "the user", "the model"]);
+    assert_eq!(kinds(&found["byKind"]), ["user's commands", "the user", "the model"]);
+    assert_eq!(kinds(&found["log"]["byKind"]), ["user's commands", "the user", "the model"]);
     assert_eq!(found["growth"].as_array().unwrap().len(), 1);
 }
 

@@ -230,11 +230,12 @@ impl Commands {
 
 /// The command lines in a call, as a person would have typed them. Editors have a `command` too, which is none.
 pub(super) fn command_lines(call: &Call) -> Vec<String> {
-    command_lines_of(&call.tool, call.input)
+    shell_commands(&call.tool, call.input)
 }
 
-/// Like [`command_lines`], for a tool by its name in lower case and what it was given.
-pub(super) fn command_lines_of(tool: &str, input: &Value) -> Vec<String> {
+/// The command lines that a tool ran, by its name and what it was given, as a person would have typed them.
+pub fn shell_commands(tool: &str, input: &Value) -> Vec<String> {
+    let tool = &tool.to_lowercase();
     if is_named(tool, &["edit", "editor", "write", "todo", "question"]) {
         return Vec::new();
     }

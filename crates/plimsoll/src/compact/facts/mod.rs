@@ -21,7 +21,7 @@ mod user;
 
 pub use agent::{Said, Turn};
 pub use changes::{Change, ChangedFile, paths};
-pub use commands::{CommandRun, Commit, Ended, OpenError};
+pub use commands::{CommandRun, Commit, Ended, OpenError, shell_commands};
 pub use instructions::Instruction;
 pub(in crate::compact) use instructions::is_instruction;
 pub use reads::{FileRead, ReadLines, ShellReads, shell_reads};

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::commands::command_lines_of;
+use super::commands::shell_commands;
 use super::shell::{self, Program};
 
 /// What commands of one call showed of files.
@@ -51,7 +51,7 @@ impl ReadLines {
 pub fn shell_reads(tool: &str, input: &Value) -> ShellReads {
     let mut reads = ShellReads { files: Vec::new(), is_all: true };
     let workdir = ["workdir", "cwd"].iter().find_map(|key| input.get(*key)?.as_str());
-    for line in command_lines_of(&tool.to_lowercase(), input) {
+    for line in shell_commands(tool, input) {
         let mut programs = shell::programs(&line);
         while !programs.is_empty() {
             // A pipe's programs work on what its first one shows.
