@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use plimsoll::compact::ladder::{Outcome, Verdict};
+use plimsoll::count::window_message_tokens;
 use plimsoll::pivot::Visible;
-use plimsoll::{Fixed, Load, Log, Plan, Policy, Receipt, SessionId};
+use plimsoll::{Fixed, Log, Plan, Policy, Receipt, Role, SessionId, Tokens, Window, WindowRole};
 use plimsoll_session::Pruned;
 use plimsoll_store::Session;
 use serde_json::json;
@@ -77,11 +78,14 @@ pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, outp
     Ok(done)
 }
 
-/// Why there is no compaction, with what there is.
+/// Why there is no compaction, with what there is of the conversation. What the host laid down is never summarised.
 pub(crate) fn too_little(log: &Log, policy: &Policy) -> String {
-    let load = Load::of(log, policy, Fixed::default(), &policy.count);
-    let messages = counted(Visible::of(log).places.len(), "message");
-    format!("there is too little to summarise: {messages}, {} tokens", load.tokens)
+    let window = Window::of(log, policy);
+    let said = || window.messages.iter().filter(|message| message.role != WindowRole::System);
+    let tokens: Tokens = said().map(|message| window_message_tokens(message, &policy.count)).sum();
+    let is_said = |place: &&usize| log[**place].info.role != Some(Role::System);
+    let messages = counted(Visible::of(log).places.iter().filter(is_said).count(), "message");
+    format!("there is too little to summarise: {messages}, {tokens} tokens")
 }
 
 /// The stored session that was asked for, or the newest of the current directory.

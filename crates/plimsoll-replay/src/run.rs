@@ -12,6 +12,10 @@ use crate::report::{Fired, Recall, Report, Sent};
 use crate::rules::Rules;
 use crate::sight::{self, Asked, Needed, Noted, Sight};
 
+/// How often a request is made smaller that has no room, with its answer, in the window: as often as the agent does
+/// that a provider refuses.
+const REFUSALS: usize = 5;
+
 /// Under what circumstances a session is replayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Circumstances {
@@ -138,9 +142,17 @@ impl Run<'_> {
     fn prepare(&mut self, call: &Call) -> Result<Vec<Piece>, SessionError> {
         self.sight.prepare(call, false, &mut self.pieces)?;
         let mut request = self.sight.request(&mut self.pieces);
-        if !self.fits(&request, call.output) {
+        for _ in 0..REFUSALS {
+            if self.fits(&request, call.output) {
+                break;
+            }
+            let before = self.weigh(&request);
             self.sight.prepare(call, true, &mut self.pieces)?;
             request = self.sight.request(&mut self.pieces);
+            // Rules that have nothing more to give are not asked again.
+            if self.weigh(&request) >= before {
+                break;
+            }
         }
         self.note_reductions(Some(call));
         Ok(request)

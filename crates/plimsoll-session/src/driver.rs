@@ -56,6 +56,8 @@ pub struct Driver {
     breaker: Breaker,
     /// Why the next climb is made.
     trigger: Trigger,
+    /// Refusals since the last answer.
+    refusals: u32,
     climb: Option<Climb>,
     early: Early,
     /// What was handed out for the next request, and becomes what was sent once its answer begins.
@@ -184,6 +186,7 @@ impl Driver {
             writing: None,
             breaker: Breaker::default(),
             trigger: Trigger::Auto,
+            refusals: 0,
             climb: None,
             early: Early::None,
             prepared: None,
@@ -246,6 +249,7 @@ impl Driver {
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
         (self.early, self.trigger, self.breaker) = (Early::None, Trigger::Auto, Breaker::default());
+        self.refusals = 0;
     }
 
     /// Go on with a model of another provider: what is recorded with the next answers.
@@ -384,7 +388,7 @@ impl Driver {
     }
 
     /// The provider refused the last request as too long. The next [`prepare`](Driver::prepare) reduces whatever the
-    /// figures say; `window` is the context window that the refusal names, if it does. Where it does not and no table knows
+    /// figures say, and twice as much with every refusal in a row; `window` is the context window that the refusal names, if it does. Where it does not and no table knows
     /// the model, what was refused bounds the window.
     pub fn refused(&mut self, window: Option<Tokens>, fixed: Fixed) {
         let named = window.filter(|window| *window > Tokens::ZERO);
@@ -395,6 +399,7 @@ impl Driver {
             (!is_known && load.tokens >= LEAST_WINDOW).then_some(load.tokens)
         });
         self.trigger = Trigger::Refused;
+        self.refusals = self.refusals.saturating_add(1);
         self.climb = None;
         // A smaller window than the provider's was configured, and holds.
         let is_smaller =
@@ -576,6 +581,7 @@ impl Driver {
             fixed,
             counter: self.meter.counter(),
             trigger,
+            refusals: self.refusals,
             hook: self.settings.hook.clone(),
             breaker: self.breaker,
             cache: Some(self.cache),
@@ -614,8 +620,14 @@ impl Driver {
         Content { window, cache, load, line, room, receipts }
     }
 
+    /// The provider has taken a request: the next refusal is the first again.
+    pub(crate) fn note_answered(&mut self) {
+        self.refusals = 0;
+    }
+
     /// The request that was prepared is being answered: that is what the provider's cache holds now.
     pub(crate) fn note_sent(&mut self) -> Option<Measure> {
+        self.note_answered();
         let sent = self.prepared.take()?;
         let measure = sent.measure;
         self.sent = Some(sent);

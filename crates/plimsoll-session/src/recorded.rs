@@ -15,6 +15,9 @@ impl Driver {
         mut message: Message,
     ) -> Result<(MessageId, Vec<Receipt>), SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
+        if message.is_assistant() {
+            self.note_answered();
+        }
         self.keep_lease()?;
         let claim = self.lease.claim();
         let mut receipts = Vec::new();

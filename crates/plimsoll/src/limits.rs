@@ -82,6 +82,13 @@ impl OverflowPolicy {
         Some(Line { at: line.at.share(share), ..line })
     }
 
+    /// How far over the line a request is taken to be that was refused so often in a row. Twice as far each time: a host
+    /// makes a handful of tries, and where an answer needs half of the window, steps of 5 % would not get there.
+    pub fn margin_of(&self, refusals: u32) -> f64 {
+        let doublings = refusals.saturating_sub(1).min(31);
+        (self.refused_margin * f64::from(1_u32 << doublings)).min(1.0)
+    }
+
     /// What a response's usage weighs.
     pub fn load(&self, usage: &Usage) -> Tokens {
         let base = usage.input + usage.cache_read + usage.output;

@@ -129,7 +129,7 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
         let whole = cutter.lines(forward(output), limits.whole(), End::Head);
         (Kept { head: whole.text, tail: None }, original_lines, whole.bytes.saturating_sub(1))
     };
-    TruncatePlan {
+    let plan = TruncatePlan {
         tool: tool.to_owned(),
         kept,
         truncated: over,
@@ -141,10 +141,38 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
         kept_bytes,
         may_spill: policy.truncate.spill,
         notice: policy.truncate.notice,
-    }
+    };
+    if policy.truncate.only_if_shorter { plan.unless_longer(output) } else { plan }
 }
 
+/// No notice is longer than this, so that outputs of which more goes need not be rendered to be compared.
+const LONGEST_NOTICE: u64 = 1_024;
+
 impl TruncatePlan {
+    /// The same plan, or the whole output where the cut would not make it shorter: the model would pay for a notice and
+    /// see less. Bytes that are not UTF-8 are told of in any case.
+    fn unless_longer(self, output: &[u8]) -> TruncatePlan {
+        let gains_much = self.original_bytes > self.kept_bytes.saturating_add(LONGEST_NOTICE);
+        let Ok(whole) = std::str::from_utf8(output) else { return self };
+        if !self.loses() || gains_much {
+            return self;
+        }
+        // The output is spilled after this, so how long its address will be is not known; a handle is the usual one.
+        let handle = Address::Handle(format!("spill_{:032x}", 0));
+        let spill = if self.may_spill { Spill::Saved(handle) } else { Spill::Off };
+        if self.render(&spill).chars() < Chars::of(whole) {
+            return self;
+        }
+        TruncatePlan {
+            kept: Kept { head: whole.to_owned(), tail: None },
+            truncated: false,
+            lines_shortened: 0,
+            kept_lines: self.original_lines,
+            kept_bytes: self.original_bytes,
+            ..self
+        }
+    }
+
     /// Whether anything of the output would be lost without a spill.
     pub fn loses(&self) -> bool {
         self.truncated || self.lines_shortened > 0 || self.lossy

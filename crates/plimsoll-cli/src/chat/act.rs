@@ -10,6 +10,7 @@ use super::text::{clean, one_line, visible, wrap};
 use super::{Chat, lists, todo, words};
 use crate::agent::failed;
 use crate::error::CliError;
+use crate::reduce;
 use crate::revert;
 use crate::style::{HEADING, QUIET, paint};
 
@@ -117,7 +118,7 @@ impl Chat<'_> {
             _ => Plan::Prune(plan.prune).detail().replace("cleared", "set aside"),
         };
         let compaction = match plan.compaction {
-            None => words::TOO_LITTLE.to_owned(),
+            None => self.too_little(),
             Some(plan) => Plan::Compact(plan).detail(),
         };
         let heading = paint(HEADING, "Next, when the window is full or with /compact");
@@ -127,6 +128,15 @@ impl Chat<'_> {
         let body = wrap(&body, self.screen.width().saturating_sub(1), 4);
         self.screen.block(&format!("{heading}\n{body}\n{note}"));
         Ok(())
+    }
+
+    /// Why nothing is summarised, with what there is of the conversation.
+    fn too_little(&self) -> String {
+        let Some(conversation) = &self.conversation else { return words::TOO_LITTLE.to_owned() };
+        let told = conversation
+            .driver()
+            .run(|driver| Ok(reduce::too_little(driver.log(), &driver.settings().policy)));
+        self.runtime.block_on(told).unwrap_or_else(|_| words::TOO_LITTLE.to_owned())
     }
 
     fn compact(&mut self, focus: &str) -> Done {
@@ -142,7 +152,7 @@ impl Chat<'_> {
         if cancel.is_cancelled() {
             self.teller.notice("stopped; nothing was changed");
         } else if figures.is_empty() {
-            self.teller.notice(words::TOO_LITTLE);
+            self.teller.notice(&self.too_little());
         }
         self.show_meter();
         Ok(())

@@ -33,6 +33,12 @@ impl Weight {
     pub(crate) fn tokens(self, factor: Option<f64>) -> Tokens {
         factor.map_or(self.chars, |factor| Tokens((self.base.0 as f64 * factor).round() as u64))
     }
+
+    /// An even share of it among so many.
+    pub(crate) fn divided(self, among: u64) -> Weight {
+        let among = among.max(1);
+        Weight { chars: Tokens(self.chars.0 / among), base: Tokens(self.base.0 / among) }
+    }
 }
 
 impl From<Tokens> for Weight {

@@ -2,6 +2,7 @@
 
 use plimsoll::MessageId;
 use plimsoll::compact::extract::paths;
+use plimsoll::compact::facts::shell_reads;
 use plimsoll::count::{message_tokens, part_tokens, request_tokens, window_message_tokens};
 use plimsoll::pivot::Visible;
 use plimsoll::{
@@ -11,7 +12,7 @@ use plimsoll_tokens::{Bpe, Measured, WindowMeter, records_usage};
 use serde::Serialize;
 
 use super::ranking::{Ranking, Share, Weight};
-use super::window::{Weigher, WindowReport};
+use super::window::{Weigher, WindowReport, kind_of_user_part};
 use crate::output::printable;
 
 /// How many rows of a ranking are worth looking at.
@@ -220,8 +221,18 @@ impl<'a> Scale<'a> {
             self.largest.insert(place, (part.id.clone(), tool.tool.clone(), output));
             self.largest.truncate(ROWS);
         }
-        for path in tool.state.input.iter().flat_map(|input| paths(input.value())) {
-            self.files.add(&path, output);
+        let Some(input) = tool.state.input.as_ref().map(|input| input.value()) else { return };
+        let named = paths(input);
+        if named.is_empty() {
+            let read = shell_reads(&tool.tool, input).files;
+            // What each of several files takes of one output is not known.
+            let each = output.divided(read.len() as u64);
+            for file in &read {
+                self.files.add(&file.path, each);
+            }
+        }
+        for path in &named {
+            self.files.add(path, output);
         }
     }
 
@@ -435,17 +446,16 @@ fn kind(message: &Message, part: &Part) -> &'static str {
         (PartBody::ToolResult(_), _) => "tool outputs",
         (PartBody::Reasoning(_), _) => "reasoning",
         _ if message.info.summary => "summaries",
-        (PartBody::Text(text), Some(Role::User)) if text.synthetic == Some(true) => "the host",
-        (_, Some(Role::User)) => "the user",
+        (_, Some(Role::User)) => kind_of_user_part(part),
         (_, Some(Role::Assistant)) => "the model",
         _ => "system messages",
     }
 }
 
-/// Whether a person speaks. What a host puts in between, such as a file that it attaches, begins no turn.
+/// Whether a person speaks. What a host puts in between, such as a file that it attaches, begins no turn, and neither
+/// does a command that the user runs beside the conversation.
 pub(super) fn is_prompt(message: &Message) -> bool {
-    let by_host = |part: &Part| matches!(&part.body, PartBody::Text(text) if text.synthetic == Some(true));
-    message.starts_turn() && !message.parts.iter().all(by_host)
+    message.starts_turn() && !message.parts.iter().all(|part| kind_of_user_part(part) != "the user")
 }
 
 /// What a part with call and result weighs by its result alone.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll::compact::extract::paths;
+use plimsoll::compact::facts::{ReadLines, ShellReads, shell_commands, shell_reads};
 use plimsoll::count::block_tokens;
 use plimsoll::{
     Block, Counter, Message, Part, PartBody, PartId, Policy, Tokens, ToolState, Window, WindowMessage,
@@ -73,8 +74,9 @@ pub(crate) struct Repeated {
 
 /// A file's content in the window, or a part of it.
 struct Reading {
-    /// Which lines were asked for; empty for all of them.
-    lines: String,
+    /// Which lines were asked for.
+    lines: ReadLines,
+    /// What goes with it if it is cleared; nothing where its output shows something else as well, which would be lost.
     tokens: Tokens,
 }
 
@@ -144,7 +146,7 @@ impl Weigher<'_> {
                     tally.tools.add_to(name, tokens);
                 }
                 self.files(tally, name, &tool.state, block, tokens);
-                (name.as_str(), self.about(&tool.state))
+                (name.as_str(), self.about(name, &tool.state))
             }
             (Block::File { filename, mime, .. }, _) => {
                 (kind, filename.as_deref().or(mime.as_deref()).unwrap_or("unnamed").to_owned())
@@ -168,32 +170,46 @@ impl Weigher<'_> {
     }
 
     fn files(&self, tally: &mut Tally, tool: &str, state: &ToolState, block: &Block, tokens: Tokens) {
-        let paths = state.input.iter().flat_map(|input| paths(input.value()));
-        for path in paths.map(|path| self.relative(&path)) {
-            if matches!(block, Block::Call { .. }) {
-                tally.files.add(&path, tokens);
-            } else {
-                tally.files.add_to(&path, tokens);
-            }
-            let is_shown = matches!(block, Block::Result { cleared: false, is_error: false, .. });
+        let Some(input) = state.input.as_ref().map(|input| input.value()) else { return };
+        let is_call = matches!(block, Block::Call { .. });
+        let is_shown = matches!(block, Block::Result { cleared: false, is_error: false, .. });
+        let named = paths(input);
+        for path in named.iter().map(|path| self.relative(path)) {
+            tally.add_file(&path, tokens, is_call);
             if is_shown && is_reading(tool) {
-                let lines = state.input.as_ref().map(|input| lines_asked(input.value())).unwrap_or_default();
+                let lines = lines_asked(input);
                 tally.reads.entry(path).or_default().push(Reading { lines, tokens });
+            }
+        }
+        let ShellReads { files, is_all } = shell_reads(tool, input);
+        if !named.is_empty() || files.is_empty() {
+            return;
+        }
+        // What each of several files takes of one output is not known.
+        let each = Tokens(tokens.0 / files.len() as u64);
+        let clears = if is_all && files.len() == 1 { tokens } else { Tokens::ZERO };
+        for read in files {
+            let path = self.relative(&read.path);
+            tally.add_file(&path, each, is_call);
+            if is_shown {
+                tally.reads.entry(path).or_default().push(Reading { lines: read.lines, tokens: clears });
             }
         }
     }
 
     /// What a call is about: its command, its path, or whatever it was given first.
-    fn about(&self, state: &ToolState) -> String {
+    fn about(&self, tool: &str, state: &ToolState) -> String {
         let Some(input) = &state.input else { return String::new() };
         let value = input.value();
-        if let Some(command) = ["command", "cmd", "script"].iter().find_map(|key| words(value.get(*key)?)) {
-            return first_words(&self.shorten(&command));
+        let commands = shell_commands(tool, value);
+        if !commands.is_empty() {
+            return first_words(&self.shorten(&commands.join("; ")));
         }
         if let Some(path) = paths(value).first() {
             return self.relative(path);
         }
-        let fields = ["pattern", "query", "url", "description", "prompt", "input"];
+        let fields =
+            ["command", "cmd", "script", "pattern", "query", "url", "description", "prompt", "input"];
         let named = fields.iter().find_map(|key| words(value.get(*key)?));
         let any = || value.as_object()?.values().find_map(words);
         first_words(&self.shorten(&named.or_else(any).unwrap_or_default()))
@@ -237,6 +253,15 @@ impl Weigher<'_> {
 }
 
 impl Tally {
+    /// Count something towards a file. A call and its result are one.
+    fn add_file(&mut self, path: &str, tokens: Tokens, is_call: bool) {
+        if is_call {
+            self.files.add(path, tokens);
+        } else {
+            self.files.add_to(path, tokens);
+        }
+    }
+
     fn report(self) -> WindowReport {
         let mut items: Vec<Item> = self.items.into_values().collect();
         items.sort_by_key(|item| std::cmp::Reverse(item.tokens));
@@ -266,24 +291,24 @@ impl Tally {
     }
 }
 
-/// What of reads of one file a later one shows again: the same lines, or all of it. Another part of a long file is no
+/// What of reads of one file a later one shows again: the same lines, more of them, or all. Another part of a long file is no
 /// repetition, and clearing it would lose it.
 fn superseded(reads: &[Reading]) -> Tokens {
-    let is_repeated = |(at, read): &(usize, &Reading)| {
-        reads[at + 1..].iter().any(|later| later.lines.is_empty() || later.lines == read.lines)
-    };
+    let is_repeated =
+        |(at, read): &(usize, &Reading)| reads[at + 1..].iter().any(|later| later.lines.cover(&read.lines));
     reads.iter().enumerate().filter(is_repeated).map(|(_, read)| read.tokens).sum()
 }
 
-/// Which lines of a file a tool was asked for, as its input names them; empty if it was asked for all.
-fn lines_asked(input: &Value) -> String {
+/// Which lines of a file a tool was asked for, as its input names them.
+fn lines_asked(input: &Value) -> ReadLines {
     let fields = input.as_object().into_iter().flatten().filter(|(name, value)| {
         let name = name.to_ascii_lowercase();
         let asks =
             ["offset", "limit", "line", "range", "start", "end"].iter().any(|word| name.contains(word));
         asks && !value.is_null()
     });
-    fields.map(|(name, value)| format!("{name}={value};")).collect()
+    let picked: String = fields.map(|(name, value)| format!("{name}={value};")).collect();
+    if picked.is_empty() { ReadLines::All } else { ReadLines::Picked(picked) }
 }
 
 /// A name for each turn whose prompt is held.
@@ -321,15 +346,20 @@ fn kind(role: WindowRole, message: Option<&Message>, block: &Block) -> &'static 
         (Block::Text { part, .. }, WindowRole::User) => {
             let part =
                 message.and_then(|message| message.parts.iter().find(|own| Some(&own.id) == part.as_ref()));
-            match part.map(|part| &part.body) {
-                // What a tool puts into the user's mouth: reminders, listings, files that were attached.
-                Some(PartBody::Text(text)) if text.synthetic == Some(true) => "the host",
-                Some(_) => "the user",
-                None => "the host",
-            }
+            part.map_or("the host", kind_of_user_part)
         }
         (_, WindowRole::User) => "the user",
         (_, WindowRole::Assistant | WindowRole::Tool) => "the model",
+    }
+}
+
+/// What a part of a message of the user's is.
+pub(super) fn kind_of_user_part(part: &Part) -> &'static str {
+    match &part.body {
+        // What a tool puts into the user's mouth: reminders, listings, files that were attached.
+        PartBody::Text(text) if text.synthetic == Some(true) => "the host",
+        _ if part.is_user_command() => "user's commands",
+        _ => "the user",
     }
 }
 
@@ -362,7 +392,7 @@ mod tests {
     use plimsoll::{CharCounter, Policy, Tokens};
     use serde_json::json;
 
-    use super::{Reading, Weigher, lines_asked, superseded};
+    use super::{ReadLines, Reading, Weigher, lines_asked, superseded};
 
     #[test]
     fn commands_name_paths_from_the_directory() {
@@ -390,5 +420,12 @@ mod tests {
         assert_eq!(superseded(&[first(), second(), first()]), Tokens(10));
         assert_eq!(superseded(&[first(), second(), whole()]), Tokens(20), "all of it shows every part");
         assert_eq!(superseded(&[whole(), first()]), Tokens(0), "a part does not show all of it");
+    }
+
+    #[test]
+    fn a_longer_range_shows_a_shorter_one_again() {
+        let read = |first, last| Reading { lines: ReadLines::Range(first, last), tokens: Tokens(10) };
+        assert_eq!(superseded(&[read(1, 80), read(1, 120)]), Tokens(10));
+        assert_eq!(superseded(&[read(1, 120), read(1, 80)]), Tokens(0));
     }
 }

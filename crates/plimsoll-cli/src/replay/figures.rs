@@ -31,12 +31,12 @@ const IN_WINDOW: Figure = figure("in the window", |report| share(report, report.
 const BROUGHT_BACK: Figure = figure("brought back", |report| share(report, report.recall.recalled_share));
 
 /// What came out.
-pub(super) const OUTCOME: &[Figure] = &[POLICY, DEATHS, PEAK, COST, RECALL];
+pub(super) const OUTCOME: &[Figure] = &[POLICY, DEATHS, PEAK, COST, RECALL, IN_WINDOW];
 /// What the cost is made of.
 pub(super) const PARTS: &[Figure] = &[POLICY, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS];
 /// Both.
 pub(super) const BOTH: &[Figure] =
-    &[POLICY, DEATHS, PEAK, COST, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS, RECALL];
+    &[POLICY, DEATHS, PEAK, COST, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS, RECALL, IN_WINDOW];
 /// All there are.
 pub(super) const ALL: &[Figure] = &[
     POLICY,

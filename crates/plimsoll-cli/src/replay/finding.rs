@@ -111,11 +111,16 @@ fn against(ours: &Report, none: &Report) -> String {
 }
 
 fn kept(report: &Report) -> String {
-    let share = report.recall.share();
-    match report.recall.calls {
-        0 => "nothing that left the window was needed again".to_owned(),
-        _ if share > 0.9995 => "kept everything that was needed".to_owned(),
+    let (share, recalled) = (report.recall.share(), report.recall.recalled_share);
+    let kept = match report.recall.calls {
+        0 => return "nothing that left the window was needed again".to_owned(),
+        _ if share > 1.0 - SAME => "kept everything that was needed".to_owned(),
         _ => format!("kept {} of what was needed", figures::percent(share)),
+    };
+    // A replay lets the model ask for whatever it needs; no recording says whether it would have.
+    match recalled {
+        _ if recalled < SAME => kept,
+        _ => format!("{kept}, {} only if the model asks for it", figures::percent(recalled)),
     }
 }
 
@@ -160,6 +165,13 @@ mod tests {
             told(&[report("none", 0.2, 7, 0.3), report("plimsoll", 0.82, 0, 0.97)]),
             "Without a policy 7 of 10 calls would not have fitted; `plimsoll` would have made all of them for $0.820 and \
              kept 97.0 % of what was needed."
+        );
+        let mut recalls = report("plimsoll", 0.82, 0, 0.761);
+        recalls.recall.recalled_share = 0.235;
+        assert_eq!(
+            told(&[report("none", 1.0, 0, 1.0), recalls]),
+            "`plimsoll` would have cost 18.0 % less than no policy and kept 99.6 % of what was needed, 23.5 % only if the \
+             model asks for it."
         );
         assert_eq!(
             told(&[report("mask-3", 0.2, 7, 0.3), report("codex", 0.5, 0, 0.9)]),

@@ -266,6 +266,8 @@ const EXPLANATION: &str = "<h2>How to read this</h2>\n<dl>\n\
     nothing but tool outputs mentions, and what a policy has lost although something else repeated it; the mean over \
     the calls. What is in the window is there; what is not is brought back where the policy has handles, and lost \
     otherwise.</dd>\n\
+    <dt>in the window</dt><dd>The part of recall that the model had before it. The rest is there only for a model that \
+    asks for it; a replay lets it always ask, and no recording says whether it would have.</dd>\n\
     <dt>recalls</dt><dd>What bringing back costs: the model&#39;s call, the window once more, and what comes back.</dd>\n\
     <dt>summaries</dt><dd>Made without a model, unless the recording has one at that point; they cost what a \
     model&#39;s would, and count only for what a summariser was sent.</dd>\n</dl>";

@@ -281,6 +281,21 @@ fn that_commands_are_not_confined_is_told_before_the_question() {
 }
 
 #[test]
+fn a_compaction_that_would_free_nothing_is_told_with_its_numbers() {
+    if is_missing("a_compaction_that_would_free_nothing_is_told_with_its_numbers") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let tmux = begin(&home, &server, &[]);
+    server.push(Reply::new().text("Hello."));
+    tmux.line("Hi");
+    tmux.prompt_after("Hello.");
+    tmux.line("/compact");
+    let seen = tmux.prompt_after("there is too little to summarise");
+    assert!(seen.contains("there is too little to summarise: 2 messages, "), "{seen}");
+}
+
+#[test]
 fn a_fork_shows_what_is_out_of_its_window() {
     if is_missing("a_fork_shows_what_is_out_of_its_window") {
         return;

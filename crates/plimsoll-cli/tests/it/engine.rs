@@ -67,6 +67,56 @@ fn compact_plans_and_summarises_without_a_model() {
     assert_eq!((code, message.trim()), (1, "there is too little to summarise: 1 message, 5 tokens"));
 }
 
+/// Codex has no tool for reading: it reads through a shell.
+#[test]
+fn files_read_through_a_shell_come_with_advice() {
+    let call = |number: usize, command: &str| {
+        let id = format!("c{number}");
+        let call = json!({ "id": id, "type": "function",
+            "function": { "name": "shell", "arguments": json!({ "command": command }).to_string() } });
+        [
+            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+            json!({ "role": "tool", "tool_call_id": id, "content": "a line of it\n".repeat(200) }),
+        ]
+    };
+    let commands = [
+        "sed -n '1,80p' src/lib.rs",
+        "nl -ba src/lib.rs | sed -n '80,200p'",
+        "cat src/lib.rs",
+        "cat README.md && cargo test",
+        "cat README.md",
+    ];
+    let calls = commands.iter().enumerate().flat_map(|(number, command)| call(number, command));
+    let begin = [json!({ "role": "user", "content": "Look at it." })];
+    let session = json!(begin.into_iter().chain(calls).collect::<Vec<_>>()).to_string();
+    let found = parsed(&["inspect", "--json"], &session);
+    let repeated = found["repeated"].as_array().unwrap();
+    assert_eq!(repeated.len(), 1, "what else a command printed would be lost: {repeated:?}");
+    assert_eq!((&repeated[0]["name"], &repeated[0]["count"]), (&json!("src/lib.rs"), &json!(3)));
+    let files: Vec<&str> =
+        found["byFile"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(files, ["src/lib.rs", "README.md"]);
+    assert!(ok(&["inspect"], &session).contains("`src/lib.rs` was read 3 times; pruning frees"));
+}
+
+/// What a person ran in a shell of their own is neither the user's words nor a turn.
+#[test]
+fn commands_that_the_user_ran_are_a_kind_of_their_own() {
+    let session = r#"{"type":"session","id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}
+{"type":"message","id":"a","message":{"role":"user","content":"Mend it so that it builds."}}
+{"type":"message","id":"b","parentId":"a","message":{"role":"bashExecution","command":"make","output":"one error and many more words"}}
+{"type":"message","id":"c","parentId":"b","message":{"role":"assistant","content":[{"type":"text","text":"I see."}]}}
+"#;
+    let found = parsed(&["inspect", "--json"], session);
+    let kinds = |rows: &serde_json::Value| {
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| row["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&found["byKind"]), ["user's commands", "the user", "the model"]);
+    assert_eq!(kinds(&found["log"]["byKind"]), ["user's commands", "the user", "the model"]);
+    assert_eq!(found["growth"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn inspect_tells_where_the_tokens_go() {
     let found = parsed(&["inspect", "--json"], &chat(3));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
 
-use plimsoll::log::{At, CompactionPart};
+use plimsoll::log::{At, CompactionPart, TextPart};
 use plimsoll::{MessageId, Millis, PartBody, Role, Tokens, Usage};
 use serde_json::{Number, json};
 
@@ -294,12 +294,11 @@ impl Reading<'_> {
             Some("bashExecution") => {
                 let [command, output] =
                     ["command", "output"].map(|key| log.misfits.take_words(&mut message, at, key));
-                let place = log.begin(Role::User, id, time);
-                log.said(place, format!("Ran `{command}`\n```\n{output}\n```"), false);
                 let hidden = log.misfits.is(&message, at, "excludeFromContext");
-                if hidden && let Some(PartBody::Text(text)) = log.last_part(place) {
-                    text.ignored = Some(true);
-                }
+                let place = log.begin(Role::User, id, time);
+                let text = format!("Ran `{command}`\n```\n{output}\n```").into();
+                let body = TextPart { text, synthetic: None, ignored: hidden.then_some(true) };
+                log.part(place, PartBody::Text(body)).set_user_command(&command);
             }
             Some("custom" | "hookMessage" | "branchSummary") => {
                 let (content, _) = flatten(message.take("content"));

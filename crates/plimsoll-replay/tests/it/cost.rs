@@ -1,6 +1,6 @@
 //! What is sent, what it costs, and what does not fit.
 
-use plimsoll::{Millis, Tokens};
+use plimsoll::{Millis, Tokens, Usage};
 use plimsoll_replay::{Billed, Circumstances, Price, Report, totals};
 use plimsoll_testkit::History;
 
@@ -132,4 +132,16 @@ fn a_call_whose_answer_alone_fills_the_window_is_left_out_under_all_rules() {
         assert_eq!((report.calls, report.left_out, report.deaths), (2, 1, 0), "{rules}");
         assert_eq!(report.windows.len(), 2);
     }
+}
+
+#[test]
+fn an_answer_that_needs_half_of_the_window_gets_it() {
+    // The policy keeps an eighth of the window for answers. This one needs more, and there is much that can go.
+    let mut messages = reading(12, 2_000).user("Now write all of it").say("Here it is.").messages();
+    let usage = Usage::new(Tokens(20_000), Tokens(14_000));
+    messages.last_mut().unwrap().info.tokens = Some(usage);
+    let report = replay(messages, "plimsoll", &window(32_000));
+    let last = report.windows.last().unwrap();
+    assert!(last.fits && last.tokens + 14_000 <= 32_000, "{last:?}");
+    assert_eq!((report.deaths, report.left_out), (0, 0));
 }

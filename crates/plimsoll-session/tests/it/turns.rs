@@ -127,6 +127,36 @@ fn a_refusal_reduces_and_teaches_the_window() {
 }
 
 #[test]
+fn refusals_in_a_row_reduce_more_each_time() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    for number in 0..12 {
+        driver.prompt(format!("Prompt {number}: {}", "word ".repeat(1_000))).unwrap();
+        say(&mut driver, &format!("answer {number} ").repeat(500));
+    }
+    driver.prompt("And now?").unwrap();
+    let mut sizes = vec![ready(&mut driver, "").load.tokens.0];
+    for _ in 0..5 {
+        driver.refused(None, Fixed::default());
+        match driver.prepare(Fixed::default()).unwrap() {
+            Prepared::Ready(content) => sizes.push(content.load.tokens.0),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
+    // An answer that needs two thirds of the window gets them within the tries that the agent makes.
+    assert!(sizes[5] * 3 < sizes[0], "{sizes:?}");
+    assert!(shown(&driver).contains("And now?"), "the prompt is not lost");
+    // The next refusal after an answer is the first again.
+    say(&mut driver, "Here.");
+    driver.prompt(format!("More: {}", "word ".repeat(4_000))).unwrap();
+    let before = ready(&mut driver, "").load.tokens.0;
+    driver.refused(None, Fixed::default());
+    let after = ready(&mut driver, "").load.tokens.0;
+    assert!(after < before && after * 2 > before, "{before}, then {after}");
+}
+
+#[test]
 fn r160_a_compaction_made_beside_the_turn_hides_nothing_that_came_meanwhile() {
     let harbour = Harbour::new();
     let mut driver = harbour.open_with_model("ses_1");

@@ -347,7 +347,9 @@ impl Ladder {
         if self.is.policy.compact.extractive
             && let Some(selection) = self.selection(None)
         {
-            self.pivot_without_model(&selection, "no model could summarise", ids)?;
+            let is_wished = self.is.trigger == Trigger::Manual && self.is.summariser.is_none();
+            let reason = if is_wished { "a person asked for it" } else { "no model could summarise" };
+            self.pivot_without_model(&selection, reason, ids)?;
         }
         Ok(if self.is_over() { Rung::ClearTail } else { Rung::End })
     }

@@ -4,7 +4,7 @@
 //! a prompt that still waits for its answer.
 
 use crate::count::{Counter, Tokens, window_message_tokens};
-use crate::log::{Message, Role};
+use crate::log::{Message, PartBody, Role};
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{Policy, Scope, SplitTurns};
 use crate::receipt::{CompactPlan, Made};
@@ -101,8 +101,18 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         (Scope::All, None) => end,
         (Scope::Tail, None) => {
             let budget = room.line.share(compact.tail_share).clamp(compact.tail_min, compact.tail_max);
+            // A session that is little longer than the tail would leave nothing worth a summary. Where a person asks for
+            // one, they want a short window more than a long tail.
+            let all: Tokens = (0..sizes.len()).filter(|at| !is_system(*at)).map(|at| sizes[at]).sum();
+            let asked_share = if room.asked { compact.asked_tail_share } else { 1.0 };
+            let budget = budget.min(all.share(asked_share));
+            // Results that the model has not been shown yet stay all the same; an answer that is most of the session
+            // goes with the rest of it.
+            let is_read = |step: usize| !calls_tools(&messages[places[step]]);
+            let goes_too =
+                |step: usize| asked_share < 1.0 && is_read(step) && sizes[step] > all - sizes[step];
             match (division.tail(budget, compact.split_turns), newest_step) {
-                (cut, Some(step)) if cut == end && sizes[step] > budget => {
+                (cut, Some(step)) if cut == end && sizes[step] > budget && !goes_too(step) => {
                     let most = room.line.share(compact.step_share).max(budget);
                     trim = Some(most).filter(|most| sizes[step] > *most);
                     step
@@ -147,6 +157,10 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         prompt,
         prompt_trim: prompt.filter(|prompt| weights[*prompt] > most).map(|_| most),
     })
+}
+
+fn calls_tools(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(part.body, PartBody::Tool(_) | PartBody::ToolCall(_)))
 }
 
 /// What each message of the log weighs in the window as it is now; nothing if it is not in view.

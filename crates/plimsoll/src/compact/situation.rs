@@ -32,6 +32,8 @@ pub struct Situation {
     pub counter: Arc<dyn Counter>,
     /// Why the ladder is climbed.
     pub trigger: Trigger,
+    /// How often the provider has refused in a row, this time among them, where that is why.
+    pub refusals: u32,
     /// What hooks add to the summary request.
     pub hook: HookText,
     /// How the summariser has done so far in this session.
@@ -66,6 +68,7 @@ impl Situation {
             summariser: None,
             fixed: Fixed::default(),
             trigger: Trigger::Auto,
+            refusals: 0,
             hook: HookText::default(),
             breaker: Breaker::default(),
             cache: None,
@@ -235,7 +238,8 @@ impl Situation {
         match self.trigger {
             // The provider is right: whatever was estimated must have been more than the line.
             Trigger::Refused => {
-                gauge.at_least(load.estimate, line + line.share(overflow.refused_margin) + Tokens(1))
+                let margin = overflow.margin_of(self.refusals);
+                gauge.at_least(load.estimate, line + line.share(margin) + Tokens(1))
             }
             Trigger::Auto | Trigger::Early | Trigger::Manual => gauge,
         }

@@ -126,6 +126,20 @@ impl Part {
         }
     }
 
+    /// Say that this text is a command which the user ran beside the conversation, with what it printed.
+    pub fn set_user_command(&mut self, command: &str) {
+        self.extra.insert("metadata".into(), json!({ "plimsoll": { "command": command } }));
+    }
+
+    /// Whether this is a command that the user ran beside the conversation, with what it printed, and not words of theirs.
+    pub fn is_user_command(&self) -> bool {
+        /// As Claude Code writes what was typed after `!`, and what came of it.
+        const TAGS: [&str; 3] = ["<bash-input>", "<bash-stdout>", "<bash-stderr>"];
+        let PartBody::Text(text) = &self.body else { return false };
+        let is_flagged = || self.extra.get("metadata")?.get("plimsoll")?.get("command")?.as_str();
+        is_flagged().is_some() || TAGS.iter().any(|tag| text.text.trim_start().starts_with(tag))
+    }
+
     /// The compaction marker in this part, if it is one.
     pub fn as_compaction(&self) -> Option<&CompactionPart> {
         match &self.body {

@@ -102,6 +102,8 @@ pub struct TruncatePolicy {
     pub spill: bool,
     /// Where it is kept; a relative path is beside the database.
     pub spill_directory: String,
+    /// Leave an output whole where what stays of it is, with the notice of the cut, no shorter than all of it.
+    pub only_if_shorter: bool,
 }
 
 /// Which end of an output is kept.
@@ -272,7 +274,8 @@ pub struct OverflowPolicy {
     pub max_factor: f64,
     /// No more than this share of the line is taken for such hidden text, or nothing one could do would help.
     pub max_hidden_share: f64,
-    /// A request that the provider refused as too long is taken to be this share of the line over it.
+    /// A request that the provider refused as too long is taken to be this share of the line over it, twice as
+    /// far with each refusal in a row.
     pub refused_margin: f64,
     /// Most that is set aside for the answer.
     pub output_cap: Tokens,
@@ -337,6 +340,9 @@ pub struct CompactPolicy {
     pub tail_min: Tokens,
     /// and at most this.
     pub tail_max: Tokens,
+    /// Where a person asks for a compaction, at most this share of the conversation stays word for word; all of it is
+    /// summarised where the last answer is longer than everything before it. 1 for the tail of every compaction.
+    pub asked_tail_share: f64,
     /// A newest step that is longer than the tail may be stays all the same, cut to this share of the line.
     pub step_share: f64,
     /// The user's newest message stays in view whole while it takes no more than this share of the line, and cut to

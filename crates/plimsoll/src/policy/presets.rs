@@ -52,7 +52,11 @@ impl Preset {
             Preset::Plimsoll => PolicySpec {
                 name: "plimsoll".into(),
                 count: CharCounter::default(),
-                truncate: TruncatePolicy { terminal_keep: Keep::HeadTail, ..truncate() },
+                truncate: TruncatePolicy {
+                    terminal_keep: Keep::HeadTail,
+                    only_if_shorter: true,
+                    ..truncate()
+                },
                 prune: PrunePolicy {
                     after_turn: false,
                     min_output_chars: Chars(100),
@@ -78,6 +82,7 @@ impl Preset {
                 compact: CompactPolicy {
                     scope: Scope::Tail,
                     tail_max: Tokens(4_000),
+                    asked_tail_share: 0.25,
                     prompt_share: 0.4,
                     template: Template::Anchored,
                     request: RequestForm::Appended,
@@ -185,6 +190,7 @@ fn truncate() -> TruncatePolicy {
         notice: Notice::Guide,
         spill: true,
         spill_directory: "spill".into(),
+        only_if_shorter: false,
     }
 }
 
@@ -255,6 +261,7 @@ fn opencode() -> PolicySpec {
             tail_share: 0.25,
             tail_min: Tokens(2_000),
             tail_max: Tokens(15_000),
+            asked_tail_share: 1.0,
             step_share: 0.5,
             prompt_share: 0.0,
             target_percent: 50,

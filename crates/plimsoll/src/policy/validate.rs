@@ -93,6 +93,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
 
     share("compact.tailShare", compact.tail_share)?;
+    share("compact.askedTailShare", compact.asked_tail_share)?;
     share("compact.stepShare", compact.step_share)?;
     rule((0.0..1.0).contains(&compact.prompt_share), "compact.promptShare", || {
         format!("{} is not a share from 0 to below 1", compact.prompt_share)

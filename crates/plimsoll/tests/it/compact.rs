@@ -119,6 +119,35 @@ mod selecting {
     }
 
     #[test]
+    fn a_person_who_asks_gets_more_summarised_than_a_tail_would_leave() {
+        // 6,000 tokens, of which the tail of 4,000 would leave a third.
+        let log = turns(6, 1_000).messages();
+        let on_its_own = choose(&log, &Policy::default(), room(100_000)).unwrap();
+        assert_eq!(on_its_own.tail.len(), 6);
+        let asked = Room { asked: true, ..room(100_000) };
+        let selection = choose(&log, &Policy::default(), asked).unwrap();
+        assert_eq!((selection.head.len(), selection.tail.len()), (10, 2), "all but the last turn");
+        // What the host laid down is no part of the conversation, however long it is.
+        let rule =
+            json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": tokens(20_000) }] });
+        let mut led = History::new().raw(rule).messages();
+        led.extend(turns(4, 1_000).messages());
+        assert_eq!(choose(&led, &Policy::default(), asked).unwrap().head.len(), 6);
+        // A long session is divided as ever.
+        let long = turns(60, 1_000).messages();
+        let [on_its_own, asked] = [room(100_000), asked].map(|room| choose(&long, &Policy::default(), room));
+        assert_eq!(on_its_own, asked);
+        // One turn whose answer is most of it: only the prompt stays. Results that nobody has read yet stay too.
+        let turn = || History::new().user("tell me").say("I will.");
+        let tail_of = |log: &[Message]| {
+            let asked = Room { asked: true, ..room(100_000) };
+            choose(log, &Policy::default(), asked).map(|selection| (selection.tail.len(), selection.prompt))
+        };
+        assert_eq!(tail_of(&turn().say(tokens(5_000)).messages()), Some((0, Some(0))));
+        assert_eq!(tail_of(&turn().tool("read", tokens(5_000)).messages()), Some((1, Some(0))));
+    }
+
+    #[test]
     fn what_a_host_laid_down_is_not_summarised() {
         let rule = json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": "You are a pirate." }] });
         let mut messages = History::new().raw(rule).messages();

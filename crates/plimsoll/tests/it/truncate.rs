@@ -236,6 +236,36 @@ fn a_byte_limit_below_one_line_still_shows_a_part_of_it() {
 }
 
 #[test]
+fn an_output_is_not_cut_where_the_notice_is_longer_than_what_goes() {
+    // One line of five characters would go, and a notice of about a hundred would come.
+    let barely_over = lines(2_001);
+    let plan = ours(barely_over.as_bytes(), "read");
+    assert_eq!((plan.truncated, plan.wants_spill(), plan.kept_lines), (false, false, 2_001));
+    assert_eq!(plan.render(&Spill::Off).as_str(), barely_over);
+    // The same for a line that is a little too long.
+    let line = "x".repeat(2_010);
+    assert_eq!(ours(line.as_bytes(), "read").render(&Spill::Off).as_str(), line);
+    // Documents that say what is cut are kept to the letter.
+    for preset in [Preset::Opencode, Preset::Opencode118, Preset::Openfork] {
+        let plan = truncate::plan(barely_over.as_bytes(), "read", &preset.policy());
+        assert!(plan.truncated, "{preset}");
+    }
+}
+
+#[test]
+fn whatever_is_cut_becomes_shorter() {
+    let handle = Spill::Saved(Address::Handle(format!("spill_{:032x}", 0)));
+    for length in (49_000..52_000).step_by(14) {
+        let output = "word and word\n".repeat(length / 14);
+        for tool in ["read", "bash", "glob"] {
+            let plan = ours(output.as_bytes(), tool);
+            let shown = plan.render(&handle).chars();
+            assert!(!plan.loses() || shown < Chars::of(&output), "{tool}: {length} became {shown}");
+        }
+    }
+}
+
+#[test]
 fn empty_output_has_no_lines() {
     let plan = ours(b"", "bash");
     assert_eq!((plan.original_lines, plan.kept_lines, plan.truncated), (0, 0, false));

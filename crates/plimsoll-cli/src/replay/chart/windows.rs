@@ -13,6 +13,8 @@ use crate::replay::page::escape;
 const RECORDED: &str = "recorded";
 /// A line that ends farther than this from the right has no leader to its name.
 const EARLY: f64 = 60.0;
+/// How long a dash is drawn for a call beside which no other fits.
+const LONE: f64 = 8.0;
 /// The room a swatch takes before a name.
 const SWATCH: f64 = 30.0;
 
@@ -218,6 +220,10 @@ fn lanes(reports: &[Report], frame: &Frame) -> (String, f64) {
         runs(&one.windows) == runs(&other.windows) && events(one) == events(other)
     };
     let mut svg = String::new();
+    let is_quiet = |report: &Report| report.reductions.is_empty() && runs(&report.windows).is_empty();
+    if reports.iter().all(is_quiet) {
+        return (svg, frame.bottom() + 24.0);
+    }
     let mut top = frame.bottom() + 34.0;
     for group in Alike::group(reports, is_same) {
         let names = group.names();
@@ -318,18 +324,21 @@ fn path(sizes: &[Option<u64>], frame: &Frame) -> String {
     let per = sizes.len().div_ceil(pixels).max(1);
     let mut path = String::new();
     let mut broken = true;
-    for (at, chunk) in sizes.chunks(per).enumerate() {
+    let mut chunks = sizes.chunks(per).enumerate().peekable();
+    while let Some((at, chunk)) = chunks.next() {
         let Some(tokens) = chunk.iter().flatten().max() else {
             broken = true;
             continue;
         };
         let call = (at * per + 1) as f64 + (chunk.len() - 1) as f64 / 2.0;
         let (x, y) = (frame.x(call), frame.y(*tokens as f64));
-        let _ = write!(path, "{}{x:.1},{y:.1}", if broken { "M" } else { "L" });
-        if broken {
-            // A lone point is a dot.
-            path += "h0.01";
-        }
+        let goes_on = chunks.peek().is_some_and(|(_, next)| next.iter().any(Option::is_some));
+        let _ = match (broken, goes_on) {
+            (false, _) => write!(path, "L{x:.1},{y:.1}"),
+            (true, true) => write!(path, "M{x:.1},{y:.1}"),
+            // A lone point has no length, and would not be seen.
+            (true, false) => write!(path, "M{:.1},{y:.1}h{LONE:.1}", x - LONE / 2.0),
+        };
         broken = false;
     }
     path
@@ -346,6 +355,21 @@ mod tests {
         let windows: Vec<Sent> =
             [true, false, false, true, false].map(|fits| Sent { tokens: 1, fits }).to_vec();
         assert_eq!(runs(&windows), [(2, 3), (5, 5)]);
+    }
+
+    #[test]
+    fn a_session_of_one_call_is_seen_and_rows_without_events_are_left_out() {
+        let report = |fits: &[bool]| Report {
+            policy: "none".to_owned(),
+            peak: 100,
+            windows: fits.iter().map(|fits| Sent { tokens: 100, fits: *fits }).collect(),
+            ..Report::default()
+        };
+        let one = windows(&[report(&[true])], &[Some(90)], 200, Size::Narrow);
+        assert_eq!(one.matches("h8.0\"").count(), 2, "the policy's and what was recorded: {one}");
+        assert!(!one.contains(">none</text>"), "nothing fired: {one}");
+        let dead = windows(&[report(&[true, true, false])], &[], 200, Size::Narrow);
+        assert!(!dead.contains("h8.0\"") && dead.contains(">none</text>"), "{dead}");
     }
 
     #[test]

@@ -119,8 +119,13 @@ impl<'a> Call<'a> {
 
     /// Whether the tool's name is made of words one of which is among these; `ask_user` has `ask`, `task` has not.
     pub(super) fn is_named(&self, words: &[&str]) -> bool {
-        self.tool.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word))
+        is_named(&self.tool, words)
     }
+}
+
+/// Whether a tool's name, in lower case, is made of words one of which is among these.
+pub(super) fn is_named(tool: &str, words: &[&str]) -> bool {
+    tool.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word))
 }
 
 /// Beginnings of results in which a tool says that it failed, in lower case. Hosts that have no field for it write

@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::super::prose::{Pattern, normal, shorten};
-use super::call::{Call, Outcome};
+use super::call::{Call, Outcome, is_named};
 use super::shell::{self, Program};
 use crate::chars::{Chars, head, tail};
 use crate::log::MessageId;
@@ -230,11 +230,17 @@ impl Commands {
 
 /// The command lines in a call, as a person would have typed them. Editors have a `command` too, which is none.
 pub(super) fn command_lines(call: &Call) -> Vec<String> {
-    if call.is_named(&["edit", "editor", "write", "todo", "question"]) {
+    shell_commands(&call.tool, call.input)
+}
+
+/// The command lines that a tool ran, by its name and what it was given, as a person would have typed them.
+pub fn shell_commands(tool: &str, input: &Value) -> Vec<String> {
+    let tool = &tool.to_lowercase();
+    if is_named(tool, &["edit", "editor", "write", "todo", "question"]) {
         return Vec::new();
     }
     for key in ["command", "cmd", "script", "commands"] {
-        match call.input.get(key) {
+        match input.get(key) {
             Some(Value::String(line)) => return vec![line.clone()],
             Some(Value::Array(words)) => {
                 let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
@@ -250,8 +256,8 @@ pub(super) fn command_lines(call: &Call) -> Vec<String> {
         }
     }
     // A script that runs commands: they are arguments named `cmd` or `command`.
-    match call.field(&["input", "code"]) {
-        Some(script) if call.is_named(&["exec", "code", "js", "python"]) => scripted(script),
+    match ["input", "code"].iter().find_map(|key| input.get(*key)?.as_str()) {
+        Some(script) if is_named(tool, &["exec", "code", "js", "python"]) => scripted(script),
         _ => Vec::new(),
     }
 }

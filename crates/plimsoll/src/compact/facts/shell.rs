@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
                 '\\' => match self.chars.next() {
                     Some((_, '\n')) | None => {}
                     // Windows paths are full of backslashes, and no shell of that system takes them away.
-                    Some((_, next)) if next.is_alphanumeric() => {
+                    Some((_, next)) if next.is_alphanumeric() || self.is_in_windows_path(next) => {
                         self.push_str(&['\\', next].iter().collect::<String>());
                     }
                     Some((_, next)) => self.push(next),
@@ -245,6 +245,11 @@ impl<'a> Reader<'a> {
                 _ => self.push(c),
             }
         }
+    }
+
+    /// Whether a backslash before this letter parts two names of a path, as in `C:\Users\.config`, rather than quotes it.
+    fn is_in_windows_path(&self, next: char) -> bool {
+        matches!(next, '.' | '_' | '-') && self.word.as_ref().is_some_and(|word| word.contains('\\'))
     }
 
     /// PowerShell's `@'` … `'@`, which ends only at the beginning of a line.

@@ -1,0 +1,308 @@
+//! Files whose content a command showed: `cat`, `sed -n 1,80p`, `nl … | head`, `rg` in one file.
+//!
+//! Agents that have no tool for reading read through a shell. Where this errs it names one file too few.
+
+use serde_json::Value;
+
+use super::commands::shell_commands;
+use super::shell::{self, Program};
+
+/// What commands of one call showed of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShellReads {
+    /// The files, in order.
+    pub files: Vec<FileRead>,
+    /// Whether the call showed nothing else, so that its output is the content of these files.
+    pub is_all: bool,
+}
+
+/// A file, or a part of one, that was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRead {
+    /// Its path as the command names it, from the directory that it was run in.
+    pub path: String,
+    /// Which lines of it.
+    pub lines: ReadLines,
+}
+
+/// Which lines of a file were shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadLines {
+    /// All of them.
+    All,
+    /// From the first number to the second, both among them.
+    Range(u64, u64),
+    /// Those that something picked out, in whatever words it was asked.
+    Picked(String),
+}
+
+impl ReadLines {
+    /// Whether someone who sees these lines sees the others too.
+    pub fn cover(&self, others: &ReadLines) -> bool {
+        match (self, others) {
+            (ReadLines::All, _) => true,
+            (ReadLines::Range(first, last), ReadLines::Range(from, to)) => first <= from && to <= last,
+            _ => self == others,
+        }
+    }
+}
+
+/// What the commands of a call showed of files; nothing for a call that ran no command.
+pub fn shell_reads(tool: &str, input: &Value) -> ShellReads {
+    let mut reads = ShellReads { files: Vec::new(), is_all: true };
+    let workdir = ["workdir", "cwd"].iter().find_map(|key| input.get(*key)?.as_str());
+    for line in shell_commands(tool, input) {
+        let mut programs = shell::programs(&line);
+        while !programs.is_empty() {
+            // A pipe's programs work on what its first one shows.
+            let end =
+                programs.iter().position(|program| !program.piped).map_or(programs.len(), |last| last + 1);
+            let pipe: Vec<Program> = programs.drain(..end).collect();
+            match read_of(&pipe) {
+                Some(mut files) => {
+                    files.iter_mut().for_each(|file| {
+                        let directory = pipe[0].directory.as_deref();
+                        file.path = shell::join(workdir, &shell::join(directory, &file.path));
+                    });
+                    reads.files.append(&mut files);
+                }
+                None => reads.is_all &= pipe.len() == 1 && says_little(&pipe[0]),
+            }
+        }
+    }
+    reads.is_all &= !reads.files.is_empty();
+    reads
+}
+
+/// Whether a program only prints a heading between two files.
+fn says_little(program: &Program) -> bool {
+    matches!(program.name(), "echo" | "printf" | "pwd" | "true" | ":") && program.writes.is_empty()
+}
+
+/// The files that a pipe shows, if that is what it does.
+fn read_of(pipe: &[Program]) -> Option<Vec<FileRead>> {
+    let (first, filters) = pipe.split_first()?;
+    if pipe.iter().any(|program| !program.writes.is_empty()) {
+        return None;
+    }
+    let mut shown = shown_by(first)?;
+    for filter in filters {
+        let lines = match lines_of(filter)? {
+            // Numbers before the lines hide none of them.
+            (ReadLines::All, _) => continue,
+            (lines, _) => lines,
+        };
+        shown.iter_mut().for_each(|file| {
+            file.lines = match (&file.lines, &lines) {
+                (ReadLines::All, lines) => lines.clone(),
+                (known, _) => ReadLines::Picked(format!("{known:?} | {}", filter.text)),
+            };
+        });
+    }
+    Some(shown)
+}
+
+/// The files that a program at the beginning of a pipe shows.
+fn shown_by(program: &Program) -> Option<Vec<FileRead>> {
+    let (lines, files) = lines_of(program)?;
+    let is_file = |path: &&String| {
+        let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+        // A search goes through directories too. Patterns for many files name none of them.
+        let is_one = !path.contains(['*', '?', '<', '$', '{']) && !name.is_empty() && *path != "-";
+        is_one && (!is_search(program) || name.trim_start_matches('.').contains('.'))
+    };
+    let files: Vec<FileRead> = files
+        .iter()
+        .filter(is_file)
+        .map(|path| FileRead { path: path.trim_start_matches("./").to_owned(), lines: lines.clone() })
+        .collect();
+    (!files.is_empty()).then_some(files)
+}
+
+fn is_search(program: &Program) -> bool {
+    matches!(program.name(), "rg" | "grep" | "egrep" | "fgrep" | "ag")
+}
+
+/// Which lines a program lets through, and the files that it is given; none for one that shows no file's content.
+fn lines_of(program: &Program) -> Option<(ReadLines, Vec<String>)> {
+    let name = program.name().to_ascii_lowercase();
+    let Arguments { options, operands } = match name.as_str() {
+        "cat" | "bat" | "less" | "more" | "type" => Arguments::of(program, &[]),
+        "nl" => Arguments::of(program, &["-b", "-w", "-s", "-v", "-n", "-i"]),
+        "head" | "tail" => Arguments::of(program, &["-n", "-c"]),
+        "sed" => Arguments::of(program, &["-e"]),
+        "rg" | "grep" | "egrep" | "fgrep" | "ag" => {
+            Arguments::of(program, &["-e", "-A", "-B", "-C", "-m", "-g", "-t", "-T"])
+        }
+        "get-content" | "gc" => {
+            Arguments::of(program, &["-path", "-literalpath", "-totalcount", "-first", "-tail", "-encoding"])
+        }
+        _ => return None,
+    };
+    let value = |names: &[&str]| {
+        let named = options.iter().find(|(option, _)| names.contains(&option.to_ascii_lowercase().as_str()));
+        named.map(|(_, value)| value.clone())
+    };
+    let count = |names: &[&str]| {
+        let short = options.iter().find_map(|(option, _)| option.strip_prefix('-')?.parse::<u64>().ok());
+        value(names).and_then(|value| value.parse().ok()).or(short)
+    };
+    let picked = |what: &str| ReadLines::Picked(format!("{name} {what}"));
+    Some(match name.as_str() {
+        "head" => {
+            (count(&["-n"]).map_or(ReadLines::Range(1, 10), |last| ReadLines::Range(1, last)), operands)
+        }
+        "tail" => (picked(&count(&["-n"]).unwrap_or(10).to_string()), operands),
+        "sed" => {
+            // Without `-n` it prints all, changed; with `-i` it prints nothing.
+            let quiet = options.iter().any(|(option, _)| option == "-n");
+            let script = value(&["-e"]);
+            let (script, files) = match (script, operands.split_first()) {
+                (Some(script), _) => (script, operands),
+                (None, Some((script, files))) => (script.clone(), files.to_vec()),
+                (None, None) => return None,
+            };
+            (sed_range(&script).filter(|_| quiet)?, files)
+        }
+        "rg" | "grep" | "egrep" | "fgrep" | "ag" => {
+            let (pattern, files) = match (value(&["-e"]), operands.split_first()) {
+                (Some(pattern), _) => (pattern, operands),
+                (None, Some((pattern, files))) => (pattern.clone(), files.to_vec()),
+                (None, None) => return None,
+            };
+            // `rg --files` lists names.
+            if options.iter().any(|(option, _)| matches!(option.as_str(), "--files" | "-l" | "-c" | "-q")) {
+                return None;
+            }
+            (picked(&format!("{options:?} {pattern}")), files)
+        }
+        "get-content" | "gc" => {
+            let lines = match (count(&["-totalcount", "-first"]), count(&["-tail"])) {
+                (Some(last), _) => ReadLines::Range(1, last),
+                (None, Some(last)) => picked(&last.to_string()),
+                (None, None) => ReadLines::All,
+            };
+            let named = value(&["-path", "-literalpath"]);
+            (lines, named.map_or(operands, |path| vec![path]))
+        }
+        _ => (ReadLines::All, operands),
+    })
+}
+
+/// The lines that a script of `sed -n` prints: `1,80p`, `12p`.
+fn sed_range(script: &str) -> Option<ReadLines> {
+    let range = script.trim().strip_suffix('p')?;
+    let numbers = match range.split_once(',') {
+        Some((first, "$")) => first.parse().ok().map(|first| (first, u64::MAX)),
+        Some((first, last)) => first.parse().ok().zip(last.parse().ok()),
+        None => range.parse().ok().map(|line: u64| (line, line)),
+    };
+    let lines = numbers.map(|(first, last)| ReadLines::Range(first, last));
+    Some(lines.unwrap_or_else(|| ReadLines::Picked(script.to_owned())))
+}
+
+/// A program's arguments, options with their values apart from the rest.
+#[derive(Default)]
+struct Arguments {
+    options: Vec<(String, String)>,
+    operands: Vec<String>,
+}
+
+impl Arguments {
+    /// `valued` are the options whose value is the next word.
+    fn of(program: &Program, valued: &[&str]) -> Arguments {
+        let mut found = Arguments::default();
+        let mut words = program.arguments().iter();
+        while let Some(word) = words.next() {
+            let takes_value = valued.iter().any(|option| option.eq_ignore_ascii_case(word));
+            if takes_value {
+                found.options.push((word.clone(), words.next().cloned().unwrap_or_default()));
+            } else if word.starts_with('-') && word.len() > 1 {
+                // `-n50` is `-n 50`.
+                let glued = valued.iter().find_map(|option| Some((*option, word.strip_prefix(*option)?)));
+                let (option, value) = glued.unwrap_or((word.as_str(), ""));
+                found.options.push((option.to_owned(), value.to_owned()));
+            } else {
+                found.operands.push(word.clone());
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{ReadLines, shell_reads};
+
+    fn check(command: &str, expected: &[(&str, ReadLines)], is_all: bool) {
+        let reads = shell_reads("exec_command", &json!({ "cmd": command }));
+        let found: Vec<(&str, ReadLines)> =
+            reads.files.iter().map(|file| (file.path.as_str(), file.lines.clone())).collect();
+        assert_eq!((found.as_slice(), reads.is_all), (expected, is_all), "{command}");
+    }
+
+    #[test]
+    fn commands_show_files() {
+        use ReadLines::{All, Range};
+        check("cat src/main.rs", &[("src/main.rs", All)], true);
+        check("cat ./a.rs b.rs", &[("a.rs", All), ("b.rs", All)], true);
+        check("sed -n '1,80p' src/main.rs", &[("src/main.rs", Range(1, 80))], true);
+        check("sed -n 12p a.rs", &[("a.rs", Range(12, 12))], true);
+        check("sed -n '80,$p' a.rs", &[("a.rs", Range(80, u64::MAX))], true);
+        check("head -50 a.rs", &[("a.rs", Range(1, 50))], true);
+        check("head -n 50 a.rs", &[("a.rs", Range(1, 50))], true);
+        check("head -n50 a.rs", &[("a.rs", Range(1, 50))], true);
+        check("nl -ba a.rs", &[("a.rs", All)], true);
+        check("nl -ba a.rs | sed -n '10,20p'", &[("a.rs", Range(10, 20))], true);
+        check("cat a.rs | head -20", &[("a.rs", Range(1, 20))], true);
+        check("bash -lc 'cat a.rs'", &[("a.rs", All)], true);
+        check("cd web && cat a.ts", &[("web/a.ts", All)], true);
+        check("Get-Content C:\\a\\b.md -TotalCount 40", &[("C:\\a\\b.md", Range(1, 40))], true);
+        check("Get-Content C:\\a\\.b\\c.md", &[("C:\\a\\.b\\c.md", All)], true);
+        check("printf '%s' --; cat a.rs", &[("a.rs", All)], true);
+    }
+
+    #[test]
+    fn what_picks_lines_is_told_by_its_words() {
+        let lines = |command: &str| {
+            let reads = shell_reads("bash", &json!({ "command": command }));
+            reads.files.first().map(|file| (file.path.clone(), file.lines.clone()))
+        };
+        let (path, first) = lines("rg -n -C 3 'fn main' src/main.rs").unwrap();
+        assert_eq!(path, "src/main.rs");
+        assert_eq!(lines("rg -n -C 3 'fn main' src/main.rs").unwrap().1, first);
+        assert_ne!(lines("rg -n -C 3 'fn other' src/main.rs").unwrap().1, first);
+        assert_ne!(lines("tail -20 a.rs"), lines("tail -n 40 a.rs"));
+        assert!(ReadLines::All.cover(&first) && !first.cover(&ReadLines::All));
+        assert!(ReadLines::Range(1, 80).cover(&ReadLines::Range(20, 30)));
+        assert!(!ReadLines::Range(1, 80).cover(&ReadLines::Range(20, 90)));
+    }
+
+    #[test]
+    fn other_commands_show_no_file() {
+        for command in [
+            "cargo test",
+            "cat > a.rs <<'EOF'\nfn main() {}\nEOF",
+            "sed -i 's/a/b/' a.rs",
+            "cat a.rs > b.rs",
+            "rg --files src",
+            "rg needle src",
+            "cat src/*.rs",
+            "wc -l a.rs",
+            "cat a.rs | wc -l",
+        ] {
+            check(command, &[], false);
+        }
+        // What else was printed would be lost with the output.
+        check("cat a.rs && cargo test", &[("a.rs", ReadLines::All)], false);
+    }
+
+    #[test]
+    fn a_working_directory_leads_paths_and_tools_that_write_run_no_command() {
+        let input = json!({ "cmd": "cat a.rs", "workdir": "/srv/project" });
+        assert_eq!(shell_reads("exec_command", &input).files[0].path, "/srv/project/a.rs");
+        assert_eq!(shell_reads("str_replace_editor", &json!({ "command": "cat a.rs" })).files, []);
+    }
+}
