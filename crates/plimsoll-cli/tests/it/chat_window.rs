@@ -159,7 +159,7 @@ fn ids_stay_in_one_line_in_a_narrow_terminal() {
     server.push(Reply::new().text("## Goal\nAnswer questions."));
     tmux.line("/compact");
     tmux.prompt_after("`/undo");
-    for (command, names, count) in [("/receipts", "^rcp_", 1), ("/window", r"[au]\d1{7}-.*\.1$", 4)] {
+    for (command, names, count) in [("/receipts", "^rcp_", 1), ("/window", r"[au]\d1{7}-.*\.1$", 2)] {
         tmux.line(command);
         let seen = tmux.wait_until(command, |seen| {
             seen.rsplit_once(command).is_some_and(|(_, shown)| shown.contains("\n›"))
