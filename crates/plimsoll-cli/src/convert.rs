@@ -83,7 +83,8 @@ fn told(written: &Value, of: usize) -> String {
     if count == of { told } else { format!("{told}, made of {} of the session,", Tokens(of as u64)) }
 }
 
-fn is_there(path: &Path) -> CliError {
+/// A file that would be written over.
+pub(crate) fn is_there(path: &Path) -> CliError {
     CliError::usage(format!("`{}` is there already", path.display()))
         .hint("give another name, or `--force` to write over it")
 }

@@ -105,7 +105,12 @@ impl Input {
                 Input::found(sessions::with_id(id, around, scope)?.ok_or_else(none)?, around)
             }
             (None, None) if is_redirected_file() => Ok(Input::standard(None)),
-            (None, None) => Input::found(sessions::newest(around)?, around),
+            (None, None) => {
+                if has_piped_text() {
+                    note("note: standard input is a pipe, and is read only where FILE is `-`");
+                }
+                Input::found(sessions::newest(around)?, around)
+            }
         }
     }
 
@@ -306,6 +311,22 @@ fn is_redirected_file() -> bool {
     let Ok(metadata) = input.metadata() else { return false };
     // One that was read to its end by another command before has nothing for this one.
     metadata.is_file() && io::Seek::stream_position(&mut input).is_ok_and(|at| at < metadata.len())
+}
+
+/// Whether something waits in a pipe to be read: most likely a session that was meant to be.
+fn has_piped_text() -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let stdin = io::stdin();
+        let is_pipe = rustix::fs::fstat(&stdin)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_fifo());
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        let has_text = |ready: &[PollFd<'_>]| ready.iter().any(|one| one.revents().contains(PollFlags::IN));
+        is_pipe && poll(&mut ready, Some(&Timespec::default())).is_ok() && has_text(&ready)
+    }
+    #[cfg(not(unix))]
+    false
 }
 
 fn unreadable(error: &ImportError, name: &str) -> CliError {

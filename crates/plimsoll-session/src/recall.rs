@@ -51,6 +51,7 @@ pub fn look_up(
             let hits = archive.search(session, &wanted)?;
             let contents = hits.into_iter().map(|hit| {
                 let what = match &hit.tool {
+                    Some(tool) if hit.handle.ends_with(":input") => format!("input of {tool}"),
                     Some(tool) => format!("output of {tool}"),
                     None => "text".to_owned(),
                 };

@@ -76,7 +76,7 @@ pub(crate) enum ReduceCommand {
     /// Pruning is not deletion: outputs stay in the log, and a prune can be undone.
     #[command(after_help = PRUNE)]
     Prune(PruneArgs),
-    /// Show which messages a summary would take the place of, or make one without a model.
+    /// Show which messages a summary would take the place of, or make it: by a model, a command, or without.
     ///
     /// The answer is no, exit code 1, where there is too little to summarise.
     #[command(after_help = COMPACT)]

@@ -17,12 +17,13 @@ Examples:
 
 Policies: none (nothing is ever reduced), plimsoll, opencode, opencode-1.18, openfork, a policy
 file, and the published rules of others: anthropic-clear (above 100,000 tokens all but 3 tool
-results are cleared), mask-N (all but N tool results are masked), codex (at 90 % a summary and
-20,000 tokens of the user's words stay).
+results are cleared), anthropic-clear-PERCENT (above a share of the window), mask-N (all but N
+tool results are masked), mask-N-by-M (M at a time), codex, claude-code. `--list-policies` tells
+each rule and where it comes from.
 
 Columns: deaths are calls that would not have fitted; peak is the largest request as a share of
-the window; in sight and by handle say how much of what a call refers to was still in the window,
-or could be recalled.";
+the window; recall is the share of what calls needed from tool outputs that was in the window or
+was brought back, which is part of the cost; in window leaves out what was brought back.";
 
 pub(super) const INSPECT: &str = "\
 Examples:

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::args::{InputArgs, PolicyArgs, ReplayArgs};
 use crate::config::{self, Config};
+use crate::convert::is_there;
 use crate::error::CliError;
 use crate::files::{self, Existing};
 use crate::input;
@@ -88,6 +89,10 @@ pub(crate) fn replay(
     around: &Surroundings,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
+    // Before the work is done, not after it.
+    if let Some(file) = args.html.as_deref().filter(|file| !args.force && file.exists()) {
+        return Err(is_there(file));
+    }
     let rules = rules(args, around)?;
     let prices = prices(args)?;
     check_price(args, &prices)?;
@@ -136,10 +141,8 @@ pub(crate) fn replay(
     let replays = Replays { context: args.context, sessions, total, rules: sources };
     if let Some(file) = &args.html {
         let existing = if args.force { Existing::Replace } else { Existing::Keep };
-        files::write(file, page::page(&replays, &prices).as_bytes(), existing).map_err(|error| {
-            let error = CliError::failed(format!("cannot write `{}`: {error}", file.display()));
-            if file.exists() { error.hint("give another name, or `--force` to write over it") } else { error }
-        })?;
+        files::write(file, page::page(&replays, &prices).as_bytes(), existing)
+            .map_err(|error| CliError::failed(format!("cannot write `{}`: {error}", file.display())))?;
         note(&format!("wrote `{}`", file.display()));
     }
     if output.json {

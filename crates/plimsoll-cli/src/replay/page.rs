@@ -110,7 +110,7 @@ fn section(session: &SessionReplay, context: u64, is_one_of_many: bool) -> Strin
     } else {
         html += "<h2>The window, call by call</h2>\n";
     }
-    let circumstances = show::circumstances(session).map(|line| escape(&line));
+    let circumstances: Vec<String> = show::circumstances(session).iter().map(|line| escape(line)).collect();
     html += &format!("<p class=\"note\">{}. {}.</p>\n", about.join(" · "), sentences(&circumstances));
     let recorded = &session.recorded_requests;
     html += &figure(|size| chart::windows(&session.policies, recorded, context, size));

@@ -37,7 +37,7 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
 }
 
 /// What a session was priced with, and how its tokens are known.
-pub(super) fn circumstances(session: &SessionReplay) -> [String; 2] {
+pub(super) fn circumstances(session: &SessionReplay) -> Vec<String> {
     let SessionReplay { price, prices, cache_minutes, measured, hidden, recorded_cost, .. } = session;
     let counted = if *measured {
         let cost = recorded_cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
@@ -52,7 +52,23 @@ pub(super) fn circumstances(session: &SessionReplay) -> [String; 2] {
         "priced as {price}{of}: {cache_read} read from the cache, {cache_write} written for {cache_minutes} min, \
          {output} output, a million"
     );
-    [priced, counted]
+    [priced, counted].into_iter().chain(not_in_file(session)).collect()
+}
+
+/// Where requests were recorded with more than can be rebuilt of them. Reasoning that a provider keeps and sends again is in no
+/// transcript, so that all policies come out cheaper than the session did.
+fn not_in_file(session: &SessionReplay) -> Option<String> {
+    const WORTH_TELLING: f64 = 1.1;
+    let none = session.policies.iter().find(|report| report.policy == "none" && report.deaths == 0)?;
+    let recorded = session.recorded_requests.iter().flatten().max().copied()?;
+    (recorded as f64 > WORTH_TELLING * none.peak as f64).then(|| {
+        format!(
+            "the largest request was recorded with {} tokens and rebuilt with {}: the rest, most likely reasoning that was sent \
+             again, is not in the file and is charged to no policy",
+            figures::count(recorded),
+            figures::count(none.peak)
+        )
+    })
 }
 
 fn calls(reports: &[Report]) -> u64 {

@@ -160,3 +160,37 @@ fn a_fork_takes_the_childs_task_and_leaves_out_secrets() {
     assert!(plain.contains(&secret) && !plain.contains("<task>"), "{plain}");
     assert_snapshot!(home.page(&["fork s.json --task --stats", "fork s.json --run x --task y",]));
 }
+
+#[test]
+fn a_page_is_not_replayed_for_a_file_that_is_there_already() {
+    let home = Home::new().with("project/s.json", &chat(2)).with("project/page.html", "mine");
+    let told = home.run(&["replay", "--html", "page.html", "s.json"]);
+    assert!(told.contains("exit: 2") && told.contains("`page.html` is there already"), "{told}");
+    assert!(stderr(&told).contains("`--force` to write over it"), "{told}");
+    assert_eq!(std::fs::read_to_string(home.project.join("page.html")).unwrap(), "mine");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_is_not_read_is_told() {
+    let home = Home::new();
+    home.codex("0199aaaa-bbbb-7ccc-8ddd-eeeeffff0000", &home.project, "Words said in Codex", 1);
+    // What was written before the command starts waits there for sure.
+    let (reading, mut writing) = std::io::pipe().unwrap();
+    writing.write_all(b"[]").unwrap();
+    let mut command = home.command(&["inspect"], &[]);
+    let told = home.told(&command.stdin(reading).output().unwrap());
+    assert!(stderr(&told).contains("standard input is a pipe, and is read only where FILE is `-`"), "{told}");
+    let told = home.told(&home.command(&["inspect"], &[]).stdin(Stdio::null()).output().unwrap());
+    assert!(!told.contains("is a pipe"), "{told}");
+}
+
+#[test]
+fn messages_that_say_nothing_are_not_called_an_empty_list() {
+    let home = Home::new().with("project/s.json", r#"{"messages":[{"role":"user"}]}"#);
+    let told = home.run(&["inspect", "s.json"]);
+    assert!(
+        told.contains("exit: 3") && told.contains("its list has no message that says anything"),
+        "{told}"
+    );
+}

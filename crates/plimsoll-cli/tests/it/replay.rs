@@ -89,7 +89,7 @@ fn the_page_is_whole_in_itself() {
     assert_eq!(page.matches("<figure").count(), 4);
     assert!(page.contains("No call needed anything that only tool outputs mention"));
     let (code, _, told) = run(&home, &asked);
-    assert!(code == 3 && told.contains("`--force`"), "{told}");
+    assert!(code == 2 && told.contains("`--force`"), "{told}");
     let (code, ..) = run(&home, &["replay", "--html", "page.html", "--force", "a.json"]);
     assert_eq!(code, 0);
 }

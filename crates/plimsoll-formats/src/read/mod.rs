@@ -313,7 +313,7 @@ impl Reader<'_> {
             (false, _) => format!("it has records of other kinds: `{}`", unknown.join("`, `")),
             (true, Some(note)) => format!("{}: {}", note.at, note.problem),
             (true, None) if is_empty && is_list_of_messages(transcript.format) => {
-                "the list of messages is empty".to_owned()
+                "its list has no message that says anything".to_owned()
             }
             (true, None) => return Ok(()),
         };

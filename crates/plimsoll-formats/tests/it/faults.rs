@@ -217,11 +217,11 @@ fn a_file_of_no_known_format_is_told_with_the_nearest(#[case] input: &str, #[cas
 #[case::blank_list(" [\n] \n", "format, nearest is openai-chat, but the list has no complete message")]
 #[case::request(
     r#"{"messages":[]}"#,
-    "this looks like openai-chat, but nothing in it is a message: the list of messages is empty"
+    "this looks like openai-chat, but nothing in it is a message: its list has no message that says anything"
 )]
 #[case::trajectory(
     r#"{"trajectory":[]}"#,
-    "this looks like swe-agent, but nothing in it is a message: the list of messages is empty"
+    "this looks like swe-agent, but nothing in it is a message: its list has no message that says anything"
 )]
 fn a_file_without_name_and_messages_is_no_session(#[case] input: &str, #[case] told: &str) {
     let error = read(input.as_bytes()).unwrap_err().to_string();
