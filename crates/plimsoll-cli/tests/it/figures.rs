@@ -274,6 +274,48 @@ fn an_imported_session_of_claude_code_keeps_its_usual_window() {
 }
 
 #[test]
+fn images_weigh_in_the_log_what_they_weigh_in_the_window() {
+    let image = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo=" } });
+    let chat = json!([{ "role": "user", "content": [{ "type": "text", "text": "Look at both" }, image] },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "Read",
+            "input": { "file_path": "/srv/app/a.png" } }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": [image] }] }]);
+    let home = Home::new().with("project/s.json", &chat.to_string());
+    let found = home.json(&["inspect", "s.json", "--json"]);
+    let of = |rows: &Value, name: &str| {
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {rows}"))["tokens"].as_u64().unwrap()
+    };
+    // A row of the window has its share of what a message costs by itself.
+    for kind in ["files", "tool outputs"] {
+        let (log, window) = (of(&found["log"]["byKind"], kind), of(&found["byKind"], kind));
+        assert!((window.saturating_sub(20)..=window).contains(&log), "{kind}: {log} of {window}");
+    }
+    assert!(of(&found["log"]["byTool"], "Read") >= 1_600, "{}", found["log"]);
+    assert!(found["tokens"].as_u64().unwrap() >= 3_200, "{}", found["tokens"]);
+}
+
+#[test]
+fn a_call_that_names_several_files_is_counted_once() {
+    let change = "@@\n-let a = 1;\n+let a = 2;\n".repeat(50);
+    let change = |file: &str| format!("*** Update File: {file}\n{change}");
+    let patch = format!("*** Begin Patch\n{}{}*** End Patch\n", change("a.rs"), change("b.rs"));
+    let chat = json!([{ "role": "user", "content": "Look at both" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "apply_patch",
+            "input": { "patch": patch } }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": "Updated both" }] }]);
+    let home = Home::new().with("project/s.json", &chat.to_string());
+    let found = home.json(&["inspect", "s.json", "--json"]);
+    let sum = |rows: &Value| -> u64 {
+        rows.as_array().unwrap().iter().map(|row| row["tokens"].as_u64().unwrap()).sum()
+    };
+    for rows in [&found, &found["log"]] {
+        assert_eq!(rows["byFile"].as_array().unwrap().len(), 2, "{}", rows["byFile"]);
+        assert!(sum(&rows["byFile"]) <= sum(&rows["byTool"]), "{} but {}", rows["byFile"], rows["byTool"]);
+    }
+}
+
+#[test]
 fn several_sessions_in_a_file_are_told() {
     let one =
         r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"one","message":{"content":"first"}}"#;
