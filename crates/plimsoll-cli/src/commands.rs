@@ -9,7 +9,7 @@ use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::history::task_text;
 use plimsoll::prune::Pressure;
 use plimsoll::redact::redact_messages;
-use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Message, Millis, Plan, Tokens, prune};
+use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Log, Message, Millis, Plan, Tokens, prune};
 use plimsoll_tokens::Bpe;
 use serde_json::{Value, json};
 
@@ -20,6 +20,7 @@ use crate::input;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::range;
+use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::reduce;
 use crate::summarise;
 use crate::surroundings::Surroundings;
@@ -112,8 +113,11 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
         return reduce::prune(args, around, output);
     }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    let log = input::log(&args.input, around)?;
-    let limits = Limits::new(context, 0);
+    // All of it, as `inspect` reads it: how large the window is may be told by what a summary stands for.
+    let (_, transcript) = input::named(&args.input, around)?;
+    let recorded = RecordedFigures::of(&transcript.recorded);
+    let window = SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context);
+    let (log, limits) = (Log::from_messages(transcript.messages), window.limits);
     let plan = Progress::during("planning", || {
         let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
         let pressure = Some(Pressure { load: load.tokens, limits });

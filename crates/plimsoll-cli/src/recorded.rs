@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use plimsoll::{Limits, Policy, Tokens};
 use plimsoll_formats::{Format, Recorded, Transcript};
+use plimsoll_store::{Session, Store, StoreError};
 use plimsoll_tokens::ModelTable;
 use serde::Serialize;
+
+use crate::config::Config;
 
 /// Claude Code works in a window of this size unless it is told to use all that its model has, and does not record
 /// which.
@@ -128,6 +131,18 @@ impl WindowSource {
 }
 
 impl SessionWindow {
+    /// The window of a stored session, by the same rules.
+    pub(crate) fn of_stored(
+        store: &dyn Store,
+        session: &Session,
+        config: &Config,
+        asked: Option<u64>,
+    ) -> Result<SessionWindow, StoreError> {
+        let transcript = plimsoll_import::visit(store, session, &mut |_| {})?;
+        let figures = RecordedFigures::of(&transcript.recorded);
+        Ok(SessionWindow::of(&transcript, &figures, &config.policy, asked, config.context))
+    }
+
     /// The window of a session: what was asked for, else what the policy says of its model, else what the file
     /// records, else what is known of the model, else what is configured.
     pub(crate) fn of(
@@ -154,7 +169,7 @@ impl SessionWindow {
         let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
         let mut known = known.filter(|limits| limits.context >= largest && limits.context > Tokens::ZERO);
         if let Some(limits) = known.as_mut().filter(|limits| limits.context > CLAUDE_CODE)
-            && transcript.format == Format::ClaudeCode
+            && info.tool.unwrap_or(transcript.format) == Format::ClaudeCode
             && largest <= CLAUDE_CODE
         {
             limits.context = CLAUDE_CODE;

@@ -16,6 +16,7 @@ use crate::error::CliError;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::receipts;
+use crate::recorded::SessionWindow;
 use crate::store::Opened;
 use crate::surroundings::Surroundings;
 
@@ -30,7 +31,10 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
     let config = Config::load(&input.policy, around)?;
     let (opened, session) = stored(input, &config, around)?;
     let pruned = Progress::during("pruning", || -> Result<Pruned, CliError> {
-        let mut driver = opened.driver(&session, &config, *force)?;
+        // `--to` is a share of the window that `inspect` tells.
+        let store = opened.archive.store();
+        let window = SessionWindow::of_stored(store, &session, &config, input.policy.context)?;
+        let mut driver = opened.driver_within(&session, &config, *force, window.limits)?;
         let pruned = match args.choice.choice() {
             Some(choice) => {
                 let reason = format!("a person chose: {choice}");

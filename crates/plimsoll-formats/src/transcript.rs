@@ -59,6 +59,8 @@ pub struct SessionInfo {
     pub updated: Option<Millis>,
     /// The model's context window, where the file records one.
     pub context: Option<Tokens>,
+    /// What the session was recorded in first, if that is not what it is read from now, as for one in a store.
+    pub tool: Option<Format>,
 }
 
 /// Which conversation of a file a visited message belongs to.

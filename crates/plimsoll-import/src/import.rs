@@ -226,6 +226,9 @@ impl Survey {
             let root = group[0].root.clone();
             let refused = refused.iter().find(|it| it.session == root);
             let because = match (refused, self.relation(&group)) {
+                (None, Relation::Same) if self.has_other_window(store, &group)? => {
+                    return Ok(Plan::Update(group));
+                }
                 (_, Relation::Same) => return Ok(Plan::Unchanged(group)),
                 (Some(refused), _) => refused.because,
                 (None, Relation::Other) => Because::Diverged,
@@ -265,6 +268,16 @@ impl Survey {
             }
         }
         all
+    }
+
+    /// Whether the source tells another window than the store knows: the session was stored by a version that did not
+    /// keep it, or it changed without a message. One that was continued in the store is left alone.
+    fn has_other_window(&self, store: &dyn Store, group: &[ImportRecord]) -> Result<bool, ImportError> {
+        if group.iter().any(|record| record.is_continued) {
+            return Ok(false);
+        }
+        let (session, info) = (store.session(&group[0].root)?, &self.transcript.info);
+        Ok(session.tool.is_none() || info.context.is_some_and(|context| session.context != Some(context)))
     }
 
     /// Whether a conversation that has to be added to was continued in the store.

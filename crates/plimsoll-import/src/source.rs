@@ -142,12 +142,7 @@ impl<'s> Source<'s> {
             }
             Source::Row(database, id) => database.visit(id.as_deref(), sink)?,
             Source::Stored(store, session) => {
-                let mut about = stored::about(session);
-                stored::each(*store, &session.id, &mut |message| {
-                    about.recorded.add_message(&message);
-                    sink(Chain::Main, message);
-                })?;
-                about
+                stored::visit(*store, session, &mut |message| sink(Chain::Main, message))?
             }
             // It was spooled above.
             Source::Stream(_) => return Err(ImportError::Unsettled),

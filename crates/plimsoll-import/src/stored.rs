@@ -32,13 +32,59 @@ pub fn each(store: &dyn Store, id: &SessionId, sink: &mut dyn FnMut(Message)) ->
 /// A session as a transcript.
 pub fn transcript(store: &dyn Store, session: &Session, extent: Extent) -> Result<Transcript, StoreError> {
     let mut messages = Vec::new();
-    match extent {
-        Extent::Whole => each(store, &session.id, &mut |message| messages.push(message))?,
-        Extent::InView => messages = store.window(&session.id)?.log.messages().to_vec(),
-    }
-    let mut about = about(session);
-    messages.iter().for_each(|message| about.recorded.add_message(message));
+    let about = match extent {
+        Extent::Whole => visit(store, session, &mut |message| messages.push(message))?,
+        Extent::InView => {
+            messages = store.window(&session.id)?.log.messages().to_vec();
+            let mut read = Reading::of(session);
+            messages.iter().for_each(|message| read.note(message));
+            read.end()
+        }
+    };
     Ok(Transcript { messages, ..about })
+}
+
+/// A session message by message, oldest first. The transcript has everything but them.
+pub fn visit(
+    store: &dyn Store,
+    session: &Session,
+    sink: &mut dyn FnMut(Message),
+) -> Result<Transcript, StoreError> {
+    let mut read = Reading::of(session);
+    each(store, &session.id, &mut |message| {
+        read.note(&message);
+        sink(message);
+    })?;
+    Ok(read.end())
+}
+
+/// What is learned about a session while its messages go by.
+struct Reading {
+    about: Transcript,
+    is_continued_here: bool,
+}
+
+impl Reading {
+    fn of(session: &Session) -> Reading {
+        Reading { about: about(session), is_continued_here: false }
+    }
+
+    fn note(&mut self, message: &Message) {
+        self.about.recorded.add_message(message);
+        // A summary is no answer: who makes one does not go on with the session.
+        if message.is_assistant() && !message.info.summary {
+            self.is_continued_here = message.is_asked_here();
+        }
+    }
+
+    /// The transcript without messages. The window of the tool that recorded a session is not that of the agent that
+    /// has gone on with it.
+    fn end(mut self) -> Transcript {
+        if self.is_continued_here {
+            (self.about.info.context, self.about.info.tool) = (None, None);
+        }
+        self.about
+    }
 }
 
 /// A session as a transcript that has no messages yet.
@@ -51,7 +97,9 @@ pub fn about(session: &Session) -> Transcript {
         version: session.version.clone(),
         started: Some(session.created),
         updated: Some(session.updated),
-        context: None,
+        context: session.context,
+        // A version of Plimsoll that knows more formats may have stored it.
+        tool: session.tool.as_deref().and_then(|tool| tool.parse().ok()),
     };
     Transcript {
         // The log has OpenCode's shape.

@@ -1,7 +1,7 @@
 //! The second reading of a source: its messages get their names and go into the store.
 
 use plimsoll::{Message, Millis, Part, SessionId, ToolStatus};
-use plimsoll_formats::{SessionInfo, Transcript};
+use plimsoll_formats::Transcript;
 use plimsoll_store::{
     Conversation, GrownMessage, Import, Imported, NewSession, StagedPiece, Store, StoreError,
 };
@@ -196,12 +196,12 @@ impl<'a> Writing<'a> {
         let mut reports: Vec<Report> = Vec::new();
         let (mut conversations, mut added_to) = (Vec::new(), Vec::new());
         for (place, strand) in self.strands.iter_mut().enumerate() {
-            let info = match place.checked_sub(1) {
-                None => Some(&transcript.info),
-                Some(side) => transcript.side_chains.get(side).map(|chain| &chain.info),
+            let chain = match place.checked_sub(1) {
+                None => Some(transcript),
+                Some(side) => transcript.side_chains.get(side),
             };
-            let (Some(info), root) = (info, reports.first()) else { return Err(ImportError::Unsettled) };
-            let mut new = strand.session(info, root, self.options);
+            let (Some(chain), root) = (chain, reports.first()) else { return Err(ImportError::Unsettled) };
+            let mut new = strand.session(chain, root, self.options);
             let mut report = strand.report(&new);
             if place > 0 && report.outcome == Outcome::Unchanged {
                 continue;
@@ -362,10 +362,11 @@ impl Strand {
     /// The session this becomes; its messages are not in it yet.
     fn session(
         &mut self,
-        info: &SessionInfo,
+        chain: &Transcript,
         root: Option<&Report>,
         options: &ImportOptions<'_>,
     ) -> Conversation {
+        let info = &chain.info;
         // What a file says of times to come cannot be, and a store keeps none from the end of time.
         let started = info.started.or(self.tally.first_time).unwrap_or(options.now).min(options.now);
         let updated = info.updated.or(self.tally.last_time).unwrap_or(started).min(options.now);
@@ -381,7 +382,9 @@ impl Strand {
             agent: None,
             model: info.model.clone(),
             directory,
+            tool: Some(info.tool.unwrap_or(chain.format).name().to_owned()),
             version: info.version.clone(),
+            context: info.context,
             messages: Vec::new(),
             task: None,
             lease: None,

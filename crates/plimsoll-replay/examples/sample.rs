@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         started: Some(Millis(START)),
         updated: Some(Millis(session.clock)),
         context: None,
+        tool: None,
     };
     println!("{}", serde_json::to_string(&write(Format::OpencodeExport, &info, &session.messages)?)?);
     Ok(())

@@ -20,8 +20,12 @@ pub struct NewSession {
     pub model: Option<String>,
     /// The directory the agent works in.
     pub directory: Option<String>,
+    /// The tool that wrote it, for sessions that were imported, by the importer's name for it.
+    pub tool: Option<String>,
     /// The version of the tool that wrote it, for sessions that were imported.
     pub version: Option<String>,
+    /// The context window that this tool recorded. It says nothing about answers that are asked for here.
+    pub context: Option<Tokens>,
     /// The messages it begins with, behind those it inherits; stored with it or not at all.
     pub messages: Vec<plimsoll::Message>,
     /// The record of the task that it is for; stored with it or not at all.
@@ -34,6 +38,12 @@ impl NewSession {
     /// A session with nothing but an id.
     pub fn new(id: SessionId) -> NewSession {
         NewSession { id, ..NewSession::default() }
+    }
+
+    /// The context window for a database. A file may record any number, and one that is too large must not cost the
+    /// import.
+    pub(crate) fn context_column(&self) -> Option<u64> {
+        self.context.map(|context| context.min(Totals::MOST).0)
     }
 }
 
@@ -53,8 +63,12 @@ pub struct Session {
     pub model: Option<String>,
     /// The directory the agent works in.
     pub directory: Option<String>,
+    /// The tool that wrote it, for sessions that were imported, by the importer's name for it.
+    pub tool: Option<String>,
     /// The version of the tool that wrote it, for sessions that were imported.
     pub version: Option<String>,
+    /// The context window that this tool recorded. It says nothing about answers that are asked for here.
+    pub context: Option<Tokens>,
     /// Where it was forked from.
     pub forked_from: Option<ForkPoint>,
     /// When it began.

@@ -26,24 +26,28 @@ pub(crate) struct Share {
 pub(crate) struct Weight {
     pub(crate) chars: Tokens,
     pub(crate) base: Tokens,
+    /// Images and other files: a guess for each, which no factor makes better.
+    pub(crate) files: Tokens,
 }
 
 impl Weight {
     /// The tokens, with the session's factor if it has one.
     pub(crate) fn tokens(self, factor: Option<f64>) -> Tokens {
-        factor.map_or(self.chars, |factor| Tokens((self.base.0 as f64 * factor).round() as u64))
+        let text = factor.map_or(self.chars, |factor| Tokens((self.base.0 as f64 * factor).round() as u64));
+        text + self.files
     }
 
     /// An even share of it among so many.
     pub(crate) fn divided(self, among: u64) -> Weight {
         let among = among.max(1);
-        Weight { chars: Tokens(self.chars.0 / among), base: Tokens(self.base.0 / among) }
+        let share = |tokens: Tokens| Tokens(tokens.0 / among);
+        Weight { chars: share(self.chars), base: share(self.base), files: share(self.files) }
     }
 }
 
 impl From<Tokens> for Weight {
     fn from(tokens: Tokens) -> Weight {
-        Weight { chars: tokens, base: tokens }
+        Weight { chars: tokens, base: tokens, files: Tokens::ZERO }
     }
 }
 
@@ -51,13 +55,15 @@ impl std::ops::AddAssign for Weight {
     fn add_assign(&mut self, more: Weight) {
         self.chars += more.chars;
         self.base += more.base;
+        self.files += more.files;
     }
 }
 
 impl std::ops::Sub for Weight {
     type Output = Weight;
     fn sub(self, less: Weight) -> Weight {
-        Weight { chars: self.chars - less.chars, base: self.base - less.base }
+        let (chars, base) = (self.chars - less.chars, self.base - less.base);
+        Weight { chars, base, files: self.files - less.files }
     }
 }
 
@@ -89,10 +95,10 @@ impl Ranking {
 
     /// Forget the lighter half: what is in it will hardly come to be among the heaviest.
     fn thin(&mut self) {
-        let mut weights: Vec<Tokens> = self.0.values().map(|(_, weight)| weight.chars).collect();
+        let mut weights: Vec<Tokens> = self.0.values().map(|(_, weight)| weight.tokens(None)).collect();
         let (_, median, _) = weights.select_nth_unstable(MOST_NAMES / 2);
         let median = *median;
-        self.0.retain(|_, (_, weight)| weight.chars > median);
+        self.0.retain(|_, (_, weight)| weight.tokens(None) > median);
     }
 
     #[cfg(test)]

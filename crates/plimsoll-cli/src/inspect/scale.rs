@@ -167,7 +167,22 @@ impl<'a> Scale<'a> {
 
     fn weight(&self, count: impl Fn(&dyn Counter) -> Tokens) -> Weight {
         let base = if self.counts_base { count(&self.base) } else { Tokens::ZERO };
-        Weight { chars: count(&self.policy.count), base }
+        Weight { chars: count(&self.policy.count), base, ..Weight::default() }
+    }
+
+    /// What the images and other files of a part weigh that a window shows.
+    fn attached(&self, message: &Message, part: &Part) -> Weight {
+        let count = match &part.body {
+            PartBody::Tool(tool) => tool.state.attachments.len(),
+            // Of these a window shows the text that a host put beside them.
+            PartBody::File(file) => {
+                let is_text = matches!(file.mime.as_deref(), Some("text/plain" | "application/x-directory"));
+                usize::from(message.is_user() && !is_text)
+            }
+            _ => 0,
+        };
+        let each = if self.counts_base { self.base.file_tokens() } else { self.policy.count.file_tokens() };
+        Weight { files: Tokens(each.0.saturating_mul(count as u64)), ..Weight::default() }
     }
 
     /// The next message of the session.
@@ -188,6 +203,7 @@ impl<'a> Scale<'a> {
     fn take(&mut self, message: Message) {
         for part in &message.parts {
             self.part(&message, part);
+            self.total += self.attached(&message, part);
         }
         let weight = self.weight(|counter| message_tokens(&message, counter));
         self.messages += 1;
@@ -210,29 +226,34 @@ impl<'a> Scale<'a> {
     }
 
     fn part(&mut self, message: &Message, part: &Part) {
-        let weight = self.weight(|counter| part_tokens(part, counter));
-        let output = self.weight(|counter| output_tokens(part, counter));
+        let mut weight = self.weight(|counter| part_tokens(part, counter));
+        let mut output = self.weight(|counter| output_tokens(part, counter));
+        let attached = self.attached(message, part);
+        weight += attached;
+        if part.as_tool().is_some() {
+            output += attached;
+        }
         self.kinds.add(kind(message, part), weight - output);
         let Some(tool) = part.as_tool() else { return };
         self.kinds.add("tool outputs", output);
         self.tools.add(&tool.tool, weight);
-        let place = self.largest.partition_point(|row| row.2.chars >= output.chars);
+        let place = self.largest.partition_point(|row| row.2.tokens(None) >= output.tokens(None));
         if place < ROWS {
             self.largest.insert(place, (part.id.clone(), tool.tool.clone(), output));
             self.largest.truncate(ROWS);
         }
         let Some(input) = tool.state.input.as_ref().map(|input| input.value()) else { return };
         let named = paths(input);
+        // What each of several files takes of one output is not known.
         if named.is_empty() {
             let read = shell_reads(&tool.tool, input).files;
-            // What each of several files takes of one output is not known.
             let each = output.divided(read.len() as u64);
             for file in &read {
                 self.files.add(&file.path, each);
             }
         }
         for path in &named {
-            self.files.add(path, output);
+            self.files.add(path, output.divided(named.len() as u64));
         }
     }
 
@@ -359,6 +380,7 @@ impl<'a> View<'a> {
         let weigh = |count: &dyn Fn(&dyn Counter) -> Tokens| Weight {
             chars: count(&self.policy.count),
             base: count(&base),
+            ..Weight::default()
         };
         self.weighed += weigh(&|counter| request_tokens(&window, Fixed::default(), counter));
         let system = || window.messages.iter().filter(|message| message.role == WindowRole::System);
@@ -445,6 +467,7 @@ fn kind(message: &Message, part: &Part) -> &'static str {
         (PartBody::Tool(_) | PartBody::ToolCall(_), _) => "tool inputs",
         (PartBody::ToolResult(_), _) => "tool outputs",
         (PartBody::Reasoning(_), _) => "reasoning",
+        (PartBody::File(_), _) => "files",
         _ if message.info.summary => "summaries",
         (_, Some(Role::User)) => kind_of_user_part(part),
         (_, Some(Role::Assistant)) => "the model",

@@ -174,19 +174,20 @@ impl Weigher<'_> {
         let is_call = matches!(block, Block::Call { .. });
         let is_shown = matches!(block, Block::Result { cleared: false, is_error: false, .. });
         let named = paths(input);
+        // What each of several files takes of one output is not known.
+        let each = |count: usize| Tokens(tokens.0 / count.max(1) as u64);
         for path in named.iter().map(|path| self.relative(path)) {
-            tally.add_file(&path, tokens, is_call);
+            tally.add_file(&path, each(named.len()), is_call);
             if is_shown && is_reading(tool) {
                 let lines = lines_asked(input);
-                tally.reads.entry(path).or_default().push(Reading { lines, tokens });
+                tally.reads.entry(path).or_default().push(Reading { lines, tokens: each(named.len()) });
             }
         }
         let ShellReads { files, is_all } = shell_reads(tool, input);
         if !named.is_empty() || files.is_empty() {
             return;
         }
-        // What each of several files takes of one output is not known.
-        let each = Tokens(tokens.0 / files.len() as u64);
+        let each = each(files.len());
         let clears = if is_all && files.len() == 1 { tokens } else { Tokens::ZERO };
         for read in files {
             let path = self.relative(&read.path);

@@ -166,6 +166,18 @@ impl Opened {
         self.driver_with(session, config, force, None)
     }
 
+    /// Like [`driver`](Opened::driver), within the limits of the session's own window.
+    pub(crate) fn driver_within(
+        &self,
+        session: &Session,
+        config: &Config,
+        force: bool,
+        limits: Limits,
+    ) -> Result<Driver, CliError> {
+        let settings = settings(session, config, force);
+        self.open_driver(session, Settings { limits: Some(limits), ..settings })
+    }
+
     /// Like [`driver`](Opened::driver), with a summariser that can be asked.
     pub(crate) fn driver_with(
         &self,
@@ -174,15 +186,10 @@ impl Opened {
         force: bool,
         summariser: Option<Summariser>,
     ) -> Result<Driver, CliError> {
-        let settings = Settings {
-            policy: Arc::new(config.policy.clone()),
-            limits: Some(Limits::new(config.context, 0)),
-            holder: holder(),
-            lease: LEASE,
-            take_over: if force { TakeOver::Always } else { TakeOver::Never },
-            summariser,
-            ..Settings::new(session.model.clone().unwrap_or_default())
-        };
+        self.open_driver(session, Settings { summariser, ..settings(session, config, force) })
+    }
+
+    fn open_driver(&self, session: &Session, settings: Settings) -> Result<Driver, CliError> {
         let driver = match Driver::open(Arc::clone(&self.archive), &session.id, settings) {
             Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
                 return Err(CliError::from(error).hint("`--force` takes it over"));
@@ -205,6 +212,18 @@ impl Opened {
             store.lease(session, &holder, LEASE)
         };
         lease.inspect(|lease| interrupt::give_back(&self.archive, lease))
+    }
+}
+
+/// How a session is driven from here: within the configured window, and with nobody to summarise it.
+fn settings(session: &Session, config: &Config, force: bool) -> Settings {
+    Settings {
+        policy: Arc::new(config.policy.clone()),
+        limits: Some(Limits::new(config.context, 0)),
+        holder: holder(),
+        lease: LEASE,
+        take_over: if force { TakeOver::Always } else { TakeOver::Never },
+        ..Settings::new(session.model.clone().unwrap_or_default())
     }
 }
 

@@ -1,9 +1,13 @@
 //! Figures of sessions that record usage: the window as it was counted, its cost, and what does not add up.
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
+use plimsoll::{Message, Part};
+use plimsoll_store::NewSession;
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::support::{Home, now};
 
 /// What a made-up session is like.
 pub(crate) struct Made {
@@ -182,6 +186,133 @@ fn a_recorded_window_decides_where_the_line_is() {
     assert_eq!(found["window"], 300_010);
     assert!(found["line"].as_u64().unwrap() > 300_010, "{}", found["line"]);
     assert_eq!(home.json(&["inspect", "s.jsonl", "--json", "--context", "100000"])["context"], 100_000);
+}
+
+/// A session of Codex that records its window, of so many tokens, after each answer.
+fn codex_with_windows(windows: &[u64]) -> String {
+    let mut records = vec![
+        json!({ "type": "session_meta", "payload": { "id": "0199aaaa-1111-7222-8333-444455556666", "cwd": "/work" } }),
+        json!({ "type": "turn_context", "payload": { "model": "gpt-5.5", "cwd": "/work" } }),
+    ];
+    let said = |role: &str, kind: &str, text: &str| {
+        json!({ "type": "response_item", "payload": { "type": "message", "role": role,
+            "content": [{ "type": kind, "text": text }] } })
+    };
+    for window in windows {
+        records.push(said("user", "input_text", "Go on"));
+        records.push(said("assistant", "output_text", "Done"));
+        records.push(json!({ "type": "event_msg", "payload": { "type": "token_count", "info": {
+            "total_token_usage": { "total_tokens": 300_010 }, "model_context_window": window,
+            "last_token_usage": { "input_tokens": 300_000, "cached_input_tokens": 200_000, "output_tokens": 10 } } } }));
+    }
+    records.iter().map(|record| format!("{record}\n")).collect()
+}
+
+/// What the commands say of a session's window: its size and how that is known, the line, and what `prune --to` aims at.
+fn told_windows(home: &Home, session: &str) -> Value {
+    let inspected = home.json(&["inspect", session, "--json"]);
+    let watched = home.json(&["watch", "--once", "--json", session]);
+    let replayed = home.json(&["replay", "--json", "--policy", "none", session]);
+    let pruned = home.json(&["prune", "--to", "50%", "--json", session]);
+    json!({
+        "inspect": [inspected["context"], inspected["contextSource"], inspected["line"]],
+        "watch": [watched["context"], watched["line"]],
+        "replay": replayed["sessions"][0]["context"],
+        "prune": pruned["shortfall"]["needed"],
+    })
+}
+
+#[test]
+fn an_imported_session_keeps_the_window_it_was_recorded_under() {
+    let home = Home::new().with("project/s.jsonl", &codex_with_windows(&[353_400]));
+    let stored = "0199aaaa-1111-7222-8333-444455556666";
+    home.json(&["sessions", "import", "s.jsonl", "--json"]);
+    let of_file = told_windows(&home, "s.jsonl");
+    assert_eq!(of_file["inspect"], json!([353_400, "recorded", 337_016]));
+    assert_eq!(of_file["prune"], 176_700);
+    assert_eq!(told_windows(&home, stored), of_file);
+    let told = home.run(&["window", stored]);
+    assert!(told.contains("% of the line at 337,016"), "{told}");
+    let told = home.run(&["prune", "--to", "90%", "--apply", stored]);
+    assert!(told.contains("at most 318,060 were asked for"), "{told}");
+    assert_eq!(home.json(&["inspect", stored, "--json", "--context", "100000"])["context"], 100_000);
+    // It goes on in another window.
+    home.write("project/s.jsonl", &codex_with_windows(&[353_400, 320_000]));
+    home.json(&["sessions", "import", "s.jsonl", "--json"]);
+    assert_eq!(told_windows(&home, stored), told_windows(&home, "s.jsonl"));
+    assert_eq!(home.json(&["inspect", stored, "--json"])["context"], 320_000);
+    // A fork begins with what was said in that window.
+    let archive = home.archive();
+    archive.store().fork(&stored.into(), None, NewSession::new("ses_fork".into()), now()).unwrap();
+    assert_eq!(told_windows(&home, "ses_fork"), told_windows(&home, "s.jsonl"));
+    // From the first answer that was asked for here, the model's window counts.
+    let mut answer = Message::assistant("msg_here".into(), vec![Part::text("prt_here".into(), "On it")]);
+    answer.info.model_id = Some("claude-sonnet-4-6".into());
+    answer.info.finish = Some("stop".into());
+    let lease = archive.store().lease(&stored.into(), "a test", Duration::from_secs(60)).unwrap();
+    archive.store().append(&lease.claim(), vec![answer.at(now()).asked_here()], now()).unwrap();
+    let found = home.json(&["inspect", stored, "--json"]);
+    assert_eq!(found["contextSource"], "model", "{}", found["context"]);
+}
+
+#[test]
+fn an_imported_session_of_claude_code_keeps_its_usual_window() {
+    let home = Home::new().with("project/s.jsonl", &claude(&Made { responses: 9, hidden: 16_000 }));
+    let stored = "5d0c31aa-1111-4222-8333-444455556666";
+    home.json(&["sessions", "import", "s.jsonl", "--json"]);
+    let of_file = told_windows(&home, "s.jsonl");
+    assert_eq!(of_file["inspect"][0], 200_000);
+    assert_eq!(told_windows(&home, stored), of_file);
+    // As a version left it that did not keep the tool.
+    let database = home.path.join(".local/share/plimsoll/plimsoll.db");
+    let database = rusqlite::Connection::open(database).unwrap();
+    database.execute("UPDATE session SET tool = NULL", []).unwrap();
+    assert_ne!(told_windows(&home, stored), of_file);
+    let told = home.run(&["sessions", "import", "s.jsonl"]);
+    assert!(told.contains("is stored already"), "{told}");
+    assert_eq!(told_windows(&home, stored), of_file);
+}
+
+#[test]
+fn images_weigh_in_the_log_what_they_weigh_in_the_window() {
+    let image = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo=" } });
+    let chat = json!([{ "role": "user", "content": [{ "type": "text", "text": "Look at both" }, image] },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "Read",
+            "input": { "file_path": "/srv/app/a.png" } }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": [image] }] }]);
+    let home = Home::new().with("project/s.json", &chat.to_string());
+    let found = home.json(&["inspect", "s.json", "--json"]);
+    let of = |rows: &Value, name: &str| {
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {rows}"))["tokens"].as_u64().unwrap()
+    };
+    // A row of the window has its share of what a message costs by itself.
+    for kind in ["files", "tool outputs"] {
+        let (log, window) = (of(&found["log"]["byKind"], kind), of(&found["byKind"], kind));
+        assert!((window.saturating_sub(20)..=window).contains(&log), "{kind}: {log} of {window}");
+    }
+    assert!(of(&found["log"]["byTool"], "Read") >= 1_600, "{}", found["log"]);
+    assert!(found["tokens"].as_u64().unwrap() >= 3_200, "{}", found["tokens"]);
+}
+
+#[test]
+fn a_call_that_names_several_files_is_counted_once() {
+    let change = "@@\n-let a = 1;\n+let a = 2;\n".repeat(50);
+    let change = |file: &str| format!("*** Update File: {file}\n{change}");
+    let patch = format!("*** Begin Patch\n{}{}*** End Patch\n", change("a.rs"), change("b.rs"));
+    let chat = json!([{ "role": "user", "content": "Look at both" },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "apply_patch",
+            "input": { "patch": patch } }] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": "Updated both" }] }]);
+    let home = Home::new().with("project/s.json", &chat.to_string());
+    let found = home.json(&["inspect", "s.json", "--json"]);
+    let sum = |rows: &Value| -> u64 {
+        rows.as_array().unwrap().iter().map(|row| row["tokens"].as_u64().unwrap()).sum()
+    };
+    for rows in [&found, &found["log"]] {
+        assert_eq!(rows["byFile"].as_array().unwrap().len(), 2, "{}", rows["byFile"]);
+        assert!(sum(&rows["byFile"]) <= sum(&rows["byTool"]), "{} but {}", rows["byFile"], rows["byTool"]);
+    }
 }
 
 #[test]

@@ -128,6 +128,7 @@ fn session(row: &Row) -> SessionRow {
             started: time(4),
             updated: time(5),
             context: config.as_ref().and_then(|config| config.number("context_limit")).map(Tokens),
+            tool: None,
         },
         parent: None,
         is_sub_agent: text(row, 6).is_some_and(|kind| NOT_LISTED.contains(&kind.as_str())),

@@ -109,6 +109,7 @@ fn session(row: &Row) -> SessionRow {
             started: number(row, 4).map(Millis),
             updated: number(row, 5).map(Millis),
             context: None,
+            tool: None,
         },
         is_sub_agent: text(row, 6).is_some(),
         parent: text(row, 6),

@@ -223,6 +223,8 @@ fn swept(stage: &str) -> StoreError {
 
 /// The session with what an import brings.
 fn added(mut held: Held, conversation: &Conversation) -> Result<Held, StoreError> {
+    held.session.tool = conversation.session.tool.clone().or(held.session.tool);
+    held.session.context = conversation.session.context.or(held.session.context);
     if let Some(GrownMessage { message, parts }) = &conversation.grown {
         let place = held.place(&message.info.id)?;
         let old = &mut held.messages[place];

@@ -277,7 +277,7 @@ impl State {
     }
 
     fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut Held, StoreError> {
-        let NewSession { id, parent, title, agent, model, directory, version, .. } = new;
+        let NewSession { id, parent, title, agent, model, directory, tool, version, context, .. } = new;
         if id.is_empty() {
             return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
         }
@@ -292,7 +292,9 @@ impl State {
             agent,
             model,
             directory,
+            tool,
             version,
+            context,
             created: now,
             updated: now,
             revision: Revision(1),

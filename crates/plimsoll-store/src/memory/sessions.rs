@@ -132,12 +132,15 @@ impl Sessions for MemoryStore {
         };
         let messages = held.messages[..shared].to_vec();
         let message = messages.last().map(|message| message.info.id.clone());
+        let (tool, context) = (held.session.tool.clone(), held.session.context);
         let point = ForkPoint { session: parent.clone(), message };
         let fork = (parent.clone(), shared, child.id.clone());
         let (id, own) = (child.id.clone(), child.messages.clone());
         let born = (child.task.clone(), child.lease.clone());
         let child = state.insert(child, now)?;
         (child.inherited, child.messages, child.session.forked_from) = (shared, messages, Some(point));
+        child.session.tool = child.session.tool.take().or(tool);
+        child.session.context = child.session.context.or(context);
         if let Err(error) = child.append(own) {
             state.sessions.remove(&id);
             return Err(error);

@@ -215,7 +215,8 @@ fn begin(
     connection
         .prepare_cached(
             "UPDATE session SET id = ?2, parent = ?3, title = ?4, agent = ?5, model = coalesce(model, ?6),
-             directory = ?7, version = ?8, created = ?9, updated = ?10, removed = NULL WHERE key = ?1",
+             directory = ?7, version = ?8, created = ?9, updated = ?10, tool = ?11, context = ?12,
+             removed = NULL WHERE key = ?1",
         )?
         .execute(params![
             key,
@@ -227,7 +228,9 @@ fn begin(
             new.directory,
             new.version,
             conversation.created.0,
-            conversation.updated.0
+            conversation.updated.0,
+            new.tool,
+            new.context_column()
         ])?;
     connection.prepare_cached("DELETE FROM staged WHERE session = ?1")?.execute([key])?;
     Ok(key)
@@ -235,6 +238,14 @@ fn begin(
 
 /// Add to a session what an import brings.
 fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result<(), StoreError> {
+    let new = &conversation.session;
+    if conversation.before.is_some() {
+        connection
+            .prepare_cached(
+                "UPDATE session SET tool = coalesce(?2, tool), context = coalesce(?3, context) WHERE key = ?1",
+            )?
+            .execute(params![key, new.tool, new.context_column()])?;
+    }
     let brings_nothing = conversation.grown.is_none() && conversation.messages.is_empty();
     if conversation.before.is_some() && brings_nothing {
         return Ok(());

@@ -488,7 +488,8 @@ pub(crate) fn compactions(
 
 const SESSION: &str =
     "SELECT s.id, s.parent, s.title, s.agent, s.model, s.directory, s.created, s.updated, s.messages,
-    s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id, s.version, s.revision
+    s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id, s.version, s.revision,
+    s.tool, s.context
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
 fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
@@ -514,7 +515,9 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
         agent: row.get(3)?,
         model: row.get(4)?,
         directory: row.get(5)?,
+        tool: row.get(19)?,
         version: row.get(17)?,
+        context: row.get::<_, Option<u64>>(20)?.map(Tokens),
         forked_from,
         created: Millis(row.get(6)?),
         updated: Millis(row.get(7)?),

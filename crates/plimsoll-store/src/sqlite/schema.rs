@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -244,6 +244,10 @@ const MIGRATIONS: [&str; 8] = [
     CREATE UNIQUE INDEX staged_stage ON staged (stage, conversation);",
     // 8: an undoing is one row, which lifts the marks of a receipt on all parts and names none of them.
     "CREATE INDEX mark_lift ON mark (receipt, session, seq) WHERE part = '';",
+    // 9: the tool that an imported session is from, and the context window that it recorded. Sessions from before have
+    // neither until they are imported again.
+    "ALTER TABLE session ADD COLUMN tool TEXT;
+    ALTER TABLE session ADD COLUMN context INTEGER;",
 ];
 
 /// The version this code writes.

@@ -49,8 +49,8 @@ pub(super) fn insert_session(
     }
     connection
         .prepare_cached(
-            "INSERT INTO session (id, parent, title, agent, model, directory, created, updated, version)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
+            "INSERT INTO session (id, parent, title, agent, model, directory, created, updated, version, tool, context)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
             new.id.as_str(),
@@ -60,7 +60,9 @@ pub(super) fn insert_session(
             new.model,
             new.directory,
             now.0,
-            new.version
+            new.version,
+            new.tool,
+            new.context_column()
         ])?;
     Ok(connection.last_insert_rowid())
 }
@@ -125,6 +127,8 @@ pub(crate) fn fork(
     connection
         .prepare_cached(
             "UPDATE session SET forked_from = ?2, fork_at = ?3, fork_id = ?4, last_at = ?3, last_id = ?4,
+             tool = coalesce(tool, (SELECT tool FROM session WHERE key = ?2)),
+             context = coalesce(context, (SELECT context FROM session WHERE key = ?2)),
              fork_mark = (SELECT coalesce(max(seq), 0) FROM mark WHERE session = ?2),
              fork_compaction = (SELECT coalesce(max(seq), 0) FROM compaction WHERE session = ?2) WHERE key = ?1",
         )?

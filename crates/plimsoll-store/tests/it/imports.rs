@@ -97,6 +97,44 @@ fn a_session_and_its_sub_agents_are_stored_together() {
 }
 
 #[test]
+fn the_tool_and_the_window_it_recorded_are_kept_and_brought_up_to_date() {
+    on_both(|store| {
+        let recorded = |context: Option<u64>| {
+            let mut main = conversation("ses_main", vec![user("m9", "Go")]);
+            (main.session.tool, main.session.context) = (Some("codex".into()), context.map(Tokens));
+            main
+        };
+        let kept = |id: &str| {
+            let session = store.session(&id.into()).unwrap();
+            (session.tool, session.context)
+        };
+        let codex = |context| (Some("codex".to_owned()), Some(Tokens(context)));
+        // Staged, since that is where a large session comes from.
+        store.stage(piece(0, 0, vec![user("m1", "Go")])).unwrap();
+        let mut staged = recorded(Some(400));
+        (staged.staged, staged.messages, staged.state) = (1, Vec::new(), "1 message".into());
+        let whole = Import { stage: Some("stage_1".into()), ..import(vec![staged]) };
+        assert_eq!(store.import(whole).unwrap(), Imported::Stored);
+        assert_eq!(kept("ses_main"), codex(400));
+        store.fork(&"ses_main".into(), None, NewSession::new("ses_fork".into()), NOW).unwrap();
+        assert_eq!(kept("ses_fork"), codex(400));
+        // It tells another window, then none, and neither needs a message.
+        for (context, expected) in [(Some(300), codex(300)), (None, codex(300))] {
+            let again = Conversation { before: Some("1 message".into()), ..recorded(context) };
+            let again = Conversation { state: "1 message".into(), messages: Vec::new(), ..again };
+            let again = Import { known: Some(vec!["ses_main".into()]), ..import(vec![again]) };
+            assert_eq!(store.import(again).unwrap(), Imported::Stored);
+            assert_eq!(kept("ses_main"), expected);
+        }
+        assert_eq!(kept("ses_fork"), codex(400));
+        let large = Import { source: "codex:two".into(), ..import(vec![recorded(Some(u64::MAX))]) };
+        let mut large = Import { known: None, ..large };
+        large.conversations[0].session.id = "ses_large".into();
+        assert_eq!(store.import(large).unwrap(), Imported::Stored);
+    });
+}
+
+#[test]
 fn what_fails_leaves_nothing() {
     on_both(|store| {
         crate::session(store, "ses_side");
