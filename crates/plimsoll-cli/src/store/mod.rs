@@ -19,7 +19,7 @@ use plimsoll::compact::request::Summariser;
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
 use plimsoll_import::Scope;
-use plimsoll_session::{Driver, SessionError, Settings};
+use plimsoll_session::{Driver, Figures, SessionError, Settings};
 use plimsoll_store::{Archive, Filter, Lease, Session, SpillRecord, StoreError, TakeOver};
 
 use crate::args::PolicyArgs;
@@ -54,6 +54,17 @@ pub(crate) struct Opened {
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// How a stored session is driven by a command that makes no requests.
+fn settings(session: &Session, config: &Config) -> Settings {
+    Settings {
+        policy: Arc::new(config.policy.clone()),
+        limits: Some(Limits::new(config.context, 0)),
+        holder: holder(),
+        lease: LEASE,
+        ..Settings::new(session.model.clone().unwrap_or_default())
     }
 }
 
@@ -166,6 +177,16 @@ impl Opened {
         self.driver_with(session, config, force, None)
     }
 
+    /// Like [`driver`](Opened::driver), for what changes nothing in the window: the session is not read to weigh it.
+    pub(crate) fn unweighed_driver(
+        &self,
+        session: &Session,
+        config: &Config,
+        force: bool,
+    ) -> Result<Driver, CliError> {
+        self.open_driver(session, force, settings(session, config))
+    }
+
     /// Like [`driver`](Opened::driver), with a summariser that can be asked.
     pub(crate) fn driver_with(
         &self,
@@ -174,15 +195,14 @@ impl Opened {
         force: bool,
         summariser: Option<Summariser>,
     ) -> Result<Driver, CliError> {
-        let settings = Settings {
-            policy: Arc::new(config.policy.clone()),
-            limits: Some(Limits::new(config.context, 0)),
-            holder: holder(),
-            lease: LEASE,
-            take_over: if force { TakeOver::Always } else { TakeOver::Never },
-            summariser,
-            ..Settings::new(session.model.clone().unwrap_or_default())
-        };
+        // No request is made here, so `inspect` is what the figures are held against.
+        let settings = Settings { summariser, figures: Figures::Recorded, ..settings(session, config) };
+        self.open_driver(session, force, settings)
+    }
+
+    fn open_driver(&self, session: &Session, force: bool, settings: Settings) -> Result<Driver, CliError> {
+        let take_over = if force { TakeOver::Always } else { TakeOver::Never };
+        let settings = Settings { take_over, ..settings };
         let driver = match Driver::open(Arc::clone(&self.archive), &session.id, settings) {
             Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
                 return Err(CliError::from(error).hint("`--force` takes it over"));
