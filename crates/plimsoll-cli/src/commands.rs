@@ -10,6 +10,7 @@ use plimsoll::fork::history::task_text;
 use plimsoll::prune::Pressure;
 use plimsoll::redact::redact_messages;
 use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Log, Message, Millis, Plan, Tokens, prune};
+use plimsoll_session::UsageScale;
 use plimsoll_tokens::Bpe;
 use serde_json::{Value, json};
 
@@ -119,6 +120,9 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
     let window = SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context);
     let (log, limits) = (Log::from_messages(transcript.messages), window.limits);
     let plan = Progress::during("planning", || {
+        if let Some((choice, scale)) = args.choice.choice().zip(UsageScale::of(&log, &policy)) {
+            return scale.plan_choice(&log, &policy, &choice, limits);
+        }
         let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
         let pressure = Some(Pressure { load: load.tokens, limits });
         match args.choice.choice() {
@@ -151,12 +155,19 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
         return reduce::compact(&args.input, args.force, around, output);
     }
     let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    let log = input::log(&args.input, around)?;
+    let log = input::whole_log(&args.input, around)?;
     let limits = policy.limits("", Some(Limits::new(context, 0)));
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
-    let situation = Situation { summariser: (!args.offline).then(|| Summariser::own(limits)), ..situation };
-    let Some(plan) = Progress::during("planning", || situation.plan_compaction(&log)) else {
+    let mut situation =
+        Situation { summariser: (!args.offline).then(|| Summariser::own(limits)), ..situation };
+    let plan = Progress::during("planning", || {
+        if let Some(scale) = UsageScale::of(&log, &policy) {
+            scale.weigh_in(&mut situation);
+        }
+        situation.plan_compaction(&log)
+    });
+    let Some(plan) = plan else {
         if output.json {
             output.json(&json!(null))?;
         }

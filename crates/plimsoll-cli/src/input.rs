@@ -76,6 +76,11 @@ pub(crate) fn log(args: &InputArgs, around: &Surroundings) -> Result<Log, CliErr
     Ok(Log::from_messages(in_view(args, around)?.messages))
 }
 
+/// All of a session as a log: what it weighs is told by usage, and behind a summary there may be the only one.
+pub(crate) fn whole_log(args: &InputArgs, around: &Surroundings) -> Result<Log, CliError> {
+    Ok(Log::from_messages(named(args, around)?.1.messages))
+}
+
 /// A transcript that was found and not read yet.
 pub(crate) struct Input {
     /// What it is called in messages.

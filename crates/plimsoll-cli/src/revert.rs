@@ -35,7 +35,7 @@ pub(crate) fn run(
     let report = if args.plan {
         plan_revert(&opened.archive, &session.id, target)
     } else {
-        let mut driver = opened.driver(&session, &config, args.force)?;
+        let mut driver = opened.unweighed_driver(&session, &config, args.force)?;
         let report = revert(&mut driver, target, &(Arc::new(|_: &_| {}) as _));
         driver.close()?;
         report

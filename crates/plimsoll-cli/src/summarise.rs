@@ -10,7 +10,7 @@ use plimsoll::pivot::Pivot;
 use plimsoll::receipt::CompactPlan;
 use plimsoll::{Fixed, Limits, Millis, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
-use plimsoll_session::{Climb, ClimbStep, Climbed, SummaryFailure};
+use plimsoll_session::{Climb, ClimbStep, Climbed, SummaryFailure, UsageScale};
 use serde_json::json;
 
 use crate::args::{AgentArgs, CompactArgs};
@@ -81,14 +81,17 @@ pub(crate) fn compact(
         }
         return Ok(done);
     }
-    let log = input::log(&args.input, around)?;
+    let log = input::whole_log(&args.input, around)?;
     let limits = config.policy.limits("", Some(Limits::new(config.context, 0)));
     // The clock only stamps what is appended, and that is not kept.
-    let situation = Situation {
+    let mut situation = Situation {
         trigger: Trigger::Manual,
         summariser: Some(summariser),
         ..Situation::new(&config.policy, limits, Millis(0))
     };
+    if let Some(scale) = UsageScale::of(&log, &config.policy) {
+        scale.weigh_in(&mut situation);
+    }
     let nothing = reduce::too_little(&log, &config.policy);
     let climb = Climb::of_log(log.clone(), situation, store::ids());
     let climbed = climb_with(climb, &asked, ask)?;

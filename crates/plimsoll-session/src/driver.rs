@@ -23,7 +23,8 @@ use crate::climb::{Climb, ClimbStep, Climbed};
 use crate::error::SessionError;
 use crate::meter::Meter;
 use crate::reduced::Reduced;
-use crate::settings::Settings;
+use crate::settings::{Figures, Settings};
+use crate::usage_scale::UsageScale;
 
 /// No model that can call tools has a smaller window than this.
 const LEAST_WINDOW: Tokens = Tokens(4_096);
@@ -50,6 +51,8 @@ pub struct Driver {
     scale: Option<Scale>,
     /// What the window weighed after the last reduction of an earlier run, which `scale` is not known of.
     pub(crate) reduced: Option<Reduced>,
+    /// What the usage of the whole session says, where figures are told by it.
+    pub(crate) recorded: Option<UsageScale>,
     pub(crate) writing: Option<Writing>,
     limits: Limits,
     cache: CacheTerms,
@@ -169,6 +172,11 @@ impl Driver {
     fn of(archive: Arc<Archive>, settings: Settings, lease: Lease, snapshot: Snapshot) -> Driver {
         let Snapshot { log, revision } = snapshot;
         let meter = Meter::new(&settings.counting, &settings.model, None);
+        let recorded = match settings.figures {
+            Figures::Driven => None,
+            // Without it figures are estimates, which is no reason not to open the session.
+            Figures::Recorded => UsageScale::read(&archive, &lease.session, &log, &settings.policy).ok(),
+        };
         let reduced = Reduced::of(&archive, &lease.session, &settings, &log);
         Driver {
             limits: settings.limits(),
@@ -183,6 +191,7 @@ impl Driver {
             meter,
             scale: None,
             reduced,
+            recorded,
             writing: None,
             breaker: Breaker::default(),
             trigger: Trigger::Auto,
@@ -245,7 +254,7 @@ impl Driver {
         (self.settings.model, self.settings.limits) = (model.into(), limits);
         (self.limits, self.cache) = (self.settings.limits(), self.settings.cache_terms());
         self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
-        (self.scale, self.reduced) = (None, None);
+        (self.scale, self.reduced, self.recorded) = (None, None, None);
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
         (self.early, self.trigger, self.breaker) = (Early::None, Trigger::Auto, Breaker::default());
@@ -513,7 +522,14 @@ impl Driver {
         if !reduction.is_empty() {
             // A log that is no longer what was planned on is refused below, with a better reason than a missing message.
             let reduction = reduction.clone().without_stale_go_on(&self.log).unwrap_or(reduction);
+            let weighed = self.recorded.is_some().then(|| self.log.clone());
+            let weighed = weighed.and_then(|mut log| reduction.commit(&mut log).ok().map(|()| log));
+            let (reduction, recorded) = match &weighed {
+                Some(log) => self.told_by_usage(reduction, log),
+                None => (reduction, None),
+            };
             self.reduce(reduction.clone(), climbed.planned_on)?;
+            self.recorded = recorded.or(self.recorded.take());
             if reduction.receipts.iter().any(compacts) {
                 // What the pivot stands for need not be held any more; the store knows what must be.
                 self.reload()?;
@@ -589,6 +605,9 @@ impl Driver {
             scale: self.scale,
             ..Situation::new(Arc::clone(&self.settings.policy), self.limits, now)
         };
+        if let Some(recorded) = &self.recorded {
+            recorded.weigh_in(&mut situation);
+        }
         if let (None, Some(reduced)) = (situation.scale, &self.reduced) {
             situation.scale = Some(reduced.scale(&situation, &self.log));
         }

@@ -55,6 +55,7 @@ mod recorded;
 mod reduced;
 mod reductions;
 mod settings;
+mod usage_scale;
 
 pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
 pub use changes::{
@@ -70,4 +71,5 @@ pub use inspect::{Inspection, Kinds};
 pub use output::OutputSink;
 pub use recall::look_up;
 pub use reductions::Pruned;
-pub use settings::{Counting, Settings};
+pub use settings::{Counting, Figures, Settings};
+pub use usage_scale::UsageScale;

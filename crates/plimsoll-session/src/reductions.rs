@@ -8,12 +8,13 @@ use plimsoll::compact::request::SummaryRequest;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::receipt::{CompactPlan, RangePlan, Stamp};
-use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale};
+use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale, Tokens};
 use plimsoll_store::{Search, Selection, StoreError};
 
 use crate::climb::ClimbStep;
 use crate::driver::Driver;
 use crate::error::SessionError;
+use crate::usage_scale::UsageScale;
 
 /// What became of a wish to prune.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,9 +47,13 @@ impl Driver {
 
     /// What a prune of what is chosen would clear now.
     pub fn plan_prune_choice(&self, choice: &PruneChoice, fixed: Fixed) -> PrunePlan {
+        let (policy, limits) = (&self.settings.policy, self.limits());
+        if let Some(recorded) = &self.recorded {
+            return recorded.plan_choice(&self.log, policy, choice, limits);
+        }
         let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
-        let pressure = Pressure { load: load.tokens, limits: self.limits() };
-        prune::plan_choice(&self.log, &self.settings.policy, choice, Some(pressure))
+        let pressure = Pressure { load: load.tokens, limits };
+        prune::plan_choice(&self.log, policy, choice, Some(pressure))
     }
 
     /// What a compaction would summarise now; none if there is too little.
@@ -178,25 +183,69 @@ impl Driver {
                 ClimbStep::Done(climbed) => break *climbed,
             }
         };
-        self.commit(climbed.clone())?;
-        Ok(climbed.outcome)
+        let mut outcome = climbed.outcome.clone();
+        outcome.reduction.receipts = self.commit(climbed)?;
+        Ok(outcome)
     }
 
     /// Undo a reduction of this session, in any order, once.
     pub fn undo(&mut self, receipt: &ReceiptId, fixed: Fixed) -> Result<Receipt, SessionError> {
         let now = self.now();
         self.scaled(fixed);
-        let undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
+        let mut undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
         // What an undone pivot stood for comes back into view from the store.
         self.reload()?;
+        if let (Some(before), Some(after)) = (self.recorded.take(), self.usage_scale(&self.log)) {
+            // What was reduced since may hide what came back: then the window is as it was.
+            (undone.before, undone.after) = (before.window, after.window);
+            let (id, before, after_tokens) = (undone.id.clone(), before.window, after.window);
+            self.recorded = Some(after);
+            self.store(|store, claim| store.resize_receipt(claim, &id, before, after_tokens))?;
+        }
         Ok(undone)
     }
 
     /// Store a receipt whose marks `log` carries already.
     fn keep(&mut self, receipt: Receipt, log: Log) -> Result<Receipt, SessionError> {
         let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+        let (reduction, recorded) = self.told_by_usage(reduction, &log);
+        let receipt = reduction.receipts.first().cloned().unwrap_or(receipt);
         self.reduce(reduction, self.revision())?;
+        self.recorded = recorded.or(self.recorded.take());
         self.log = log;
         Ok(receipt)
+    }
+
+    /// A reduction with the sizes that the usage of the session tells before it and after, where figures are told by it, and
+    /// what that usage says afterwards. `log` has the reduction.
+    pub(crate) fn told_by_usage(
+        &self,
+        mut reduction: Reduction,
+        log: &Log,
+    ) -> (Reduction, Option<UsageScale>) {
+        let Some(before) = &self.recorded else { return (reduction, None) };
+        let Some(after) = self.usage_scale(log) else { return (reduction, None) };
+        let ends = reduction.receipts.first().zip(reduction.receipts.last());
+        if let Some((first, last)) = ends.map(|(first, last)| (first.before, last.after)) {
+            // Steps in between keep their share of the whole way.
+            let way = first.0 as f64 - last.0 as f64;
+            let real = before.window.0 as f64 - after.window.0 as f64;
+            let tell = |tokens: Tokens| {
+                let share = if way == 0.0 { 0.0 } else { (tokens.0 as f64 - last.0 as f64) / way };
+                Tokens((after.window.0 as f64 + share * real).max(0.0).round() as u64)
+            };
+            for receipt in &mut reduction.receipts {
+                (receipt.before, receipt.after) = (tell(receipt.before), tell(receipt.after));
+            }
+            if let Some(receipt) = reduction.receipts.first_mut() {
+                receipt.before = before.window;
+            }
+        }
+        (reduction, Some(after))
+    }
+
+    /// What the usage of the session says of it with `log` in the place of what is stored.
+    fn usage_scale(&self, log: &Log) -> Option<UsageScale> {
+        UsageScale::read(&self.archive, self.session(), log, &self.settings.policy).ok()
     }
 }

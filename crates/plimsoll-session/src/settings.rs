@@ -26,6 +26,8 @@ pub struct Settings {
     pub hook: HookText,
     /// How tokens are counted.
     pub counting: Counting,
+    /// What receipts are told by.
+    pub figures: Figures,
     /// Whose usage says what the next request weighs. A host that makes requests of its own, in a session that another tool
     /// may have begun, believes its own answers.
     pub believed: BelievedUsage,
@@ -53,6 +55,19 @@ pub enum Counting {
     Fixed(Arc<dyn Counter>),
 }
 
+/// What the figures of a session's receipts are told by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Figures {
+    /// By the counter of the driver, on the scale of the newest usage: for hosts that make requests, and know what they
+    /// carry besides the conversation.
+    #[default]
+    Driven,
+    /// By all usage that the session records, else by the policy's counter, as whatever shows a stored session does. Usage tells the system prompt and tools
+    /// of a host that is not there from the factor by which the model counts. For hosts that change a session and make no
+    /// requests; all of the session is read for it.
+    Recorded,
+}
+
 impl Settings {
     /// The ordinary case: the default policy, calibrated counting, no summariser, a lease of a minute.
     pub fn new(model: impl Into<String>) -> Settings {
@@ -64,6 +79,7 @@ impl Settings {
             summariser: None,
             hook: HookText::default(),
             counting: Counting::Calibrated,
+            figures: Figures::Driven,
             believed: BelievedUsage::Any,
             holder: format!("process {}", std::process::id()),
             take_over: TakeOver::Never,

@@ -21,6 +21,7 @@
 //! the rebuilt content that left the window.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use plimsoll::log::{CompactionPart, Moment};
 use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
@@ -374,6 +375,25 @@ impl Measured {
     /// A counter with the session's factor. It does not know of the hidden part.
     pub fn counter(&self) -> Calibrated<&Memo<Bpe>> {
         self.calibration.counter(&self.base)
+    }
+
+    /// A counter of pieces as [`Measured::window`] weighs them: what it counts less of is what the window has less. It
+    /// differs from [`Measured::counter`] by the gap between rebuilt and recorded windows, and does not know of the hidden
+    /// part either.
+    pub fn window_counter(&self) -> Calibrated<Arc<Memo<Bpe>>> {
+        // Nothing for the wrapping of messages: replies were billed with theirs, and all pieces together would come to more
+        // than the window.
+        Calibrated::new(Arc::new(Memo::new(Bpe::O200k)), self.worth() * self.factor(), 0.0)
+    }
+
+    /// How many tokens of the window one of rebuilt content is.
+    fn worth(&self) -> f64 {
+        let content = self.content(self.unreduced);
+        if self.is_undone || content < 1.0 {
+            return 1.0;
+        }
+        let window = self.calibration.next(self.unreduced).tokens.0 as f64;
+        (window - self.hidden.clamp(0.0, window)) / content
     }
 
     /// What a request weighs: its window as the base counter measures it, the factor applied, and the hidden part.

@@ -9,14 +9,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::Chars;
-use crate::count::{Tokens, part_tokens};
+use crate::chars::{Chars, head};
+use crate::count::{Counter, Tokens, part_tokens};
 use crate::limits::Limits;
 use crate::log::{Message, MessageId, Part, PartBody, PartId, ToolStatus};
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{ClearedView, Measure, OnMeeting, Policy, PruneOrder};
 
-pub use choice::{PruneChoice, plan_choice};
+pub use choice::{PruneChoice, plan_choice, plan_choice_by};
 
 /// Which outputs would be cleared, and what that frees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -278,6 +278,23 @@ pub(crate) fn freed(chars: Chars, policy: &Policy) -> Tokens {
         ClearedView::Clear => estimate,
         // What fits the retained beginning is shown as before, so clearing it frees nothing.
         ClearedView::Retain => estimate - policy.count.of_chars(chars.min(policy.prune.retain_chars)),
+    }
+}
+
+/// What clearing an output frees, by a counter other than the policy's.
+fn freed_by(part: &Part, policy: &Policy, counter: &dyn Counter) -> Tokens {
+    let text = match &part.body {
+        PartBody::Tool(tool) => tool.state.output.as_ref(),
+        PartBody::ToolResult(result) => Some(&result.text),
+        _ => None,
+    };
+    let Some(text) = text else { return Tokens::ZERO };
+    match policy.prune.view {
+        ClearedView::Clear => counter.count_text(text),
+        ClearedView::Retain if text.chars() <= policy.prune.retain_chars => Tokens::ZERO,
+        ClearedView::Retain => {
+            counter.count_text(text) - counter.count(head(text, policy.prune.retain_chars))
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use plimsoll::count::request_tokens;
+use plimsoll::count::{block_tokens, request_tokens};
 use plimsoll::pivot::Visible;
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
 use plimsoll::redact::redact;
+use plimsoll::window::is_placeholder;
 use plimsoll::{Block, Counter, Fixed, Message, Part, PartBody, Policy, Tokens, Window};
 use plimsoll_import::{Extent, transcript};
 use plimsoll_session::look_up;
@@ -19,6 +20,8 @@ use serde_json::{Map, Value, json};
 use crate::args::PolicyArgs;
 use crate::config::Config;
 use crate::error::CliError;
+use crate::output::counted;
+use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::surroundings::Surroundings;
 
 use super::subject::Subject;
@@ -133,7 +136,7 @@ impl Call {
         let mut answer = match self.tool.as_str() {
             "recall" => self.recall(&subjects, named.is_none(), &config)?,
             "list_recallable" => self.list(&subjects)?,
-            _ => inspect(&subjects, &config.policy)?,
+            _ => inspect(&subjects, &config)?,
         };
         answer.text = bounded(redact(&answer.text).text);
         Ok(answer)
@@ -258,38 +261,49 @@ fn told(part: &Part) -> String {
 }
 
 /// What is in the window of the first session, and which other is stored.
-fn inspect(subjects: &[Subject], policy: &Policy) -> Result<Answer, Refusal> {
+fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
+    let policy = &config.policy;
     let Some((Subject { opened, session, writer }, others)) = subjects.split_first() else {
         return Err(Refusal::Failed("there is no session to look into".to_owned()));
     };
     // As `plimsoll window`, with what a summary stands for: its usage tells how heavy characters are.
-    let messages = transcript(opened.archive.store(), session, Extent::Whole)?.messages;
-    let window = Window::of(&messages, policy);
+    let mut transcript = transcript(opened.archive.store(), session, Extent::Whole)?;
+    if *writer == Some(plimsoll_import::Tool::ClaudeCode) {
+        // The copy that is looked into does not know who wrote it, and the size of the window depends on that.
+        transcript.format = plimsoll_formats::Format::ClaudeCode;
+    }
+    let messages = &transcript.messages;
+    let window = Window::of(messages, policy);
     // As `plimsoll window` counts: what the provider counted tells how heavy characters are, and what is not in the log.
-    let measured = WindowMeter::of(&messages).read();
+    let measured = WindowMeter::of(messages).read();
     let calibrated = measured.as_ref().map(Measured::counter);
     let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
     let shown = request_tokens(&window, Fixed::default(), counter);
     let all = measured.as_ref().map_or(shown, |measured| measured.window_of(shown));
     let mut kinds: [(&str, usize, Tokens); 5] =
-        ["tool outputs", "tool inputs", "texts", "thoughts", "files"].map(|kind| (kind, 0, Tokens::ZERO));
+        ["tool output", "tool input", "text", "thought", "file"].map(|kind| (kind, 0, Tokens::ZERO));
     let mut cleared = 0;
     for block in window.messages.iter().flat_map(|message| &message.blocks) {
         let (kind, tokens) = match block {
             Block::Result { text, cleared: is_cleared, .. } => {
-                cleared += usize::from(*is_cleared);
-                (0, counter.count_text(text))
+                // In a session that was handed over the placeholder is all there is.
+                cleared += usize::from(*is_cleared || is_placeholder(text));
+                (0, block_tokens(block, counter))
             }
-            Block::Call { input, .. } | Block::Provider { value: input, .. } => {
-                (1, counter.count_text(input.json()))
-            }
-            Block::Text { text, .. } => (2, counter.count_text(text)),
-            Block::Reasoning { text, .. } => (3, counter.count_text(text)),
-            Block::File { .. } => (4, counter.file_tokens()),
+            Block::Call { .. } | Block::Provider { .. } => (1, block_tokens(block, counter)),
+            Block::Text { .. } => (2, block_tokens(block, counter)),
+            Block::Reasoning { .. } => (3, block_tokens(block, counter)),
+            Block::File { .. } => (4, block_tokens(block, counter)),
         };
         kinds[kind].1 += 1;
         kinds[kind].2 += tokens;
     }
+    let figures = RecordedFigures::of(&transcript.recorded);
+    let limits = SessionWindow::of(&transcript, &figures, policy, None, config.context).limits;
+    let fullness = policy.overflow.line(limits).map(|line| {
+        let percent = all.0.saturating_mul(100) / line.at.0.max(1);
+        format!(", {percent} % of the line at {} in a window of {}", line.at, limits.context)
+    });
     let mut text = format!("session {}", session.id);
     if let Some(tool) = writer {
         let _ = write!(text, " of {}, not stored", tool.name());
@@ -305,15 +319,30 @@ fn inspect(subjects: &[Subject], policy: &Policy) -> Result<Answer, Refusal> {
     }
     let _ = write!(
         text,
-        "\n{} messages{}, {} in the window, about {all} tokens, {cleared} outputs cleared{}",
-        Tokens(session.messages),
+        "\n{}{}, {} in the window, about {all} tokens{}, {} cleared{}",
+        counted(usize::try_from(session.messages).unwrap_or(usize::MAX), "message"),
         if writer.is_none() { " stored" } else { "" },
         window.messages.len(),
+        fullness.unwrap_or_default(),
+        counted(cleared, "output"),
         if window.pivot.is_some() { ", a summary at the beginning" } else { "" }
     );
     kinds.sort_by_key(|(_, _, tokens)| std::cmp::Reverse(*tokens));
     for (kind, count, tokens) in kinds.iter().filter(|(_, count, _)| *count > 0) {
-        let _ = write!(text, "\n{tokens} tokens: {} {kind}", Tokens(*count as u64));
+        let _ = write!(text, "\n{tokens} tokens: {}", counted(*count, kind));
+    }
+    // With these the rows come to the window.
+    let unknown = all - shown;
+    let hidden = measured.as_ref().map_or(Tokens::ZERO, Measured::hidden).min(unknown);
+    let wrapping = shown - kinds.iter().map(|(_, _, tokens)| *tokens).sum::<Tokens>();
+    for (tokens, what) in [
+        (wrapping, "the wrapping of messages"),
+        (hidden, "the system prompt and schemas of tools, which the session does not show"),
+        (unknown - hidden, "what else it does not show, as hidden reasoning"),
+    ] {
+        if tokens > Tokens::ZERO {
+            let _ = write!(text, "\n{tokens} tokens: {what}");
+        }
     }
     for other in others {
         let _ = write!(text, "\nstored for this directory: `{}`, {}", other.session.id, other.session.title);

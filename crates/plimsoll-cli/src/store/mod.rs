@@ -19,7 +19,7 @@ use plimsoll::compact::request::Summariser;
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
 use plimsoll_import::Scope;
-use plimsoll_session::{Driver, SessionError, Settings};
+use plimsoll_session::{Driver, Figures, SessionError, Settings};
 use plimsoll_store::{Archive, Filter, Lease, Session, SpillRecord, StoreError, TakeOver};
 
 use crate::args::PolicyArgs;
@@ -54,6 +54,17 @@ pub(crate) struct Opened {
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// How a stored session is driven by a command that makes no requests.
+fn settings(session: &Session, config: &Config) -> Settings {
+    Settings {
+        policy: Arc::new(config.policy.clone()),
+        limits: Some(Limits::new(config.context, 0)),
+        holder: holder(),
+        lease: LEASE,
+        ..Settings::new(session.model.clone().unwrap_or_default())
     }
 }
 
@@ -174,8 +185,19 @@ impl Opened {
         force: bool,
         limits: Limits,
     ) -> Result<Driver, CliError> {
-        let settings = settings(session, config, force);
-        self.open_driver(session, Settings { limits: Some(limits), ..settings })
+        let limits = Some(limits);
+        let settings = Settings { limits, figures: Figures::Recorded, ..settings(session, config) };
+        self.open_driver(session, force, settings)
+    }
+
+    /// Like [`driver`](Opened::driver), for what changes nothing in the window: the session is not read to weigh it.
+    pub(crate) fn unweighed_driver(
+        &self,
+        session: &Session,
+        config: &Config,
+        force: bool,
+    ) -> Result<Driver, CliError> {
+        self.open_driver(session, force, settings(session, config))
     }
 
     /// Like [`driver`](Opened::driver), with a summariser that can be asked.
@@ -186,10 +208,14 @@ impl Opened {
         force: bool,
         summariser: Option<Summariser>,
     ) -> Result<Driver, CliError> {
-        self.open_driver(session, Settings { summariser, ..settings(session, config, force) })
+        // No request is made here, so `inspect` is what the figures are held against.
+        let settings = Settings { summariser, figures: Figures::Recorded, ..settings(session, config) };
+        self.open_driver(session, force, settings)
     }
 
-    fn open_driver(&self, session: &Session, settings: Settings) -> Result<Driver, CliError> {
+    fn open_driver(&self, session: &Session, force: bool, settings: Settings) -> Result<Driver, CliError> {
+        let take_over = if force { TakeOver::Always } else { TakeOver::Never };
+        let settings = Settings { take_over, ..settings };
         let driver = match Driver::open(Arc::clone(&self.archive), &session.id, settings) {
             Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
                 return Err(CliError::from(error).hint("`--force` takes it over"));
@@ -212,18 +238,6 @@ impl Opened {
             store.lease(session, &holder, LEASE)
         };
         lease.inspect(|lease| interrupt::give_back(&self.archive, lease))
-    }
-}
-
-/// How a session is driven from here: within the configured window, and with nobody to summarise it.
-fn settings(session: &Session, config: &Config, force: bool) -> Settings {
-    Settings {
-        policy: Arc::new(config.policy.clone()),
-        limits: Some(Limits::new(config.context, 0)),
-        holder: holder(),
-        lease: LEASE,
-        take_over: if force { TakeOver::Always } else { TakeOver::Never },
-        ..Settings::new(session.model.clone().unwrap_or_default())
     }
 }
 

@@ -39,3 +39,4 @@ mod terminal;
 mod tmux;
 mod trust;
 mod watch;
+mod weights;

@@ -7,6 +7,7 @@ use rmcp::service::RunningService;
 use rmcp::{RoleClient, ServiceExt as _};
 use serde_json::{Value, json};
 
+use crate::figures::{Made, claude};
 use crate::support::{Home, export};
 
 const CLAUDE: &str = "5d0c31aa-1111-4222-8333-444455556666";
@@ -121,6 +122,32 @@ async fn a_tool_asks_about_the_session_it_is_writing() {
     let (again, _) = client.call("list_recallable", json!({})).await.unwrap();
     assert!(again.contains(handle), "handles stay: {again}");
     assert!(!home.path.join(".local/share/plimsoll/plimsoll.db").exists());
+}
+
+#[tokio::test]
+async fn a_tool_is_told_how_full_its_window_is_and_of_what() {
+    let home = Home::new();
+    let made = claude(&Made { responses: 9, hidden: 16_000 });
+    let made = made.replace("/srv/app", home.project.to_str().unwrap());
+    let path = home.write(".claude/projects/-p/5d0c31aa-1111-4222-8333-444455556666.jsonl", &made);
+    let inspected = home.json(&["inspect", path.to_str().unwrap(), "--json"]);
+    let client = Client::connect(&home, "claude-code").await;
+    let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
+    let (window, line) = (inspected["window"].as_u64().unwrap(), inspected["line"].as_u64().unwrap());
+    let told = format!(
+        "about {} tokens, {} % of the line at {} in a window of 200,000, 0 outputs cleared",
+        plimsoll::Tokens(window),
+        window * 100 / line,
+        plimsoll::Tokens(line)
+    );
+    assert!(text.contains(&told), "{told}: {text}");
+    let rows = text.lines().filter_map(|line| line.split_once(" tokens: "));
+    let sum: u64 = rows.map(|(tokens, _)| tokens.replace(',', "").parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, window, "{text}");
+    assert!(
+        text.contains("tokens: 9 tool outputs") && text.contains("the system prompt and schemas"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

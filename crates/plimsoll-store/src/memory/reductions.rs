@@ -1,6 +1,6 @@
 //! Reductions and receipts, in memory.
 
-use plimsoll::{Ids, Message, MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId};
+use plimsoll::{Ids, Message, MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId, Tokens};
 
 use super::{MemoryStore, page_after};
 use crate::error::StoreError;
@@ -98,6 +98,24 @@ impl Reductions for MemoryStore {
         state.note(&claim.session, ChangeKind::Undone, None, None);
         state.receipts.push((session, undone.clone()));
         Ok(undone)
+    }
+
+    fn resize_receipt(
+        &self,
+        claim: &Claim,
+        id: &ReceiptId,
+        before: Tokens,
+        after: Tokens,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.claimed(claim)?;
+        let own = state
+            .receipts
+            .iter_mut()
+            .find(|(session, receipt)| *session == claim.session && receipt.id == *id);
+        let (_, receipt) = own.ok_or_else(|| StoreError::missing("receipt", id))?;
+        (receipt.before, receipt.after) = (before, after);
+        Ok(())
     }
 
     fn compactions(

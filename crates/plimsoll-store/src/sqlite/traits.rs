@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll::log::MessageUpdate;
-use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId};
+use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Reduction, SessionId, Tokens};
 
 use rusqlite::Connection;
 
@@ -215,6 +215,17 @@ impl Reductions for SqliteStore {
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError> {
         let (claim, id, mut ids) = (claim.clone(), id.clone(), random_ids());
         self.write(move |connection| undo::undo(connection, &claim, &id, &mut ids, now))
+    }
+
+    fn resize_receipt(
+        &self,
+        claim: &Claim,
+        id: &ReceiptId,
+        before: Tokens,
+        after: Tokens,
+    ) -> Result<(), StoreError> {
+        let (claim, id) = (claim.clone(), id.clone());
+        self.write(move |connection| undo::resize_receipt(connection, &claim, &id, (before, after)))
     }
 
     fn compactions(

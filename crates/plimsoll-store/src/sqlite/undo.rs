@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use plimsoll::log::{Effect, Mark, Moment};
 use plimsoll::receipt::CompactPlan;
-use plimsoll::{Ids, Log, Message, Millis, PartId, Plan, Receipt, ReceiptId};
-use rusqlite::{Connection, OptionalExtension};
+use plimsoll::{Ids, Log, Message, Millis, PartId, Plan, Receipt, ReceiptId, Tokens};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::Chain;
 use super::feed::{self, Changed};
@@ -67,6 +67,25 @@ pub(crate) fn undo(
     set_shaped(connection, chain.own(), revision)?;
     feed::add(connection, &claim.session, revision, ChangeKind::Undone, None, None)?;
     Ok(undone)
+}
+
+/// Correct the sizes that a receipt tells.
+pub(crate) fn resize_receipt(
+    connection: &Connection,
+    claim: &Claim,
+    id: &ReceiptId,
+    (before, after): (Tokens, Tokens),
+) -> Result<(), StoreError> {
+    Chain::claimed(connection, claim)?;
+    let (session, receipt) = read::receipt(connection, id)?;
+    if session != claim.session {
+        return Err(StoreError::missing("receipt", id));
+    }
+    let receipt = Receipt { before, after, ..receipt };
+    connection
+        .prepare_cached("UPDATE receipt SET data = ?2 WHERE id = ?1")?
+        .execute(params![id.as_str(), serde_json::to_string(&receipt)?])?;
+    Ok(())
 }
 
 /// Whether the marks of a receipt are stored under its name; those from before version 4 are not. They come together or not

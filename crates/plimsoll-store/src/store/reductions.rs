@@ -1,6 +1,6 @@
 //! What left the window, and how it comes back.
 
-use plimsoll::{MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId};
+use plimsoll::{MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId, Tokens};
 
 use super::{Claim, Revision};
 use crate::error::StoreError;
@@ -36,6 +36,16 @@ pub trait Reductions {
 
     /// Undo a reduction of the claimed session; gives the receipt of that.
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError>;
+
+    /// Correct what a receipt of the claimed session says the window weighed before and after. An undoing is recorded with
+    /// the sizes of what it undoes, the other way round; those of the window are known only once it is done.
+    fn resize_receipt(
+        &self,
+        claim: &Claim,
+        id: &ReceiptId,
+        before: Tokens,
+        after: Tokens,
+    ) -> Result<(), StoreError>;
 
     /// The compactions of a session, oldest first: those after the one with a marker, no more than `most`.
     fn compactions(

@@ -144,6 +144,24 @@ fn a_reduction_is_conditional_on_what_it_was_planned_on(#[values(false, true)] r
     });
 }
 
+/// What an undoing did to the window is known only afterwards.
+#[rstest]
+fn the_sizes_of_a_receipt_are_corrected(#[values(false, true)] real: bool) {
+    either(real, |store| {
+        let (id, other) = (session(store, "ses_1"), session(store, "ses_2"));
+        let claim = unleased(&id);
+        store.append(&claim, vec![read("msg_1", "a")], NOW).unwrap();
+        let one = receipt("rcp_1", "msg_1.1");
+        store.reduce(&claim, reduction(&one), None, NOW).unwrap();
+        let undone = store.undo(&claim, &one.id, NOW).unwrap();
+        store.resize_receipt(&claim, &undone.id, Tokens(70), Tokens(90)).unwrap();
+        let corrected = Receipt { before: Tokens(70), after: Tokens(90), ..undone };
+        assert_eq!(store.receipts(&id, None, 10).unwrap(), [one, corrected.clone()]);
+        let error = store.resize_receipt(&unleased(&other), &corrected.id, Tokens(1), Tokens(2)).unwrap_err();
+        assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+    });
+}
+
 /// Whoever does not know whether a write was committed does it again.
 #[rstest]
 fn the_same_again_changes_nothing(#[values(false, true)] real: bool) {

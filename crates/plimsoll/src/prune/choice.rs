@@ -11,9 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::worth_clearing;
-use super::{Pressure, PruneItem, PrunePlan, PruneReason, Shortfall, finished_output, freed, is_protected};
+use super::{
+    Pressure, PruneItem, PrunePlan, PruneReason, Shortfall, finished_output, freed_by, is_protected,
+};
 use crate::chars::thousands;
 use crate::compact::extract::paths;
+use crate::count::Counter;
 use crate::log::{Input, Message, Part, PartBody};
 use crate::pivot::Visible;
 use crate::policy::Policy;
@@ -97,6 +100,18 @@ pub fn plan_choice(
     choice: &PruneChoice,
     pressure: Option<Pressure>,
 ) -> PrunePlan {
+    plan_choice_by(messages, policy, choice, pressure, &policy.count)
+}
+
+/// Like [`plan_choice`], for a window that is not weighed by the policy's characters over four. Outputs are weighed by
+/// `counter`, which has to be on the scale of `pressure`: else a window is cleared further than was asked for, or not as far.
+pub fn plan_choice_by(
+    messages: &[Message],
+    policy: &Policy,
+    choice: &PruneChoice,
+    pressure: Option<Pressure>,
+    counter: &dyn Counter,
+) -> PrunePlan {
     let mut plan = PrunePlan { choice: Some(choice.clone()), ..PrunePlan::default() };
     let target = choice.to.zip(pressure).map(|(percent, pressure)| {
         (pressure.load, pressure.limits.context.share(f64::from(percent) / 100.0))
@@ -111,11 +126,11 @@ pub fn plan_choice(
     for place in Visible::of(messages).places {
         let message = &messages[place];
         for part in &message.parts {
-            let Some((tool, chars)) = finished_output(part) else { continue };
+            let Some((tool, _)) = finished_output(part) else { continue };
             let is_named = !choice.tools.is_empty();
             let may_go = part.cleared().is_none() && (is_named || !is_protected(tool, policy));
             if may_go && choice.takes_tool(tool) && choice.takes_input(input_of(part, &inputs)) {
-                let tokens = freed(chars, policy);
+                let tokens = freed_by(part, policy, counter);
                 let (part, message, tool) = (part.id.clone(), message.info.id.clone(), tool.to_owned());
                 found.push(PruneItem { part, message, tool, tokens });
             }

@@ -1,0 +1,139 @@
+//! What receipts of stored sessions tell, beside what `inspect` tells around them.
+
+use serde_json::Value;
+
+use crate::figures::{Made, claude};
+use crate::support::{Home, export};
+
+/// A stored session that records usage, most of which is of what the host sends unseen.
+struct Weighed {
+    home: Home,
+    id: String,
+}
+
+impl Weighed {
+    fn new(made: &Made) -> Weighed {
+        let home = Home::new().with("project/s.jsonl", &claude(made));
+        let told = home.run(&["sessions", "import", "s.jsonl"]);
+        assert!(told.starts_with("exit: 0"), "{told}");
+        let rows = home.json(&["sessions", "--json", "--all", "--tool", "plimsoll"]);
+        let id = rows[0]["id"].as_str().unwrap().to_owned();
+        Weighed { home, id }
+    }
+
+    fn window(&self) -> u64 {
+        self.home.json(&["inspect", "-s", &self.id, "--json"])["window"].as_u64().unwrap()
+    }
+
+    /// Run a command that changes the session; its receipt tells what `inspect` tells before and after.
+    fn check(&self, args: &[&str]) -> Value {
+        let before = self.window();
+        let told = self.home.json(args);
+        let after = self.window();
+        let receipt = if told["receipt"].is_null() { &told["receipts"][0] } else { &told["receipt"] };
+        for (field, window) in [("before", before), ("after", after)] {
+            let tokens = receipt[field].as_u64().unwrap_or_else(|| panic!("{args:?}: {told}"));
+            assert!(
+                tokens.abs_diff(window) * 100 <= window,
+                "{args:?}: {field} {tokens}, `inspect` {window}: {before} → {after}, receipt {} → {}",
+                receipt["before"],
+                receipt["after"],
+            );
+        }
+        // What is stored is what was told.
+        let id = receipt["id"].as_str().unwrap();
+        let stored = self.home.json(&["receipts", id, "--json"]);
+        let sizes = |receipt: &Value| [receipt["before"].clone(), receipt["after"].clone()];
+        assert_eq!(sizes(&stored), sizes(receipt), "{args:?}");
+        receipt.clone()
+    }
+
+    fn undo(&self, receipt: &Value) -> Value {
+        self.check(&["undo", receipt["id"].as_str().unwrap(), "--json"])
+    }
+}
+
+const LONG: Made = Made { responses: 40, hidden: 30_000 };
+
+#[test]
+fn receipts_tell_what_inspect_tells() {
+    let session = Weighed::new(&LONG);
+    let id = session.id.as_str();
+    let whole = session.window();
+    let pruned = session.check(&["prune", "--file", "ledger.rs", "--apply", "-s", id, "--json"]);
+    let again = session.check(&["prune", "--keep", "4", "--apply", "-s", id, "--json"]);
+    let pinned = session.check(&["pin", id, "Find out why", "--json"]);
+    session.undo(&pinned);
+    let compacted = session.check(&["compact", "--offline", "--apply", "-s", id, "--json"]);
+    // The hidden part is still there.
+    assert!(session.window() > 29_000, "{}", session.window());
+    // Behind the summary nothing comes into view by it.
+    let hidden = session.undo(&again);
+    assert_eq!(hidden["before"], hidden["after"]);
+    session.undo(&compacted);
+    session.undo(&pruned);
+    assert_eq!(session.window(), whole);
+    session.check(&["prune", "--tool", "Read", "--apply", "-s", id, "--json"]);
+}
+
+#[test]
+fn a_range_and_a_summary_of_a_commands_are_told_so_too() {
+    let session = Weighed::new(&LONG);
+    let id = session.id.as_str();
+    let window = session.home.json(&["window", "-s", id, "--json"]);
+    let messages: Vec<&str> = window["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|message| message["message"].as_str())
+        .collect();
+    let answers: Vec<&str> = messages.chunk_by(|a, b| a == b).map(|chunk| chunk[0]).collect();
+    let (from, to) = (answers[4], answers[15]);
+    let range =
+        session.check(&["compact", "--from", from, "--to", to, "--offline", "--apply", "-s", id, "--json"]);
+    session.check(&["prune", "--file", "main.rs", "--apply", "-s", id, "--json"]);
+    session.undo(&range);
+    #[cfg(unix)]
+    session.check(&["compact", "--command", "echo All of it.", "--apply", "-s", id, "--json"]);
+}
+
+#[test]
+fn a_prune_to_a_share_frees_what_was_asked_for_on_that_scale() {
+    let session = Weighed::new(&LONG);
+    let id = session.id.as_str();
+    let context = (session.window() * 10 / 9).to_string();
+    for percent in [70, 60, 50] {
+        let to = format!("{percent}%");
+        let args = ["prune", "--to", &to, "--context", &context, "-s", id, "--json"];
+        let plan = session.home.json(&args);
+        let applied = session.check(&[&args[..], &["--apply"]].concat());
+        assert_eq!(plan["items"], applied["plan"]["items"], "{to}: the plan is what is done");
+        let (asked, window) = (context.parse::<u64>().unwrap() * percent / 100, session.window());
+        // One output more than needed at most, and the rounding of so many counts.
+        assert!(window <= asked * 101 / 100 && window + 2_500 > asked, "{to}: {window} for {asked}");
+        let freed = applied["plan"]["freedTokens"].as_u64().unwrap();
+        let less = applied["before"].as_u64().unwrap() - applied["after"].as_u64().unwrap();
+        assert!(freed.abs_diff(less) * 50 <= less, "{to}: {freed} cleared, {less} less");
+    }
+    let enough = session.home.run(&["prune", "--to", "60%", "--context", &context, "--apply", "-s", id]);
+    let told = plimsoll::Tokens(session.window()).to_string();
+    assert!(enough.contains("small enough") && enough.contains(&told), "{told}: {enough}");
+}
+
+#[test]
+fn a_session_without_usage_is_told_by_one_counter_too() {
+    let home = Home::new();
+    let mut stored = export(&home.project);
+    for message in stored["messages"].as_array_mut().unwrap() {
+        message["info"].as_object_mut().unwrap().remove("tokens");
+    }
+    home.write("project/s.json", &stored.to_string());
+    assert!(home.run(&["sessions", "import", "s.json"]).starts_with("exit: 0"));
+    let session = Weighed { id: stored["info"]["id"].as_str().unwrap().to_owned(), home };
+    let id = session.id.as_str();
+    assert_eq!(session.home.json(&["inspect", "-s", id, "--json"])["measured"], "characters");
+    let pruned = session.check(&["prune", "--keep", "3", "--apply", "-s", id, "--json"]);
+    let compacted = session.check(&["compact", "--offline", "--apply", "-s", id, "--json"]);
+    session.undo(&pruned);
+    session.undo(&compacted);
+}

@@ -1,0 +1,131 @@
+//! What the usage that a whole session records says of its window: the figure that whatever shows a session tells.
+//!
+//! A driver's own scale is made of its newest usage and an estimate of the same window, and takes all that they differ by
+//! for a factor. In a session of another tool most of the difference is hidden: a system prompt and schemas of tools that
+//! no transcript shows, and that no reduction takes away. [`WindowMeter`] tells the two apart, but has to see every
+//! request. So all of the session is read again for each figure; the messages that a reduction is about to change are taken
+//! as they will be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plimsoll::compact::ladder::Situation;
+use plimsoll::count::request_tokens;
+use plimsoll::policy::Detector;
+use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
+use plimsoll::{Counter, Fixed, Limits, Log, Message, MessageId, Policy, SessionId, Tokens, Window};
+use plimsoll_store::{Archive, PageRequest, StoreError};
+use plimsoll_tokens::{Measured, WindowMeter, records_usage};
+
+/// So many messages are held at a time while a session is gone through.
+const PAGE: u64 = 200;
+/// So many messages wait for one that records usage. Without any a vocabulary need not be unpacked.
+const MOST_WAITING: usize = 1_000;
+
+/// A session's window as its usage tells it, and what pieces of it weigh.
+#[derive(Clone)]
+pub struct UsageScale {
+    /// What the window weighs now.
+    pub window: Tokens,
+    /// What every request carries that the session does not show.
+    hidden: Tokens,
+    /// What pieces weigh.
+    counter: Arc<dyn Counter>,
+}
+
+impl UsageScale {
+    /// The scale of a session with these messages; none if it records no usage.
+    pub fn of(messages: &[Message], policy: &Policy) -> Option<UsageScale> {
+        Some(UsageScale::new(&WindowMeter::of(messages).read()?, messages, policy))
+    }
+
+    /// The scale of a stored session, with `log` in the place of the messages that are stored under the same ids.
+    pub(crate) fn read(
+        archive: &Archive,
+        session: &SessionId,
+        log: &Log,
+        policy: &Policy,
+    ) -> Result<UsageScale, StoreError> {
+        let mut newer: BTreeMap<&MessageId, &Message> =
+            log.iter().map(|message| (&message.info.id, message)).collect();
+        let mut follower = Follower::default();
+        let mut from = None;
+        loop {
+            let request = PageRequest { from: from.take(), oldest_first: true, most: PAGE };
+            let messages = archive.store().page(session, &request)?.messages;
+            let Some(last) = messages.last() else { break };
+            from = Some(last.info.id.clone());
+            for message in messages {
+                let newer = newer.remove(&message.info.id).cloned();
+                follower.add(newer.unwrap_or(message));
+            }
+        }
+        // A summary that is about to be stored.
+        let appended = log.iter().filter(|message| newer.contains_key(&message.info.id));
+        appended.for_each(|message| follower.add(message.clone()));
+        let measured = follower.meter.and_then(WindowMeter::read);
+        Ok(measured.map_or_else(
+            || UsageScale::estimated(log, policy),
+            |measured| UsageScale::new(&measured, log, policy),
+        ))
+    }
+
+    fn new(measured: &Measured, messages: &[Message], policy: &Policy) -> UsageScale {
+        let window = Window::of(messages, policy);
+        let visible = request_tokens(&window, Fixed::default(), &measured.counter());
+        UsageScale {
+            window: measured.window_of(visible),
+            hidden: measured.hidden(),
+            counter: Arc::new(measured.window_counter()),
+        }
+    }
+
+    /// The scale of a session that records no usage: by the policy's characters over four, as it is shown.
+    fn estimated(messages: &[Message], policy: &Policy) -> UsageScale {
+        let window = request_tokens(&Window::of(messages, policy), Fixed::default(), &policy.count);
+        UsageScale { window, hidden: Tokens::ZERO, counter: Arc::new(policy.count) }
+    }
+
+    /// Let a climb weigh by this scale. Policies that follow a document are held to the document's own figures, which know
+    /// of nothing hidden.
+    pub fn weigh_in(&self, situation: &mut Situation) {
+        if situation.policy.overflow.detector == Detector::Both {
+            situation.fixed.system += self.hidden;
+            situation.counter = Arc::clone(&self.counter);
+        }
+    }
+
+    /// Plan a prune of what is chosen, down to a share of the window as it is told.
+    pub fn plan_choice(
+        &self,
+        messages: &[Message],
+        policy: &Policy,
+        choice: &PruneChoice,
+        limits: Limits,
+    ) -> PrunePlan {
+        let pressure = Pressure { load: self.window, limits };
+        prune::plan_choice_by(messages, policy, choice, Some(pressure), &*self.counter)
+    }
+}
+
+/// Follows a session once it is known to record usage.
+#[derive(Default)]
+struct Follower {
+    waiting: Vec<Message>,
+    meter: Option<WindowMeter>,
+}
+
+impl Follower {
+    fn add(&mut self, message: Message) {
+        if let Some(meter) = &mut self.meter {
+            return meter.add(&message);
+        }
+        let counts = records_usage(&message) || self.waiting.len() >= MOST_WAITING;
+        self.waiting.push(message);
+        if counts {
+            let mut meter = WindowMeter::default();
+            self.waiting.drain(..).for_each(|message| meter.add(&message));
+            self.meter = Some(meter);
+        }
+    }
+}
