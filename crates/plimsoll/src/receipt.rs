@@ -555,7 +555,11 @@ impl Receipt {
 
     /// The same receipt, with sizes that were estimated told on a scale.
     pub fn on(self, scale: Scale) -> Receipt {
-        let (before, after) = (scale.request(self.before), scale.request(self.after));
+        let (before, mut after) = (scale.request(self.before), scale.request(self.after));
+        // On a coarse scale a small difference would be rounded away, and what was reduced told as if it was not.
+        if self.after < self.before {
+            after = after.min(before - Tokens(1));
+        }
         Receipt { before, after, ..self }
     }
 
