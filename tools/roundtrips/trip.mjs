@@ -143,10 +143,11 @@ function check(name, holds, what) {
     }
 }
 
-// The default keeps a tail that is about as long as the small samples are, and finds nothing before it to summarise.
+// The default keeps a tail that is about as long as the small samples are, or results that the model has not been shown yet, and
+// finds nothing before it to summarise.
 function summarising() {
     const file = path.join(made, "summarising.json");
-    fs.writeFileSync(file, JSON.stringify({ compact: { tailMax: 15000 } }));
+    fs.writeFileSync(file, JSON.stringify({ compact: { tailMax: 15000, askedTailShare: 1 } }));
     return file;
 }
 
