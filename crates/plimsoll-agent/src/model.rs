@@ -114,8 +114,9 @@ impl Model {
     }
 }
 
-/// The window without the signatures of thoughts up to a message; none if that message is behind a summary. Providers are
-/// not sent thoughts without one. The blocks stay where they are, because cache breakpoints name them by their place.
+/// The window without the signatures of thoughts up to and including a message; unchanged if the message is not in it.
+/// Builders of requests leave out thoughts without a signature. The blocks themselves stay, because cache breakpoints name
+/// them by their place.
 fn without_signatures(window: &Window, message: &MessageId) -> Window {
     let mut window = window.clone();
     let until = window.messages.iter().rposition(|shown| shown.message.as_ref() == Some(message));

@@ -120,7 +120,10 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
     let window = SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context);
     let (log, limits) = (Log::from_messages(transcript.messages), window.limits);
     let plan = Progress::during("planning", || {
-        if let Some((choice, scale)) = args.choice.choice().zip(UsageScale::of(&log, &policy)) {
+        // The scale counts the whole session, so it is made only where something was chosen.
+        if let Some(choice) = args.choice.choice()
+            && let Some(scale) = UsageScale::of(&log, &policy)
+        {
             return scale.plan_choice(&log, &policy, &choice, limits);
         }
         let load = Load::of(&log, &policy, Fixed::default(), &policy.count);

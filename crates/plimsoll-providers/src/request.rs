@@ -213,10 +213,11 @@ impl<'a> Prompt<'a> {
         value.get(self.provider).filter(|block| block.is_object())
     }
 
-    /// What this provider's model left in a thought's metadata. Newer models refuse the thoughts of other models. Where
-    /// none is named the thought was not made here: the session is another tool's, and nobody knows which account, gateway
-    /// or region signed it. A refused signature would refuse every later request of the session, while thoughts of turns
-    /// that are over may always be left out.
+    /// What this provider's model left in a thought's metadata. Newer models refuse the thoughts of other models.
+    ///
+    /// Metadata without a model comes from another tool's session, and is not returned: its signature belongs to that
+    /// tool's account, gateway or region. A provider that refuses one signature refuses every later request that repeats
+    /// it, while thoughts of finished turns may be left out.
     pub(crate) fn own_metadata<'b>(&self, metadata: &'b Option<Value>) -> Option<&'b Map<String, Value>> {
         let own = metadata.as_ref()?.get(self.provider)?.as_object()?;
         let made_by = own.get("model").and_then(Value::as_str);

@@ -172,12 +172,13 @@ impl Driver {
     fn of(archive: Arc<Archive>, settings: Settings, lease: Lease, snapshot: Snapshot) -> Driver {
         let Snapshot { log, revision } = snapshot;
         let meter = Meter::new(&settings.counting, &settings.model, None);
-        let recorded = match settings.figures {
-            Figures::Driven => None,
-            // Without it figures are estimates, which is no reason not to open the session.
-            Figures::Recorded => UsageScale::read(&archive, &lease.session, &log, &settings.policy).ok(),
+        // Without either, figures are estimates, which is no reason not to open the session.
+        let (recorded, reduced) = match settings.figures {
+            Figures::Driven => (None, Reduced::of(&archive, &lease.session, &settings, &log)),
+            Figures::Recorded => {
+                (UsageScale::read(&archive, &lease.session, &log, &settings.policy).ok(), None)
+            }
         };
-        let reduced = Reduced::of(&archive, &lease.session, &settings, &log);
         Driver {
             limits: settings.limits(),
             cache: settings.cache_terms(),

@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(flag_for(&cargo), "--allow 'bash:cargo test *'");
         assert_eq!(setting_for("permissions", &cargo), "permissions.bash.\"cargo test *\" = \"allow\"");
         assert_eq!(flag_for(&rule("bash", &command("a; b"))), "--allow 'bash:a; b'");
-        // With its arguments open it would allow `--output=.git/config`, about which nobody is asked in a run.
+        // `git log *` would also allow `git log --output=.git/config`, and `plimsoll run` does not ask again.
         assert_eq!(flag_for(&rule("bash", &command("git log -3"))), "--allow 'bash:git log -3'");
         assert_eq!(flag_for(&rule("write", &path("/project/src/a.rs"))), "--allow 'write:src/a.rs'");
         let page = Subject::Address("https://example.org/a?b=c".into());

@@ -211,7 +211,7 @@ fn a_file_of_no_known_format_is_told_with_the_nearest(#[case] input: &str, #[cas
     assert!(error.contains(told), "{error}");
 }
 
-/// Nothing says that they are sessions, and whoever named one would be told that it has no messages.
+/// Lists without a message are an error: read as an empty session they would give "0 messages" and exit code 0.
 #[rstest]
 #[case::list("[]", "format, nearest is openai-chat, but the list has no complete message")]
 #[case::blank_list(" [\n] \n", "format, nearest is openai-chat, but the list has no complete message")]

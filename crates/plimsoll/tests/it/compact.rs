@@ -137,7 +137,7 @@ mod selecting {
         let long = turns(60, 1_000).messages();
         let [on_its_own, asked] = [room(100_000), asked].map(|room| choose(&long, &Policy::default(), room));
         assert_eq!(on_its_own, asked);
-        // One turn whose answer is most of it: only the prompt stays. Results that nobody has read yet stay too.
+        // A single turn whose answer is most of the log: only its prompt stays, and results that the model has not been sent.
         let turn = || History::new().user("tell me").say("I will.");
         let tail_of = |log: &[Message]| {
             let asked = Room { asked: true, ..room(100_000) };

@@ -242,7 +242,7 @@ fn an_output_is_not_cut_where_the_notice_is_longer_than_what_goes() {
     let plan = ours(barely_over.as_bytes(), "read");
     assert_eq!((plan.truncated, plan.wants_spill(), plan.kept_lines), (false, false, 2_001));
     assert_eq!(plan.render(&Spill::Off).as_str(), barely_over);
-    // The same for a line that is a little too long.
+    // A line a little over the limit of a line stays whole, too.
     let line = "x".repeat(2_010);
     assert_eq!(ours(line.as_bytes(), "read").render(&Spill::Off).as_str(), line);
     // Documents that say what is cut are kept to the letter.
