@@ -33,9 +33,10 @@ picture:
     cargo run -q -p plimsoll-cli -- replay --context 200000 --html target/replay.html --force examples/session.json > /dev/null
     chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir=target/chromium --window-size=1000,1850 --screenshot=docs/replay.png target/replay.html
 
-# The properties over many generated histories; the ordinary tests run a few of each.
-properties cases="100000":
-    PROPTEST_CASES={{cases}} cargo test --release -p plimsoll --test it properties -- --nocapture
+# The properties over many generated histories, other ones each time; the ordinary tests run the same few of each.
+properties cases="20000" seed=`date +%s`:
+    @echo "seed {{seed}}: just properties {{cases}} {{seed}}"
+    PROPTEST_RNG_SEED={{seed}} PROPTEST_CASES={{cases}} cargo test --release --workspace properties_
 
 # Kill a process that writes to the store, again and again; the ordinary tests do it a dozen times.
 torture kills="1000" seed="1":

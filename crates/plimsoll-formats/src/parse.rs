@@ -294,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_serde_json_writes_is_read(value in json()) {
+        fn properties_what_serde_json_writes_is_read(value in json()) {
             for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap_or_default()] {
                 prop_assert_eq!(ours(&text), Some(value.clone()));
                 // Whatever is skipped or left raw, the end is found.
@@ -305,7 +305,7 @@ mod tests {
         }
 
         #[test]
-        fn a_text_that_is_cut_or_changed_is_taken_or_refused_alike(value in json(), at: prop::sample::Index, byte in "[\\[\\]{}\",:0-9a\\\\ \n]") {
+        fn properties_a_text_that_is_cut_or_changed_is_taken_or_refused_alike(value in json(), at: prop::sample::Index, byte in "[\\[\\]{}\",:0-9a\\\\ \n]") {
             let text = value.to_string();
             let mut at = at.index(text.len().max(1)).min(text.len());
             while !text.is_char_boundary(at) {

@@ -144,10 +144,10 @@ fn guarded(config: &Config) -> Option<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn p10_no_file_of_a_checkout_widens_anything((with_toml, top) in any::<bool>().prop_flat_map(|ours| (Just(ours), file(ours)))) {
+    fn p10_properties_no_file_of_a_checkout_widens_anything((with_toml, top) in any::<bool>().prop_flat_map(|ours| (Just(ours), file(ours)))) {
         let home = Home::new().with(
             ".config/plimsoll/config.toml",
             "model = \"mine/m\"\n[providers.mine]\napi = \"openai\"\nkey = \"k\"\nbase_url = \"https://mine\"\n\

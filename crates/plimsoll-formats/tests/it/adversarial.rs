@@ -524,14 +524,14 @@ fn said(transcript: &Transcript) -> usize {
 
 proptest! {
     #[test]
-    fn every_record_of_a_tree_is_shown_or_counted(leaves in leaves()) {
+    fn properties_every_record_of_a_tree_is_shown_or_counted(leaves in leaves()) {
         let read = agree(Format::ClaudeCode, claude_code(&leaves).as_bytes()).unwrap();
         check(&read);
         prop_assert_eq!(said(&read), leaves.len());
     }
 
     #[test]
-    fn items_of_codex_in_any_order_are_all_there(leaves in leaves()) {
+    fn properties_items_of_codex_in_any_order_are_all_there(leaves in leaves()) {
         let item = |(number, leaf): (usize, &Leaf)| {
             let (words, call) = (format!("<{number}>"), format!("c{}", leaf.group));
             let payload = match leaf.kind {

@@ -390,7 +390,7 @@ fn there_are_never_more_than_four_breakpoints() {
 
 proptest! {
     #[test]
-    fn no_history_makes_an_illegal_request(log in histories(12), wire in 0usize..3, own in any::<bool>()) {
+    fn properties_no_history_makes_an_illegal_request(log in histories(12), wire in 0usize..3, own in any::<bool>()) {
         let (wire, provider) = WIRES[wire];
         let options = RequestOptions { thinking: Thinking::Budget(2_000), ..RequestOptions::default() };
         let provider = if own { provider } else { "another" };

@@ -45,7 +45,7 @@ fn an_event_above_the_cap_is_refused_before_it_is_whole() {
 
 proptest! {
     #[test]
-    fn any_chunking_gives_the_same_events(
+    fn properties_any_chunking_gives_the_same_events(
         text in "(\u{feff})?((data: ?[a-zä:]{0,5}|event: x|: c|)(\r\n|\r|\n)){0,12}(data: y)?",
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {

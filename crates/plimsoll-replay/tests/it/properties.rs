@@ -6,10 +6,10 @@ use plimsoll_testkit::histories;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_replay_accounts_for_every_call_and_token(
+    fn properties_a_replay_accounts_for_every_call_and_token(
         messages in histories(40),
         context in 500u64..60_000,
         rules in prop::sample::select(&DEFAULTS[..]),

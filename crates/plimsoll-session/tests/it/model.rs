@@ -243,7 +243,7 @@ fn shown(log: &plimsoll::Log) -> serde_json::Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 5, ..ProptestConfig::default() })]
 
     #[test]
     fn properties_a_database_and_memory_are_driven_alike(acts in acts(), context in 8_000u64..60_000) {

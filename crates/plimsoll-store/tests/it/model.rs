@@ -606,10 +606,10 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 5, max_shrink_iters: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_database_does_what_memory_does(ops in prop::collection::vec(op(), 1..40)) {
+    fn properties_the_database_does_what_memory_does(ops in prop::collection::vec(op(), 1..40)) {
         let (real, mut known) = (fresh(), Known::default());
         let model = MemoryStore::with_clock(real.clock());
         for op in ops {

@@ -87,7 +87,7 @@ fn a_memo_counts_a_text_once() {
 
 proptest! {
     #[test]
-    fn no_text_panics_and_none_has_more_tokens_than_bytes(text in any::<String>(), times in 1usize..50) {
+    fn properties_no_text_panics_and_none_has_more_tokens_than_bytes(text in any::<String>(), times in 1usize..50) {
         let text = text.repeat(times);
         for counter in [Bpe::O200k, Bpe::Cl100k] {
             let tokens = counter.count(&text).0;
@@ -99,7 +99,7 @@ proptest! {
     /// A line that ends in a newline, before a line that begins with a letter, is cut there by both
     /// pre-tokenisers. So counts of lines add up, which they would not if anything were chopped or dropped.
     #[test]
-    fn counts_of_lines_add_up(lines in prop::collection::vec("[a-z][ -~]{0,40}[a-z]\n", 1..40)) {
+    fn properties_counts_of_lines_add_up(lines in prop::collection::vec("[a-z][ -~]{0,40}[a-z]\n", 1..40)) {
         for counter in [Bpe::O200k, Bpe::Cl100k] {
             let sum: Tokens = lines.iter().map(|line| counter.count(line)).sum();
             prop_assert_eq!(counter.count(&lines.concat()), sum);

@@ -312,7 +312,7 @@ fn any_measure() -> impl Strategy<Value = Measure> {
 
 proptest! {
     #[test]
-    fn nothing_observed_breaks_it(
+    fn properties_nothing_observed_breaks_it(
         samples in prop::collection::vec((any_measure(), prop_oneof![0u64..1_000_000, any::<u64>()]), 0..60),
         asked in any_measure(),
     ) {
@@ -334,7 +334,7 @@ proptest! {
 
     /// Content is not all alike: here each increment is dearer or cheaper by up to a fifth.
     #[test]
-    fn it_learns_a_provider_from_noisy_content(
+    fn properties_it_learns_a_provider_from_noisy_content(
         factor in 0.8f64..2.0,
         hidden in 0u64..40_000,
         steps in prop::collection::vec((20u64..8_000, 0u64..1_500, -0.2f64..0.2), 25..60),

@@ -125,13 +125,13 @@ fn r159_unchanged_content_is_counted_once() {
 
 proptest! {
     #[test]
-    fn chars_are_utf16_units(text in "\\PC{0,200}") {
+    fn properties_chars_are_utf16_units(text in "\\PC{0,200}") {
         prop_assert_eq!(Chars::of(&text), Chars(text.encode_utf16().count() as u64));
         prop_assert_eq!(Text::from(text.as_str()).chars(), Chars::of(&text));
     }
 
     #[test]
-    fn r42_head_and_tail_keep_whole_characters(text in "[a🚢é漢\n]{0,60}", limit in 0u64..80) {
+    fn r42_properties_head_and_tail_keep_whole_characters(text in "[a🚢é漢\n]{0,60}", limit in 0u64..80) {
         let head = plimsoll::chars::head(&text, Chars(limit));
         let tail = plimsoll::chars::tail(&text, Chars(limit));
         prop_assert!(text.starts_with(head) && text.ends_with(tail));
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_text_is_never_longer_than_its_limit(text in "[a🚢\n]{0,400}", limit in 0u64..300, share in 0.1f64..1.0) {
+    fn properties_a_cut_text_is_never_longer_than_its_limit(text in "[a🚢\n]{0,400}", limit in 0u64..300, share in 0.1f64..1.0) {
         let cut = plimsoll::chars::cut_middle(&Text::from(text), Chars(limit), share);
         prop_assert!(cut.chars() <= Chars(limit));
     }

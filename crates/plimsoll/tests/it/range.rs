@@ -201,7 +201,6 @@ fn what_a_person_or_a_model_wrote_of_a_range_stays_in_a_summary_without_a_model(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn properties_any_range_leaves_a_legal_window_and_the_rest_as_it_was(

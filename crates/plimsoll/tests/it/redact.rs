@@ -394,31 +394,31 @@ fn piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn redacting_twice_changes_nothing_more(text in "([a-z ]{0,20}|token=[a-z0-9]{4,9}|x://u:p1@h|sk-ant-[a-z0-9]{20}|password: [a-z0-9]{9}){0,6}") {
+    fn properties_redacting_twice_changes_nothing_more(text in "([a-z ]{0,20}|token=[a-z0-9]{4,9}|x://u:p1@h|sk-ant-[a-z0-9]{20}|password: [a-z0-9]{9}){0,6}") {
         let once = redact(&text).text;
         prop_assert_eq!(redact(&once).text, once);
     }
 
     #[test]
-    fn redacting_pieces_of_the_corpus_twice_changes_nothing_more(pieces in prop::collection::vec(piece(), 1..8)) {
+    fn properties_redacting_pieces_of_the_corpus_twice_changes_nothing_more(pieces in prop::collection::vec(piece(), 1..8)) {
         let once = redact(&pieces.concat()).text;
         prop_assert_eq!(redact(&once).text, once);
     }
 
     #[test]
-    fn text_without_a_finding_comes_back_unchanged(pieces in prop::collection::vec(piece(), 1..8)) {
+    fn properties_text_without_a_finding_comes_back_unchanged(pieces in prop::collection::vec(piece(), 1..8)) {
         let text = pieces.concat();
         let redacted = redact(&text);
         prop_assert_eq!(redacted.found.is_empty(), redacted.text == text);
     }
 
     #[test]
-    fn any_text_is_survived(text in "\\PC{0,300}") {
+    fn properties_any_text_is_survived(text in "\\PC{0,300}") {
         let _ = redact(&text);
     }
 
     #[test]
-    fn any_text_around_names_is_survived(texts in prop::collection::vec("(password|token=|api_key|://|\\PC{0,12}|\\p{Any}{0,4}){0,6}", 1..6)) {
+    fn properties_any_text_around_names_is_survived(texts in prop::collection::vec("(password|token=|api_key|://|\\PC{0,12}|\\p{Any}{0,4}){0,6}", 1..6)) {
         let _ = redact(&texts.concat());
     }
 }

@@ -293,7 +293,7 @@ fn opencode_1_18_keeps_the_end_of_a_shell_and_counts_for_others() {
 
 proptest! {
     #[test]
-    fn whatever_a_tool_prints_stays_within_its_limits(
+    fn properties_whatever_a_tool_prints_stays_within_its_limits(
         output in prop::collection::vec(any::<u8>(), 0..4_000),
         repeat in 1usize..40,
         bash in any::<bool>(),

@@ -64,10 +64,10 @@ fn searched(archive: &Archive, session: &SessionId, pattern: &str) -> Vec<(Strin
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn content_in_a_database_does_what_content_in_memory_does(ops in ops()) {
+    fn properties_content_in_a_database_does_what_content_in_memory_does(ops in ops()) {
         let folder = TempDir::new().unwrap();
         let mut both = [open(&folder.path().join("p.db")), Archive::in_memory()];
         let mut sessions: Vec<SessionId> = Vec::new();
