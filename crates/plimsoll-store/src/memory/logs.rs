@@ -2,11 +2,11 @@
 
 use plimsoll::log::{Effect, Mark, MessageUpdate};
 use plimsoll::pivot::Visible;
-use plimsoll::{Log, Message, MessageId, Millis, Part, PartBody, PartId, SessionId};
+use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId};
 
 use super::MemoryStore;
 use crate::error::StoreError;
-use crate::recall::{Hit, INPUT, Recalled, Selection, input_text, part_text};
+use crate::recall::{Hit, INPUT, Recalled, Selection, input_text, part_text, tool_of};
 use crate::session::{Page, PageRequest};
 use crate::store::{ChangeKind, Claim, Logs, Snapshot};
 use crate::{repeated_delta, text_in_pieces};
@@ -174,10 +174,7 @@ impl Logs for MemoryStore {
                     let Some(text) = text else { continue };
                     let found = Recalled::of(&text, wanted)?;
                     if found.matches > 0 {
-                        let tool = match &part.body {
-                            PartBody::ToolCall(call) => Some(call.tool.clone()),
-                            _ => part.as_tool().map(|tool| tool.tool.clone()),
-                        };
+                        let tool = tool_of(part).map(str::to_owned);
                         let (handle, message) =
                             (format!("{}{ending}", part.id), Some(message.info.id.clone()));
                         hits.push(Hit { handle, message, tool, found });

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 
 pub(crate) use read::copy_lines;
-pub(crate) use told::{INPUT, input_text, part_text, told, told_part, what_of};
+pub(crate) use told::{INPUT, input_text, part_text, told, told_part, tool_of, what_of};
 
 /// Where a handle is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,16 @@ pub(crate) fn part_text(part: &Part) -> Option<&Text> {
     }
 }
 
+/// The tool that was called, or that answered, as far as the part says it.
+pub(crate) fn tool_of(part: &Part) -> Option<&str> {
+    match &part.body {
+        PartBody::Tool(tool) => Some(&tool.tool),
+        PartBody::ToolCall(call) => Some(&call.tool),
+        PartBody::ToolResult(result) => result.tool.as_deref(),
+        _ => None,
+    }
+}
+
 /// What a tool was called with.
 pub(crate) fn input_of(part: &Part) -> Option<&Input> {
     match &part.body {

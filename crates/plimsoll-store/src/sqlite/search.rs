@@ -12,7 +12,7 @@ use super::position::Position;
 use super::rows::TEXT;
 use super::{marks, read};
 use crate::error::StoreError;
-use crate::recall::{Hit, INPUT, Recalled, Search, Selection, input_text, part_text};
+use crate::recall::{Hit, INPUT, Recalled, Search, Selection, input_text, part_text, tool_of};
 use crate::store::IndexStep;
 
 /// A text longer than this is not in the index but looked at each time: to index it would keep the writer for long, and to
@@ -72,13 +72,13 @@ pub(super) fn search(
     marked.sort();
     for (at, id, is_hidden) in marked {
         let part = read::part(connection, session, &plimsoll::PartId::new(id.as_str()))?;
-        let tool = part.as_tool().map(|tool| tool.tool.clone());
+        let tool = tool_of(&part);
         let input = if is_hidden { input_text(&part) } else { None };
         if let Some(input) = input.filter(|input| pattern.is_match(input.as_bytes())) {
-            hits.add(&format!("{id}{INPUT}"), &at.id, tool.as_deref(), &input)?;
+            hits.add(&format!("{id}{INPUT}"), &at.id, tool, &input)?;
         }
         if let Some(text) = part_text(&part).filter(|text| pattern.is_match(text.as_bytes())) {
-            hits.add(&id, &at.id, tool.as_deref(), text)?;
+            hits.add(&id, &at.id, tool, text)?;
         }
     }
     Ok(hits.hits)

@@ -1,8 +1,9 @@
 //! Searches find what is out of sight, whatever the index knows.
 
-use plimsoll::log::CompactionPart;
+use plimsoll::log::{CompactionPart, Effect, Mark, Moment, ToolCallPart};
 use plimsoll::{Message, Part, PartBody, Role, SessionId};
-use plimsoll_store::{Search, Selection, Store};
+use plimsoll_store::{MemoryStore, Search, Selection, Store};
+use serde_json::json;
 
 use super::{NOW, answer, begun, fresh, session, unleased, user};
 
@@ -54,4 +55,23 @@ fn a_text_that_grew_after_it_was_indexed_is_found() {
     assert_eq!(found(&*store, &id, "haystack"), ["msg_2.1"]);
     assert_eq!(found(&*store, &id, "late part"), ["late"]);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// Found by the property of the two stores: a call that stands apart from its answer had no tool in the database's hits.
+#[test]
+fn what_a_hidden_call_was_given_is_found_with_its_tool() {
+    let (real, model) = (fresh(), MemoryStore::new());
+    for store in [&*real as &dyn Store, &model] {
+        let id = session(store, "ses_1");
+        let call = ToolCallPart::new("call_1", "bash", json!({ "command": "make" }));
+        let hide =
+            Mark { receipt: None, effect: Effect::Hide, set: Moment { at: NOW, after: None }, lifted: None };
+        let mut asked = answer("msg_1", "I build it.");
+        asked.parts.push(Part::new("prt_call".into(), PartBody::ToolCall(call)).with_marks(vec![hide]));
+        store.append(&unleased(&id), vec![user("msg_0", "go"), asked], NOW).unwrap();
+        let search = Search { pattern: "make".into(), literal: true, ..Search::default() };
+        let hits = store.search(&id, &Selection { search: Some(search), ..Selection::default() }).unwrap();
+        let told: Vec<_> = hits.iter().map(|hit| (hit.handle.as_str(), hit.tool.as_deref())).collect();
+        assert_eq!(told, [("prt_call:input", Some("bash"))]);
+    }
 }
