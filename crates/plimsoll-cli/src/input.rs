@@ -105,8 +105,7 @@ impl Input {
             (Some(file), session) if file == Path::new("-") => Ok(Input::standard(session)),
             (Some(file), session) => Input::file(file, session, args, around, scope),
             (None, Some(id)) => {
-                let none =
-                    || CliError::usage(format!("no session has an id that begins with `{id}`")).hint(HINT);
+                let none = || sessions::none_with(id).hint(HINT);
                 Input::found(sessions::with_id(id, around, scope)?.ok_or_else(none)?, around)
             }
             (None, None) if is_redirected_file() => Ok(Input::standard(None)),

@@ -4,6 +4,7 @@
 //! shapes of secrets are replaced in it: it goes to a model of which nothing is known here. The database and the session
 //! that the client is writing are opened for each call, so that what was added meanwhile is seen and no file is held open.
 
+mod client;
 mod subject;
 mod tools;
 
@@ -21,6 +22,8 @@ use crate::args::McpArgs;
 use crate::error::CliError;
 use crate::surroundings::Surroundings;
 
+use client::Client;
+use subject::Subject;
 use tools::{Answer, Call, Refusal};
 
 const INSTRUCTIONS: &str = "Content that has left a conversation which Plimsoll reduced: tool outputs that were cleared or \
@@ -29,6 +32,10 @@ const INSTRUCTIONS: &str = "Content that has left a conversation which Plimsoll 
 
 /// Serve on standard input and output until the client closes them.
 pub(crate) fn run(args: &McpArgs, around: &Arc<Surroundings>) -> Result<ExitCode, CliError> {
+    // A client shows a server that does not start; what is wrong with every call only the model would see.
+    if let Some(id) = &args.session {
+        Subject::check(id, around)?;
+    }
     let failed = |error: &dyn std::fmt::Display| CliError::failed(format!("the MCP server stopped: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
@@ -75,7 +82,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (around, session) = (Arc::clone(&self.around), self.session.clone());
-        let client = context.peer.peer_info().and_then(|info| subject::tool_of(&info.client_info.name));
+        let info = context.peer.peer_info();
+        let client = Client::new(info.as_ref().map_or("", |info| &info.client_info.name), &context.meta);
         let call = Call {
             tool: request.name.into_owned(),
             arguments: request.arguments.unwrap_or_default(),

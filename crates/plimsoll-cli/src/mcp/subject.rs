@@ -9,12 +9,15 @@ use std::sync::Arc;
 use plimsoll_import::{Found, ImportError, ImportOptions, Scope, Source, Survey, Tool};
 use plimsoll_store::{Archive, MemoryStore, Scope as InStore, Selection, Session, StoreError};
 
+use crate::args::PolicyArgs;
 use crate::config::Config;
 use crate::error::CliError;
 use crate::sessions;
 use crate::store::{Opened, ids};
 use crate::surroundings::Surroundings;
 use crate::when;
+
+use super::client::Client;
 
 /// A session, and where it can be read.
 pub(super) struct Subject {
@@ -29,33 +32,54 @@ impl Subject {
     /// newest that is stored for it. There is at least one.
     pub(super) fn all(
         named: Option<&str>,
-        client: Option<Tool>,
+        client: &Client,
         config: &Config,
         around: &Surroundings,
     ) -> Result<Vec<Subject>, CliError> {
-        let stored = Opened::existing(config, around).and_then(|opened| {
-            let session = opened.chosen(named, around)?;
-            Ok(Subject { opened, session, writer: None })
-        });
+        let stored = Subject::stored(named, config, around);
         let found = match named {
             // What is stored under a name is meant by it: only that can have been reduced.
             Some(_) if stored.is_ok() => None,
             Some(id) => sessions::with_id(id, around, Scope::Others)?.map(|located| located.found),
-            None => sessions::newest_in(around, client.map_or(Scope::Others, Scope::Only)),
+            None => client.session(around),
         };
         let written = found.map(|found| Subject::written(&found)).transpose()?;
         match (written, stored) {
             (None, Err(_)) if named.is_none() => {
                 let (tool, directory) =
-                    (client.map_or("any known tool", Tool::name), around.short(&around.directory));
-                let message =
-                    format!("found no session of {tool} for `{directory}`, and none is stored for it");
+                    (client.tool.map_or("any known tool", Tool::name), around.short(&around.directory));
+                let message = match client.named(around) {
+                    Some(id) => format!(
+                        "{tool} has not written its session `{id}`, and none is stored for `{directory}`"
+                    ),
+                    None => {
+                        format!("found no session of {tool} for `{directory}`, and none is stored for it")
+                    }
+                };
                 Err(CliError::usage(message)
                     .hint("name one with `session`; `plimsoll sessions --all` lists them"))
             }
             (None, Err(error)) => Err(error),
             (written, stored) => Ok(written.into_iter().chain(stored).collect()),
         }
+    }
+
+    /// That there is a session of this name. It is not read for that.
+    pub(super) fn check(named: &str, around: &Surroundings) -> Result<(), CliError> {
+        let config = Config::load(&PolicyArgs::default(), around)?;
+        match Subject::stored(Some(named), &config, around) {
+            Err(error) if sessions::with_id(named, around, Scope::Others)?.is_none() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn stored(named: Option<&str>, config: &Config, around: &Surroundings) -> Result<Subject, CliError> {
+        let opened = match named {
+            Some(id) => Opened::if_there(config)?.ok_or_else(|| sessions::none_with(id))?,
+            None => Opened::existing(config, around)?,
+        };
+        let session = opened.chosen(named, around)?;
+        Ok(Subject { opened, session, writer: None })
     }
 
     /// The stored session that has content under exactly this handle. A session may have been handed over from one of
@@ -99,27 +123,4 @@ impl Subject {
         let opened = Opened { archive: Arc::new(archive), path: found.path.clone() };
         Ok(Subject { opened, session, writer: Some(found.tool) })
     }
-}
-
-/// What clients call themselves, as in `codex-mcp-client` and `Roo Code`.
-const CLIENTS: [(&str, Tool); 9] = [
-    ("claude-code", Tool::ClaudeCode),
-    ("codex", Tool::Codex),
-    ("opencode", Tool::Opencode),
-    ("gemini-cli", Tool::Gemini),
-    ("goose", Tool::Goose),
-    ("cline", Tool::Cline),
-    ("roo", Tool::Cline),
-    ("kimi", Tool::Kimi),
-    ("pi", Tool::Pi),
-];
-
-/// The tool that a client says it is.
-pub(super) fn tool_of(client: &str) -> Option<Tool> {
-    let client = client.to_ascii_lowercase();
-    let is = |name: &str| {
-        let rest = client.strip_prefix(name);
-        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
-    };
-    CLIENTS.into_iter().find(|(name, _)| is(name)).map(|(_, tool)| tool)
 }

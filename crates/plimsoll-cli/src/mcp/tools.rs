@@ -24,6 +24,7 @@ use crate::output::counted;
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::surroundings::Surroundings;
 
+use super::client::Client;
 use super::subject::Subject;
 
 /// So many things are listed at once at most.
@@ -39,8 +40,8 @@ pub(super) struct Call {
     pub(super) arguments: Map<String, Value>,
     /// The session it is about if it names none.
     pub(super) session: Option<String>,
-    /// The tool that calls, if it is one that keeps sessions.
-    pub(super) client: Option<plimsoll_import::Tool>,
+    /// Who calls.
+    pub(super) client: Client,
 }
 
 /// What a tool answers.
@@ -132,7 +133,7 @@ impl Call {
             Some(_) => return Err(Refusal::Asked("`session` must be the id of a session".to_owned())),
         };
         let config = Config::load(&PolicyArgs::default(), around)?;
-        let subjects = Subject::all(named.as_deref(), self.client, &config, around)?;
+        let subjects = Subject::all(named.as_deref(), &self.client, &config, around)?;
         let mut answer = match self.tool.as_str() {
             "recall" => self.recall(&subjects, named.is_none(), &config)?,
             "list_recallable" => self.list(&subjects)?,

@@ -94,9 +94,9 @@ pub(crate) fn newest(around: &Surroundings) -> Result<Located, CliError> {
     Ok(lookup.located(found))
 }
 
-/// The newest session for the current directory among those of a scope, if there is one.
-pub(crate) fn newest_in(around: &Surroundings, scope: Scope) -> Option<Found> {
-    Lookup::new(around, scope).search.newest(&around.directory, around.home.as_deref())
+/// The sessions of a scope. What could not be looked into is not told.
+pub(crate) fn search(around: &Surroundings, scope: Scope) -> Search {
+    Lookup::new(around, scope).search
 }
 
 /// The one session with this id, or one that begins with it; `TOOL:ID` names the tool.
@@ -108,6 +108,11 @@ pub(crate) fn with_id(id: &str, around: &Surroundings, scope: Scope) -> Result<O
         lookup.tell_problems();
     }
     Ok(found.map(|found| lookup.located(found)))
+}
+
+pub(crate) fn none_with(id: &str) -> CliError {
+    CliError::usage(format!("no session has an id that begins with `{id}`"))
+        .hint("`plimsoll sessions --all` lists the sessions there are")
 }
 
 pub(crate) fn ambiguous<'a>(id: &str, candidates: impl Iterator<Item = (&'a str, &'a str)>) -> CliError {

@@ -21,8 +21,14 @@ struct Client {
 impl Client {
     /// A client that says it is this tool.
     async fn connect(home: &Home, tool: &str) -> Client {
+        Client::connect_with(home, tool, &[]).await
+    }
+
+    /// One that starts the server with these variables.
+    async fn connect_with(home: &Home, tool: &str, variables: &[(&str, &str)]) -> Client {
         let mut command = tokio::process::Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
         command.arg("mcp").env_clear().env("HOME", &home.path).current_dir(&home.project);
+        command.envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let streams = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
@@ -32,8 +38,14 @@ impl Client {
 
     /// The text of an answer, and whether it is an error; or an error of the protocol.
     async fn call(&self, name: &str, arguments: Value) -> Result<(String, bool), String> {
+        self.call_with(name, arguments, json!({})).await
+    }
+
+    /// One that says something beside the call.
+    async fn call_with(&self, name: &str, arguments: Value, beside: Value) -> Result<(String, bool), String> {
         let mut request = CallToolRequestParams::new(name.to_owned());
         request.arguments = arguments.as_object().cloned();
+        request.meta = Some(serde_json::from_value(beside).unwrap());
         let result = self.service.call_tool(request).await.map_err(|error| error.to_string())?;
         let result = serde_json::to_value(result).unwrap();
         Ok((result["content"][0]["text"].as_str().unwrap().to_owned(), result["isError"] == json!(true)))
@@ -122,6 +134,92 @@ async fn a_tool_asks_about_the_session_it_is_writing() {
     let (again, _) = client.call("list_recallable", json!({})).await.unwrap();
     assert!(again.contains(handle), "handles stay: {again}");
     assert!(!home.path.join(".local/share/plimsoll/plimsoll.db").exists());
+}
+
+/// A session of Claude Code for the project that ends with a call, and one of Codex, last written so many seconds ago.
+fn two_more(home: &Home, claude: &str, call: &str, codex: &str, seconds_ago: u64) {
+    let call = json!({ "uuid": "bbbbbbbb-bbbb-4ccc-8ddd-000000000001", "parentUuid": null, "sessionId": claude,
+        "cwd": home.project, "timestamp": "2026-05-02T10:00:00.000Z", "type": "assistant",
+        "message": { "id": "m1", "role": "assistant", "model": "claude-x",
+            "content": [{ "type": "tool_use", "id": call, "name": "mcp__plimsoll__inspect_session", "input": {} }] } });
+    let meta = json!({ "timestamp": "2026-05-02T10:00:00.000Z", "type": "session_meta",
+        "payload": { "id": codex, "cwd": home.project } });
+    let said = json!({ "timestamp": "2026-05-02T10:00:01.000Z", "type": "response_item", "payload": { "type": "message",
+        "role": "user", "content": [{ "type": "input_text", "text": "A third matter" }] } });
+    let files = [
+        home.write(&format!(".claude/projects/-project/{claude}.jsonl"), &format!("{call}\n")),
+        home.write(
+            &format!(".codex/sessions/2026/05/02/rollout-2026-05-02T10-00-00-{codex}.jsonl"),
+            &format!("{meta}\n{said}\n"),
+        ),
+    ];
+    let changed = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds_ago);
+    for file in files {
+        std::fs::File::options().append(true).open(file).unwrap().set_modified(changed).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_says_which_session_it_is_in_is_answered_about_that_one() {
+    let (older, older_codex) =
+        ("6e1d42bb-1111-4222-8333-444455556666", "019e06e6-1111-72d2-a0ab-112233445566");
+    let home = home();
+    two_more(&home, older, "toolu_older", older_codex, 3_600);
+    let of = |id: &str, tool: &str| format!("session {id} of {tool}, not stored");
+    // Claude Code names its session when it starts the server.
+    let client = Client::connect_with(&home, "claude-code", &[("CLAUDE_CODE_SESSION_ID", older)]).await;
+    let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
+    assert!(text.starts_with(&of(older, "Claude Code")), "{text}");
+    // And each call by the id that stands in the session, which may have become another since.
+    let client = Client::connect_with(&home, "claude-code", &[("CLAUDE_CODE_SESSION_ID", CLAUDE)]).await;
+    let beside = json!({ "claudecode/toolUseId": "toolu_older" });
+    let (text, _) = client.call_with("inspect_session", json!({}), beside).await.unwrap();
+    assert!(text.starts_with(&of(older, "Claude Code")), "{text}");
+    // That of a sub-agent's call is not in the session's file.
+    let beside = json!({ "claudecode/toolUseId": "toolu_of_a_sub_agent" });
+    let (text, _) = client.call_with("inspect_session", json!({}), beside).await.unwrap();
+    assert!(text.starts_with(&of(CLAUDE, "Claude Code")), "{text}");
+    // Codex names its thread with every call.
+    let client = Client::connect(&home, "codex-mcp-client").await;
+    let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
+    assert!(text.starts_with(&of(CODEX, "Codex")), "{text}");
+    let beside = json!({ "threadId": older_codex, "sessionId": "another" });
+    let (text, _) = client.call_with("inspect_session", json!({}), beside).await.unwrap();
+    assert!(text.starts_with(&of(older_codex, "Codex")), "{text}");
+    // One that is kept nowhere is not another one.
+    let beside = json!({ "threadId": "019e06e6-2222-72d2-a0ab-112233445566" });
+    let refused = client.call_with("inspect_session", json!({}), beside).await.unwrap_err();
+    assert!(
+        refused.contains("Codex has not written its session `019e06e6-2222-72d2-a0ab-112233445566`"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_session_whose_file_is_not_begun_yet_is_waited_for() {
+    let home = home();
+    let new = "7f2e53cc-1111-4222-8333-444455556666";
+    let client = Client::connect_with(&home, "claude-code", &[("CLAUDE_CODE_SESSION_ID", new)]).await;
+    let beside = json!({ "claudecode/toolUseId": "toolu_new" });
+    let (answer, ()) = tokio::join!(client.call_with("inspect_session", json!({}), beside), async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        two_more(&home, new, "toolu_new", "019e06e6-1111-72d2-a0ab-112233445566", 0);
+    });
+    let (text, _) = answer.unwrap();
+    assert!(text.starts_with(&format!("session {new} of Claude Code, not stored")), "{text}");
+}
+
+#[test]
+fn a_server_for_a_session_that_is_not_there_does_not_start() {
+    let home = home();
+    let started =
+        |id: &str| home.command(&["mcp", "--session", id], &[]).stdin(Stdio::null()).output().unwrap();
+    let refused = started("zzz");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("zzz"), "{said}");
+    // That of another tool is one.
+    assert!(started(&CLAUDE[..8]).status.success());
 }
 
 #[tokio::test]
