@@ -109,6 +109,7 @@ claude-resume *args:
 codex-resume *args:
     tools/roundtrips/run.sh codex {{args}}
 
-# `plimsoll mcp` driven by the official TypeScript SDK, and by Claude Code against the scripted model; skipped where npm is missing.
+# `plimsoll mcp` driven by the official TypeScript SDK, and by Claude Code, Codex and OpenCode against the scripted model; skipped where npm
+# is missing.
 mcp-recall:
     tools/mcp-recall/run.sh
