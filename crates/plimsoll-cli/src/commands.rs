@@ -133,11 +133,13 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
             None => prune::plan(&log, &policy, pressure),
         }
     });
+    let there = reduce::other_tools(&plan, &log, &policy);
     if output.json {
         output.json(&plan)?;
     } else {
         output.text(&printable(&Plan::Prune(plan).detail()))?;
     }
+    there.iter().for_each(|there| note(there));
     Ok(ExitCode::SUCCESS)
 }
 

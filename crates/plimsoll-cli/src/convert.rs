@@ -53,7 +53,16 @@ impl Target<'_> {
         let written = Progress::during("converting", || {
             plimsoll_formats::write_counting(self.format, &transcript.info, &transcript.messages)
         });
-        let (written, left_out) = written.map_err(|error| CliError::usage(error.to_string()))?;
+        let (written, left_out) = written.map_err(|error| {
+            let told = CliError::usage(error.to_string());
+            match self.format {
+                Format::ClaudeCode | Format::Codex => told.hint(format!(
+                    "`plimsoll sessions handover SESSION --to {}` writes a session that it goes on with",
+                    self.format
+                )),
+                _ => told,
+            }
+        })?;
         let mut lost = lost(transcript, self.format, &written, &left_out);
         lost.extend_from_slice(also);
         if !lost.is_empty() {

@@ -21,6 +21,8 @@ use crate::store::Opened;
 use crate::surroundings::Surroundings;
 
 const HINT: &str = "give a transcript, the id of a session (`plimsoll sessions --all` lists them), or `-` for standard input";
+/// So many of a list are named in a note.
+const SHOWN: usize = 5;
 
 /// The transcript a command was given.
 pub(crate) fn transcript(args: &InputArgs, around: &Surroundings) -> Result<Transcript, CliError> {
@@ -334,7 +336,11 @@ fn has_piped_text() -> bool {
 }
 
 fn unreadable(error: &ImportError, name: &str) -> CliError {
-    CliError::failed(format!("cannot read {name}: {error}"))
+    let told = format!("cannot read {name}: {error}");
+    match error {
+        ImportError::Format(FormatError::NoSession { .. }) => CliError::usage(told),
+        _ => CliError::failed(told),
+    }
 }
 
 /// Whether this may be the id of a session rather than a path.
@@ -372,7 +378,6 @@ fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliErr
         note(&format!("note: {name} has records that were not understood: {unknown}{place}"));
     }
     if !notes.is_empty() {
-        const SHOWN: usize = 5;
         note(&format!("note: {name} has {wrong}:"));
         notes.iter().take(SHOWN).for_each(|each| note(&format!("  {each}")));
         let more = all.count().saturating_sub(SHOWN as u64);
@@ -383,11 +388,14 @@ fn check(transcript: &Transcript, name: &str, strict: bool) -> Result<(), CliErr
     if !transcript.other_sessions.is_empty() {
         let all = counted(transcript.other_sessions.len() + 1, "session");
         let own = transcript.info.id.as_deref().unwrap_or("without an id");
-        let others: Vec<&str> =
-            transcript.other_sessions.iter().filter_map(|info| info.id.as_deref()).take(5).collect();
+        let ids: Vec<&str> = transcript.other_sessions.iter().filter_map(|info| info.id.as_deref()).collect();
+        let more = match ids.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         note(&format!(
-            "note: {name} holds {all}; this is `{own}`, without {} (`--session` picks another)",
-            others.join(", ")
+            "note: {name} holds {all}; this is `{own}`, without {}{more} (`--session` picks another)",
+            ids[..ids.len().min(SHOWN)].join(", ")
         ));
     }
     if transcript.torn {

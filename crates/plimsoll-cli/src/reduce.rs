@@ -1,10 +1,12 @@
 //! `--apply`: reductions of stored sessions, with receipts.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use plimsoll::compact::ladder::{Outcome, Verdict};
 use plimsoll::count::window_message_tokens;
 use plimsoll::pivot::Visible;
+use plimsoll::prune::{self, PruneChoice, PrunePlan, PruneReason};
 use plimsoll::{Fixed, Log, Plan, Policy, Receipt, Role, SessionId, Tokens, Window, WindowRole};
 use plimsoll_session::Pruned;
 use plimsoll_store::Session;
@@ -30,7 +32,7 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
     let PruneArgs { input, force, .. } = args;
     let config = Config::load(&input.policy, around)?;
     let (opened, session) = stored(input, &config, around)?;
-    let pruned = Progress::during("pruning", || -> Result<Pruned, CliError> {
+    let (pruned, there) = Progress::during("pruning", || -> Result<_, CliError> {
         // `--to` is a share of the window that `inspect` tells.
         let store = opened.archive.store();
         let window = SessionWindow::of_stored(store, &session, &config, input.policy.context)?;
@@ -42,8 +44,12 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
             }
             None => driver.prune(Fixed::default(), "a person asked for it")?,
         };
+        let there = match &pruned {
+            Pruned::Nothing(plan) => other_tools(plan, driver.log(), &config.policy),
+            _ => None,
+        };
         driver.close()?;
-        Ok(pruned)
+        Ok((pruned, there))
     })?;
     let nothing = match pruned {
         Pruned::Done(receipt) => return tell(&session.id, &[*receipt], output),
@@ -54,7 +60,25 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
         output.json(&json!({ "session": session.id, "receipts": [] }))?;
     }
     note(&nothing);
+    there.iter().for_each(|there| note(there));
     Ok(ExitCode::from(1))
+}
+
+/// Where no output is of a tool that was chosen: of which there are some that may go.
+pub(crate) fn other_tools(plan: &PrunePlan, log: &Log, policy: &Policy) -> Option<String> {
+    let is_by_name = plan.choice.as_ref().is_some_and(|choice| !choice.tools.is_empty());
+    if plan.reason != PruneReason::NoneChosen || !is_by_name {
+        return None;
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for item in prune::plan_choice(log, policy, &PruneChoice::default(), None).items {
+        *counts.entry(item.tool).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let told: Vec<String> =
+        counts.iter().map(|(tool, count)| format!("`{}` ({count})", printable(tool))).collect();
+    (!told.is_empty()).then(|| format!("hint: outputs that may go are of {}", told.join(", ")))
 }
 
 /// Put a summary that is made without a model in the place of older messages.

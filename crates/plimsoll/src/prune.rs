@@ -52,7 +52,12 @@ impl PrunePlan {
     /// Why the plan is as it is, with the numbers that decided.
     pub fn explain(&self) -> String {
         let reason = self.reason;
-        let Some(Shortfall { found, needed }) = self.shortfall else { return reason.to_string() };
+        let Some(Shortfall { found, needed }) = self.shortfall else {
+            return match reason {
+                PruneReason::AllProtected => "there is no tool output that may go".to_owned(),
+                other => other.to_string(),
+            };
+        };
         match reason {
             PruneReason::BelowMinimum => format!("{reason}: {found} of at least {needed} tokens"),
             PruneReason::AllProtected => format!("{reason}: {found} tokens, and {needed} stay in any case"),

@@ -15,14 +15,14 @@ Examples:
   plimsoll replay --html page.html ~/.codex/sessions/2026/*/*/*.jsonl
   plimsoll replay --policy none --policy plimsoll --policy my.json s.jsonl
 
-Policies: none (nothing is ever reduced), plimsoll, opencode, opencode-1.18, openfork, a policy
-file, and the published rules of others: anthropic-clear (above 100,000 tokens all but 3 tool
-results are cleared), anthropic-clear-PERCENT (above a share of the window), mask-N (all but N
-tool results are masked), mask-N-by-M (M at a time), codex, claude-code. `--list-policies` tells
+Policies: none (nothing is ever reduced), plimsoll, opencode, opencode-1.18, openfork, a policy \
+file, and the published rules of others: anthropic-clear (above 100,000 tokens all but 3 tool \
+results are cleared), anthropic-clear-PERCENT (above a share of the window), mask-N (all but N \
+tool results are masked), mask-N-by-M (M at a time), codex, claude-code. `--list-policies` tells \
 each rule and where it comes from.
 
-Columns: deaths are calls that would not have fitted; peak is the largest request as a share of
-the window; recall is the share of what calls needed from tool outputs that was in the window or
+Columns: deaths are calls that would not have fitted; peak is the largest request as a share of \
+the window; recall is the share of what calls needed from tool outputs that was in the window or \
 was brought back, which is part of the cost; in window leaves out what was brought back.";
 
 pub(super) const INSPECT: &str = "\
@@ -38,8 +38,8 @@ Examples:
   plimsoll watch --once                     one line, for a status bar that asks again by itself
   plimsoll watch --json | jq --unbuffered .percent
 
-On a terminal one line is kept up to date; in a pipe each change is a line of its own. Of sessions of Claude Code, Codex
-and pi only what was appended is read. Others are read again when they have changed, in at most a tenth of the time.
+On a terminal one line is kept up to date; in a pipe each change is a line of its own. Of sessions of Claude Code, Codex \
+and pi only what was appended is read. Others are read again when they have changed, in at most a tenth of the time. \
 Ctrl-C ends it.";
 
 pub(super) const WINDOW: &str = "\

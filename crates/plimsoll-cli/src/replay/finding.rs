@@ -14,7 +14,8 @@ const SAME: f64 = 0.0005;
 pub(super) fn of_session(session: &SessionReplay) -> String {
     let mut text = headline(&session.policies);
     let none = session.policies.iter().find(|report| report.policy == "none");
-    if let Some(none) = none.filter(|none| none.deaths == 0 && none.peak_share < NEAR) {
+    let is_seen = |none: &&Report| none.deaths == 0 && none.left_out < none.calls && none.peak_share < NEAR;
+    if let Some(none) = none.filter(is_seen) {
         let smaller = [128_000, 64_000, 32_000, 16_000].into_iter().find(|size| *size < none.peak);
         let advice = smaller.map(|size| format!("; try `--context {size}`")).unwrap_or_default();
         text += &format!(
@@ -28,6 +29,10 @@ pub(super) fn of_session(session: &SessionReplay) -> String {
 
 /// What `plimsoll` would have cost against doing nothing, and what it would have kept; without it, the cheapest policy.
 pub(super) fn headline(reports: &[Report]) -> String {
+    if reports.iter().all(|report| report.left_out == report.calls) {
+        return "No policy could be tried: of every call the recorded answer alone is longer than the window."
+            .to_owned();
+    }
     let none = reports.iter().find(|report| report.policy == "none");
     let ours = reports.iter().find(|report| report.policy == "plimsoll");
     let mut text = match (none, ours) {
@@ -134,6 +139,13 @@ mod tests {
         let recall = Recall { calls: 9, visible_share: share, ..Recall::default() };
         let fired = [("prune".to_owned(), 1)].into();
         Report { policy: policy.to_owned(), calls: 10, cost, deaths, recall, fired, ..Report::default() }
+    }
+
+    #[test]
+    fn where_no_call_fits_the_window_nothing_was_found() {
+        let tiny = Report { left_out: 10, fired: [].into(), ..report("plimsoll", 0.0, 0, 1.0) };
+        let found = headline(&[Report { policy: "none".to_owned(), ..tiny.clone() }, tiny]);
+        assert!(found.starts_with("No policy could be tried"), "{found}");
     }
 
     #[test]

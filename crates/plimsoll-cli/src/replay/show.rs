@@ -1,5 +1,7 @@
 //! A replay on a terminal: figures, the finding in words, and what fired, as wide as the page.
 
+use std::collections::BTreeMap;
+
 use plimsoll_replay::Report;
 
 use super::figures::{self, Figure};
@@ -29,6 +31,9 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
             replays.context.map(|context| format!("in a window of {} tokens", figures::count(context)));
         let context = context.unwrap_or_else(|| "each in its own window".to_owned());
         output.painted(&wrapped(&format!("{sessions}, {calls}, {context}"), output.width()))?;
+        for line in prices_of_all(&replays.sessions) {
+            output.painted(&wrapped(&printable(&line), output.width()))?;
+        }
         tables(&replays.total, output)?;
         finding(&finding::headline(&replays.total), output)?;
         reductions(&replays.total, output)?;
@@ -38,28 +43,50 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
 
 /// What a session was priced with, and how its tokens are known.
 pub(super) fn circumstances(session: &SessionReplay) -> Vec<String> {
-    let SessionReplay { price, prices, cache_minutes, measured, hidden, recorded_cost, .. } = session;
+    let SessionReplay { measured, hidden, recorded_cost, .. } = session;
     let counted = if *measured {
         let cost = recorded_cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
         format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
     } else {
         "tokens estimated by characters over four".to_owned()
     };
+    [format!("priced as {}", priced(session)), counted].into_iter().chain(not_in_file(session)).collect()
+}
+
+/// The model whose prices a session has, and what they are.
+fn priced(SessionReplay { price, prices, cache_minutes, .. }: &SessionReplay) -> String {
     let of = listing::provider(price).map(|name| format!(" ({name})")).unwrap_or_default();
     let [cache_read, cache_write, output] =
         [prices.cache_read, prices.cache_write, prices.output].map(listing::list_price);
-    let priced = format!(
-        "priced as {price}{of}: {cache_read} read from the cache, {cache_write} written for {cache_minutes} min, \
+    format!(
+        "{price}{of}: {cache_read} read from the cache, {cache_write} written for {cache_minutes} min, \
          {output} output, a million"
-    );
-    [priced, counted].into_iter().chain(not_in_file(session)).collect()
+    )
+}
+
+/// What several sessions are priced with, a line for each price, that of most sessions first.
+fn prices_of_all(sessions: &[SessionReplay]) -> Vec<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for session in sessions {
+        *counts.entry(priced(session)).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let told = |(priced, count): &(String, usize)| match *count == sessions.len() {
+        true => format!("all priced as {priced}"),
+        false => format!("{} priced as {priced}", figures::count(*count as u64)),
+    };
+    counts.iter().map(told).collect()
 }
 
 /// Where requests were recorded with more than can be rebuilt of them. Reasoning that a provider keeps and sends again is in no
 /// transcript, so that all policies come out cheaper than the session did.
 fn not_in_file(session: &SessionReplay) -> Option<String> {
     const WORTH_TELLING: f64 = 1.1;
-    let none = session.policies.iter().find(|report| report.policy == "none" && report.deaths == 0)?;
+    let none = session
+        .policies
+        .iter()
+        .find(|report| report.policy == "none" && report.deaths == 0 && report.peak > 0)?;
     let recorded = session.recorded_requests.iter().flatten().max().copied()?;
     (recorded as f64 > WORTH_TELLING * none.peak as f64).then(|| {
         format!(

@@ -21,6 +21,9 @@ use crate::surroundings::Surroundings;
 /// At every so many looks it is looked for a newer session of the directory, where none was named.
 const LOOK_AROUND: u32 = 5;
 
+/// A session that could not be read so often in a row is not there any more.
+const MOST_FAILED: u32 = 5;
+
 /// How far a session is from the line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -92,7 +95,7 @@ pub(crate) fn run(
     kept.map(|()| ExitCode::SUCCESS)
 }
 
-/// Keep the line up to date until it is cancelled, or nothing reads it any more.
+/// Keep the line up to date until it is cancelled, nothing reads it any more, or the session is gone.
 async fn keep(
     args: &WatchArgs,
     follower: &mut Follower<'_>,
@@ -101,6 +104,7 @@ async fn keep(
 ) -> Result<(), CliError> {
     let every = Duration::from_secs_f64(args.every);
     let mut looked = Instant::now();
+    let mut failed = 0;
     loop {
         tokio::select! {
             biased;
@@ -115,9 +119,15 @@ async fn keep(
         if is_due {
             looked = Instant::now();
         }
-        // What is being replaced, or cannot be read for a moment, is looked at again the next time.
-        if let Some(Ok(distance)) = follower.look(is_due) {
-            view.tell(&distance)?;
+        match follower.look(is_due) {
+            None => {}
+            Some(Ok(distance)) => {
+                failed = 0;
+                view.tell(&distance)?;
+            }
+            // What is being replaced, or cannot be read for a moment, is looked at again the next time.
+            Some(Err(_)) if failed < MOST_FAILED => failed += 1,
+            Some(Err(error)) => return Err(error),
         }
     }
 }

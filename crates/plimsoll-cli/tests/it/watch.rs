@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -205,16 +205,36 @@ fn a_watch_ends_when_nothing_reads_it_any_more() {
     stdout.read_line(&mut line).unwrap();
     assert!(line.contains("% of the line"), "{line}");
     drop(stdout);
+    assert!(ended(&mut child).success());
+}
+
+#[test]
+fn a_watch_ends_when_its_session_is_gone() {
+    let home = Home::new().with("project/s.jsonl", &claude(&Made { responses: 2, hidden: 16_000 }));
+    let mut command = home.command(&["watch", "--every", "0.1", "s.jsonl"], &[]);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    std::fs::remove_file(home.project.join("s.jsonl")).unwrap();
+    let status = ended(&mut child);
+    let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot open `s.jsonl`: no such file"), "{said}");
+}
+
+/// Wait until it has ended.
+fn ended(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
-    let status = loop {
+    loop {
         match child.try_wait().unwrap() {
-            Some(status) => break status,
+            Some(status) => return status,
             None if begun.elapsed() > PATIENCE => {
                 child.kill().unwrap();
                 panic!("it goes on");
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }
-    };
-    assert!(status.success());
+    }
 }

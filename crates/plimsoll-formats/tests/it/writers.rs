@@ -230,7 +230,7 @@ fn an_opencode_export_has_every_field_that_opencode_insists_on() {
     assert_eq!(last[0]["info"]["error"], json!({ "name": "UnknownError", "data": { "message": "stopped" } }));
     assert_eq!(last[1]["info"]["error"]["data"]["isRetryable"], false);
     let told: Vec<String> = lost.iter().map(|lost| format!("{} {}", lost.count, lost.one)).collect();
-    assert_eq!(told, ["1 system message in the next request", "1 part of a kind OpenCode does not know"]);
+    assert_eq!(told, ["1 system message (kept, but not sent)", "1 part of a kind OpenCode does not know"]);
 }
 
 /// OpenCode would count a summary that was undone here.

@@ -81,7 +81,7 @@ pub(super) fn shape(messages: &[Message]) -> (Vec<Message>, Vec<Lost>) {
             "text beyond what the window shows of it",
             "texts beyond what the window shows of them",
         ),
-        Lost::new(systems, "system message in the next request", "system messages in the next request"),
+        Lost::new(systems, "system message (kept, but not sent)", "system messages (kept, but not sent)"),
     ];
     (shaping.out, lost.into_iter().flatten().collect())
 }
