@@ -9,7 +9,7 @@ use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::history::task_text;
 use plimsoll::prune::Pressure;
 use plimsoll::redact::redact_messages;
-use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Log, Message, Millis, Plan, Tokens, prune};
+use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Message, Millis, Plan, Tokens, prune};
 use plimsoll_session::UsageScale;
 use plimsoll_tokens::Bpe;
 use serde_json::{Value, json};
@@ -21,7 +21,6 @@ use crate::input;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::range;
-use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::reduce;
 use crate::summarise;
 use crate::surroundings::Surroundings;
@@ -113,12 +112,9 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
     if args.apply {
         return reduce::prune(args, around, output);
     }
-    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    // All of it, as `inspect` reads it: how large the window is may be told by what a summary stands for.
-    let (_, transcript) = input::named(&args.input, around)?;
-    let recorded = RecordedFigures::of(&transcript.recorded);
-    let window = SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context);
-    let (log, limits) = (Log::from_messages(transcript.messages), window.limits);
+    let config = Config::load(&args.input.policy, around)?;
+    let (log, limits) = input::whole_log(&args.input, &config, around)?;
+    let policy = config.policy;
     let plan = Progress::during("planning", || {
         // The scale counts the whole session, so it is made only where something was chosen.
         if let Some(choice) = args.choice.choice()
@@ -159,9 +155,9 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     if args.apply {
         return reduce::compact(&args.input, args.force, around, output);
     }
-    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    let log = input::whole_log(&args.input, around)?;
-    let limits = policy.limits("", Some(Limits::new(context, 0)));
+    let config = Config::load(&args.input.policy, around)?;
+    let (log, limits) = input::whole_log(&args.input, &config, around)?;
+    let policy = config.policy;
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
     let mut situation =

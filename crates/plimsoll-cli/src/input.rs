@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::log::{Note, Notes};
-use plimsoll::{Log, Message};
+use plimsoll::{Limits, Log, Message};
 use plimsoll_formats::database::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
 use plimsoll_import::{Extent, FileKind, ImportError, Kept, OnRead, Scope, Source, Survey, row_with_id};
@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::error::{CliError, reason};
 use crate::output::{counted, note};
 use crate::progress::Progress;
+use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::sessions::{self, Located};
 use crate::store::Opened;
 use crate::surroundings::Surroundings;
@@ -73,14 +74,18 @@ fn tell_if_empty(name: &str, messages: usize, transcript: &Transcript) {
     }
 }
 
-/// What the window is made of, as a log.
-pub(crate) fn log(args: &InputArgs, around: &Surroundings) -> Result<Log, CliError> {
-    Ok(Log::from_messages(in_view(args, around)?.messages))
-}
-
-/// All of a session as a log: what it weighs is told by usage, and behind a summary there may be the only one.
-pub(crate) fn whole_log(args: &InputArgs, around: &Surroundings) -> Result<Log, CliError> {
-    Ok(Log::from_messages(named(args, around)?.1.messages))
+/// All of a session as a log, and the limits of its window. What it weighs is told by usage, and how large its window is;
+/// behind a summary there may be the only one.
+pub(crate) fn whole_log(
+    args: &InputArgs,
+    config: &Config,
+    around: &Surroundings,
+) -> Result<(Log, Limits), CliError> {
+    let (_, transcript) = named(args, around)?;
+    let figures = RecordedFigures::of(&transcript.recorded);
+    let window =
+        SessionWindow::of(&transcript, &figures, &config.policy, args.policy.context, config.context);
+    Ok((Log::from_messages(transcript.messages), window.limits))
 }
 
 /// A transcript that was found and not read yet.

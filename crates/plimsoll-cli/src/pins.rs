@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll::log::Effect;
 use plimsoll::pin;
-use plimsoll::{Fixed, Limits, Plan, ReceiptId};
+use plimsoll::{Fixed, Plan, ReceiptId};
 use serde_json::json;
 
 use crate::args::{PinArgs, PolicyArgs};
@@ -22,7 +22,9 @@ pub(crate) fn pin(args: &PinArgs, around: &Surroundings, output: &mut Output) ->
     let config = Config::load(&args.policy, around)?;
     let opened = Opened::existing(&config, around)?;
     let session = opened.chosen(Some(&args.session), around)?;
-    let mut driver = opened.driver(&session, &config, args.force)?;
+    // The budget is a share of the session's window.
+    let limits = opened.limits(&session, &config, args.policy.context)?;
+    let mut driver = opened.driver_within(&session, &config, args.force, limits)?;
     let target = driver.find_pin(&args.what)?;
     let receipt = driver.pin(&target, Fixed::default())?;
     driver.close()?;
@@ -42,9 +44,9 @@ pub(crate) fn list(session: Option<&str>, around: &Surroundings, output: &mut Ou
     let config = Config::load(&PolicyArgs::default(), around)?;
     let opened = Opened::existing(&config, around)?;
     let session = opened.chosen(session, around)?;
+    let limits = opened.limits(&session, &config, None)?;
     let log = opened.archive.store().window(&session.id)?;
     let count = &config.policy.count;
-    let limits = config.policy.limits("", Some(Limits::new(config.context, 0)));
     let budget = pin::budget(&config.policy, Some(limits));
     let mut rows = Vec::new();
     for (message, part, text) in pin::pins(&log) {

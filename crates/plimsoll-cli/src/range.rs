@@ -6,11 +6,10 @@ use plimsoll::compact::accept::{Reply, accept};
 use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
 use plimsoll::compact::request::Measured;
 use plimsoll::receipt::{Made, RangePlan};
-use plimsoll::{Fixed, Limits, Log, Plan, Text, Tokens};
+use plimsoll::{Fixed, Limits, Log, Plan, Policy, Text, Tokens};
 use serde_json::json;
 
 use crate::args::CompactArgs;
-use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
 use crate::output::{Output, printable};
@@ -30,10 +29,10 @@ pub(crate) fn compact(
         (config, asked @ (Asked::Model(..) | Asked::Command(_))) => (config, Some(asked)),
         (config, Asked::Offline) => (config, None),
     };
-    let ranged = Ranged { args, config: &config, asked: asked.as_ref(), around };
     if args.apply {
-        let (opened, session) = reduce::stored(&args.input, &config, around)?;
-        let mut driver = opened.driver(&session, &config, args.force)?;
+        let (opened, session, limits) = reduce::stored(&args.input, &config, around)?;
+        let ranged = Ranged { args, policy: &config.policy, limits, asked: asked.as_ref(), around };
+        let mut driver = opened.driver_within(&session, &config, args.force, limits)?;
         let range = ranged.select(driver.log(), from, to)?;
         let (_, plan) = ranged.summarise(driver.log(), &range)?;
         let receipt = driver.compact_range(plan, Fixed::default(), "a person chose these messages")?;
@@ -45,7 +44,8 @@ pub(crate) fn compact(
         };
         return reduce::tell(&session.id, &[receipt], output);
     }
-    let log = input::log(&args.input, around)?;
+    let (log, limits) = input::whole_log(&args.input, &config, around)?;
+    let ranged = Ranged { args, policy: &config.policy, limits, asked: asked.as_ref(), around };
     let range = ranged.select(&log, from, to)?;
     if asked.is_none() && !args.offline {
         let plan = ranged.plan(&log, &range, &Text::default(), (Made::ByModel, 1));
@@ -69,14 +69,15 @@ pub(crate) fn compact(
 /// How a range is summarised.
 struct Ranged<'a> {
     args: &'a CompactArgs,
-    config: &'a Config,
+    policy: &'a Policy,
+    limits: Limits,
     asked: Option<&'a Asked>,
     around: &'a Surroundings,
 }
 
 impl Ranged<'_> {
     fn select(&self, log: &Log, from: &str, to: &str) -> Result<RangeSelection, CliError> {
-        let policy = &self.config.policy;
+        let policy = self.policy;
         select_range(log, (from, to), policy, &policy.count).map_err(|error| {
             let hint = match &error {
                 RangeError::Torn { nearest_from, nearest_to, .. } => {
@@ -89,15 +90,14 @@ impl Ranged<'_> {
     }
 
     fn plan(&self, log: &Log, range: &RangeSelection, summary: &Text, made: (Made, u64)) -> RangePlan {
-        let policy = &self.config.policy;
-        let line = policy.overflow.line(Limits::new(self.config.context, 0));
-        let line = line.map_or(Tokens(self.config.context), |line| line.at);
+        let policy = self.policy;
+        let line = policy.overflow.line(self.limits).map_or(self.limits.context, |line| line.at);
         range.plan(log, summary, made, (policy, line), &policy.count)
     }
 
     /// The summary as it is taken, and the plan that has it.
     fn summarise(&self, log: &Log, range: &RangeSelection) -> Result<(Text, RangePlan), CliError> {
-        let policy = &self.config.policy;
+        let policy = self.policy;
         let editor = self.args.edit.then(|| summarise::editor(self.around)).transpose()?;
         let edited = |reply: Reply| match &editor {
             Some(editor) => summarise::edit(reply, editor, self.around),
@@ -114,7 +114,7 @@ impl Ranged<'_> {
             let plan = self.plan(log, range, &summary, (Made::WithoutModel, 0));
             return Ok((summary, plan));
         };
-        let summariser = asked.summariser(self.config);
+        let summariser = asked.summariser(self.limits);
         let measured = Measured { limits: summariser.limits, counter: &policy.count, factor: 1.0 };
         let job = range.job(log, policy, measured).map_err(|error| CliError::failed(error.to_string()))?;
         let job = job.for_model(summariser.model);

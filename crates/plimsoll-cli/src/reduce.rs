@@ -7,7 +7,7 @@ use plimsoll::compact::ladder::{Outcome, Verdict};
 use plimsoll::count::window_message_tokens;
 use plimsoll::pivot::Visible;
 use plimsoll::prune::{self, PruneChoice, PrunePlan, PruneReason};
-use plimsoll::{Fixed, Log, Plan, Policy, Receipt, Role, SessionId, Tokens, Window, WindowRole};
+use plimsoll::{Fixed, Limits, Log, Plan, Policy, Receipt, Role, SessionId, Tokens, Window, WindowRole};
 use plimsoll_session::Pruned;
 use plimsoll_store::Session;
 use serde_json::json;
@@ -18,7 +18,6 @@ use crate::error::CliError;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
 use crate::receipts;
-use crate::recorded::SessionWindow;
 use crate::store::Opened;
 use crate::surroundings::Surroundings;
 
@@ -31,12 +30,9 @@ const LINES: usize = 20;
 pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output) -> Done {
     let PruneArgs { input, force, .. } = args;
     let config = Config::load(&input.policy, around)?;
-    let (opened, session) = stored(input, &config, around)?;
+    let (opened, session, limits) = stored(input, &config, around)?;
     let (pruned, there) = Progress::during("pruning", || -> Result<_, CliError> {
-        // `--to` is a share of the window that `inspect` tells.
-        let store = opened.archive.store();
-        let window = SessionWindow::of_stored(store, &session, &config, input.policy.context)?;
-        let mut driver = opened.driver_within(&session, &config, *force, window.limits)?;
+        let mut driver = opened.driver_within(&session, &config, *force, limits)?;
         let pruned = match args.choice.choice() {
             Some(choice) => {
                 let reason = format!("a person chose: {choice}");
@@ -84,9 +80,9 @@ pub(crate) fn other_tools(plan: &PrunePlan, log: &Log, policy: &Policy) -> Optio
 /// Put a summary that is made without a model in the place of older messages.
 pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, output: &mut Output) -> Done {
     let config = Config::load(&args.policy, around)?;
-    let (opened, session) = stored(args, &config, around)?;
+    let (opened, session, limits) = stored(args, &config, around)?;
     let (outcome, nothing) = Progress::during("compacting", || -> Result<(Outcome, String), CliError> {
-        let mut driver = opened.driver(&session, &config, force)?;
+        let mut driver = opened.driver_within(&session, &config, force, limits)?;
         let nothing = too_little(driver.log(), &config.policy);
         let outcome = driver.compact(Fixed::default(), |_| Err("no model is asked here".to_owned()))?;
         driver.close()?;
@@ -116,12 +112,13 @@ pub(crate) fn too_little(log: &Log, policy: &Policy) -> String {
     format!("there is too little to summarise: {messages}, {tokens} tokens")
 }
 
-/// The stored session that was asked for, or the newest of the current directory.
+/// The stored session that was asked for, or the newest of the current directory, and the limits of its window, which
+/// `inspect` tells.
 pub(crate) fn stored(
     args: &InputArgs,
     config: &Config,
     around: &Surroundings,
-) -> Result<(Opened, Session), CliError> {
+) -> Result<(Opened, Session, Limits), CliError> {
     let only = || {
         CliError::usage("`--apply` changes stored sessions alone")
             .hint("`plimsoll sessions import FILE` stores one, and prints its id")
@@ -138,7 +135,8 @@ pub(crate) fn stored(
     if id.is_none() {
         note(&format!("Plimsoll: `{}` in `{}`", session.id, around.short(&opened.path)));
     }
-    Ok((opened, session))
+    let limits = opened.limits(&session, config, args.policy.context)?;
+    Ok((opened, session, limits))
 }
 
 /// Show the receipts, and how to take them back.

@@ -46,7 +46,6 @@ pub(crate) fn compact(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let (config, asked) = load(args, around)?;
-    let summariser = asked.summariser(&config);
     let editor = args.edit.then(|| editor(around)).transpose()?;
     let ask = |request: &SummaryRequest, extracted: Option<String>| -> Result<Reply, CliError> {
         let reply = match extracted {
@@ -60,8 +59,9 @@ pub(crate) fn compact(
         }
     };
     if args.apply {
-        let (opened, session) = reduce::stored(&args.input, &config, around)?;
-        let mut driver = opened.driver_with(&session, &config, args.force, Some(summariser))?;
+        let (opened, session, limits) = reduce::stored(&args.input, &config, around)?;
+        let summariser = Some(asked.summariser(limits));
+        let mut driver = opened.driver_with(&session, &config, args.force, Some(limits), summariser)?;
         let nothing = reduce::too_little(driver.log(), &config.policy);
         let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
         let climbed = climb_with(climb, &asked, ask)?;
@@ -81,12 +81,11 @@ pub(crate) fn compact(
         }
         return Ok(done);
     }
-    let log = input::whole_log(&args.input, around)?;
-    let limits = config.policy.limits("", Some(Limits::new(config.context, 0)));
+    let (log, limits) = input::whole_log(&args.input, &config, around)?;
     // The clock only stamps what is appended, and that is not kept.
     let mut situation = Situation {
         trigger: Trigger::Manual,
-        summariser: Some(summariser),
+        summariser: Some(asked.summariser(limits)),
         ..Situation::new(&config.policy, limits, Millis(0))
     };
     if let Some(scale) = UsageScale::of(&log, &config.policy) {
@@ -200,11 +199,10 @@ impl Asked {
     }
 
     /// What the engine has to know of it. A command says nothing of its window, so that of the session counts.
-    pub(crate) fn summariser(&self, config: &Config) -> Summariser {
+    pub(crate) fn summariser(&self, session: Limits) -> Summariser {
         if matches!(self, Asked::Offline) {
             return Summariser::own(Limits::new(NO_LIMIT, 0));
         }
-        let session = Limits::new(config.context, 0);
         let limits = match self {
             Asked::Model(model, _) => model.limits.filter(|limits| limits.context > Tokens::ZERO),
             Asked::Command(_) | Asked::Offline => None,

@@ -28,6 +28,7 @@ use crate::error::{CliError, reason};
 use crate::files;
 use crate::interrupt;
 use crate::output::note;
+use crate::recorded::SessionWindow;
 use crate::sessions;
 use crate::surroundings::Surroundings;
 use crate::when;
@@ -174,7 +175,17 @@ impl Opened {
 
     /// A driver of the session, unless another process runs it; with `force` although one does.
     pub(crate) fn driver(&self, session: &Session, config: &Config, force: bool) -> Result<Driver, CliError> {
-        self.driver_with(session, config, force, None)
+        self.driver_with(session, config, force, None, None)
+    }
+
+    /// The limits of a session's own window, or those that were asked for.
+    pub(crate) fn limits(
+        &self,
+        session: &Session,
+        config: &Config,
+        asked: Option<u64>,
+    ) -> Result<Limits, CliError> {
+        Ok(SessionWindow::of_stored(self.archive.store(), session, config, asked)?.limits)
     }
 
     /// Like [`driver`](Opened::driver), within the limits of the session's own window.
@@ -185,9 +196,7 @@ impl Opened {
         force: bool,
         limits: Limits,
     ) -> Result<Driver, CliError> {
-        let limits = Some(limits);
-        let settings = Settings { limits, figures: Figures::Recorded, ..settings(session, config) };
-        self.open_driver(session, force, settings)
+        self.driver_with(session, config, force, Some(limits), None)
     }
 
     /// Like [`driver`](Opened::driver), for what changes nothing in the window: the session is not read to weigh it.
@@ -206,10 +215,13 @@ impl Opened {
         session: &Session,
         config: &Config,
         force: bool,
+        limits: Option<Limits>,
         summariser: Option<Summariser>,
     ) -> Result<Driver, CliError> {
+        let usual = settings(session, config);
+        let limits = limits.or(usual.limits);
         // No request is made here, so `inspect` is what the figures are held against.
-        let settings = Settings { summariser, figures: Figures::Recorded, ..settings(session, config) };
+        let settings = Settings { limits, summariser, figures: Figures::Recorded, ..usual };
         self.open_driver(session, force, settings)
     }
 

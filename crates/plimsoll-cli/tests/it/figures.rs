@@ -255,6 +255,42 @@ fn an_imported_session_keeps_the_window_it_was_recorded_under() {
     assert_eq!(found["contextSource"], "model", "{}", found["context"]);
 }
 
+/// How many requests a summary takes, and how much may be pinned, depends on the window.
+#[test]
+fn a_compaction_and_pins_are_within_the_window_that_was_recorded() {
+    let said = |role: &str, kind: &str, text: String| {
+        json!({ "timestamp": "2026-05-02T09:18:36.000Z", "type": "response_item", "payload": { "type": "message",
+            "role": role, "content": [{ "type": kind, "text": text }] } })
+    };
+    let meta = json!({ "timestamp": "2026-05-02T09:18:36.000Z", "type": "session_meta",
+        "payload": { "id": "0199aaaa-1111-7222-8333-444455556666", "cwd": "/srv/app" } });
+    let window = json!({ "timestamp": "2026-05-02T09:18:36.000Z", "type": "event_msg", "payload": { "type": "token_count",
+        "info": { "model_context_window": 20_000 } } });
+    let turns = (0..12).flat_map(|turn| {
+        [
+            said("user", "input_text", format!("Question {turn}: {}", "why ".repeat(1_000))),
+            said("assistant", "output_text", format!("Answer {turn}: {}", "so. ".repeat(1_000))),
+        ]
+    });
+    let lines: Vec<String> =
+        std::iter::once(meta).chain(turns).chain([window]).map(|line| line.to_string()).collect();
+    let home = Home::new().with("project/s.jsonl", &lines.join("\n"));
+    home.json(&["sessions", "import", "s.jsonl", "--json"]);
+    for session in ["s.jsonl", "0199aaaa-1111-7222-8333-444455556666"] {
+        assert_eq!(home.json(&["inspect", session, "--json"])["context"], 20_000);
+        let calls = |more: &[&str]| {
+            let args: Vec<&str> = [&["compact", session, "--json"], more].concat();
+            home.json(&args)["calls"].as_u64().unwrap()
+        };
+        assert_eq!(calls(&["--context", "200000"]), 1, "{session}");
+        assert_eq!(calls(&[]), calls(&["--context", "20000"]), "{session}");
+        assert!(calls(&[]) > 1, "{session}");
+    }
+    let pins = home.json(&["pins", "0199aaaa-1111-7222-8333-444455556666", "--json"]);
+    // An eighth of it.
+    assert_eq!(pins["budget"], 2_500, "{pins}");
+}
+
 #[test]
 fn an_imported_session_of_claude_code_keeps_its_usual_window() {
     let home = Home::new().with("project/s.jsonl", &claude(&Made { responses: 9, hidden: 16_000 }));
