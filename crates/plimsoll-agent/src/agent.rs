@@ -297,7 +297,8 @@ impl Agent {
 
     /// What the agent itself has to say about a summary.
     pub(crate) fn own_summary_text(&self) -> HookText {
-        HookText { context: self.compaction.context.clone(), prompt: self.compaction.prompt.clone() }
+        let (context, prompt) = (self.compaction.context.clone(), self.compaction.prompt.clone());
+        HookText { context, prompt, focus: None }
     }
 
     pub(crate) fn tell(&self, event: &Event) {

@@ -188,10 +188,10 @@ impl Conversation {
             self.driver.run(move |driver| Ok(driver.set_hook(text))).await?;
         }
         let fixed = self.fixed();
-        let context: Vec<String> = focus.into_iter().map(focus_text).collect();
+        let focus = focus.map(str::to_owned);
         let begin = self.driver.run(move |driver| {
             let fixed = fixed(driver);
-            Ok(driver.begin_compaction_with(fixed, Trigger::Manual, context))
+            Ok(driver.begin_compaction_with(fixed, Trigger::Manual, focus))
         });
         let mut climb = begin.await?;
         loop {
@@ -290,11 +290,6 @@ impl Conversation {
         }
         Ok(())
     }
-}
-
-/// What a person wants of a summary, as the summariser is told.
-fn focus_text(focus: &str) -> String {
-    format!("The user asks that the summary keep above all, in full detail: {focus}")
 }
 
 /// The figures of those receipts that are of compactions.

@@ -433,10 +433,11 @@ impl Driver {
         self.climb_from(situation)
     }
 
-    /// Like [`begin_compaction`](Driver::begin_compaction), with more for the summariser to heed, this once.
-    pub fn begin_compaction_with(&mut self, fixed: Fixed, trigger: Trigger, context: Vec<String>) -> Climb {
+    /// Like [`begin_compaction`](Driver::begin_compaction), with what the person who asks for it wants kept above
+    /// all, this once.
+    pub fn begin_compaction_with(&mut self, fixed: Fixed, trigger: Trigger, focus: Option<String>) -> Climb {
         let mut situation = self.situation(fixed, trigger);
-        situation.hook.context.extend(context);
+        situation.hook.focus = focus;
         self.climb_from(situation)
     }
 

@@ -89,7 +89,7 @@ impl Agent {
         let mut all = self.own_summary_text();
         for hook in self.hooks_for(HookEvent::Compacting, None) {
             let said = self.hear(hook, HookEvent::Compacting, hook.compacting(context), cancel).await;
-            let Some(HookText { context, prompt }) = said else { continue };
+            let Some(HookText { context, prompt, .. }) = said else { continue };
             if !context.is_empty() || prompt.is_some() {
                 self.tell_hooked(hook, HookEvent::Compacting, HookOutcome::ChangedSummary);
             }

@@ -407,7 +407,7 @@ impl Hooks for Witness {
     fn compacting<'a>(&'a self, compaction: &'a CompactionContext) -> HookFuture<'a, HookText> {
         Box::pin(async move {
             self.0.lock().unwrap().push(format!("compacting {}", compaction.trigger));
-            Ok(HookText { context: vec!["Keep the tide table.".into()], prompt: None })
+            Ok(HookText { context: vec!["Keep the tide table.".into()], ..HookText::default() })
         })
     }
 }

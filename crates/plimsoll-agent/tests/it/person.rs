@@ -20,7 +20,12 @@ async fn a_compaction_is_told_what_to_keep() {
     dock.server.push(Reply::new().text(SUMMARY));
     let figures = conversation.compact_on(Some("the keel number"), &never).await.unwrap();
     let asked = dock.server.requests().into_iter().find(is_summary).unwrap();
-    assert!(asked.contains("keep above all, in full detail: the keel number"), "{}", asked.outline());
+    for said in ["The user asks that the summary keep the following above all", "<focus>", "the keel number"]
+    {
+        assert!(asked.contains(said), "{said}: {}", asked.outline());
+    }
+    // It is a person's word, and not among those of extensions.
+    assert!(!asked.contains("<hook>"), "{}", asked.outline());
     assert_eq!((figures[0].items, figures[0].kept), (planned.messages, true));
     // The wish holds this once.
     run(&mut conversation, "Read it 2 times, round r2").await;

@@ -138,8 +138,8 @@ impl Measured<'_> {
     }
 }
 
-/// What hooks have to say about a summary. It is untrusted: delimited, limited in size, and unable to turn
-/// tools on.
+/// What hooks, and the person who asks for it, have to say about a summary. It is delimited and limited in size; what hooks
+/// say is untrusted, and unable to turn tools on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct HookText {
@@ -149,6 +149,9 @@ pub struct HookText {
     /// Takes the place of the engine's own instruction.
     #[serde(default)]
     pub prompt: Option<String>,
+    /// What the person who asks for the summary wants kept above all. No hook can say it.
+    #[serde(skip)]
+    pub focus: Option<String>,
 }
 
 /// A history made ready for the summariser: chunks that each fit one call.
@@ -167,6 +170,7 @@ struct Instruction {
     template: crate::policy::Template,
     hook: Option<String>,
     context: Option<String>,
+    focus: Option<String>,
 }
 
 /// Why a history cannot be put to a summariser.
@@ -277,15 +281,19 @@ impl Instruction {
         let (limit, share) = (compact.hook_chars, compact.request_head_share);
         // Redacted before it is cut: half a key no longer looks like one.
         let bounded =
-            |text: &str| untrusted("hook", &cut_middle(&Text::from(redact(text).text), limit, share));
+            |tag: &str, text: &str| untrusted(tag, &cut_middle(&Text::from(redact(text).text), limit, share));
+        let said = |text: &Option<String>, tag: &str| {
+            text.as_deref().filter(|text| !text.trim().is_empty()).map(|text| bounded(tag, text))
+        };
         Instruction {
             template: compact.template,
-            hook: hook.prompt.as_deref().filter(|text| !text.trim().is_empty()).map(bounded),
-            context: (!context.is_empty()).then(|| bounded(&context.join("\n\n"))),
+            hook: said(&hook.prompt, "hook"),
+            context: (!context.is_empty()).then(|| bounded("hook", &context.join("\n\n"))),
+            focus: said(&hook.focus, "focus"),
         }
     }
 
-    /// What is asked for, and what hooks have to say about it.
+    /// What is asked for, and what the user and hooks have to say about it.
     fn sections(&self, has_prior: bool) -> Vec<String> {
         let mut sections = Vec::new();
         match &self.hook {
@@ -295,6 +303,10 @@ impl Instruction {
                 sections.push(format!("{lead}\n{hook}"));
             }
             None => sections.push(prompt::instruction(self.template, has_prior)),
+        }
+        if let Some(focus) = &self.focus {
+            let lead = "The user asks that the summary keep the following above all, in full detail.";
+            sections.push(format!("{lead}\n{focus}"));
         }
         if let Some(context) = &self.context {
             let lead =

@@ -474,7 +474,7 @@ fn r147_the_compaction_record_is_in_the_log_and_old_messages_are_readable() {
 fn r122_hook_text_reaches_the_summariser() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
-    let hook = HookText { context: vec!["mention the harbour".into()], prompt: None };
+    let hook = HookText { context: vec!["mention the harbour".into()], ..HookText::default() };
     let (_, requests) = climb(&mut log, Situation { hook, ..with_model(&policy) }, summarised);
     assert!(requests[0].prompt().contains("mention the harbour"));
 }
