@@ -166,7 +166,9 @@ impl WindowMeter {
             return;
         }
         let usage = message.info.tokens.as_ref().filter(|_| message.is_assistant());
-        if let Some(usage) = usage.filter(|_| message.info.error.is_none()) {
+        // A request does not repeat an answer that failed, unless it was broken off: then it tells what was sent as well.
+        let failed = message.info.error.as_ref().is_some_and(|error| error["name"] != "MessageAbortedError");
+        if let Some(usage) = usage.filter(|_| !failed) {
             let model = message.info.model_id.as_deref();
             self.take_due(message);
             let (is_undone, is_own) = (self.undo.is_some(), message.is_asked_here());
@@ -175,8 +177,6 @@ impl WindowMeter {
             }
             self.tracks.iter_mut().for_each(|track| track.observe(model, usage, is_undone));
         }
-        // A request does not repeat an answer that failed, unless it was broken off.
-        let failed = message.info.error.as_ref().is_some_and(|error| error["name"] != "MessageAbortedError");
         if failed {
             return;
         }

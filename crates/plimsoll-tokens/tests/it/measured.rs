@@ -48,7 +48,7 @@ fn near(value: f64, wanted: f64, share: f64) -> bool {
     (value - wanted).abs() <= share * wanted
 }
 
-/// Seen in a review: a session of another tool that went on here was told with that tool's system prompt for good.
+/// A session of another tool that went on here was told with that tool's system prompt for good.
 #[test]
 fn a_session_that_another_host_goes_on_with_is_measured_by_that_host() {
     let mut messages = session(20, 0, true);
@@ -126,6 +126,17 @@ fn an_answer_that_failed_is_not_sent_again() {
     messages.insert(10, failed);
     let measured = WindowMeter::of(&messages).read().unwrap();
     assert!(measured.gap().unwrap().abs() < 0.05, "{:?}", measured.gap());
+}
+
+/// What was being written when a process ended is marked as broken off; the window must not change by it.
+#[test]
+fn an_answer_that_was_broken_off_tells_what_was_sent() {
+    let whole = session(20, 0, true);
+    let mut broken = whole.clone();
+    broken.last_mut().unwrap().info.error = Some(json!({ "name": "MessageAbortedError" }));
+    let [whole, broken] = [whole, broken].map(|messages| WindowMeter::of(&messages).read().unwrap());
+    assert_eq!(broken.window().tokens, whole.window().tokens);
+    assert_eq!(broken.hidden(), whole.hidden());
 }
 
 #[test]
