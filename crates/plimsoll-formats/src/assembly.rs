@@ -16,6 +16,7 @@ use plimsoll::{
 };
 use serde_json::{Map, Value};
 
+use crate::blocks::words_of;
 use crate::detect::Format;
 use crate::hash::{HashMap64, HashSet64, Hasher};
 use crate::json::object;
@@ -338,7 +339,10 @@ impl<'s> Assembly<'s> {
     }
 
     pub(crate) fn file(&mut self, place: usize, file: FilePart) {
-        self.part(place, PartBody::File(file));
+        match words_of(&file) {
+            Some(words) => self.said(place, words, true),
+            None => drop(self.part(place, PartBody::File(file))),
+        }
     }
 
     /// A tool call that waits for its answer.

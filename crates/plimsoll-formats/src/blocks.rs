@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use plimsoll::log::{At, FilePart};
 use plimsoll::{Millis, Text, Tokens, Usage};
 use serde_json::{Map, Value, json};
@@ -63,10 +65,17 @@ fn gather<'a>(content: Json<'a>, texts: &mut Vec<Cow<'a, str>>, files: &mut Vec<
         Json::List(items) => items.into_iter().for_each(|item| gather(item, texts, files)),
         mut block @ Json::Object(_) => {
             if let Some(file) = file(&block) {
+                if let Some(words) = words_of(&file) {
+                    return texts.push(Cow::Owned(words));
+                }
                 files.push(json!({
                     "type": "file", "mime": file.mime, "filename": file.filename,
                     "url": file.url.as_ref().map(Text::as_str),
                 }));
+            } else if block.text("type") == Some("search_result") {
+                let about = ["title", "source"].into_iter().filter_map(|key| block.string(key));
+                texts.extend(about.map(Cow::Owned));
+                gather(block.take("content"), texts, files);
             } else if let Some(key) = ["text", "content"].into_iter().find(|key| block.get(key).is_some()) {
                 gather(block.take(key), texts, files);
             } else {
@@ -102,8 +111,15 @@ fn file_of(block: &Json) -> Option<FilePart> {
                     data(mime.as_deref().unwrap_or("application/octet-stream"), bytes)
                 }
                 (Some(words), _) => Some(Text::from(format!("data:text/plain,{words}"))),
+                // A document may be given as blocks of its own.
+                (None, _) if source.get("content").is_some() => {
+                    let (words, _) = flatten(source.get("content").cloned().unwrap_or_default());
+                    Some(Text::from(format!("data:text/plain,{words}")))
+                }
                 (None, url) => url.map(Text::from),
             };
+            let is_text = source.text("type") == Some("text") || source.get("content").is_some();
+            let mime = mime.or_else(|| is_text.then(|| "text/plain".to_owned()));
             Some(FilePart { mime, filename: block.string("title"), url })
         }
         "image_url" | "input_image" => {
@@ -124,6 +140,23 @@ fn file_of(block: &Json) -> Option<FilePart> {
         }
         _ => None,
     }
+}
+
+/// A text file as text. A window shows none as a file: with OpenCode, whose rule that is, the words stand beside it.
+pub(crate) fn words_of(file: &FilePart) -> Option<String> {
+    file.mime.as_deref().filter(|mime| mime.starts_with("text/plain"))?;
+    let named = file.filename.as_deref().unwrap_or("text");
+    let url = file.url.as_ref().map(Text::as_str);
+    let data = url.and_then(|url| url.strip_prefix("data:")?.split_once(','));
+    Some(match (data, url) {
+        (Some((head, data)), _) if head.ends_with(";base64") => {
+            let bytes = BASE64.decode(data).unwrap_or_else(|_| data.as_bytes().to_vec());
+            format!("[Attached file: {named}]\n{}", String::from_utf8_lossy(&bytes))
+        }
+        (Some((_, words)), _) => format!("[Attached file: {named}]\n{words}"),
+        (None, Some(url)) => format!("[Attached file: {named}, at {url}]"),
+        (None, None) => format!("[Attached file: {named}]"),
+    })
 }
 
 /// Anthropic's usage.

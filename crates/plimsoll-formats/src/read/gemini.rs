@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Sink;
 use crate::assembly::{Answer, Assembly};
+use crate::blocks::words_of;
 use crate::document::Document;
 use crate::error::FormatError;
 use crate::json::{Json, Take};
@@ -268,6 +269,8 @@ fn answered(result: Json) -> Answer {
                 Json::Text(text) => text.into_owned(),
                 other => other.into_value().to_string(),
             });
+        } else if let Some(words) = file(&item).as_ref().and_then(words_of) {
+            texts.push(words);
         } else if let Some(file) = file(&item) {
             let url = file.url.as_ref().map(Text::as_str);
             answer.attachments.push(json!({ "type": "file", "mime": file.mime, "url": url }));

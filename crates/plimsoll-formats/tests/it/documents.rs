@@ -157,3 +157,39 @@ fn a_call_left_behind_takes_no_answer_from_one_of_a_later_turn() {
         ]
     );
 }
+
+/// A window shows no text file as a file, so what such a document says has to be text: else it was in no window, no
+/// count and no conversion.
+#[test]
+fn what_a_text_document_says_is_text() {
+    let read = read_ok(
+        r#"{"model":"claude-x","messages":[
+        {"role":"user","content":[
+            {"type":"document","title":"notes.txt","source":{"type":"text","media_type":"text/plain","data":"Nine metres"}},
+            {"type":"document","source":{"type":"text","data":"Ten metres"}},
+            {"type":"document","title":"log.txt","source":{"type":"base64","media_type":"text/plain","data":"RWxldmVuIG1ldHJlcw=="}},
+            {"type":"document","title":"parts","source":{"type":"content","content":[{"type":"text","text":"Twelve"},{"type":"text","text":"metres"}]}},
+            {"type":"document","title":"far.txt","source":{"type":"url","media_type":"text/plain","url":"https://x/far.txt"}},
+            {"type":"document","title":"chart.pdf","source":{"type":"base64","media_type":"application/pdf","data":"AAAA"}}]},
+        {"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"web_fetch","input":{}}]},
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[
+            {"type":"document","title":"page","source":{"type":"text","media_type":"text/plain","data":"Low tide at six"}},
+            {"type":"search_result","source":"https://x/tides","title":"Tides","content":[{"type":"text","text":"High tide at noon"}]}]}]}]}"#,
+    );
+    assert_eq!(read.format, Format::AnthropicMessages);
+    assert_eq!(
+        shape(&read.messages),
+        [
+            "user host:[Attached file: notes.txt]\nNine metres host:[Attached file: text]\nTen metres \
+             host:[Attached file: log.txt]\nEleven metres host:[Attached file: parts]\nTwelve\nmetres \
+             host:[Attached file: far.txt, at https://x/far.txt] file:data:application/pdf;base64,AAAA",
+            "assistant [tool-calls] web_fetch{}=[Attached file: page]\nLow tide at six\nTides\nhttps://x/tides\nHigh tide at noon",
+        ]
+    );
+    let window = plimsoll::Window::of(&read.messages, &plimsoll::Policy::default());
+    let shown = serde_json::to_string(&window).unwrap();
+    for said in ["Nine metres", "Ten metres", "Eleven metres", "Twelve", "Low tide at six", "https://x/tides"]
+    {
+        assert!(shown.contains(said), "{said} is not in the window");
+    }
+}

@@ -233,6 +233,25 @@ fn an_opencode_export_has_every_field_that_opencode_insists_on() {
     assert_eq!(told, ["1 system message (kept, but not sent)", "1 part of a kind OpenCode does not know"]);
 }
 
+/// What no user's message follows comes to the last one, beside what stands there.
+#[test]
+fn an_opencode_export_keeps_every_system_message() {
+    let mut messages = vec![Message::user("m2".into(), "p2".into(), "How deep is it?")];
+    messages.insert(0, system("m1", "FIRSTRULE"));
+    messages.push(Message::assistant("m3".into(), vec![Part::text("p3".into(), "Nine metres.")]));
+    messages.push(system("m4", "LASTRULE"));
+    let (written, lost) =
+        plimsoll_formats::write_counting(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
+    assert_eq!(written["messages"][0]["info"]["system"], "FIRSTRULE\n\nLASTRULE");
+    assert_eq!((lost[0].count, lost[0].more), (2, "system messages (kept, but not sent)"));
+}
+
+fn system(id: &str, text: &str) -> Message {
+    let mut message = Message::user(id.into(), format!("{id}.1").as_str().into(), text);
+    message.info.role = Some(Role::System);
+    message
+}
+
 /// OpenCode would count a summary that was undone here.
 #[test]
 fn an_undone_compaction_is_not_in_an_opencode_export() {

@@ -12,7 +12,7 @@ use plimsoll::window::is_placeholder;
 use plimsoll::{
     Block, Log, Message, MessageId, Part, PartBody, PartId, Policy, Role, ToolState, ToolStatus, Window,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::write::Lost;
 
@@ -167,8 +167,12 @@ fn inside_summary(message: &mut Message) -> Option<Message> {
 /// Lay down what the host said where OpenCode has it: with the user's message.
 fn put_system(message: &mut Message, system: &mut Vec<String>) {
     if !system.is_empty() {
-        let said = std::mem::take(system).join("\n\n");
-        message.info.extra.entry("system").or_insert_with(|| said.into());
+        let mut said = std::mem::take(system);
+        // What stands at the end of a session comes to a message that may have some.
+        if let Some(known) = message.info.extra.get("system").and_then(Value::as_str) {
+            said.insert(0, known.to_owned());
+        }
+        message.info.extra.insert("system".into(), said.join("\n\n").into());
     }
 }
 
