@@ -6,8 +6,10 @@ mod trust;
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::{Policy, Preset};
-use plimsoll_config::{ConfigError, Distrust, Flags, GuardedSetting, LedgerError, LeftOut, Origin, SpillAge};
+use plimsoll::{Limits, Policy, Preset, Tokens};
+use plimsoll_config::{
+    ConfigError, Distrust, Flags, GuardedSetting, LedgerError, LeftOut, Origin, ProviderConfig, SpillAge,
+};
 use plimsoll_store::{Durability, Retention};
 use serde_json::Value;
 
@@ -48,10 +50,28 @@ impl Config {
     pub(crate) fn load(flags: &PolicyArgs, around: &Surroundings) -> Result<Config, CliError> {
         let config = load(flags, around)?;
         tell_left_out(&config, around, |setting| !setting.is_about_run());
-        let plimsoll_config::Config { policy, context, store, .. } = config;
+        let plimsoll_config::Config { policy, context, store, run, .. } = config;
+        let policy = with_limits(policy, run.iter().flat_map(|run| run.providers.values()))?;
         let store = StoreConfig::new(&store, &policy);
         Ok(Config { policy, context, store })
     }
+}
+
+/// Models that are configured for runs have their limits in the policy, so that a session is shown in the window of its
+/// model. What the policy itself says of a model counts more.
+fn with_limits<'a>(
+    policy: Policy,
+    providers: impl Iterator<Item = &'a ProviderConfig>,
+) -> Result<Policy, CliError> {
+    let mut spec = policy.into_spec();
+    for (name, model) in providers.flat_map(|provider| &provider.models) {
+        let Some(context) = model.context.map(Tokens) else { continue };
+        let (input, output) = (model.input.map(Tokens), Tokens(model.output.unwrap_or_default()));
+        for name in std::iter::once(name).chain(&model.id) {
+            spec.overflow.models.entry(name.clone()).or_insert(Limits { context, input, output });
+        }
+    }
+    Policy::try_from(spec).map_err(|error| CliError::usage(error.to_string()))
 }
 
 impl StoreConfig {

@@ -255,6 +255,22 @@ fn an_imported_session_keeps_the_window_it_was_recorded_under() {
     assert_eq!(found["contextSource"], "model", "{}", found["context"]);
 }
 
+/// A session of a model that is configured for runs was shown in the window of models of which nothing is known.
+#[test]
+fn a_session_is_shown_in_the_window_that_is_configured_for_its_model() {
+    let chat = json!({ "model": "harbour-1", "messages": [{ "role": "user", "content": "How deep is it?" },
+        { "role": "assistant", "content": "Nine metres." }] });
+    let home = Home::new().with("project/s.json", &chat.to_string());
+    home.write(
+        ".config/plimsoll/config.toml",
+        "[providers.local]\napi = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\n\
+         [providers.local.models.harbour-1]\ncontext = 32000\noutput = 4000\n",
+    );
+    let found = home.json(&["inspect", "s.json", "--json"]);
+    assert_eq!((&found["context"], &found["line"]), (&json!(32_000), &json!(28_000)));
+    assert_eq!(home.json(&["watch", "--once", "--json", "s.json"])["line"], 28_000);
+}
+
 /// How many requests a summary takes, and how much may be pinned, depends on the window.
 #[test]
 fn a_compaction_and_pins_are_within_the_window_that_was_recorded() {
@@ -287,7 +303,7 @@ fn a_compaction_and_pins_are_within_the_window_that_was_recorded() {
         assert!(calls(&[]) > 1, "{session}");
     }
     let pins = home.json(&["pins", "0199aaaa-1111-7222-8333-444455556666", "--json"]);
-    // An eighth of it.
+    // A quarter of its line.
     assert_eq!(pins["budget"], 2_500, "{pins}");
 }
 
