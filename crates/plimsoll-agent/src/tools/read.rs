@@ -73,7 +73,13 @@ impl Tool for Read {
         let hashed =
             Hashed { is_on: file.metadata().map_err(failed)?.len() <= MOST_BYTES, ..Hashed::new(file) };
         let mut reader = BufReader::with_capacity(LOOK, hashed);
-        if reader.fill_buf().map_err(failed)?.contains(&0) {
+        let beginning = reader.fill_buf().map_err(failed)?;
+        if beginning.starts_with(b"\xff\xfe") || beginning.starts_with(b"\xfe\xff") {
+            return Err(ToolError::Failed(format!(
+                "`{name}` is text in UTF-16; with `bash`, `iconv -f UTF-16 -t UTF-8 FILE` shows it"
+            )));
+        }
+        if beginning.contains(&0) {
             return Err(ToolError::Failed(format!("`{name}` is a binary file")));
         }
         let first = number(call.input, "offset")?.unwrap_or(1).max(1);

@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(shown("e\n", "e"), "4\td\n5\te\n");
     }
 
-    /// Seen in a review: lines of a Latin-1 file were said to differ in white space.
+    /// Lines of a Latin-1 file were said to differ in white space.
     #[test]
     fn what_is_not_in_utf_8_is_told_as_such() {
         let content = b"caf\xe9 open\n";

@@ -175,7 +175,7 @@ async fn a_question_that_is_cancelled_is_over_and_nothing_runs() {
     assert!(!dock.folder.path().join("project/made").exists());
 }
 
-/// Seen in a review: a person said yes to a change of a file that the model had not read, and it failed.
+/// A person said yes to a change of a file that the model had not read, and it failed.
 #[tokio::test]
 async fn nobody_is_asked_about_a_change_that_would_fail() {
     let (dock, person) = asked_dock([]);

@@ -65,7 +65,7 @@ async fn r114_r115_a_compaction_is_a_marker_and_a_summary_of_the_compaction_agen
     assert!(summary.info.tokens.is_some(), "what the summary was charged for is recorded with it");
 }
 
-/// Seen in a review: the report of a run told a third more than what was stored with its session.
+/// The report of a run told a third more than what was stored with its session.
 #[rstest]
 #[case::taken(SUMMARY)]
 #[case::not_taken("")]

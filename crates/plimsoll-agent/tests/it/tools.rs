@@ -20,6 +20,7 @@ async fn read_gives_numbered_lines_and_says_how_to_go_on() {
     dock.write("a.txt", "one\ntwo\nthree\nfour");
     dock.write("empty.txt", "");
     std::fs::write(dock.folder.path().join("project/data.bin"), [0, 159, 146, 150]).unwrap();
+    std::fs::write(dock.folder.path().join("project/wide.txt"), b"\xff\xfeh\0i\0").unwrap();
     let talk = &mut dock.begin().await;
     let all = call(&dock, talk, "read", json!({ "path": "a.txt" })).await;
     assert_eq!(all.trim_end(), "1\tone\n2\ttwo\n3\tthree\n4\tfour");
@@ -29,6 +30,7 @@ async fn read_gives_numbered_lines_and_says_how_to_go_on() {
     assert!(beyond.contains("has only 4 lines"));
     assert!(call(&dock, talk, "read", json!({ "path": "empty.txt" })).await.contains("is empty"));
     assert!(call(&dock, talk, "read", json!({ "path": "data.bin" })).await.contains("is a binary file"));
+    assert!(call(&dock, talk, "read", json!({ "path": "wide.txt" })).await.contains("iconv -f UTF-16"));
     assert!(call(&dock, talk, "read", json!({ "path": "." })).await.contains("use `list`"));
     let missing = call(&dock, talk, "read", json!({ "path": "a.tx" })).await;
     assert!(missing.contains("there is no `a.tx`") && missing.contains("a.txt"), "{missing}");

@@ -114,18 +114,19 @@ impl Chat<'_> {
     fn plan(&self) -> Done {
         let plan = self.runtime.block_on(self.require()?.plan()).map_err(|error| told(&error))?;
         let prune = match plan.prune.items.len() {
-            0 => format!("no output would be set aside: {}", plan.prune.reason),
+            0 => format!("no output would be set aside: {}", plan.prune.explain()),
             _ => Plan::Prune(plan.prune).detail().replace("cleared", "set aside"),
         };
         let compaction = match plan.compaction {
             None => self.too_little(),
             Some(plan) => Plan::Compact(plan).detail(),
         };
-        let heading = paint(HEADING, "Next, when the window is full or with /compact");
+        let width = self.screen.width().saturating_sub(1);
+        let heading = paint(HEADING, &wrap("Next, when the window is full or with /compact", width, 0));
         let note = "Nothing was done. What is set aside or summarised stays stored.";
-        let note = paint(QUIET, &wrap(note, self.screen.width().saturating_sub(1), 0));
+        let note = paint(QUIET, &wrap(note, width, 0));
         let body = clean(&format!("{}\n{}", prune.trim_end(), compaction.trim_end()));
-        let body = wrap(&body, self.screen.width().saturating_sub(1), 4);
+        let body = wrap(&body, width, 4);
         self.screen.block(&format!("{heading}\n{body}\n{note}"));
         Ok(())
     }
