@@ -114,6 +114,11 @@ pub(crate) fn undo(id: &str, force: bool, around: &Surroundings, output: &mut Ou
     let config = Config::load(&PolicyArgs::default(), around)?;
     let opened = Opened::existing(&config, around)?;
     let (session, receipt) = find(&opened, id)?;
+    if matches!(receipt.plan, Plan::Truncate(_)) {
+        let handle = plimsoll_store::handles(&receipt).pop().unwrap_or_else(|| "HANDLE".to_owned());
+        return Err(CliError::no(format!("`{}` is of an output that was cut as it came", receipt.id))
+            .hint(format!("the whole of it is kept: `plimsoll recall {handle}` shows it")));
+    }
     let mut driver = opened.driver(&opened.archive.store().session(&session)?, &config, force)?;
     let undone = match driver.undo(&receipt.id, Fixed::default()) {
         // It was undone before, and by what.

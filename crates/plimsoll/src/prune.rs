@@ -60,7 +60,10 @@ impl PrunePlan {
         };
         match reason {
             PruneReason::BelowMinimum => format!("{reason}: {found} of at least {needed} tokens"),
-            PruneReason::AllProtected => format!("{reason}: {found} tokens, and {needed} stay in any case"),
+            // Outputs of the newest turns are not looked at.
+            PruneReason::AllProtected => {
+                format!("old tool outputs come to {found} tokens, and {needed} stay in any case")
+            }
             PruneReason::NotNeeded => format!("{reason}: {found} tokens, and pruning begins at {needed}"),
             PruneReason::SmallEnough => format!("{reason}: {found} tokens, at most {needed} were asked for"),
             PruneReason::Chosen | PruneReason::NoneChosen => {

@@ -179,6 +179,10 @@ impl Chat<'_> {
         let Some(receipt) = found else {
             let error = match wanted {
                 "" => CliError::no("there is nothing to undo"),
+                wanted if lists::is_cut(&receipts, wanted.trim_matches('`')) => {
+                    let cut = format!("`{}` is of an output that was cut as it came", one_line(wanted, 60));
+                    return Err(CliError::no(cut).hint("`/recall` lists its handle; the whole of it is kept"));
+                }
                 wanted => CliError::no(format!("there is no receipt `{}` to undo", one_line(wanted, 60))),
             };
             return Err(error.hint("`/receipts` lists what was done"));

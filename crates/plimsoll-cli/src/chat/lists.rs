@@ -1,7 +1,7 @@
 //! Lists that commands show: the window, sessions, models, agents, receipts, rules.
 
 use plimsoll::count::block_tokens;
-use plimsoll::{Block, Receipt, Tokens, WindowRole};
+use plimsoll::{Block, Plan, Receipt, Tokens, WindowRole};
 use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
 use plimsoll_session::{Driver, Inspection};
@@ -142,6 +142,12 @@ pub(super) fn undoable(receipts: &[Receipt]) -> Vec<&Receipt> {
     in_force(receipts).filter(|receipt| receipt.can_undo()).collect()
 }
 
+/// Whether this names what was cut as it came: there is nothing to put back into the window, all of it is kept elsewhere.
+pub(super) fn is_cut(receipts: &[Receipt], id: &str) -> bool {
+    let mut like = receipts.iter().filter(|receipt| receipt.id.as_str().starts_with(id));
+    like.next().is_some_and(|receipt| matches!(receipt.plan, Plan::Truncate(_)))
+}
+
 /// Receipts that were not undone.
 fn in_force(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
     let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
@@ -185,7 +191,10 @@ pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String
             table.row([handle, receipt.plan.title(), receipt.id.to_string()]);
         }
     }
-    let note = "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back";
+    let note = match undoable(receipts).is_empty() {
+        true => "/recall HANDLE shows one, /recall WORDS searches all",
+        false => "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back",
+    };
     let note = paint(QUIET, &wrap(note, width, 2));
     (!is_empty).then(|| format!("{}\n{note}", table.lines_or_stacks(width).join("\n")))
 }

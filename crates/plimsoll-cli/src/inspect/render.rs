@@ -188,6 +188,8 @@ impl Page<'_> {
             let room = self.width.saturating_sub(3 + after.chars().count());
             out.push_str(&format!("  `{}{after}\n", cut_middle(name, room)));
         }
+        // A prune by itself takes what is old, whether it was read again or not.
+        out.push_str(&wrapped("  `plimsoll prune --file FILE --keep 1` clears what is older", self.width));
     }
 
     fn growth(&self, out: &mut String, growth: &[Turn]) {

@@ -446,7 +446,7 @@ fn reasons_name_their_numbers() {
     let few = later(History::new().user("u").tool("read", tokens(1_000)));
     assert_eq!(
         told(&few, json!({}), 1_000),
-        "all tool outputs are protected: 1,000 tokens, and 40,000 stay in any case"
+        "old tool outputs come to 1,000 tokens, and 40,000 stay in any case"
     );
     let gated = json!({ "prune": { "gateShare": 0.5, "protectTokens": 0 } });
     assert_eq!(
