@@ -44,6 +44,28 @@ fn without_a_model_the_ways_to_set_one_up_are_told_and_no_database_is_made() {
 }
 
 #[test]
+fn what_was_cut_as_it_came_is_not_undone_but_recalled() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let lines: String = (1..=9_000).map(|n| format!("line {n}\n")).collect();
+    home.write("project/long.txt", &lines);
+    server.push_all([
+        Reply::new().call("call_1", "read", json!({ "path": "long.txt", "limit": 9_000 })),
+        Reply::new().text("It is long."),
+    ]);
+    let output = run(&home, &server, &["--model", MODEL, "Read it"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let receipts = home.json(&["receipts", "--json"]);
+    let receipt =
+        receipts.as_array().unwrap_or_else(|| receipts["receipts"].as_array().unwrap())[0]["id"].clone();
+    let undone = home.command(&["undo", receipt.as_str().unwrap()], &[]).output().unwrap();
+    let said = stderr(&undone);
+    assert_eq!(code(&undone), 1, "{said}");
+    assert!(said.contains("is of an output that was cut as it came"), "{said}");
+    let handle = said.split("plimsoll recall ").nth(1).unwrap().split('`').next().unwrap();
+    assert!(home.run(&["recall", handle, "--grep", "line 4321"]).contains("line 4321"), "{said}");
+}
+
+#[test]
 fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     home.write("project/depth.txt", "nine metres\n");
