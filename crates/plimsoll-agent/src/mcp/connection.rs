@@ -9,7 +9,7 @@ use plimsoll_config::McpConnection;
 use plimsoll_providers::Secret;
 use rmcp::model::{
     CallToolResult, CancelledNotificationParam, ClientRequest, ListToolsRequest, PaginatedRequestParams,
-    ProtocolVersion, ServerResult, Tool as WireTool,
+    PingRequest, ProtocolVersion, ServerResult, Tool as WireTool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, PeerRequestOptions, RunningService, ServiceError,
@@ -224,6 +224,13 @@ impl Connection {
             Ok(Err(error)) => Err(self.failure(error, timeout).await),
             Err(_) => Err(CallFailure::TimedOut(most)),
         }
+    }
+
+    /// Whether the server still answers, asked with a ping.
+    pub(super) async fn answers(&self, limit: Duration) -> bool {
+        let ping = self.peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
+        // A server that knows no ping is there, too.
+        matches!(tokio::time::timeout(limit, ping).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
     async fn failure(&self, error: ServiceError, timeout: Duration) -> CallFailure {

@@ -19,6 +19,8 @@ use crate::launches::{Launch, LaunchRecord};
 const START: Duration = Duration::from_secs(60);
 /// How long a call may take without a word of progress.
 const CALL: Duration = Duration::from_secs(120);
+/// How long a server may take to say that it is there.
+const PING: Duration = Duration::from_secs(5);
 /// A server that keeps dying is started so many times in a conversation.
 const MOST_STARTS: u32 = 4;
 
@@ -173,9 +175,17 @@ impl Server {
         let connection = connected.map_err(|error| {
             CallFailure::Refused(format!("it is not running and could not be started: {error}"))
         })?;
-        let called = connection.call(request, self.setup.timeout.unwrap_or(CALL), cancel).await;
-        if let Err(CallFailure::Closed(error)) = &called {
-            self.tell(McpChange::Died { error: error.clone() });
+        let limit = self.setup.timeout.unwrap_or(CALL);
+        let called = connection.call(request, limit, cancel).await;
+        match &called {
+            Err(CallFailure::Closed(error)) => self.tell(McpChange::Died { error: error.clone() }),
+            // One that is merely slow says that it is there. Of one that hangs every further call would wait as long.
+            Err(CallFailure::TimedOut(_)) if !connection.answers(limit.min(PING)).await => {
+                self.state().connection.take_if(|known| Arc::ptr_eq(known, &connection));
+                connection.kill();
+                self.tell(McpChange::Died { error: "it answers nothing any more".to_owned() });
+            }
+            _ => {}
         }
         called
     }

@@ -47,6 +47,9 @@ fn the_server() {
                 }
             }
             Act::Flood => flood(&mut out),
+            Act::Freeze => loop {
+                std::thread::park();
+            },
             Act::Die => {
                 eprintln!("about to fall over");
                 std::process::exit(4);
@@ -90,6 +93,7 @@ pub(super) fn setup(connection: McpConnection) -> McpServer {
 enum Act {
     Say(Vec<Value>),
     Flood,
+    Freeze,
     Die,
 }
 
@@ -113,6 +117,7 @@ impl Fake {
                 },
                 "serverInfo": {"name": "fake", "version": "1"},
             })),
+            Some("ping") => result(json!({})),
             Some("tools/list") => result(json!({ "tools": self.tools() })),
             Some("resources/list") => result(match message["params"]["cursor"].as_str() {
                 None => json!({
@@ -139,8 +144,19 @@ impl Fake {
     }
 
     fn tools(&self) -> Vec<Value> {
-        let mut names =
-            vec!["echo", "environment", "fail", "hang", "die", "flood", "change", "media", "ask", "orphan"];
+        let mut names = vec![
+            "echo",
+            "environment",
+            "fail",
+            "hang",
+            "freeze",
+            "die",
+            "flood",
+            "change",
+            "media",
+            "ask",
+            "orphan",
+        ];
         if self.is_changed {
             names.retain(|name| *name != "echo");
             names.push("extra");
@@ -173,6 +189,7 @@ impl Fake {
                 "result": {"content": [{"type": "text", "text": "the wind was wrong"}], "isError": true},
             })]),
             "hang" => Act::Say(Vec::new()),
+            "freeze" => Act::Freeze,
             "die" => Act::Die,
             "flood" => Act::Flood,
             "change" => {
@@ -289,6 +306,8 @@ fn serve(stream: &TcpStream, server: &Mutex<Fake>, seen: &Mutex<Vec<String>>) ->
     let said = match act {
         Act::Say(said) => said,
         Act::Die => return Ok(()),
+        // Each request has a connection of its own.
+        Act::Freeze => Vec::new(),
         Act::Flood => {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
             out.write_all(head.as_bytes())?;

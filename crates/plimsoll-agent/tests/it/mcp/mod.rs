@@ -89,7 +89,7 @@ async fn tools_of_a_server_are_declared_bounded_and_called_over_both_transports(
     let heads = remote.heads.lock().unwrap().join("");
     assert!(heads.to_lowercase().contains("x-token: far-secret-token"), "{heads}");
     let started = changes(&dock);
-    assert_eq!(started, [McpChange::Started { tools: 10 }, McpChange::Started { tools: 10 }], "{started:?}");
+    assert_eq!(started, [McpChange::Started { tools: 11 }, McpChange::Started { tools: 11 }], "{started:?}");
     dock.server.assert_legal();
 }
 
@@ -243,6 +243,22 @@ async fn a_call_that_hangs_ends_with_its_time_out_and_with_cancelling_and_the_se
     until("the cancelling was not told", || cancelled(&received) == 2).await;
     let said = call(&dock, talk, "fake_echo", json!({"text": "well again"})).await;
     assert_eq!(said.trim(), "well again");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_any_more_is_started_again_at_the_next_call() {
+    let slow = McpServer { timeout: Some(Duration::from_millis(300)), ..local("well", &[]) };
+    let dock = dock([("fake", slow)]).allow("fake_*");
+    let talk = &mut dock.begin().await;
+    let said = call(&dock, talk, "fake_freeze", json!({})).await;
+    assert!(said.contains("no result within"), "{said}");
+    let said = call(&dock, talk, "fake_echo", json!({"text": "thawed"})).await;
+    assert_eq!(said.trim(), "thawed");
+    let told = changes(&dock);
+    assert!(
+        matches!(&told[..], [McpChange::Started { .. }, McpChange::Died { .. }, McpChange::Restarted]),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
