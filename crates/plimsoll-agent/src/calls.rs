@@ -197,10 +197,11 @@ impl Conversation {
             (Action::Deny, _) | (Action::Ask, None) => None,
             (Action::Ask, Some(asker)) => {
                 // What a file holds is told only where reading it needs no permission.
-                let may_read = within.decide("read", Access::Read, &subject, directory) == Action::Allow;
+                let may_read = matches!(subject, Subject::Address(_))
+                    || within.decide("read", Access::Read, &subject, directory) == Action::Allow;
                 if may_read && let Err(error) = tool.foresee(&call.input, &subject, directory, &self.files) {
-                    let (status, error) = (CallStatus::Failed, error.to_string());
-                    return Err(CallRefusal { status, error, was_run: false });
+                    let status = self.status_of(&error, &call.part, &call.tool);
+                    return Err(CallRefusal { status, error: error.to_string(), was_run: false });
                 }
                 let question = PermissionQuestion {
                     session: self.session.clone(),
@@ -387,6 +388,28 @@ impl Conversation {
         }))
     }
 
+    /// How a call ended that gave an error. What the tool itself does not allow is told to the user with the setting that
+    /// would.
+    fn status_of(&self, error: &ToolError, part: &PartId, tool: &str) -> CallStatus {
+        match error {
+            ToolError::Cancelled => CallStatus::Cancelled,
+            ToolError::Denied { setting, .. } => {
+                self.agent.tell(&Event::Denied {
+                    part: part.clone(),
+                    tool: tool.to_owned(),
+                    hint: format!("`{setting}` {IN_PROJECT_FILE} allows it"),
+                    allow: None,
+                    setting: Some(setting.clone()),
+                    also: None,
+                    rule: None,
+                    asked: false,
+                });
+                CallStatus::Denied
+            }
+            _ => CallStatus::Failed,
+        }
+    }
+
     /// Record the result of a call.
     async fn finish(
         &self,
@@ -407,23 +430,7 @@ impl Conversation {
         if let Err(error) = result {
             // What was printed by then is kept if it was long; the call itself is answered with the error.
             drop(sink);
-            let status = match &error {
-                ToolError::Cancelled => CallStatus::Cancelled,
-                ToolError::Denied { setting, .. } => {
-                    self.agent.tell(&Event::Denied {
-                        part: call.part.clone(),
-                        tool: call.tool.clone(),
-                        hint: format!("`{setting}` {IN_PROJECT_FILE} allows it"),
-                        allow: None,
-                        setting: Some(setting.clone()),
-                        also: None,
-                        rule: None,
-                        asked: false,
-                    });
-                    CallStatus::Denied
-                }
-                _ => CallStatus::Failed,
-            };
+            let status = self.status_of(&error, &call.part, &call.tool);
             let mut error = error.to_string();
             if status == CallStatus::Failed && self.agent.has_hooks(HookEvent::ToolAfter, Some(&call.tool)) {
                 error += &self.hook_output(&self.hooked(&call), status, &error, cancel).await.addition;

@@ -194,6 +194,14 @@ async fn nobody_is_asked_about_a_change_that_would_fail() {
     assert!(last.result("call_1").unwrap().contains("you have not read it"), "{}", last.outline());
     assert!(last.result("call_3").unwrap().contains("found 2 times"), "{:?}", last.result("call_3"));
     assert!(person.asked.lock().unwrap().is_empty());
+    // Nor about an address that a yes would not open.
+    let fetch = json!({ "url": "http://127.0.0.1:9/tides" });
+    dock.server
+        .push_all([Reply::new().call("call_4", "webfetch", fetch), Reply::new().text("It is closed.")]);
+    run(talk, "Fetch it").await;
+    let last = dock.server.last().unwrap();
+    assert!(last.result("call_4").unwrap().contains("webfetch.hosts"), "{}", last.outline());
+    assert!(person.asked.lock().unwrap().is_empty());
     // Whether a file is there that may not be read is not told instead of a question.
     let (dock, person) = asked_dock([PermissionAnswer::No { words: None }]);
     let outside = tempfile::NamedTempFile::new().unwrap();

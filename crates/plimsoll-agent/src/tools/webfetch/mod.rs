@@ -22,6 +22,7 @@ use reqwest::{Client, Proxy, Response, Url, redirect};
 use serde_json::{Value, json};
 
 use super::{Tool, ToolCall, ToolError, number, optional_text, text};
+use crate::ledger::FileLedger;
 use crate::permissions::{Access, Subject};
 use page::Page;
 use reach::{GuardedLookup, Lookup, PlainLookup, forbidden_literal, system_lookup};
@@ -222,6 +223,16 @@ impl Tool for Webfetch {
         let is_own = host == "localhost" || host.ends_with(".localhost");
         let is_closed = !self.is_named(&url) && (is_own || forbidden_literal(&url).is_some());
         is_closed.then(|| host_setting(&url))
+    }
+
+    /// A person's yes would not open it.
+    fn foresee(&self, _: &Value, subject: &Subject, _: &Path, _: &FileLedger) -> Result<(), ToolError> {
+        let Subject::Address(address) = subject else { return Ok(()) };
+        let Ok(url) = Url::parse(address) else { return Ok(()) };
+        match forbidden_literal(&url).filter(|_| !self.is_named(&url)) {
+            Some(why) => Err(refused(&url, &why)),
+            None => Ok(()),
+        }
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
