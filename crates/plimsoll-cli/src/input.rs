@@ -83,8 +83,7 @@ pub(crate) fn whole_log(
 ) -> Result<(Log, Limits), CliError> {
     let (_, transcript) = named(args, around)?;
     let figures = RecordedFigures::of(&transcript.recorded);
-    let window =
-        SessionWindow::of(&transcript, &figures, &config.policy, args.policy.context, config.context);
+    let window = SessionWindow::of(&transcript, &figures, config, args.policy.context);
     Ok((Log::from_messages(transcript.messages), window.limits))
 }
 

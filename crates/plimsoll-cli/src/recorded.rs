@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{Limits, Policy, Tokens};
+use plimsoll::{Limits, Tokens};
 use plimsoll_formats::{Format, Recorded, Transcript};
 use plimsoll_store::{Session, Store, StoreError};
 use plimsoll_tokens::ModelTable;
@@ -13,6 +13,13 @@ use crate::config::Config;
 /// Claude Code works in a window of this size unless it is told to use all that its model has, and does not record
 /// which.
 const CLAUDE_CODE: Tokens = Tokens(200_000);
+
+/// Sizes that models' windows have. A guess is rounded up to one of them.
+const USUAL_SIZES: [u64; 11] =
+    [8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 256_000, 400_000, 1_000_000, 1_048_576, 2_000_000];
+/// What is rebuilt of a request may be larger than what was counted for it, in most recordings by less than one part in
+/// so many. A replay adds what its own requests need.
+const REBUILT_MARGIN: u64 = 20;
 
 /// Sums of what was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -38,6 +45,9 @@ pub(crate) struct RecordedFigures {
     pub(crate) last_request: Option<Tokens>,
     /// All input of the largest request.
     pub(crate) largest_request: Option<Tokens>,
+    /// The most that a request and its answer took together.
+    #[serde(skip)]
+    pub(crate) largest_exchange: Option<Tokens>,
     /// The model that gave the most of the responses.
     pub(crate) model: Option<String>,
 }
@@ -60,6 +70,9 @@ impl RecordedFigures {
             figures.last_request =
                 Some(request).filter(|request| *request > Tokens::ZERO).or(figures.last_request);
             figures.largest_request = figures.largest_request.max(figures.last_request);
+            if request > Tokens::ZERO {
+                figures.largest_exchange = figures.largest_exchange.max(Some(request + response.output));
+            }
             if let Some(model) = &response.model {
                 *models.entry(model.clone()).or_default() += 1;
             }
@@ -110,9 +123,11 @@ pub(crate) enum WindowSource {
     Recorded,
     /// It is the model's.
     Model,
-    /// It is configured, or the default.
+    /// It is configured.
     Configured,
-    /// Nothing is known, and a request was larger than what is configured.
+    /// Nothing is known or configured.
+    Default,
+    /// Nothing is known, and a request was larger than what is configured or the default: a guess that has room for it.
     LargestRequest,
 }
 
@@ -125,8 +140,14 @@ impl WindowSource {
             WindowSource::Recorded => "as recorded",
             WindowSource::Model => "the model's",
             WindowSource::Configured => "configured",
-            WindowSource::LargestRequest => "at least: its largest request",
+            WindowSource::Default => "the default",
+            WindowSource::LargestRequest => "guessed: at least its largest request",
         }
+    }
+
+    /// Whether nobody said how large the window was.
+    pub(crate) fn is_unknown(self) -> bool {
+        matches!(self, WindowSource::Default | WindowSource::LargestRequest)
     }
 }
 
@@ -140,17 +161,17 @@ impl SessionWindow {
     ) -> Result<SessionWindow, StoreError> {
         let transcript = plimsoll_import::visit(store, session, &mut |_| {})?;
         let figures = RecordedFigures::of(&transcript.recorded);
-        Ok(SessionWindow::of(&transcript, &figures, &config.policy, asked, config.context))
+        Ok(SessionWindow::of(&transcript, &figures, config, asked))
     }
 
     /// The window of a session: what was asked for, else what the policy says of its model, else what the file
-    /// records, else what is known of the model, else what is configured.
+    /// records, else what is known of the model, else what is configured or the default. What is not the session's own
+    /// gives way to a guess where more was sent and answered than it has room for.
     pub(crate) fn of(
         transcript: &Transcript,
         figures: &RecordedFigures,
-        policy: &Policy,
+        config: &Config,
         asked: Option<u64>,
-        configured: u64,
     ) -> SessionWindow {
         let found = |limits, source| SessionWindow { limits, source };
         if let Some(asked) = asked {
@@ -158,14 +179,14 @@ impl SessionWindow {
         }
         let info = &transcript.info;
         let model = info.model.as_deref().unwrap_or_default();
-        if let Some(limits) = policy.overflow.models.get(model) {
+        if let Some(limits) = config.policy.overflow.models.get(model) {
             return found(*limits, WindowSource::Policy);
         }
         if let Some(context) = info.context {
             return found(Limits::new(context.0, 0), WindowSource::Recorded);
         }
         // Whatever is known of a model, it took what it took.
-        let largest = figures.largest_request.unwrap_or_default();
+        let largest = figures.largest_exchange.unwrap_or_default();
         let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
         let mut known = known.filter(|limits| limits.context >= largest && limits.context > Tokens::ZERO);
         if let Some(limits) = known.as_mut().filter(|limits| limits.context > CLAUDE_CODE)
@@ -176,19 +197,59 @@ impl SessionWindow {
         }
         match known {
             Some(limits) => found(limits, WindowSource::Model),
-            None if largest.0 > configured => found(Limits::new(largest.0, 0), WindowSource::LargestRequest),
-            None => found(Limits::new(configured, 0), WindowSource::Configured),
+            None => {
+                let source =
+                    if config.is_context_named { WindowSource::Configured } else { WindowSource::Default };
+                found(Limits::new(config.context, 0), source).with_room_for(largest)
+            }
         }
+    }
+
+    /// The same window, or a guess if it has no room for what a session took: a size that models have, above that. The
+    /// default is nobody's word, so it has to have room for the error of what is rebuilt as well.
+    pub(crate) fn with_room_for(self, taken: Tokens) -> SessionWindow {
+        let rebuilt = taken.0.saturating_add(taken.0 / REBUILT_MARGIN);
+        let needed = if self.source.is_unknown() { rebuilt } else { taken.0 };
+        if needed <= self.limits.context.0 {
+            return self;
+        }
+        const MILLION: u64 = 1_000_000;
+        let usual = USUAL_SIZES.into_iter().find(|size| *size >= rebuilt);
+        let context = usual.unwrap_or_else(|| rebuilt.div_ceil(MILLION).saturating_mul(MILLION));
+        SessionWindow { limits: Limits::new(context, 0), source: WindowSource::LargestRequest }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::dollars;
+    use plimsoll::{Limits, Tokens};
+
+    use super::{SessionWindow, WindowSource, dollars};
 
     #[test]
     fn money_has_two_decimals_and_thousands() {
         assert_eq!(dollars(1_234.565), "$1,234.57");
         assert_eq!(dollars(0.004), "$0.00");
+    }
+
+    #[test]
+    fn a_guess_has_a_usual_size_with_room_for_what_was_taken() {
+        let guess = |source, context, taken| {
+            let window = SessionWindow { limits: Limits::new(context, 0), source };
+            let found = window.with_room_for(Tokens(taken));
+            (found.limits.context.0, found.source)
+        };
+        use WindowSource::{Configured, Default, LargestRequest};
+        assert_eq!(guess(Default, 200_000, 150_000), (200_000, Default));
+        assert_eq!(
+            guess(Default, 200_000, 199_000),
+            (256_000, LargestRequest),
+            "it is rebuilt a little larger"
+        );
+        assert_eq!(guess(Configured, 200_000, 199_000), (200_000, Configured), "it fits what somebody named");
+        assert_eq!(guess(Configured, 16_000, 20_000), (32_000, LargestRequest));
+        assert_eq!(guess(LargestRequest, 400_000, 450_000), (1_000_000, LargestRequest));
+        assert_eq!(guess(Default, 200_000, 2_500_000), (3_000_000, LargestRequest));
+        assert!(guess(Default, 200_000, u64::MAX).0 > 1 << 63);
     }
 }

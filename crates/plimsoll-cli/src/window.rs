@@ -23,13 +23,14 @@ pub(crate) fn run(
     around: &Surroundings,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
+    let config = Config::load(&args.input.policy, around)?;
+    let policy = &config.policy;
     // A request needs what is in view. What it weighs is told by usage, and behind a summary there may be the only one.
     let transcript = match args.request {
         Some(_) => input::in_view(&args.input, around)?,
         None => input::named(&args.input, around)?.1,
     };
-    let window = Progress::during("building the window", || Window::of(&transcript.messages, &policy));
+    let window = Progress::during("building the window", || Window::of(&transcript.messages, policy));
     if let Some(format) = args.request {
         let request = plimsoll_formats::write_window(format, &transcript.info, &window);
         output.json(&request.map_err(|error| CliError::usage(error.to_string()))?)?;
@@ -62,8 +63,7 @@ pub(crate) fn run(
     // The pipe may be closed by now, and then there is nothing to add.
     output.flush()?;
     let recorded = RecordedFigures::of(&transcript.recorded);
-    let limits =
-        SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context).limits;
+    let limits = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context).limits;
     let line = policy.overflow.line(limits);
     let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens.0, line.at.0), line.at));
     let known = match hidden {

@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use aho_corasick::AhoCorasick;
 use plimsoll::count::part_tokens;
 use plimsoll::{CharCounter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens};
+use plimsoll_session::SessionError;
 use plimsoll_tokens::{Measured, WindowMeter};
 
+use crate::rules::Rules;
+use crate::run::Circumstances;
 use crate::{lifetime, references};
 
 /// A recorded session, made ready to be replayed under any rules.
@@ -24,6 +27,8 @@ pub struct Recording {
     measured: Option<Measured>,
     /// How long its prompt cache lived, as far as its usage tells.
     cache_lifetime: Option<Millis>,
+    /// How many calls were made before the recorded agent reduced anything.
+    unreduced_calls: usize,
 }
 
 /// A message, and what is known about it if it is the answer to a call of the model.
@@ -66,10 +71,14 @@ impl Recording {
         let log = Log::from_messages(messages);
         let mut steps: Vec<Step> = Vec::new();
         let mut summary = None;
+        let (mut calls, mut unreduced_calls) = (0, None);
         for message in log.messages() {
             if message.info.summary || message.marker().is_some() {
                 let text = summary_of(message);
                 let begins = steps.iter().all(|step| step.message.info.role == Some(Role::System));
+                if !begins {
+                    unreduced_calls.get_or_insert(calls);
+                }
                 match text {
                     // What it stands for is not in the recording, so it is all there is.
                     Some(text) if begins => steps.push(Step { message: told(message, &text), call: None }),
@@ -78,7 +87,13 @@ impl Recording {
                 }
                 continue;
             }
-            let message = unmarked(message.clone());
+            let marked = message;
+            let message = unmarked(marked.clone());
+            if message != *marked {
+                // What is marked was in the window at first, and no mark says how long.
+                unreduced_calls = Some(0);
+            }
+            calls += usize::from(is_call(&message));
             let call = is_call(&message).then(|| Call {
                 at: message.info.time.as_ref().and_then(|time| time.created),
                 output: output_of(&message),
@@ -89,7 +104,9 @@ impl Recording {
             steps.push(Step { message, call });
         }
         let (references, results) = (Vec::new(), Vec::new());
-        let mut recording = Recording { steps, references, results, finder: None, measured, cache_lifetime };
+        let unreduced_calls = unreduced_calls.unwrap_or(calls);
+        let mut recording =
+            Recording { steps, references, results, finder: None, measured, cache_lifetime, unreduced_calls };
         recording.refer();
         recording
     }
@@ -114,6 +131,22 @@ impl Recording {
     /// How many calls of the model there are.
     pub fn calls(&self) -> usize {
         self.steps.iter().filter(|step| step.call.is_some()).count()
+    }
+
+    /// How many calls were made before the recorded agent summarised or cleared anything. Their requests were sent as
+    /// the recording has them; later ones were smaller than what is rebuilt of them.
+    pub fn unreduced_calls(&self) -> usize {
+        self.unreduced_calls
+    }
+
+    /// The smallest window with room for every call that was sent as the recording has it, with its answer. They were
+    /// made, so a window that is not known was at least as large.
+    pub fn room(&self, circumstances: &Circumstances) -> Result<Tokens, SessionError> {
+        let endless = Circumstances { context: Tokens(u64::MAX / 2), ..*circumstances };
+        let sent = self.replay(&Rules::None, &endless)?.windows;
+        let calls = self.steps.iter().filter_map(|step| step.call.as_ref());
+        let taken = sent.iter().zip(calls).map(|(sent, call)| sent.tokens.saturating_add(call.output));
+        Ok(Tokens(taken.take(self.unreduced_calls).max().unwrap_or_default()))
     }
 
     /// How many different references there are.

@@ -30,6 +30,8 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// The model's context window, in tokens.
     pub(crate) context: u64,
+    /// Whether a flag, a variable or a file names it; otherwise it is the built-in one.
+    pub(crate) is_context_named: bool,
     /// Where Plimsoll keeps sessions, and how.
     pub(crate) store: StoreConfig,
 }
@@ -50,10 +52,11 @@ impl Config {
     pub(crate) fn load(flags: &PolicyArgs, around: &Surroundings) -> Result<Config, CliError> {
         let config = load(flags, around)?;
         tell_left_out(&config, around, |setting| !setting.is_about_run());
+        let is_context_named = config.origin("context") != plimsoll_config::Origin::BuiltIn;
         let plimsoll_config::Config { policy, context, store, run, .. } = config;
         let policy = with_limits(policy, run.iter().flat_map(|run| run.providers.values()))?;
         let store = StoreConfig::new(&store, &policy);
-        Ok(Config { policy, context, store })
+        Ok(Config { policy, context, is_context_named, store })
     }
 }
 

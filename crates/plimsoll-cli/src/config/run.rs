@@ -36,9 +36,10 @@ pub(crate) fn load_run(args: &AgentArgs, around: &Surroundings) -> Result<ForRun
     let config = plimsoll_config::Config::load(&flags, around)?;
     tell_left_out(&config, around, |_| true);
     tell_notices(&config, around);
-    let is_named = config.origin("context") != Origin::BuiltIn;
+    let is_context_named = config.origin("context") != Origin::BuiltIn;
     let plimsoll_config::Config { policy, context, store, run, .. } = config;
     let run = run.map_err(|error| CliError::usage(error.to_string()))?;
     let store = StoreConfig::new(&store, &policy);
-    Ok(ForRun { config: Config { policy, context, store }, run, context: is_named.then_some(context) })
+    let named = is_context_named.then_some(context);
+    Ok(ForRun { config: Config { policy, context, is_context_named, store }, run, context: named })
 }

@@ -90,12 +90,12 @@ pub(crate) fn run(
     around: &Surroundings,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let Config { policy, context, .. } = Config::load(&args.input.policy, around)?;
-    let mut scale = Scale::new(&policy);
+    let config = Config::load(&args.input.policy, around)?;
+    let mut scale = Scale::new(&config.policy);
     // It is weighed as it is read, so that it may be larger than the memory.
     let transcript = input::visit(&args.input, around, &mut |message| scale.add(message))?;
     let recorded = RecordedFigures::of(&transcript.recorded);
-    let window = SessionWindow::of(&transcript, &recorded, &policy, args.input.policy.context, context);
+    let window = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context);
     let inspected = Inspected {
         source: About::of(&transcript),
         recorded,

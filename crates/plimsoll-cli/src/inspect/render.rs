@@ -7,7 +7,7 @@ use super::ranking::Share;
 use super::scale::{MeasuredBy, Rebuilt, Turn};
 use super::window::{Item, Repeated};
 use crate::output::{counted, printable, wrapped};
-use crate::recorded::dollars;
+use crate::recorded::{WindowSource, dollars};
 
 /// From this share on, the difference between what was recorded and what was rebuilt is told.
 const GAP: f64 = 1.0 / 3.0;
@@ -70,7 +70,9 @@ impl Page<'_> {
         let (window, context) = (inspection.window, self.inspected.context);
         tell(match inspection.line {
             Some(line) => {
-                format!("{window} tokens in the window, {} % of the line at {line}", percent(window, line))
+                let is_guess = self.inspected.context_source == WindowSource::LargestRequest;
+                let the = if is_guess { "a guessed" } else { "the" };
+                format!("{window} tokens in the window, {} % of {the} line at {line}", percent(window, line))
             }
             None => format!("{window} tokens in the window"),
         });

@@ -300,7 +300,7 @@ fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
         kinds[kind].2 += tokens;
     }
     let figures = RecordedFigures::of(&transcript.recorded);
-    let limits = SessionWindow::of(&transcript, &figures, policy, None, config.context).limits;
+    let limits = SessionWindow::of(&transcript, &figures, config, None).limits;
     let fullness = policy.overflow.line(limits).map(|line| {
         let percent = all.0.saturating_mul(100) / line.at.0.max(1);
         format!(", {percent} % of the line at {} in a window of {}", line.at, limits.context)

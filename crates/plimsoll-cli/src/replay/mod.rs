@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use plimsoll::{Millis, Tokens};
 use plimsoll_formats::Transcript;
 use plimsoll_replay::{Circumstances, DEFAULTS, Price, Prices, Recording, Report, Rules, totals};
+use plimsoll_session::SessionError;
 use plimsoll_tokens::Measured;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -25,7 +26,7 @@ use crate::files::{self, Existing};
 use crate::input;
 use crate::output::{Output, counted, note};
 use crate::progress::Progress;
-use crate::recorded::{RecordedFigures, SessionWindow};
+use crate::recorded::{RecordedFigures, SessionWindow, WindowSource};
 use crate::surroundings::Surroundings;
 
 /// Sessions replayed.
@@ -51,8 +52,9 @@ struct SessionReplay {
     format: String,
     title: Option<String>,
     model: Option<String>,
-    /// The window it was tried in.
+    /// The window it was tried in, and how its size is known.
     context: u64,
+    context_source: WindowSource,
     /// Which row of the prices was taken, and what it says.
     price: String,
     prices: Price,
@@ -75,6 +77,19 @@ struct SessionReplay {
 struct RuleSource {
     policy: String,
     source: &'static str,
+}
+
+impl SessionReplay {
+    /// In which window it was tried; where that is a guess, also that it is one.
+    fn window_words(&self) -> String {
+        let context = figures::count(self.context);
+        match self.context_source {
+            WindowSource::LargestRequest => {
+                format!("in a window of {context} tokens ({})", self.context_source.words())
+            }
+            _ => format!("in a window of {context} tokens"),
+        }
+    }
 }
 
 impl RuleSource {
@@ -105,7 +120,6 @@ pub(crate) fn replay(
         return Ok(ExitCode::SUCCESS);
     }
     let config = Config::load(&PolicyArgs { policy: None, context: args.context }, around)?;
-    let circumstances = circumstances(args);
     let sources: Vec<Option<&Path>> = match args.files.as_slice() {
         [] => vec![None],
         files => files.iter().map(|file| Some(file.as_path())).collect(),
@@ -115,9 +129,8 @@ pub(crate) fn replay(
     let one = |source: &Option<&Path>| {
         let (name, transcript) = input::named(&input_of(args, *source), around)?;
         let recorded = RecordedFigures::of(&transcript.recorded);
-        let window = SessionWindow::of(&transcript, &recorded, &config.policy, args.context, config.context);
-        let circumstances = Circumstances { context: window.limits.context, ..circumstances };
-        session(&name, transcript, &recorded, &circumstances, &asked)
+        let window = SessionWindow::of(&transcript, &recorded, &config, args.context);
+        session(&name, transcript, &recorded, window, &asked)
     };
     let (mut sessions, mut failed) = (Vec::new(), Vec::new());
     for done in sources.par_iter().map(one).collect::<Vec<_>>() {
@@ -181,7 +194,7 @@ fn session(
     name: &str,
     transcript: Transcript,
     recorded: &RecordedFigures,
-    circumstances: &Circumstances,
+    window: SessionWindow,
     asked: &Asked,
 ) -> Result<SessionReplay, CliError> {
     let Asked { args, rules, prices, progress } = asked;
@@ -197,15 +210,26 @@ fn session(
         return Err(CliError::failed(format!("{name} has no call of a model to replay")));
     }
     progress.more((recording.calls() * rules.len()) as u64);
+    let circumstances = circumstances(args);
+    let cannot = |rules: &Rules, error: SessionError| {
+        CliError::failed(format!("cannot replay {name} under `{rules}`: {error}"))
+    };
+    let window = if window.source.is_unknown() {
+        let room = recording.room(&circumstances).map_err(|error| cannot(&Rules::None, error))?;
+        window.with_room_for(room)
+    } else {
+        window
+    };
     let model = priced_model(args, recorded, info.model.as_deref());
     let lived = recording.cache_lifetime();
     let cache_lifetime = args.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
     let cache_lifetime = cache_lifetime.or(lived).unwrap_or(circumstances.cache_lifetime);
     let (row, price) = prices.row(model, cache_lifetime >= Millis(3_600_000));
-    let circumstances = Circumstances { price, cache_lifetime, ..*circumstances };
+    let context = window.limits.context;
+    let circumstances = Circumstances { context, price, cache_lifetime, ..circumstances };
     let replayed = rules.par_iter().map(|rules| {
         let report = recording.replay_and_tell(rules, &circumstances, &|| progress.step());
-        report.map_err(|error| CliError::failed(format!("cannot replay {name} under `{rules}`: {error}")))
+        report.map_err(|error| cannot(rules, error))
     });
     let policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
     Ok(SessionReplay {
@@ -213,7 +237,8 @@ fn session(
         format: format.to_string(),
         title: info.title,
         model: recorded.model.clone().or(info.model),
-        context: circumstances.context.0,
+        context: context.0,
+        context_source: window.source,
         price: row,
         prices: price,
         cache_minutes: cache_lifetime.0 / 60_000,

@@ -80,14 +80,11 @@ fn code(text: &str) -> String {
 
 /// In which windows sessions were tried.
 fn window_words(replays: &Replays) -> String {
-    let one = replays.context.or(match replays.sessions.as_slice() {
-        [one] => Some(one.context),
-        _ => None,
-    });
-    one.map_or_else(
-        || "each session in its own window".to_owned(),
-        |context| format!("in a window of {} tokens", figures::count(context)),
-    )
+    match (replays.context, replays.sessions.as_slice()) {
+        (_, [one]) => one.window_words(),
+        (Some(context), _) => format!("in a window of {} tokens", figures::count(context)),
+        (None, _) => "each session in its own window".to_owned(),
+    }
 }
 
 fn title(replays: &Replays) -> String {

@@ -15,8 +15,7 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
     for session in replays.sessions.iter().filter(|_| each || replays.sessions.len() == 1) {
         let calls = counted(calls(&session.policies) as usize, "call");
         let model = session.model.as_deref().unwrap_or("unknown model");
-        let context = figures::count(session.context);
-        let heading = format!("{}: {calls}, {model}, in a window of {context} tokens", session.name);
+        let heading = format!("{}: {calls}, {model}, {}", session.name, session.window_words());
         for line in std::iter::once(heading).chain(circumstances(session)) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }

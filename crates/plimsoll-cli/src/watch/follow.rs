@@ -138,7 +138,7 @@ impl<'a> Follower<'a> {
             }
         };
         let transcript = input.visit_main(self.args.strict, &mut sink)?;
-        let largest = RecordedFigures::of(&transcript.recorded).largest_request;
+        let largest = RecordedFigures::of(&transcript.recorded).largest_exchange;
         let rest = settle(&mut scale, waiting.into(), transcript.restart.as_ref());
         if rest.is_empty() {
             return Ok(self.distance(scale, rest, &transcript, largest));
@@ -178,7 +178,7 @@ impl<'a> Follower<'a> {
         if is_other && rest.format != Format::ClaudeCode {
             return None;
         }
-        let largest = largest.max(RecordedFigures::of(&rest.recorded).largest_request);
+        let largest = largest.max(RecordedFigures::of(&rest.recorded).largest_exchange);
         let transcript = merge(transcript, &rest);
         let next = rest.restart.unwrap_or_else(|| restart.clone());
         let messages = settle(&mut scale, messages, Some(&next));
@@ -199,9 +199,8 @@ impl<'a> Follower<'a> {
         largest: Option<Tokens>,
     ) -> Distance {
         rest.into_iter().for_each(|message| scale.add(message));
-        let figures = RecordedFigures { largest_request: largest, ..RecordedFigures::default() };
-        let Config { policy, context, .. } = self.config;
-        let window = SessionWindow::of(transcript, &figures, policy, self.args.policy.context, *context);
+        let figures = RecordedFigures { largest_exchange: largest, ..RecordedFigures::default() };
+        let window = SessionWindow::of(transcript, &figures, self.config, self.args.policy.context);
         let info = &transcript.info;
         let found = scale.read(window.limits, info.directory.as_deref());
         Distance {

@@ -22,6 +22,7 @@ mod mcp;
 #[cfg(target_os = "linux")]
 mod measures;
 mod range;
+mod recorded;
 mod replay;
 mod revert;
 #[cfg(unix)]

@@ -1,0 +1,67 @@
+//! What a recording says of itself: how large its window was, which of its messages were calls, and what they cost.
+
+use serde_json::{Value, json};
+
+use crate::figures::{Made, claude};
+use crate::support::{Home, chat};
+
+/// What a command says, in one line.
+fn told(home: &Home, args: &[&str]) -> String {
+    home.run(args).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A session of a model that no table knows.
+fn unknown_model(made: &Made) -> String {
+    claude(made).replace("claude-sonnet-4-6", "nobody-1")
+}
+
+#[test]
+fn a_window_guessed_from_a_recording_has_room_for_it() {
+    for (hidden, context) in [(250_000, 400_000), (180_000, 256_000)] {
+        let home = Home::new().with("project/s.jsonl", &unknown_model(&Made { responses: 20, hidden }));
+        let replay = home.json(&["replay", "--json", "--policy", "none", "s.jsonl"]);
+        let session = &replay["sessions"][0];
+        assert_eq!(
+            (&replay["total"][0]["deaths"], &session["context"]),
+            (&json!(0), &json!(context)),
+            "{hidden}"
+        );
+        let inspected = home.json(&["inspect", "s.jsonl", "--json"]);
+        assert_eq!(
+            (&inspected["context"], &inspected["contextSource"]),
+            (&json!(context), &json!("largestRequest")),
+        );
+        let told = told(&home, &["inspect", "s.jsonl"]);
+        assert!(told.contains("% of a guessed line at "), "{told}");
+        assert!(told.contains("(guessed: at least its largest request)"), "{told}");
+    }
+}
+
+#[test]
+fn a_session_without_usage_fits_the_window_it_is_replayed_in() {
+    let home = Home::new().with("project/a.json", &chat(24));
+    let replay = home.json(&["replay", "--json", "--policy", "none", "a.json"]);
+    assert_eq!(
+        (&replay["total"][0]["deaths"], &replay["sessions"][0]["context"]),
+        (&json!(0), &json!(256_000))
+    );
+    let told = told(&home, &["replay", "--policy", "none", "a.json"]);
+    assert!(told.contains("in a window of 256,000 tokens (guessed: at least its largest request)"), "{told}");
+    // A window that somebody named is taken as it is.
+    let named = home.json(&["replay", "--json", "--policy", "none", "--context", "200000", "a.json"]);
+    assert!(named["total"][0]["deaths"].as_u64().unwrap() > 0, "{}", named["total"]);
+}
+
+#[test]
+fn a_window_that_nobody_configured_is_the_default() {
+    let home = Home::new().with("project/a.json", &chat(2));
+    let source = |variables: &[(&str, &str)]| {
+        let output = home.command(&["inspect", "a.json", "--json"], variables).output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (found["context"].as_u64().unwrap(), found["contextSource"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(source(&[]), (200_000, "default".to_owned()));
+    assert_eq!(source(&[("PLIMSOLL_CONTEXT", "200000")]), (200_000, "configured".to_owned()));
+    let told = told(&home, &["inspect", "a.json"]);
+    assert!(told.contains("in a window of 200,000 (the default)"), "{told}");
+}
