@@ -248,11 +248,10 @@ fn request_of(message: &Message) -> Option<u64> {
 
 /// Whether the model answered here, rather than the host in its name.
 fn is_call(message: &Message) -> bool {
-    let spoke = |part: &Part| {
-        matches!(
-            part.body,
-            PartBody::Text(_) | PartBody::Reasoning(_) | PartBody::Tool(_) | PartBody::ToolCall(_)
-        )
+    let spoke = |part: &Part| match &part.body {
+        PartBody::Text(text) => text.synthetic != Some(true),
+        PartBody::Reasoning(_) | PartBody::Tool(_) | PartBody::ToolCall(_) => true,
+        _ => false,
     };
     message.is_assistant() && message.info.error.is_none() && message.parts.iter().any(spoke)
 }

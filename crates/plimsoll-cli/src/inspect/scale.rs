@@ -12,7 +12,7 @@ use plimsoll_tokens::{Bpe, Measured, WindowMeter, records_usage};
 use serde::Serialize;
 
 use super::ranking::{Ranking, Share, Weight};
-use super::window::{Weigher, WindowReport, kind_of_user_part};
+use super::window::{Weigher, WindowReport, kind_of_model_part, kind_of_user_part};
 use crate::output::printable;
 
 /// How many rows of a ranking are worth looking at.
@@ -470,7 +470,7 @@ fn kind(message: &Message, part: &Part) -> &'static str {
         (PartBody::File(_), _) => "files",
         _ if message.info.summary => "summaries",
         (_, Some(Role::User)) => kind_of_user_part(part),
-        (_, Some(Role::Assistant)) => "the model",
+        (_, Some(Role::Assistant)) => kind_of_model_part(part),
         _ => "system messages",
     }
 }

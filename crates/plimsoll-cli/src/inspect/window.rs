@@ -344,10 +344,13 @@ fn kind(role: WindowRole, message: Option<&Message>, block: &Block) -> &'static 
         (Block::File { .. }, _) => "files",
         _ if is_summary => "summaries",
         (_, WindowRole::System) => "system messages",
-        (Block::Text { part, .. }, WindowRole::User) => {
+        (Block::Text { part, .. }, WindowRole::User | WindowRole::Assistant) => {
             let part =
                 message.and_then(|message| message.parts.iter().find(|own| Some(&own.id) == part.as_ref()));
-            part.map_or("the host", kind_of_user_part)
+            match role {
+                WindowRole::User => part.map_or("the host", kind_of_user_part),
+                _ => part.map_or("the model", kind_of_model_part),
+            }
         }
         (_, WindowRole::User) => "the user",
         (_, WindowRole::Assistant | WindowRole::Tool) => "the model",
@@ -361,6 +364,15 @@ pub(super) fn kind_of_user_part(part: &Part) -> &'static str {
         PartBody::Text(text) if text.synthetic == Some(true) => "the host",
         _ if part.is_user_command() => "user's commands",
         _ => "the user",
+    }
+}
+
+/// What a part of a message of the model's is.
+pub(super) fn kind_of_model_part(part: &Part) -> &'static str {
+    match &part.body {
+        // What a tool puts into the model's mouth: a placeholder where nothing was asked.
+        PartBody::Text(text) if text.synthetic == Some(true) => "the host",
+        _ => "the model",
     }
 }
 

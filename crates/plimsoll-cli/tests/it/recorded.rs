@@ -10,6 +10,10 @@ fn told(home: &Home, args: &[&str]) -> String {
     home.run(args).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+fn lines(records: &[Value]) -> String {
+    records.iter().map(|record| format!("{record}\n")).collect()
+}
+
 /// A session of a model that no table knows.
 fn unknown_model(made: &Made) -> String {
     claude(made).replace("claude-sonnet-4-6", "nobody-1")
@@ -64,4 +68,26 @@ fn a_window_that_nobody_configured_is_the_default() {
     assert_eq!(source(&[("PLIMSOLL_CONTEXT", "200000")]), (200_000, "configured".to_owned()));
     let told = told(&home, &["inspect", "a.json"]);
     assert!(told.contains("in a window of 200,000 (the default)"), "{told}");
+}
+
+#[test]
+fn a_placeholder_of_the_host_is_no_call() {
+    let made = claude(&Made { responses: 3, hidden: 16_000 });
+    let last = made.lines().count() - 1;
+    let placeholder = json!({ "type": "assistant", "uuid": "p1", "parentUuid": format!("r{last}"),
+        "sessionId": "5d0c31aa-1111-4222-8333-444455556666", "timestamp": "2026-05-01T18:00:00.000Z",
+        "isApiErrorMessage": false, "message": { "id": "made-up", "model": "<synthetic>", "role": "assistant",
+            "content": [{ "type": "text", "text": "No response requested." }], "stop_reason": "stop_sequence",
+            "usage": { "input_tokens": 0, "output_tokens": 0 } } });
+    let home = Home::new()
+        .with("project/s.jsonl", &made)
+        .with("project/placeholder.jsonl", &(made.clone() + &lines(&[placeholder])));
+    let figures = |file: &str| {
+        let replay = home.json(&["replay", "--json", "--policy", "none", file]);
+        (replay["total"][0]["calls"].clone(), replay["total"][0]["cost"].clone())
+    };
+    assert_eq!(figures("placeholder.jsonl"), figures("s.jsonl"));
+    let inspected = home.json(&["inspect", "placeholder.jsonl", "--json"]);
+    assert_eq!(inspected["recorded"]["responses"], 4);
+    assert!(home.run(&["window", "placeholder.jsonl"]).contains("No response requested."));
 }

@@ -1,10 +1,11 @@
 //! What is sent, what it costs, and what does not fit.
 
-use plimsoll::{Millis, Tokens, Usage};
-use plimsoll_replay::{Billed, Circumstances, Price, Report, totals};
+use plimsoll::log::TextPart;
+use plimsoll::{Millis, PartBody, Tokens, Usage};
+use plimsoll_replay::{Billed, Circumstances, Price, Recording, Report, Rules, totals};
 use plimsoll_testkit::History;
 
-use super::{a_minute_apart, reading, replay, replay_without_thrift, window};
+use super::{a_minute_apart, lines, reading, replay, replay_without_thrift, window};
 
 /// A question of 100 tokens, an answer of 50, and once more; four tokens go to each message.
 fn two_calls() -> History {
@@ -51,6 +52,36 @@ fn counted_output_goes_before_an_estimate() {
     let mut messages = two_calls().messages();
     messages[1].info.tokens = Some(plimsoll::Usage::new(Tokens(9), Tokens(700)));
     assert_eq!(replay(messages, "none", &window(200_000)).billed.output, 750);
+}
+
+#[test]
+fn every_call_has_room_in_the_smallest_window_that_a_recording_needs() {
+    let recording = Recording::of(reading(10, 4_000).messages());
+    let room = recording.room(&window(20_000)).unwrap();
+    let deaths = |context: Tokens| {
+        let in_it = Circumstances { context, ..window(0) };
+        recording.replay(&Rules::None, &in_it).unwrap().deaths
+    };
+    assert_eq!((deaths(room), deaths(room - Tokens(1))), (0, 1));
+    assert_eq!(recording.unreduced_calls(), recording.calls());
+}
+
+#[test]
+fn what_was_sent_after_a_compaction_needs_no_more_room_than_before() {
+    let before = Recording::of(reading(5, 4_000).messages());
+    let summary = "What was read, and what is in it. ".repeat(9);
+    let more = |history: History| (0..5).fold(history, |history, _| history.user("On").say(lines(4_000)));
+    let compacted = Recording::of(more(reading(5, 4_000).marker().summary(summary)).messages());
+    assert_eq!(compacted.unreduced_calls(), before.calls());
+    assert_eq!(compacted.room(&window(200_000)).unwrap(), before.room(&window(200_000)).unwrap());
+}
+
+#[test]
+fn words_of_the_host_in_the_models_name_are_no_call() {
+    let mut messages = two_calls().messages();
+    let said = TextPart { text: "No response requested.".into(), synthetic: Some(true), ignored: None };
+    messages[1].parts[0].body = PartBody::Text(said);
+    assert_eq!(Recording::of(messages).calls(), 1);
 }
 
 #[test]

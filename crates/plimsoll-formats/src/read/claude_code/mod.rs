@@ -335,7 +335,7 @@ impl Reading<'_> {
         at: &At,
         transcript: &mut Transcript,
     ) {
-        let content = self.content(&mut message, at);
+        let mut content = self.content(&mut message, at);
         let log = &mut self.log;
         let response = log.misfits.text(&message, at, "id");
         let known = response.and_then(|id| log.response(id));
@@ -349,14 +349,27 @@ impl Reading<'_> {
             log.info(place).model_id = Some(model.to_owned());
             transcript.info.model = Some(model.to_owned());
         }
-        if let Some(reason) = log.misfits.text(&message, at, "stop_reason") {
+        let reason = log.misfits.text(&message, at, "stop_reason");
+        if let Some(reason) = reason {
             log.info(place).finish = Some(finish(reason).to_owned());
         }
-        if !error && let Some(usage) = log.misfits.object(&message, at, "usage") {
+        // An export of a session whose model is not known has its name too, and the reasons of real answers.
+        let is_placeholder =
+            model == Some(SYNTHETIC) && !error && !matches!(reason, Some("end_turn" | "tool_use"));
+        if !error
+            && !is_placeholder
+            && let Some(usage) = log.misfits.object(&message, at, "usage")
+        {
             let usage = anthropic_usage(usage, &mut log.misfits, &At::Key(at, "usage"));
             log.info(place).tokens = Some(usage);
         }
         let inside = At::Key(at, "content");
+        if is_placeholder {
+            let is_text = |block: &Json| block.text("type") == Some("text");
+            for mut block in content.extract_if(.., |block| is_text(block)) {
+                log.said(place, block.take_text("text"), true);
+            }
+        }
         push_assistant(log, place, content, &inside, transcript);
         if error {
             let said = log.message(place).text();
