@@ -91,3 +91,27 @@ fn a_placeholder_of_the_host_is_no_call() {
     assert_eq!(inspected["recorded"]["responses"], 4);
     assert!(home.run(&["window", "placeholder.jsonl"]).contains("No response requested."));
 }
+
+#[test]
+fn notifications_about_tasks_are_the_hosts() {
+    let said = |uuid: &str, parent: Value, text: &str| {
+        json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s",
+            "message": { "role": "user", "content": text } })
+    };
+    let mut notified =
+        said("3", json!("2"), "<task-notification>\n<task-id>b1</task-id>\n</task-notification>");
+    notified["origin"] = json!({ "kind": "task-notification" });
+    let answer = json!({ "type": "assistant", "uuid": "2", "parentUuid": "1", "sessionId": "s",
+        "message": { "id": "r1", "role": "assistant", "content": [{ "type": "text", "text": "It runs." }] } });
+    let mut typed = said("4", json!("3"), "And now?");
+    typed["origin"] = json!({ "kind": "human" });
+    let home = Home::new()
+        .with("project/s.jsonl", &lines(&[said("1", Value::Null, "Start it"), answer, notified, typed]));
+    let found = home.json(&["inspect", "s.jsonl", "--json"]);
+    let count = |name: &str| {
+        let row = found["byKind"].as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {}", found["byKind"]))["count"].clone()
+    };
+    assert_eq!((count("the user"), count("the host")), (json!(2), json!(1)));
+    assert_eq!(found["growth"].as_array().unwrap().len(), 2, "{}", found["growth"]);
+}

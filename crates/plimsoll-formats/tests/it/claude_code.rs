@@ -104,6 +104,32 @@ fn a_boundary_and_its_summary_are_a_pivot() {
 }
 
 #[test]
+fn what_the_host_says_in_anothers_name_is_the_hosts() {
+    let read = read_ok(
+        r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"start"}}
+{"type":"assistant","uuid":"2","parentUuid":"1","message":{"id":"r","model":"claude-x","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn"}}
+{"type":"user","uuid":"3","parentUuid":"2","origin":{"kind":"task-notification"},"message":{"content":"<task-notification>done</task-notification>"}}
+{"type":"assistant","uuid":"4","parentUuid":"3","message":{"id":"p","model":"<synthetic>","content":[{"type":"text","text":"No response requested."}],"stop_reason":"stop_sequence","usage":{"input_tokens":0,"output_tokens":0}}}
+{"type":"user","uuid":"5","parentUuid":"4","origin":{"kind":"human"},"message":{"content":"next"}}
+{"type":"assistant","uuid":"6","parentUuid":"5","message":{"id":"q","model":"<synthetic>","content":[{"type":"text","text":"a copy"}],"stop_reason":"end_turn","usage":{"input_tokens":0,"output_tokens":0}}}
+"#,
+    );
+    assert_eq!(
+        shape(&read.messages),
+        [
+            "user text:start",
+            "assistant [stop] text:ok",
+            "user host:<task-notification>done</task-notification>",
+            "assistant [stop] host:No response requested.",
+            "user text:next",
+            // An export of a session whose model is not known names its answers so, and says how each of them ended.
+            "assistant [stop] text:a copy",
+        ]
+    );
+    assert_eq!((read.messages[3].info.tokens.as_ref(), read.recorded.len()), (None, 0));
+}
+
+#[test]
 fn side_chains_are_sub_agents() {
     let read = read_ok(
         r#"{"type":"user","uuid":"1","parentUuid":null,"isSidechain":false,"sessionId":"s","message":{"content":"start"}}

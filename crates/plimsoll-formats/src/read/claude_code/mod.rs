@@ -61,11 +61,16 @@ pub(super) fn read(
 fn whole(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     match key {
         "toolUseResult" if depth == 0 => Take::Raw,
-        "type" | "uuid" | "timestamp" | "agentId" | "isMeta" | "isApiErrorMessage" | "message"
+        "type" | "uuid" | "timestamp" | "agentId" | "isMeta" | "isApiErrorMessage" | "message" | "origin"
         | "attachment" | "compactMetadata" => Take::Whole,
         _ if depth == 0 => Take::Skip,
         _ => Take::Whole,
     }
+}
+
+/// Whether the host tells of a task that ended in the background. Older versions did so in attachments.
+fn is_notification(record: &Json) -> bool {
+    record.get("origin").and_then(|origin| origin.text("kind")) == Some("task-notification")
 }
 
 /// The second reading.
@@ -238,8 +243,8 @@ impl Reading<'_> {
             Kind::Link => {}
             Kind::User => {
                 let structured = small(record.get("toolUseResult").unwrap_or(&Json::Null));
-                let meta = misfits.is(&record, at, "isMeta");
-                self.user(&head, message, structured, meta, &inside, transcript);
+                let is_host = misfits.is(&record, at, "isMeta") || is_notification(&record);
+                self.user(&head, message, structured, is_host, &inside, transcript);
             }
             Kind::Attachment => {
                 let (text, files) = shown(record.take("attachment"));
@@ -307,7 +312,7 @@ impl Reading<'_> {
         head: &Head,
         mut message: Json,
         mut structured: Value,
-        meta: bool,
+        is_synthetic: bool,
         at: &At,
         transcript: &mut Transcript,
     ) {
@@ -320,7 +325,7 @@ impl Reading<'_> {
         };
         for (index, block) in content.into_iter().enumerate() {
             let structured = Some(&mut structured);
-            let block = UserBlock { block, time: head.at, is_synthetic: meta, structured };
+            let block = UserBlock { block, time: head.at, is_synthetic, structured };
             if let Err(kind) = push_user_block(log, block, &At::Index(&inside, index), &mut here) {
                 transcript.skip(format!("user block {kind}"));
             }
