@@ -116,6 +116,13 @@ fn prices_are_listed_with_a_mark_at_those_that_are_taken() {
         let told = home.run_with(&[&["replay", "--list-prices"], args].concat(), &[]);
         assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
         assert!(told.contains("OpenAI") && told.contains("Anthropic") && told.contains("Google"), "{told}");
+        let headings: Vec<Vec<&str>> = told
+            .lines()
+            .filter(|line| line.contains("provider"))
+            .map(|line| line.split("  ").map(str::trim).filter(|heading| !heading.is_empty()).collect())
+            .collect();
+        let expected = ["provider", "model", "input", "read", "written", "for 1 h", "output"];
+        assert_eq!(headings, [expected], "a heading for each price");
         let marked = told.lines().filter_map(|line| line.strip_prefix("▸  "));
         marked.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
