@@ -62,8 +62,12 @@ impl Page<'_> {
 
     fn heading(&self) -> String {
         let Inspected { source, recorded, inspection, .. } = self.inspected;
-        let said =
-            [Some(&source.format), source.model.as_ref(), source.session.as_ref(), source.title.as_ref()];
+        // A replay is priced as the model that answered most, which need not be the last one.
+        let model = source.model.as_ref().map(|last| match &recorded.model {
+            Some(most) if most != last => format!("{last}, mostly {most}"),
+            _ => last.clone(),
+        });
+        let said = [Some(&source.format), model.as_ref(), source.session.as_ref(), source.title.as_ref()];
         let said: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
         let mut out = format!("{}\n", cut_end(&said.join(" · "), self.width));
         let mut tell = |line: String| out.push_str(&wrapped(&line, self.width));

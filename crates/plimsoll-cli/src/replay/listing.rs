@@ -118,8 +118,7 @@ pub(super) fn prices(
     let mut columns =
         vec![column("", Holds::Names), column("provider", Holds::Names), column("model", Holds::Names)];
     columns.extend(
-        ["input", "read", "written", "for 1 h", "output"]
-            .map(|heading| column(heading, Holds::Numbers)),
+        ["input", "read", "written", "for 1 h", "output"].map(|heading| column(heading, Holds::Numbers)),
     );
     let is_wide = output.width() >= WIDE;
     if is_wide {

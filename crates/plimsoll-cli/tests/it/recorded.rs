@@ -115,3 +115,19 @@ fn notifications_about_tasks_are_the_hosts() {
     assert_eq!((count("the user"), count("the host")), (json!(2), json!(1)));
     assert_eq!(found["growth"].as_array().unwrap().len(), 2, "{}", found["growth"]);
 }
+
+#[test]
+fn inspect_names_the_last_model_and_the_one_that_answered_most() {
+    let made = claude(&Made { responses: 4, hidden: 16_000 });
+    let (most, last) = made.trim_end().rsplit_once('\n').unwrap();
+    let mixed = format!("{most}\n{}\n", last.replace("claude-sonnet-4-6", "claude-opus-4-6"));
+    let home = Home::new().with("project/s.jsonl", &mixed).with("project/one.jsonl", &made);
+    let heading =
+        |file: &str| home.run(&["inspect", file]).lines().find(|line| line.contains('·')).unwrap().to_owned();
+    assert!(
+        heading("s.jsonl").contains("· claude-opus-4-6, mostly claude-sonnet-4-6 ·"),
+        "{}",
+        heading("s.jsonl")
+    );
+    assert!(!heading("one.jsonl").contains("mostly"), "{}", heading("one.jsonl"));
+}
