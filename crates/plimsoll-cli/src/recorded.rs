@@ -41,6 +41,9 @@ pub(crate) struct RecordedFigures {
     pub(crate) cost: Option<f64>,
     /// Responses of models whose price is not known.
     pub(crate) unpriced: usize,
+    /// Every response was recorded with a cost, and none of them cost anything.
+    #[serde(skip)]
+    pub(crate) is_free: bool,
     /// All input of the newest request.
     pub(crate) last_request: Option<Tokens>,
     /// All input of the largest request.
@@ -57,7 +60,7 @@ impl RecordedFigures {
     pub(crate) fn of(recorded: &Recorded) -> RecordedFigures {
         let table = ModelTable::default();
         let mut models: BTreeMap<std::sync::Arc<str>, usize> = BTreeMap::new();
-        let mut figures = RecordedFigures::default();
+        let mut figures = RecordedFigures { is_free: !recorded.is_empty(), ..RecordedFigures::default() };
         let mut known: Option<(std::sync::Arc<str>, Option<plimsoll_tokens::ModelPrice>)> = None;
         for response in recorded.responses() {
             let request = response.request();
@@ -83,6 +86,7 @@ impl RecordedFigures {
                 }
                 known.as_ref().and_then(|(_, price)| *price)
             });
+            figures.is_free &= response.cost == Some(0.0);
             // What a tool says of its own cost counts where the model is not in the table.
             match price.map(|price| price.cost(&response.usage())).or(response.cost) {
                 Some(cost) => figures.cost = Some(figures.cost.unwrap_or(0.0) + cost),

@@ -57,6 +57,9 @@ pub(super) fn headline(reports: &[Report]) -> String {
         _ => cheapest(reports),
     };
     text += &ours.map(|ours| rivals(ours, reports)).unwrap_or_default();
+    if is_free(reports) {
+        text += " Every price here is zero, so no policy saves money.";
+    }
     let left_out = reports.iter().map(|report| report.left_out).max().unwrap_or_default();
     if left_out > 0 {
         text += &format!(
@@ -92,6 +95,12 @@ fn rivals(ours: &Report, reports: &[Report]) -> String {
     }
 }
 
+/// Whether nothing that was sent cost anything.
+fn is_free(reports: &[Report]) -> bool {
+    reports.iter().all(|report| report.cost == 0.0)
+        && reports.iter().any(|report| report.deaths + report.left_out < report.calls)
+}
+
 fn cheapest(reports: &[Report]) -> String {
     let fitting = reports.iter().filter(|report| report.deaths == 0);
     match fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) {
@@ -109,6 +118,7 @@ fn cheapest(reports: &[Report]) -> String {
 fn against(ours: &Report, none: &Report) -> String {
     let change = if none.cost > 0.0 { ours.cost / none.cost - 1.0 } else { 0.0 };
     match change {
+        _ if ours.cost == 0.0 && none.cost == 0.0 => "nothing".to_owned(),
         _ if change.abs() < SAME => "the same as no policy".to_owned(),
         _ if change < 0.0 => format!("{} less than no policy", figures::percent(-change)),
         _ => format!("{} more than no policy", figures::percent(change)),

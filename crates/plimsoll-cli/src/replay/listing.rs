@@ -3,7 +3,7 @@
 use plimsoll_replay::{PriceRow, Prices, Rules};
 use serde::Serialize;
 
-use super::{RuleSource, input_of, priced_model};
+use super::{RuleSource, input_of, is_free, priced_model};
 use crate::args::ReplayArgs;
 use crate::error::CliError;
 use crate::input;
@@ -103,7 +103,10 @@ pub(super) fn prices(
     for file in &args.files {
         let (_, transcript) = input::named(&input_of(args, Some(file)), around)?;
         let recorded = RecordedFigures::of(&transcript.recorded);
-        models.push(priced_model(args, &recorded, transcript.info.model.as_deref()).to_owned());
+        let model = priced_model(args, &recorded, transcript.info.model.as_deref());
+        if !is_free(args, &recorded, model, prices) {
+            models.push(model.to_owned());
+        }
     }
     let models: Vec<&str> = models.iter().map(String::as_str).collect();
     let rows = price_table(prices, &models);

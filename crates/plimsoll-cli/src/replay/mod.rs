@@ -29,6 +29,9 @@ use crate::progress::Progress;
 use crate::recorded::{RecordedFigures, SessionWindow, WindowSource};
 use crate::surroundings::Surroundings;
 
+/// What is told as the price of a model that costs nothing; no row of the table has this name.
+const FREE: &str = "free";
+
 /// Sessions replayed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -181,6 +184,12 @@ fn priced_model<'a>(args: &'a ReplayArgs, recorded: &'a RecordedFigures, named: 
     args.price.as_deref().or(recorded.model.as_deref()).or(named).unwrap_or_default()
 }
 
+/// Whether a session is priced at zero: its tool recorded a cost of 0 for every response. That it does for a subscription
+/// too, so a model with a price has its price.
+fn is_free(args: &ReplayArgs, recorded: &RecordedFigures, model: &str, prices: &Prices) -> bool {
+    args.price.is_none() && recorded.is_free && !prices.knows(model)
+}
+
 /// What is the same for all sessions of a replay.
 struct Asked<'a> {
     args: &'a ReplayArgs,
@@ -224,7 +233,11 @@ fn session(
     let lived = recording.cache_lifetime();
     let cache_lifetime = args.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
     let cache_lifetime = cache_lifetime.or(lived).unwrap_or(circumstances.cache_lifetime);
-    let (row, price) = prices.row(model, cache_lifetime >= Millis(3_600_000));
+    let (row, price) = if is_free(args, recorded, model, prices) {
+        (FREE.to_owned(), Price::of_input(0.0))
+    } else {
+        prices.row(model, cache_lifetime >= Millis(3_600_000))
+    };
     let context = window.limits.context;
     let circumstances = Circumstances { context, price, cache_lifetime, ..circumstances };
     let replayed = rules.par_iter().map(|rules| {

@@ -5,7 +5,7 @@ use plimsoll_replay::{Prices, Report};
 use super::chart::{self, Size};
 use super::figures::{self, Figure};
 use super::listing::{self, ListedPrice};
-use super::{Replays, RuleSource, SessionReplay, finding, show};
+use super::{FREE, Replays, RuleSource, SessionReplay, finding, show};
 use crate::output::counted;
 
 /// The page.
@@ -196,7 +196,8 @@ fn rule_sources(rules: &[RuleSource]) -> String {
 
 /// What the sessions were priced with, and on demand what all models cost.
 fn price_table(replays: &Replays, prices: &Prices) -> String {
-    let models: Vec<&str> = replays.sessions.iter().map(|session| session.price.as_str()).collect();
+    let taken = replays.sessions.iter().map(|session| session.price.as_str());
+    let models: Vec<&str> = taken.filter(|price| *price != FREE).collect();
     let rows = listing::price_table(prices, &models);
     let table = |rows: &mut dyn Iterator<Item = &ListedPrice>| {
         let headings =
@@ -208,11 +209,16 @@ fn price_table(replays: &Replays, prices: &Prices) -> String {
              </table></div>\n"
         )
     };
+    let used = if models.is_empty() {
+        " None was used here: what cost nothing is priced at zero.</p>\n".to_owned()
+    } else {
+        format!(" What was used here:</p>\n{}", table(&mut rows.iter().filter(|row| row.used)))
+    };
     format!(
-        "<h2>Prices</h2>\n<p>Dollars for a million tokens. What was used here:</p>\n{}<details><summary>All prices and \
+        "<h2>Prices</h2>\n<p>Dollars for a million tokens.{}<details><summary>All prices and \
          caches, by provider</summary>\n<p>A name with an ellipsis is for all that begin with it and have no row of \
          their own.</p>\n{}</details>\n",
-        table(&mut rows.iter().filter(|row| row.used)),
+        used,
         table(&mut rows.iter())
     )
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_replay::Report;
 
 use super::figures::{self, Figure};
-use super::{Replays, SessionReplay, finding, listing};
+use super::{FREE, Replays, SessionReplay, finding, listing};
 use crate::error::CliError;
 use crate::output::{Column, Holds, Output, Table, counted, printable, wrapped};
 use crate::recorded::dollars;
@@ -49,16 +49,19 @@ pub(super) fn circumstances(session: &SessionReplay) -> Vec<String> {
     } else {
         "tokens estimated by characters over four".to_owned()
     };
-    [format!("priced as {}", priced(session)), counted].into_iter().chain(not_in_file(session)).collect()
+    [format!("priced {}", priced(session)), counted].into_iter().chain(not_in_file(session)).collect()
 }
 
-/// The model whose prices a session has, and what they are.
+/// What a session is priced as: the model whose prices it has, and what they are.
 fn priced(SessionReplay { price, prices, cache_minutes, .. }: &SessionReplay) -> String {
+    if price == FREE {
+        return "at zero: every response was recorded with a cost of $0".to_owned();
+    }
     let of = listing::provider(price).map(|name| format!(" ({name})")).unwrap_or_default();
     let [cache_read, cache_write, output] =
         [prices.cache_read, prices.cache_write, prices.output].map(listing::list_price);
     format!(
-        "{price}{of}: {cache_read} read from the cache, {cache_write} written for {cache_minutes} min, \
+        "as {price}{of}: {cache_read} read from the cache, {cache_write} written for {cache_minutes} min, \
          {output} output, a million"
     )
 }
@@ -72,8 +75,8 @@ fn prices_of_all(sessions: &[SessionReplay]) -> Vec<String> {
     let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let told = |(priced, count): &(String, usize)| match *count == sessions.len() {
-        true => format!("all priced as {priced}"),
-        false => format!("{} priced as {priced}", figures::count(*count as u64)),
+        true => format!("all priced {priced}"),
+        false => format!("{} priced {priced}", figures::count(*count as u64)),
     };
     counts.iter().map(told).collect()
 }

@@ -92,6 +92,48 @@ fn a_placeholder_of_the_host_is_no_call() {
     assert!(home.run(&["window", "placeholder.jsonl"]).contains("No response requested."));
 }
 
+/// A session of OpenCode that records what each of its responses cost.
+fn opencode(model: &str, cost: f64) -> String {
+    let mut messages = Vec::new();
+    for turn in 0..6u64 {
+        let (asked, answered) = (format!("msg_{turn}a"), format!("msg_{turn}b"));
+        let time = json!({ "created": 1_779_097_539_728u64 + turn * 60_000, "completed": 1_779_097_539_928u64 + turn * 60_000 });
+        messages.push(json!({ "info": { "id": asked, "role": "user", "sessionID": "ses_1", "time": time },
+            "parts": [{ "id": format!("prt_{turn}a"), "type": "text", "text": "ask ".repeat(1_000) }] }));
+        messages.push(json!({ "info": { "id": answered, "role": "assistant", "sessionID": "ses_1", "modelID": model,
+                "providerID": "opencode", "time": time, "finish": "stop", "cost": cost,
+                "tokens": { "input": 1_000, "output": 50, "reasoning": 0, "cache": { "read": turn * 1_050, "write": 0 } } },
+            "parts": [{ "id": format!("prt_{turn}b"), "type": "text", "text": "tell ".repeat(40) }] }));
+    }
+    json!({ "info": { "id": "ses_1", "directory": "/srv/app", "title": "Asking", "version": "1.14.46" },
+        "messages": messages })
+    .to_string()
+}
+
+#[test]
+fn a_free_model_costs_nothing_and_nothing_saves_money() {
+    let home = Home::new().with("project/s.json", &opencode("deepseek-v4-flash-free", 0.0));
+    let replay = home.json(&["replay", "--json", "s.json"]);
+    let session = &replay["sessions"][0];
+    assert_eq!((&session["price"], &session["prices"]["output"]), (&json!("free"), &json!(0.0)));
+    for policy in replay["total"].as_array().unwrap() {
+        assert_eq!(policy["cost"], 0.0, "{}", policy["policy"]);
+    }
+    let page = told(&home, &["replay", "--html", "page.html", "s.json"]);
+    assert!(page.contains("priced at zero: every response was recorded with a cost of $0"), "{page}");
+    assert!(page.contains("Every price here is zero, so no policy saves money."), "{page}");
+    assert!(!page.contains("than no policy") && !page.contains("the same as no policy"), "{page}");
+    let html = std::fs::read_to_string(home.project.join("page.html")).unwrap();
+    assert!(!html.contains("<tr class=\"used\">"), "no row of the prices was taken");
+    // Whoever names a price gets it.
+    let priced = home.json(&["replay", "--json", "--price", "default", "--policy", "none", "s.json"]);
+    assert!(priced["total"][0]["cost"].as_f64().unwrap() > 0.0);
+    // A subscription is recorded with a cost of 0 too, for a model that has a price.
+    home.write("project/s.json", &opencode("claude-sonnet-4-6", 0.0));
+    let priced = home.json(&["replay", "--json", "--policy", "none", "s.json"]);
+    assert_eq!(priced["sessions"][0]["price"], "claude-sonnet-4-6");
+}
+
 #[test]
 fn notifications_about_tasks_are_the_hosts() {
     let said = |uuid: &str, parent: Value, text: &str| {
