@@ -53,6 +53,9 @@ pub(crate) struct RecordedFigures {
     pub(crate) largest_exchange: Option<Tokens>,
     /// The model that gave the most of the responses.
     pub(crate) model: Option<String>,
+    /// How many models there are.
+    #[serde(skip)]
+    pub(crate) models: usize,
 }
 
 impl RecordedFigures {
@@ -93,6 +96,7 @@ impl RecordedFigures {
                 None => figures.unpriced += 1,
             }
         }
+        figures.models = models.len();
         let most = models.into_iter().max_by_key(|(_, count)| *count);
         figures.model = most.map(|(model, _)| model.to_string());
         figures

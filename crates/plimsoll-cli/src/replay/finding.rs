@@ -4,9 +4,12 @@ use plimsoll_replay::Report;
 
 use super::SessionReplay;
 use super::figures;
+use crate::recorded::WindowSource;
 
 /// A window that never got fuller than this says nothing about policies.
 const NEAR: f64 = 0.6;
+/// A recorded cost that differs by more than this share is told.
+const FAR: f64 = 0.2;
 /// Costs and shares that differ by less are the same to people.
 const SAME: f64 = 0.0005;
 
@@ -14,17 +17,40 @@ const SAME: f64 = 0.0005;
 pub(super) fn of_session(session: &SessionReplay) -> String {
     let mut text = headline(&session.policies);
     let none = session.policies.iter().find(|report| report.policy == "none");
-    let is_seen = |none: &&Report| none.deaths == 0 && none.left_out < none.calls && none.peak_share < NEAR;
+    // What is rebuilt may be less than what was sent.
+    let recorded = session.recorded_requests.iter().flatten().max().copied().unwrap_or_default();
+    let fullest = |none: &Report| none.peak.max(recorded);
+    let is_seen = |none: &&Report| {
+        let share = fullest(none) as f64 / session.context.max(1) as f64;
+        none.deaths == 0 && none.left_out < none.calls && share < NEAR
+    };
     if let Some(none) = none.filter(is_seen) {
         let smaller = [128_000, 64_000, 32_000, 16_000].into_iter().find(|size| *size < none.peak);
         let advice = smaller.map(|size| format!("; try `--context {size}`")).unwrap_or_default();
+        let the = match session.context_source {
+            WindowSource::LargestRequest => "The guessed window was never near its",
+            _ => "The window was never near the",
+        };
         text += &format!(
-            " The window was never near the line: {} of {} at its fullest{advice}.",
-            figures::count(none.peak),
+            " {the} line: {} of {} at its fullest{advice}.",
+            figures::count(fullest(none)),
             figures::count(session.context)
         );
     }
-    text
+    text + &none.and_then(|none| cost_gap(session, none)).unwrap_or_default()
+}
+
+/// That the session's recorded cost is far from what the same calls come to here.
+fn cost_gap(session: &SessionReplay, none: &Report) -> Option<String> {
+    let (causes, recorded) = (session.cost_gap_causes.as_ref()?, session.recorded_cost?);
+    let is_far = (none.cost - recorded).abs() > FAR * recorded;
+    (is_far && none.deaths == 0 && none.left_out == 0).then(|| {
+        format!(
+            " The session was recorded at {} and comes to {} without a policy: {causes}.",
+            figures::dollars(recorded),
+            figures::dollars(none.cost)
+        )
+    })
 }
 
 /// What `plimsoll` would have cost against doing nothing, and what it would have kept; without it, the cheapest policy.

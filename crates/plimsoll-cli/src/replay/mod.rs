@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use plimsoll::{Millis, Tokens};
 use plimsoll_formats::Transcript;
-use plimsoll_replay::{Circumstances, DEFAULTS, Price, Prices, Recording, Report, Rules, totals};
+use plimsoll_replay::{
+    Circumstances, DEFAULT_ROW, DEFAULTS, Price, Prices, Recording, Report, Rules, totals,
+};
 use plimsoll_session::SessionError;
 use plimsoll_tokens::Measured;
 use rayon::prelude::*;
@@ -71,6 +73,12 @@ struct SessionReplay {
     /// What was recorded for the request of each call; empty if nothing was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recorded_requests: Vec<Option<u64>>,
+    /// How many calls were made before the recorded agent reduced anything.
+    #[serde(skip)]
+    unreduced_calls: usize,
+    /// What may tell the recorded cost from that of no policy; nothing if the two cannot be compared.
+    #[serde(skip)]
+    cost_gap_causes: Option<String>,
     policies: Vec<Report>,
 }
 
@@ -208,7 +216,8 @@ fn session(
 ) -> Result<SessionReplay, CliError> {
     let Asked { args, rules, prices, progress } = asked;
     let Transcript { format, info, messages, side_chains, .. } = transcript;
-    if !side_chains.is_empty() {
+    let has_sub_agents = !side_chains.is_empty();
+    if has_sub_agents {
         note(&format!("note: {name} also holds {}, not replayed", counted(side_chains.len(), "sub-agent")));
     }
     if messages.is_empty() {
@@ -245,6 +254,10 @@ fn session(
         report.map_err(|error| cannot(rules, error))
     });
     let policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
+    let is_whole = recording.unreduced_calls() == recording.calls();
+    let is_priced_alike = args.price.is_none() && args.prices.is_none() && recorded.unpriced == 0;
+    let cost_gap_causes =
+        (is_whole && is_priced_alike).then(|| cost_gap_causes(&row, recorded, has_sub_agents));
     Ok(SessionReplay {
         name: name.replace('`', ""),
         format: format.to_string(),
@@ -261,8 +274,21 @@ fn session(
         recorded_requests: Some(recording.recorded_requests())
             .filter(|requests| requests.iter().any(Option::is_some))
             .unwrap_or_default(),
+        unreduced_calls: recording.unreduced_calls(),
+        cost_gap_causes,
         policies,
     })
+}
+
+/// Why what was recorded may have cost more or less than the same calls in a replay without a policy.
+fn cost_gap_causes(row: &str, recorded: &RecordedFigures, has_sub_agents: bool) -> String {
+    if row == DEFAULT_ROW {
+        return "no price of its model is known here".to_owned();
+    }
+    let others = (recorded.models > 1).then_some("other models answered too");
+    let sub_agents = has_sub_agents.then_some("its sub-agents were paid for as well");
+    let usual = "recorded cache misses, caches of other sessions and reasoning that is not in the file are the usual causes";
+    others.into_iter().chain(sub_agents).chain([usual]).collect::<Vec<_>>().join("; ")
 }
 
 /// What was asked for, each once.

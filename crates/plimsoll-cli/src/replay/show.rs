@@ -84,18 +84,23 @@ fn prices_of_all(sessions: &[SessionReplay]) -> Vec<String> {
 /// Where requests were recorded with more than can be rebuilt of them. Reasoning that a provider keeps and sends again is in no
 /// transcript, so that all policies come out cheaper than the session did.
 fn not_in_file(session: &SessionReplay) -> Option<String> {
-    const WORTH_TELLING: f64 = 1.1;
-    let none = session
-        .policies
-        .iter()
-        .find(|report| report.policy == "none" && report.deaths == 0 && report.peak > 0)?;
-    let recorded = session.recorded_requests.iter().flatten().max().copied()?;
-    (recorded as f64 > WORTH_TELLING * none.peak as f64).then(|| {
+    const WORTH_TELLING: f64 = 0.9;
+    let none = session.policies.iter().find(|report| report.policy == "none")?;
+    // The largest request may be the only one that is whole, or the only one that is not.
+    let sent = none.windows.iter().zip(&session.recorded_requests);
+    let shares = sent.map(|(sent, recorded)| {
+        recorded.filter(|_| sent.tokens > 0).map(|recorded| sent.tokens as f64 / recorded as f64)
+    });
+    // After a reduction less was sent than is rebuilt.
+    let comparable = Some(session.unreduced_calls).filter(|calls| *calls > 0).unwrap_or(usize::MAX);
+    let mut shares: Vec<f64> = shares.take(comparable).flatten().collect();
+    shares.sort_by(f64::total_cmp);
+    let median = *shares.get(shares.len() / 2)?;
+    (median < WORTH_TELLING).then(|| {
         format!(
-            "the largest request was recorded with {} tokens and rebuilt with {}: the rest, most likely reasoning that was sent \
+            "the median request is rebuilt with {} of its recorded tokens: the rest, most likely reasoning that was sent \
              again, is not in the file and is charged to no policy",
-            figures::count(recorded),
-            figures::count(none.peak)
+            figures::percent(median)
         )
     })
 }

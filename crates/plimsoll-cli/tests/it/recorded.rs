@@ -159,6 +159,78 @@ fn notifications_about_tasks_are_the_hosts() {
 }
 
 #[test]
+fn a_cost_that_is_far_from_the_recorded_one_is_told_with_both() {
+    // All input of each request was charged anew.
+    let made = claude(&Made { responses: 9, hidden: 16_000 });
+    let missed: Vec<Value> = made
+        .lines()
+        .map(|line| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            if let Some(usage) = record["message"].get_mut("usage") {
+                usage["input_tokens"] = usage["cache_read_input_tokens"].clone();
+                usage["cache_read_input_tokens"] = json!(0);
+            }
+            record
+        })
+        .collect();
+    let home = Home::new().with("project/s.jsonl", &made).with("project/missed.jsonl", &lines(&missed));
+    let sentence = "The session was recorded at ";
+    let far = told(&home, &["replay", "--policy", "none", "--policy", "plimsoll", "missed.jsonl"]);
+    let recorded = home.json(&["inspect", "missed.jsonl", "--json"])["recorded"]["cost"].as_f64().unwrap();
+    assert!(far.contains(&format!("{sentence}${recorded:.3} and comes to $")), "{far}");
+    assert!(far.contains("recorded cache misses, caches of other sessions"), "{far}");
+    let asked = told(&home, &["replay", "--policy", "none", "--price", "gpt-5.5", "missed.jsonl"]);
+    assert!(!asked.contains(sentence), "another price is another cost: {asked}");
+}
+
+/// A session whose requests were recorded with more than the file has, but for the last of them.
+fn half_unseen() -> String {
+    let mut sent = 5_000;
+    let mut records = Vec::new();
+    for turn in 0..9u64 {
+        let parent = if turn == 0 { Value::Null } else { json!(format!("a{}", turn - 1)) };
+        let words = "word ".repeat(4_000);
+        records.push(
+            json!({ "type": "user", "uuid": format!("u{turn}"), "parentUuid": parent, "sessionId": "s",
+            "message": { "role": "user", "content": words } }),
+        );
+        sent += 5_000;
+        // Thoughts of the turn are sent again until it ends.
+        let unseen = if turn == 8 { 0 } else { 9_000 };
+        records.push(json!({ "type": "assistant", "uuid": format!("a{turn}"), "parentUuid": format!("u{turn}"), "sessionId": "s",
+            "message": { "id": format!("m{turn}"), "model": "claude-sonnet-4-6", "role": "assistant",
+                "content": [{ "type": "text", "text": "Read." }], "stop_reason": "end_turn",
+                "usage": { "input_tokens": 5, "cache_read_input_tokens": sent + unseen * turn, "output_tokens": 40 } } }));
+    }
+    lines(&records)
+}
+
+#[test]
+fn what_is_not_in_the_file_is_told_by_the_median_request() {
+    let home = Home::new().with("project/s.jsonl", &half_unseen());
+    let replay = home.json(&["replay", "--json", "--policy", "none", "s.jsonl"]);
+    let session = &replay["sessions"][0];
+    let requests = session["recordedRequests"].as_array().unwrap().iter();
+    let windows = session["policies"][0]["windows"].as_array().unwrap().iter();
+    let mut shares: Vec<f64> = requests
+        .zip(windows)
+        .map(|(recorded, window)| window["tokens"].as_f64().unwrap() / recorded.as_f64().unwrap())
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    assert!(shares[4] < 0.9, "{shares:?}");
+    let told = told(&home, &["replay", "--policy", "none", "--policy", "plimsoll", "s.jsonl"]);
+    let sentence =
+        format!("the median request is rebuilt with {:.1} % of its recorded tokens", shares[4] * 100.0);
+    assert!(told.contains(&sentence), "{sentence}: {told}");
+    // What `inspect` tells as the largest request was the fullest.
+    let largest =
+        home.json(&["inspect", "s.jsonl", "--json"])["recorded"]["largestRequest"].as_u64().unwrap();
+    assert!(largest > session["policies"][0]["peak"].as_u64().unwrap(), "{largest}");
+    let fullest = format!("never near the line: {} of 200,000 at its fullest", plimsoll::Tokens(largest));
+    assert!(told.contains(&fullest), "{fullest}: {told}");
+}
+
+#[test]
 fn inspect_names_the_last_model_and_the_one_that_answered_most() {
     let made = claude(&Made { responses: 4, hidden: 16_000 });
     let (most, last) = made.trim_end().rsplit_once('\n').unwrap();
