@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll::{Limits, Tokens};
 use plimsoll_formats::{Format, Recorded, Transcript};
+use plimsoll_replay::{guess_window, rebuilt_at_most};
 use plimsoll_store::{Session, Store, StoreError};
 use plimsoll_tokens::ModelTable;
 use serde::Serialize;
@@ -13,13 +14,6 @@ use crate::config::Config;
 /// Claude Code works in a window of this size unless it is told to use all that its model has, and does not record
 /// which.
 const CLAUDE_CODE: Tokens = Tokens(200_000);
-
-/// Sizes that models' windows have. A guess is rounded up to one of them.
-const USUAL_SIZES: [u64; 11] =
-    [8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 256_000, 400_000, 1_000_000, 1_048_576, 2_000_000];
-/// What is rebuilt of a request may be larger than what was counted for it, in most recordings by less than one part in
-/// so many. A replay adds what its own requests need.
-const REBUILT_MARGIN: u64 = 20;
 
 /// Sums of what was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -216,15 +210,11 @@ impl SessionWindow {
     /// The same window, or a guess if it has no room for what a session took: a size that models have, above that. The
     /// default is nobody's word, so it has to have room for the error of what is rebuilt as well.
     pub(crate) fn with_room_for(self, taken: Tokens) -> SessionWindow {
-        let rebuilt = taken.0.saturating_add(taken.0 / REBUILT_MARGIN);
-        let needed = if self.source.is_unknown() { rebuilt } else { taken.0 };
-        if needed <= self.limits.context.0 {
+        let needed = if self.source.is_unknown() { rebuilt_at_most(taken) } else { taken };
+        if needed <= self.limits.context {
             return self;
         }
-        const MILLION: u64 = 1_000_000;
-        let usual = USUAL_SIZES.into_iter().find(|size| *size >= rebuilt);
-        let context = usual.unwrap_or_else(|| rebuilt.div_ceil(MILLION).saturating_mul(MILLION));
-        SessionWindow { limits: Limits::new(context, 0), source: WindowSource::LargestRequest }
+        SessionWindow { limits: Limits::new(guess_window(taken).0, 0), source: WindowSource::LargestRequest }
     }
 }
 

@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::{Policy, Tokens};
 use plimsoll_formats::{Format, Transcript};
-use plimsoll_replay::{Circumstances, DEFAULTS, Prices, Recording, Rules};
+use plimsoll_replay::{
+    Circumstances, DEFAULTS, Price, Prices, Recording, Rules, guess_window, rebuilt_at_most,
+};
 use plimsoll_tokens::ModelTable;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -73,13 +75,26 @@ fn half_of(file: &Path) -> &'static str {
 fn session(file: &Path, context: Option<u64>, rules: &[Rules]) -> Result<String, Box<dyn Error>> {
     let transcript = plimsoll_formats::read(BufReader::new(File::open(file)?))?;
     let model = most_used_model(&transcript).unwrap_or_default();
-    let own = own_window(&transcript, &model);
-    let recording = Recording::of(transcript.messages);
     let usual = Circumstances::default();
+    let known = known_window(&transcript);
+    let taken = transcript.recorded.responses().map(|response| response.request() + response.output).max();
+    let mut costs = transcript.recorded.responses().map(|response| response.cost).peekable();
+    let is_free = costs.peek().is_some() && costs.all(|cost| cost == Some(0.0));
+    let recording = Recording::of(transcript.messages);
+    let own = match known {
+        Some(context) => context,
+        // Every call that was made had room.
+        None => {
+            let taken = taken.unwrap_or_default().max(recording.room(&usual)?);
+            if rebuilt_at_most(taken) <= usual.context { usual.context } else { guess_window(taken) }
+        }
+    };
     let cache_lifetime = recording.cache_lifetime().unwrap_or(usual.cache_lifetime);
-    let (_, price) = Prices::default().row(&model, cache_lifetime.0 >= 3_600_000);
+    let prices = Prices::default();
+    let (_, price) = prices.row(&model, cache_lifetime.0 >= 3_600_000);
+    let price = if is_free && !prices.knows(&model) { Price::of_input(0.0) } else { price };
     let circumstances =
-        Circumstances { context: Tokens(context.unwrap_or(own)), price, cache_lifetime, ..usual };
+        Circumstances { context: context.map_or(own, Tokens), price, cache_lifetime, ..usual };
     let mut text = String::new();
     for rules in rules {
         let report = recording.replay(rules, &circumstances)?;
@@ -120,19 +135,18 @@ fn most_used_model(transcript: &Transcript) -> Option<String> {
     most.or_else(|| transcript.info.model.clone())
 }
 
-/// The window that `plimsoll replay` takes for a session: as recorded, else the model's, else the usual one.
-fn own_window(transcript: &Transcript, model: &str) -> u64 {
-    let requests = transcript.recorded.responses().map(|response| response.request().0);
-    let largest = requests.max().unwrap_or_default();
-    let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
-    let known = known.map(|limits| limits.context.0).filter(|context| *context >= largest);
-    match (transcript.info.context, known) {
-        (Some(context), _) => context.0,
-        // It works in this window unless it is told otherwise, and does not record which.
-        (None, Some(context)) if transcript.format == Format::ClaudeCode && largest <= 200_000 => {
-            context.min(200_000)
-        }
-        (None, Some(context)) => context,
-        (None, None) => largest.max(128_000),
+/// The window of a session, by the rules of `plimsoll replay`: as recorded, else the model's; none if neither is known.
+fn known_window(transcript: &Transcript) -> Option<Tokens> {
+    if let Some(context) = transcript.info.context {
+        return Some(context);
     }
+    let taken = transcript.recorded.responses().map(|response| response.request() + response.output);
+    let largest = taken.max().unwrap_or_default();
+    let model = transcript.info.model.as_deref().unwrap_or_default();
+    let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
+    let known = known.map(|limits| limits.context).filter(|context| *context >= largest)?;
+    // It works in this window unless it is told otherwise, and does not record which.
+    let claude_code = Tokens(200_000);
+    let is_bounded = transcript.format == Format::ClaudeCode && largest <= claude_code;
+    Some(if is_bounded { known.min(claude_code) } else { known })
 }

@@ -54,5 +54,5 @@ pub use price::{Billed, DEFAULT_ROW, Price, PriceRow, Prices};
 pub use recording::Recording;
 pub use report::{CostParts, Fired, Recall, Report, Sent};
 pub use rules::{ClearTrigger, DEFAULTS, Rules};
-pub use run::{Circumstances, totals};
+pub use run::{Circumstances, guess_window, rebuilt_at_most, totals};
 pub use sight::Reduction;

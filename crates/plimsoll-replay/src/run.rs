@@ -16,6 +16,32 @@ use crate::sight::{self, Asked, Needed, Noted, Sight};
 /// that a provider refuses.
 const REFUSALS: usize = 5;
 
+/// Sizes that models' windows have. A guess is rounded up to one of them.
+const USUAL_SIZES: [u64; 11] =
+    [8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 256_000, 400_000, 1_000_000, 1_048_576, 2_000_000];
+/// What is rebuilt of a request may be larger than what was counted for it, in most recordings by less than one part in
+/// so many. A replay adds what its own requests need.
+const REBUILT_MARGIN: u64 = 20;
+
+/// What a request that took so much, with its answer, comes to at most when it is rebuilt.
+pub fn rebuilt_at_most(taken: Tokens) -> Tokens {
+    Tokens(taken.0.saturating_add(taken.0 / REBUILT_MARGIN))
+}
+
+/// A window that a session of which nothing else is known may have had: a size that models have, with room for the largest
+/// request that it took.
+///
+/// ```
+/// use plimsoll::Tokens;
+/// assert_eq!(plimsoll_replay::guess_window(Tokens(297_027)), Tokens(400_000));
+/// ```
+pub fn guess_window(taken: Tokens) -> Tokens {
+    const MILLION: u64 = 1_000_000;
+    let rebuilt = rebuilt_at_most(taken).0;
+    let usual = USUAL_SIZES.into_iter().find(|size| *size >= rebuilt);
+    Tokens(usual.unwrap_or_else(|| rebuilt.div_ceil(MILLION).saturating_mul(MILLION)))
+}
+
 /// Under what circumstances a session is replayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Circumstances {
