@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use plimsoll::{Millis, Window};
+use plimsoll::{Millis, SessionId, Window};
 use plimsoll_formats::{Format, Lost, NewSession, Transcript, write_counting, write_session};
 use plimsoll_import::{Places, Tool};
 use serde_json::json;
@@ -36,14 +36,14 @@ pub(crate) fn run(
     around: &Surroundings,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let transcript = input::transcript(&args.input, around)?;
+    let (origin, transcript) = input::with_stored_id(&args.input, around)?;
     if transcript.messages.is_empty() {
         return Err(CliError::no("there is nothing in the session to go on with"));
     }
     let directory = directory(&transcript, around);
     let done = match args.to {
         Tool::Opencode => opencode(args, &transcript, around)?,
-        tool => lines(tool, args, &transcript, &directory, around)?,
+        tool => lines(tool, args, origin.as_ref(), &transcript, &directory, around)?,
     };
     if !done.lost.is_empty() {
         let lost: Vec<String> = done.lost.iter().map(told).collect();
@@ -80,6 +80,7 @@ fn directory(transcript: &Transcript, around: &Surroundings) -> PathBuf {
 fn lines(
     tool: Tool,
     args: &HandoverArgs,
+    origin: Option<&SessionId>,
     transcript: &Transcript,
     directory: &Path,
     around: &Surroundings,
@@ -88,7 +89,8 @@ fn lines(
     let window = Window::of(&transcript.messages, &policy);
     let (now, place) = (when::now(), directory.to_string_lossy());
     let id = uuid(now);
-    let session = NewSession { id: &id, now, directory: &place, model: transcript.info.model.as_deref() };
+    let (model, origin) = (transcript.info.model.as_deref(), origin.map(SessionId::as_str));
+    let session = NewSession { id: &id, now, directory: &place, model, origin };
     let format = if tool == Tool::Codex { Format::Codex } else { Format::ClaudeCode };
     let (text, lost) =
         write_session(format, &session, &window).map_err(|error| CliError::usage(error.to_string()))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::log::{Note, Notes};
-use plimsoll::{Limits, Log, Message};
+use plimsoll::{Limits, Log, Message, SessionId};
 use plimsoll_formats::database::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
 use plimsoll_import::{Extent, FileKind, ImportError, Kept, OnRead, Scope, Source, Survey, row_with_id};
@@ -46,6 +46,22 @@ pub(crate) fn named(args: &InputArgs, around: &Surroundings) -> Result<(String, 
     let transcript = checked(input.read(Extent::Whole), &name, args.strict)?;
     tell_if_empty(&name, transcript.messages.len(), &transcript);
     Ok((name, transcript))
+}
+
+/// The transcript, and the id of the session if it is a stored one.
+pub(crate) fn with_stored_id(
+    args: &InputArgs,
+    around: &Surroundings,
+) -> Result<(Option<SessionId>, Transcript), CliError> {
+    let input = Input::open(args, around, Scope::All)?;
+    let name = input.name.clone();
+    let id = match &input.origin {
+        Origin::Stored(_, session) => Some(session.id.clone()),
+        Origin::Source(_) => None,
+    };
+    let transcript = checked(input.read(Extent::Whole), &name, args.strict)?;
+    tell_if_empty(&name, transcript.messages.len(), &transcript);
+    Ok((id, transcript))
 }
 
 /// Whatever was asked for, not read yet.

@@ -99,6 +99,8 @@ pub struct Found {
     pub directory: Option<String>,
     /// When it was last written to, in milliseconds since 1970.
     pub changed: u64,
+    /// The stored session that it was handed over from.
+    pub origin: Option<String>,
     /// How it is kept there.
     pub kept: Kept,
 }
@@ -215,7 +217,7 @@ impl Candidate {
                 let id = id.unwrap_or_else(|| stem(path).to_owned());
                 let directory = beginning.directory.or_else(|| keeping::directory_of(*tool, path));
                 let (tool, path, changed) = (*tool, path.clone(), *changed);
-                Some(Found { tool, id, path, directory, changed, kept: Kept::File })
+                Some(Found { tool, id, path, directory, changed, origin: beginning.origin, kept: Kept::File })
             }
         }
     }
@@ -275,7 +277,7 @@ impl Search {
             let changed = row.info.updated.or(row.info.started).map_or(0, |at| at.0);
             let directory = row.info.directory.clone();
             let kept = Kept::Row(Box::new(row));
-            let found = Found { tool, id, path: path.to_owned(), directory, changed, kept };
+            let found = Found { tool, id, path: path.to_owned(), directory, changed, origin: None, kept };
             self.candidates.push(Candidate::Row(Box::new(found)));
         }
     }
@@ -286,7 +288,7 @@ impl Search {
             let (id, path) = (session.id.to_string(), path.to_owned());
             let (directory, changed) = (session.directory.clone(), session.updated.0);
             let kept = Kept::Stored(Box::new(session));
-            let found = Found { tool: Tool::Plimsoll, id, path, directory, changed, kept };
+            let found = Found { tool: Tool::Plimsoll, id, path, directory, changed, origin: None, kept };
             self.candidates.push(Candidate::Row(Box::new(found)));
         }
         self.sort();

@@ -135,6 +135,8 @@ fn millis(time: SystemTime) -> u64 {
 pub(crate) struct Beginning {
     pub(crate) id: Option<String>,
     pub(crate) directory: Option<String>,
+    /// The stored session that it was handed over from.
+    pub(crate) origin: Option<String>,
 }
 
 impl Beginning {
@@ -142,7 +144,7 @@ impl Beginning {
     pub(crate) fn of(path: &Path) -> Option<Beginning> {
         let file = File::open(path).ok()?;
         let lines = BufReader::new(file.take(BYTES)).lines().take(LINES).map_while(Result::ok);
-        let mut beginning = Beginning { id: None, directory: None };
+        let mut beginning = Beginning { id: None, directory: None, origin: None };
         for record in lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok()) {
             let inner = record.get("payload").unwrap_or(&record);
             if inner.get("source").is_some_and(|source| source.get("subagent").is_some()) {
@@ -153,6 +155,10 @@ impl Beginning {
                 record.get("type").and_then(Value::as_str).is_none_or(|kind| kind.starts_with("session"));
             if is_first && beginning.id.is_none() {
                 beginning.id = text("id").or_else(|| text("sessionId"));
+            }
+            if beginning.origin.is_none() {
+                let origin = inner.pointer("/plimsoll/handed_over_from").and_then(Value::as_str);
+                beginning.origin = origin.map(str::to_owned);
             }
             beginning.directory = text("cwd").or_else(|| text("working_dir"));
             if beginning.directory.is_some() {

@@ -694,8 +694,19 @@ fn left_out(message: &Message, parts: usize) -> Option<Block> {
 
 /// Whether a text is what the window shows instead of a cleared result.
 pub fn is_placeholder(text: &str) -> bool {
-    text == PLACEHOLDER
-        || (text.starts_with(PLACEHOLDER_WITH_HANDLE) && text.ends_with(']') && !text.contains('\n'))
+    text == PLACEHOLDER || placeholder_handle(text).is_some()
+}
+
+/// The handle that a placeholder names, if the text is one that names a handle.
+///
+/// ```
+/// use plimsoll::window::placeholder_handle;
+/// assert_eq!(placeholder_handle("[Old tool result content cleared; recall prt_1]"), Some("prt_1"));
+/// assert_eq!(placeholder_handle("[Old tool result content cleared]"), None);
+/// ```
+pub fn placeholder_handle(text: &str) -> Option<&str> {
+    let handle = text.strip_prefix(PLACEHOLDER_WITH_HANDLE)?.strip_suffix(']')?;
+    (!handle.contains('\n')).then_some(handle)
 }
 
 fn said(role: WindowRole, text: &str) -> WindowMessage {

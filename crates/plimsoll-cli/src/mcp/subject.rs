@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use plimsoll_import::{Found, ImportError, ImportOptions, Scope, Source, Survey, Tool};
+use plimsoll::SessionId;
+use plimsoll::window::placeholder_handle;
+use plimsoll_import::{Extent, Found, ImportError, ImportOptions, Scope, Source, Survey, Tool, transcript};
 use plimsoll_store::{Archive, MemoryStore, Scope as InStore, Selection, Session, StoreError};
 
 use crate::args::PolicyArgs;
@@ -25,11 +27,18 @@ pub(super) struct Subject {
     pub(super) session: Session,
     /// The tool that is writing it, if it is not stored here.
     pub(super) writer: Option<Tool>,
+    /// Whether the client's session was handed over from it.
+    pub(super) is_origin: bool,
 }
+
+/// So many handles of a session are tried to find the one it was handed over from. More than one may be of content that
+/// was removed since.
+const TRIED_HANDLES: usize = 8;
 
 impl Subject {
     /// The session that was named; or without a name the one that the client is writing for this directory, and the
-    /// newest that is stored for it. There is at least one.
+    /// stored one that it was handed over from, or else the newest that is stored for the directory. There is at least
+    /// one.
     pub(super) fn all(
         named: Option<&str>,
         client: &Client,
@@ -43,7 +52,12 @@ impl Subject {
             Some(id) => sessions::with_id(id, around, Scope::Others)?.map(|located| located.found),
             None => client.session(around),
         };
-        let written = found.map(|found| Subject::written(&found)).transpose()?;
+        let written = found.as_ref().map(Subject::written).transpose()?;
+        let origin = match (named, &found, &written) {
+            (None, Some(found), Some(written)) => written.origin(found, config)?,
+            _ => None,
+        };
+        let stored = origin.map_or(stored, Ok);
         match (written, stored) {
             (None, Err(_)) if named.is_none() => {
                 let (tool, directory) =
@@ -79,7 +93,29 @@ impl Subject {
             None => Opened::existing(config, around)?,
         };
         let session = opened.chosen(named, around)?;
-        Ok(Subject { opened, session, writer: None })
+        Ok(Subject { opened, session, writer: None, is_origin: false })
+    }
+
+    /// The stored session that the client's was handed over from: the one that its file names, or the one that its
+    /// handles are of. A tool that goes on under a new id may have left out what it does not know.
+    fn origin(&self, found: &Found, config: &Config) -> Result<Option<Subject>, CliError> {
+        let Some(opened) = Opened::if_there(config)? else { return Ok(None) };
+        if let Some(id) = &found.origin {
+            match opened.archive.store().session(&SessionId::new(id.as_str())) {
+                Ok(session) => return Ok(Some(Subject { opened, session, writer: None, is_origin: true })),
+                Err(StoreError::Missing { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let messages = transcript(self.opened.archive.store(), &self.session, Extent::Whole)?.messages;
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        let results = parts.filter_map(|part| part.as_tool()?.state.result());
+        for handle in results.filter_map(|text| placeholder_handle(text)).take(TRIED_HANDLES) {
+            if let Some(owner) = Subject::with_handle(handle, config)? {
+                return Ok(Some(Subject { is_origin: true, ..owner }));
+            }
+        }
+        Ok(None)
     }
 
     /// The stored session that has content under exactly this handle. A session may have been handed over from one of
@@ -92,7 +128,7 @@ impl Subject {
             Ok(_) | Err(StoreError::Missing { .. } | StoreError::Ambiguous { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        Ok(Some(Subject { opened, session, writer: None }))
+        Ok(Some(Subject { opened, session, writer: None, is_origin: false }))
     }
 
     /// A session of another tool, as it stands.
@@ -121,6 +157,6 @@ impl Subject {
         })?;
         let archive = Archive::new(Box::new(store), Err("the session is not stored".to_owned()));
         let opened = Opened { archive: Arc::new(archive), path: found.path.clone() };
-        Ok(Subject { opened, session, writer: Some(found.tool) })
+        Ok(Subject { opened, session, writer: Some(found.tool), is_origin: false })
     }
 }

@@ -76,7 +76,8 @@ impl From<StoreError> for Refusal {
 /// The tools as a client is told of them.
 pub(super) fn declared() -> Vec<Tool> {
     let session = json!({ "type": "string", "description": "A session, by its id or the beginning of it; if left \
-        out the current one of the working directory, and the newest that is stored for it." });
+        out the current one of the working directory, with the stored one that it was handed over from or else the \
+        newest that is stored for the directory." });
     let recall = RecallTool::new(&Policy::default().recall);
     let mut schema = recall.input_schema;
     schema["properties"]["session"] = session.clone();
@@ -264,7 +265,7 @@ fn told(part: &Part) -> String {
 /// What is in the window of the first session, and which other is stored.
 fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
     let policy = &config.policy;
-    let Some((Subject { opened, session, writer }, others)) = subjects.split_first() else {
+    let Some((Subject { opened, session, writer, .. }, others)) = subjects.split_first() else {
         return Err(Refusal::Failed("there is no session to look into".to_owned()));
     };
     // As `plimsoll window`, with what a summary stands for: its usage tells how heavy characters are.
@@ -346,7 +347,8 @@ fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
         }
     }
     for other in others {
-        let _ = write!(text, "\nstored for this directory: `{}`, {}", other.session.id, other.session.title);
+        let what = if other.is_origin { "handed over from" } else { "stored for this directory" };
+        let _ = write!(text, "\n{what}: `{}`, {}", other.session.id, other.session.title);
     }
     Ok(Answer { text, is_error: false })
 }

@@ -285,25 +285,92 @@ async fn handles_of_the_session_it_was_handed_over_from_are_answered_beside_its_
         text.starts_with(&format!("session {} of Claude Code", done["session"].as_str().unwrap())),
         "{text}"
     );
-    assert!(text.contains("stored for this directory: `ses_5c"), "{text}");
+    assert!(text.contains("handed over from: `ses_5c"), "{text}");
     let (text, is_error) = client.call("recall", json!({ "handle": handle, "to": 2 })).await.unwrap();
     assert!(!is_error && text.contains("warning: unused"), "{text}");
     let (listed, _) = client.call("list_recallable", json!({})).await.unwrap();
     assert!(listed.contains(handle), "{listed}");
 }
 
-/// The folder that a session was about need not be on this machine; then it is handed over to the current one.
-#[tokio::test]
-async fn a_handle_is_answered_wherever_its_session_is_stored_unless_one_is_named() {
+/// A home with `ses_5c`, whose older outputs are cleared, for a directory or the project, and with `ses_6d` for the project, stored
+/// later.
+fn two_stored(directory: Option<&str>) -> Home {
     let home = Home::new();
-    let export = export("/gone/elsewhere".as_ref()).to_string();
-    let home = home.with("project/session.json", &export);
+    let other = export(&home.project).to_string().replace("ses_5c", "ses_6d").replace("fixed", "other");
+    let other = other.replace("warning: unused", "error: unrelated").replace("output ", "result ");
+    let first = export(directory.map_or(home.project.as_path(), std::path::Path::new)).to_string();
+    let home = home.with("project/session.json", &first);
+    let home = home.with("project/other.json", &other);
     home.run(&["sessions", "import", "session.json"]);
     assert!(home.run(&["prune", "--apply", "ses_5c"]).starts_with("exit: 0"));
+    home.run(&["sessions", "import", "other.json"]);
+    assert!(home.run(&["prune", "--apply", "ses_6d"]).starts_with("exit: 0"));
+    home
+}
+
+/// The first handle that a session shows.
+fn shown_handle(written: &str) -> &str {
+    written.split("recall ").nth(1).unwrap().split(']').next().unwrap()
+}
+
+#[tokio::test]
+async fn a_session_that_was_handed_over_leads_to_its_origin() {
+    for directory in [None, Some("/gone/elsewhere")] {
+        for (tool, client) in [("claude-code", "claude-code"), ("codex", "codex-mcp-client")] {
+            let home = two_stored(directory);
+            let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool]);
+            let written = std::fs::read_to_string(done["path"].as_str().unwrap()).unwrap();
+            let handle = shown_handle(&written);
+            let client = Client::connect(&home, client).await;
+            let (listed, _) = client.call("list_recallable", json!({})).await.unwrap();
+            assert!(listed.contains(handle) && !listed.contains("other"), "{tool}: {listed}");
+            let (text, _) = client.call("recall", json!({ "search": "^output 0" })).await.unwrap();
+            assert!(text.contains(handle), "{tool}: {text}");
+            let (text, is_error) = client.call("recall", json!({ "handle": handle, "to": 2 })).await.unwrap();
+            assert!(!is_error && text.contains("warning: unused"), "{tool}: {text}");
+            let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
+            assert!(text.contains("handed over from: `ses_5c"), "{tool}: {text}");
+            // What is stored of another session has nothing to do with this one.
+            let (text, _) = client.call("recall", json!({ "search": "error: unrelated" })).await.unwrap();
+            assert!(!text.contains("prt_"), "{tool}: {text}");
+        }
+    }
+}
+
+/// A tool may go on under a new id, in a file of its own making. Only the texts are the same then.
+#[tokio::test]
+async fn the_origin_of_a_session_with_a_new_id_follows_from_its_handles() {
+    let home = two_stored(Some("/gone/elsewhere"));
+    let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", "claude-code"]);
+    let path = std::path::PathBuf::from(done["path"].as_str().unwrap());
+    let written = std::fs::read_to_string(&path).unwrap();
+    let records = written.lines().map(|line| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(record["plimsoll"]["handed_over_from"], "ses_5c1000000001ABCDEFGHIJKLMN");
+        record.as_object_mut().unwrap().remove("plimsoll");
+        record["sessionId"] = CLAUDE.into();
+        format!("{record}\n")
+    });
+    std::fs::write(path.with_file_name(format!("{CLAUDE}.jsonl")), records.collect::<String>()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let client = Client::connect(&home, "claude-code").await;
+    let (listed, _) = client.call("list_recallable", json!({})).await.unwrap();
+    assert!(listed.contains(shown_handle(&written)) && !listed.contains("other"), "{listed}");
+    // Without what it was handed over from, it is a session as any other.
+    assert!(home.run(&["sessions", "rm", "ses_5c", "--force"]).starts_with("exit: 0"));
+    let (listed, _) = client.call("list_recallable", json!({})).await.unwrap();
+    assert!(listed.contains("prt_other"), "{listed}");
+}
+
+#[tokio::test]
+async fn a_handle_is_answered_wherever_its_session_is_stored_unless_one_is_named() {
+    let home = two_stored(Some("/gone/elsewhere"));
+    home.claude(CLAUDE, "Another matter", 0);
     let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", "claude-code"]);
     let written = std::fs::read_to_string(done["path"].as_str().unwrap()).unwrap();
-    let handle = written.split("recall ").nth(1).unwrap().split(']').next().unwrap();
-    let client = Client::connect(&home, "claude-code").await;
+    let handle = shown_handle(&written);
+    // The client is in another session than the one that was handed over, and was shown the handle.
+    let client = Client::connect_with(&home, "claude-code", &[("CLAUDE_CODE_SESSION_ID", CLAUDE)]).await;
     let (text, is_error) = client.call("recall", json!({ "handle": handle, "to": 2 })).await.unwrap();
     assert!(!is_error && text.contains("warning: unused"), "{text}");
     // A part of a handle could be guessed, and a search would show what has nothing to do with this session.

@@ -166,8 +166,12 @@ fn a_session_with_such_a_range_goes_on_in_other_tools() {
         let written = std::fs::read_to_string(home.project.join(file)).unwrap();
         assert!(written.contains("[Summary of 4 messages]") && written.contains("output 6\\n"), "{file}");
         assert!(!written.contains("output 3\\n"), "{file}: what is behind the summary is in the file");
-        // OpenCode leaves alone what it has under an id.
-        assert!(!written.contains(&id), "{file}: the session has a new id");
+        // OpenCode leaves alone what it has under an id. As the origin of a session the id is named, and nowhere else.
+        let origin = serde_json::json!({ "plimsoll": { "handed_over_from": id } }).to_string();
+        let origin = origin.trim_start_matches('{').strip_suffix('}').unwrap();
+        let is_marked = file.ends_with(".jsonl");
+        assert_eq!(written.contains(origin), is_marked, "{file}");
+        assert!(!written.replace(origin, "").contains(&id), "{file}: the session has a new id");
     }
 }
 

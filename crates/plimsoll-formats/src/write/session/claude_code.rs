@@ -118,6 +118,8 @@ impl Chain<'_> {
             record["sessionId"] = session.id.into();
             record["version"] = VERSION.into();
             record["timestamp"] = rfc3339_of(at).into();
+            // In all of them: a fork of the session begins with any.
+            session.mark(&mut record);
             record
         });
         records.collect()

@@ -17,8 +17,9 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
     let now = rfc3339_of(session.now);
     let record = |kind: &str, payload: Value| json!({ "timestamp": now, "type": kind, "payload": payload });
     let (summary, messages) = divided(window);
-    let meta = json!({ "id": session.id, "timestamp": now, "cwd": session.directory, "originator": "plimsoll",
+    let mut meta = json!({ "id": session.id, "timestamp": now, "cwd": session.directory, "originator": "plimsoll",
         "cli_version": VERSION, "source": "cli" });
+    session.mark(&mut meta);
     let mut records = vec![record("session_meta", meta)];
     if let Some(summary) = summary {
         let said = json!({ "type": "message", "role": "user", "content": [text("input_text", &summary)] });

@@ -8,6 +8,7 @@ mod claude_code;
 mod codex;
 
 use plimsoll::{Block, Millis, Window, WindowMessage, WindowRole};
+use serde_json::{Value, json};
 
 use super::Lost;
 use crate::detect::Format;
@@ -27,6 +28,18 @@ pub struct NewSession<'a> {
     pub directory: &'a str,
     /// The model that spoke.
     pub model: Option<&'a str>,
+    /// The stored session that the window is of. The file names it, so that what is not in the window can be looked for
+    /// there.
+    pub origin: Option<&'a str>,
+}
+
+impl NewSession<'_> {
+    /// Name the origin in a record, under a key that no tool uses. They leave alone what they do not know.
+    fn mark(&self, record: &mut Value) {
+        if let Some(origin) = self.origin {
+            record["plimsoll"] = json!({ "handed_over_from": origin });
+        }
+    }
 }
 
 /// Write a window as a session file of [`Format::ClaudeCode`] or [`Format::Codex`] that the tool can resume, with what
@@ -37,7 +50,7 @@ pub struct NewSession<'a> {
 /// use plimsoll_formats::{Format, NewSession, read, write_session};
 /// let log = [Message::user("msg_1".into(), "prt_1".into(), "hello")];
 /// let session = NewSession { id: "0199aaaa-1111-7222-8333-444455556666", now: Millis(1_794_775_451_033),
-///     directory: "/code", model: None };
+///     directory: "/code", model: None, origin: None };
 /// let (file, _) = write_session(Format::Codex, &session, &Window::of(&log, &Policy::default()))?;
 /// assert_eq!(read(file.as_bytes())?.messages[0].text(), "hello");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
