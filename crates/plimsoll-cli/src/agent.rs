@@ -67,8 +67,9 @@ impl<'a> Setup<'a> {
             }
             (None, true) => {
                 let opened = Opened::existing(config, around)?;
-                let id = opened.chosen(None, around)?.id;
-                Ok((opened, Some(id)))
+                let session = opened.chosen(None, around)?;
+                store::tell_if_elsewhere(&session, around);
+                Ok((opened, Some(session.id)))
             }
             (None, false) => Ok((Opened::made(config)?, None)),
         }

@@ -308,11 +308,7 @@ impl Search {
     /// of a project and asked about from inside. What is above `home`, and `home` itself, is no project.
     pub fn newest(&self, directory: &Path, home: Option<&Path>) -> Option<Found> {
         let newest = &self.candidates[..self.candidates.len().min(MOST)];
-        let above: Vec<&Path> = directory
-            .ancestors()
-            .skip(1)
-            .take_while(|above| Some(*above) != home && above.parent().is_some())
-            .collect();
+        let above: Vec<&Path> = projects_around(directory, home).skip(1).collect();
         let mut nearest: Option<(usize, Found)> = None;
         for found in of_directory(newest, None) {
             let Some(own) = found.directory.as_deref().map(Path::new) else { continue };
@@ -372,6 +368,22 @@ impl Search {
         let is_unique = |end: &usize| !others.iter().any(|other| other.may_have(&id[..*end]));
         ends.into_iter().find(is_unique).map_or(id, |end| &id[..end])
     }
+}
+
+/// A directory, and those above it that can be the project it is in, the nearest first. What is above `home`, and `home`
+/// itself, is no project.
+///
+/// ```
+/// use std::path::Path;
+/// let around = plimsoll_import::projects_around("/home/ada/code/src".as_ref(), Some("/home/ada".as_ref()));
+/// assert_eq!(around.collect::<Vec<_>>(), ["/home/ada/code/src", "/home/ada/code"].map(Path::new));
+/// ```
+pub fn projects_around<'a>(
+    directory: &'a Path,
+    home: Option<&'a Path>,
+) -> impl Iterator<Item = &'a Path> + use<'a> {
+    let is_project = move |above: &&Path| Some(*above) != home && above.parent().is_some();
+    std::iter::once(directory).chain(directory.ancestors().skip(1).take_while(is_project))
 }
 
 fn of_directory<'a>(

@@ -57,7 +57,7 @@ mod weigh;
 mod write;
 
 pub use error::ImportError;
-pub use find::{Found, Kept, Problem, Scope, Search, Tool, row_with_id};
+pub use find::{Found, Kept, Problem, Scope, Search, Tool, projects_around, row_with_id};
 pub use import::{Because, ImportOptions, InsteadOf, Outcome, Report};
 pub use places::Places;
 pub use source::{FileKind, OnRead, Source, open};

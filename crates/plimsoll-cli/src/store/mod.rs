@@ -18,7 +18,7 @@ use std::time::Duration;
 use plimsoll::compact::request::Summariser;
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
-use plimsoll_import::Scope;
+use plimsoll_import::{Scope, projects_around};
 use plimsoll_session::{Driver, Figures, SessionError, Settings};
 use plimsoll_store::{Archive, Filter, Lease, Session, SpillRecord, StoreError, TakeOver};
 
@@ -142,19 +142,23 @@ impl Opened {
         }
     }
 
-    /// The one with this id, or without one the newest of the current directory.
+    /// The one with this id, or without one the newest of the current directory, or of the nearest one above it that has
+    /// any: as for the sessions of other tools, what is above the home, and the home itself, is no project.
     pub(crate) fn chosen(&self, id: Option<&str>, around: &Surroundings) -> Result<Session, CliError> {
         if let Some(id) = id {
             return self.session(id, around);
         }
-        let directory = around.directory.to_str().map(str::to_owned);
-        let filter = Filter { directory, most: Some(1), ..Filter::default() };
-        self.archive.store().sessions(&filter)?.pop().ok_or_else(|| {
-            let directory = around.short(&around.directory);
-            CliError::usage(format!("no session of `{directory}` is stored")).hint(
-                "name one: `plimsoll sessions --tool plimsoll --all` lists them, `plimsoll sessions import FILE` adds one",
-            )
-        })
+        for directory in projects_around(&around.directory, around.home.as_deref()) {
+            let directory = directory.to_str().map(str::to_owned);
+            let filter = Filter { directory, most: Some(1), ..Filter::default() };
+            if let Some(newest) = self.archive.store().sessions(&filter)?.pop() {
+                return Ok(newest);
+            }
+        }
+        let directory = around.short(&around.directory);
+        Err(CliError::usage(format!("no session of `{directory}` is stored")).hint(
+            "name one: `plimsoll sessions --tool plimsoll --all` lists them, `plimsoll sessions import FILE` adds one",
+        ))
     }
 
     /// Every session, tasks too, the last written to first.
@@ -281,11 +285,7 @@ pub(crate) fn session_or_import(
 ) -> Result<(Opened, SessionId), CliError> {
     let unknown = match opened.session(id, around) {
         Ok(session) => {
-            let elsewhere = session.directory.as_deref().filter(|own| Path::new(own) != around.directory);
-            if let Some(directory) = elsewhere {
-                let directory = around.short(directory.as_ref());
-                note(&format!("note: the session was in `{directory}` so far; it goes on in this directory"));
-            }
+            tell_if_elsewhere(&session, around);
             return Ok((opened, session.id));
         }
         Err(error) => error,
@@ -295,6 +295,15 @@ pub(crate) fn session_or_import(
         (Ok(id), Some(opened)) => Ok((opened, id)),
         // What was asked for is no session of anybody's, and the better message is about ours.
         _ => Err(unknown),
+    }
+}
+
+/// Say that a session which is to go on here was in another directory.
+pub(crate) fn tell_if_elsewhere(session: &Session, around: &Surroundings) {
+    let elsewhere = session.directory.as_deref().filter(|own| Path::new(own) != around.directory);
+    if let Some(directory) = elsewhere {
+        let directory = around.short(directory.as_ref());
+        note(&format!("note: the session was in `{directory}` so far; it goes on in this directory"));
     }
 }
 

@@ -519,6 +519,44 @@ fn asking_wrongly_says_what_would_be_right() {
 }
 
 #[test]
+fn a_stored_session_is_found_from_a_folder_inside_its_project() {
+    let home = stored();
+    let text = std::fs::read_to_string(home.project.join("session.json")).unwrap();
+    let text = text.replace("ses_5c1000000001", "ses_6d1000000001").replace("_fixed", "_other");
+    home.write("of-home.json", &text.replace(home.project.to_str().unwrap(), home.path.to_str().unwrap()));
+    assert!(home.run(&["sessions", "import", "../of-home.json"]).starts_with("exit: 0"));
+    let run = |folder: &str, args: &[&str]| {
+        let folder = home.path.join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut command = home.command(args, &[]);
+        home.told(&command.current_dir(folder).stdin(std::process::Stdio::null()).output().unwrap())
+    };
+    for args in [
+        ["receipts"].as_slice(),
+        &["recall", "--grep", "output 0"],
+        &["pins"],
+        &["sessions", "show"],
+        &["revert", "--plan"],
+        &["prune", "--apply"],
+    ] {
+        let told = run("project/src/deep", args);
+        assert!(!told.contains("exit: 2") && !told.contains("ses_6d"), "{args:?}: {told}");
+        // What is stored for the home is not a project that everything below it belongs to.
+        let told = run("elsewhere", args);
+        assert!(
+            told.starts_with("exit: 2") && told.contains("no session of `~/elsewhere` is stored"),
+            "{args:?}: {told}"
+        );
+    }
+    let told = run("project/src/deep", &["run", "--continue", "Go on"]);
+    assert!(
+        told.contains("the session was in `~/project` so far; it goes on in this directory")
+            && told.contains("no model is set"),
+        "{told}"
+    );
+}
+
+#[test]
 fn sessions_with_the_same_beginning_are_told_apart() {
     let home = stored();
     let text = std::fs::read_to_string(home.project.join("session.json")).unwrap();
