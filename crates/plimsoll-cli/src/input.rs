@@ -335,8 +335,10 @@ fn is_redirected_file() -> bool {
     let input = std::os::windows::io::AsHandle::as_handle(&io::stdin()).try_clone_to_owned();
     let Ok(mut input) = input.map(std::fs::File::from) else { return false };
     let Ok(metadata) = input.metadata() else { return false };
-    // One that was read to its end by another command before has nothing for this one.
-    metadata.is_file() && io::Seek::stream_position(&mut input).is_ok_and(|at| at < metadata.len())
+    // One that was read to its end by another command before has nothing for this one. One that was empty from the
+    // beginning was meant: a session of the directory in its place would be told as what it is not.
+    let has_more = |at: u64| metadata.len() == 0 || at < metadata.len();
+    metadata.is_file() && io::Seek::stream_position(&mut input).is_ok_and(has_more)
 }
 
 /// Whether something waits in a pipe to be read: most likely a session that was meant to be.

@@ -211,6 +211,25 @@ fn a_file_on_standard_input_is_read_without_being_named() {
 }
 
 #[test]
+fn an_empty_file_on_standard_input_is_not_another_session() {
+    let home = home().with("project/empty", "").with("project/two.jsonl", TWO);
+    let open = |name: &str| std::fs::File::open(home.project.join(name)).unwrap();
+    let commands: [&[&str]; 5] =
+        [&["inspect"], &["window"], &["prune"], &["fork"], &["convert", "--to", "openai-chat"]];
+    for args in commands {
+        let told = home.told(&home.command(args, &[]).stdin(open("empty")).output().unwrap());
+        let expected = "exit: 3\n----- stdout -----\n----- stderr -----\n\
+            error: cannot read standard input: the transcript is empty\n";
+        assert_eq!(told, expected, "{args:?}");
+    }
+    // A script's own standard input, which an earlier command has read, is not meant.
+    let mut read = open("two.jsonl");
+    std::io::Read::read_to_end(&mut read, &mut Vec::new()).unwrap();
+    let told = home.told(&home.command(&["fork"], &[]).stdin(read).output().unwrap());
+    assert!(told.contains("Claude Code: "), "{told}");
+}
+
+#[test]
 fn a_session_is_found_from_a_folder_inside_its_project() {
     let home = Home::new();
     let record = serde_json::json!({ "type": "user", "uuid": "u1", "parentUuid": null, "sessionId": "5d0c31aa-1111",
