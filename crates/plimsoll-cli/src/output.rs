@@ -76,6 +76,14 @@ impl Output {
         Ok(())
     }
 
+    /// A table, or its rows as a few lines each where names make it wider than the page.
+    pub(crate) fn table_or_stacks(&mut self, table: &Table) -> io::Result<()> {
+        for line in table.lines_or_stacks(self.width()) {
+            self.painted(&line)?;
+        }
+        Ok(())
+    }
+
     /// Bytes as they are.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.to.write_all(bytes)
@@ -157,9 +165,8 @@ impl Table {
     /// Its lines on a page of this width or, where it is too wide for that even with its words cut, each row as a few
     /// lines of its own: names are copied, and one that is broken over two lines cannot be.
     pub(crate) fn lines_or_stacks(&self, page: usize) -> Vec<String> {
-        let lines = self.lines(page);
-        if lines.iter().all(|line| console::measure_text_width(line) <= page) {
-            return lines;
+        if self.fits_with_words_cut(page) {
+            return self.lines(page);
         }
         self.rows.iter().flat_map(|row| self.stack(row, page)).collect()
     }
@@ -190,8 +197,12 @@ impl Table {
 
     /// Whether it stands on a page of this width with nothing cut.
     pub(crate) fn fits(&self, page: usize) -> bool {
-        let widths = self.widths(usize::MAX);
-        widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) <= page
+        line_width(&self.widths(usize::MAX)) <= page
+    }
+
+    /// Whether it stands on a page of this width if words give way.
+    pub(crate) fn fits_with_words_cut(&self, page: usize) -> bool {
+        line_width(&self.widths(page)) <= page
     }
 
     fn widths(&self, page: usize) -> Vec<usize> {
@@ -230,6 +241,11 @@ impl Table {
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     }
+}
+
+/// How wide a line with columns of these widths is.
+fn line_width(columns: &[usize]) -> usize {
+    columns.iter().sum::<usize>() + 2 * columns.len().saturating_sub(1)
 }
 
 /// Text, broken at words so that no line is wider than the page; lines that follow are set in.

@@ -20,6 +20,9 @@ use crate::when::{age, now};
 /// So much of an id is shown at least, after its prefix.
 const ID: usize = 8;
 
+/// So much is shown of a directory where ids need the room.
+const SHORT_DIRECTORY: usize = 9;
+
 /// List sessions, or do something else with them.
 pub(crate) fn run(
     args: &SessionsArgs,
@@ -66,8 +69,15 @@ pub(crate) fn run(
             let directory = around.short(&project);
             note(&format!("sessions of `{directory}`{which}; `--all` lists every directory"));
         }
-        let page = Page { search, around, directories: args.all, width: output.width() };
-        output.table(&page.table(&rows))?;
+        let width = output.width();
+        let usual = if width < 110 { 12 } else { 32 };
+        let page = |longest_directory| Page { search, around, directories: args.all, longest_directory };
+        let mut table = page(usual).table(&rows);
+        if !table.fits_with_words_cut(width) {
+            // Ids are given back, and stay whole: directories give way to long ones.
+            table = page(SHORT_DIRECTORY).table(&rows);
+        }
+        output.table_or_stacks(&table)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -114,7 +124,8 @@ struct Page<'a> {
     around: &'a Surroundings,
     /// Directories have a column only where there may be more than one.
     directories: bool,
-    width: usize,
+    /// So much is shown of a directory at most.
+    longest_directory: usize,
 }
 
 impl Page<'_> {
@@ -151,9 +162,8 @@ impl Page<'_> {
     }
 
     fn directory(&self, found: &Found) -> String {
-        let most = if self.width < 110 { 12 } else { 32 };
         let path = found.directory.as_deref().map(|own| self.around.short(own.as_ref()));
-        end_of(&path.unwrap_or_default(), most)
+        end_of(&path.unwrap_or_default(), self.longest_directory)
     }
 }
 

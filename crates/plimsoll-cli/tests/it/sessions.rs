@@ -243,6 +243,27 @@ fn a_session_is_found_from_a_folder_inside_its_project() {
 }
 
 #[test]
+fn the_list_fits_its_page_whatever_the_ids_are() {
+    let home = home();
+    let like = ["a", "b"].map(|end| format!("019e06e6-0c4e-72d2-a0ab-1122{end}"));
+    home.codex(&like[0], &home.path.join("a-folder-far-away"), "Words that give way to other columns", 4);
+    home.codex(&like[1], &home.path.join("a-folder-far-away"), "Words that give way to other columns", 4);
+    let long = format!("ses_{}", "x".repeat(70));
+    home.claude(&format!("{long}a"), "A long one", 5);
+    for with_longest in [false, true] {
+        if with_longest {
+            home.claude(&format!("{long}b"), "A long one", 5);
+        }
+        let told = home.run(&["sessions", "--all"]);
+        let widest = told.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{widest}: {told}");
+        for id in &like {
+            assert!(told.contains(id), "{told}");
+        }
+    }
+}
+
+#[test]
 fn an_id_as_it_is_listed_can_be_given_back() {
     let home = home();
     let told = home.run(&["sessions", "--all"]);
