@@ -184,9 +184,8 @@ impl Input {
         match sessions::with_id(id, around, scope)? {
             Some(located) => Input::found(located, around),
             None => {
-                let message =
-                    format!("there is neither a file {name} nor a session whose id begins with `{id}`");
-                Err(CliError::usage(message).hint(HINT))
+                let session = sessions::described(id, scope);
+                Err(CliError::usage(format!("there is neither a file {name} nor a {session}")).hint(HINT))
             }
         }
     }
@@ -368,7 +367,7 @@ fn unreadable(error: &ImportError, name: &str) -> CliError {
 /// Whether this may be the id of a session rather than a path.
 fn is_like_id(text: &str) -> bool {
     let (_, id) = Scope::All.narrow(text);
-    id.len() >= 4 && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
 /// Say what was not understood, or refuse it.

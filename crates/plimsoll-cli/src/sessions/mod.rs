@@ -110,6 +110,14 @@ pub(crate) fn with_id(id: &str, around: &Surroundings, scope: Scope) -> Result<O
     Ok(found.map(|found| lookup.located(found)))
 }
 
+/// The session that an id was to name, for a message that there is none.
+pub(crate) fn described(id: &str, scope: Scope) -> String {
+    match scope.narrow(id) {
+        (Scope::Only(tool), id) => format!("session of {} whose id begins with `{id}`", tool.name()),
+        (_, id) => format!("session whose id begins with `{id}`"),
+    }
+}
+
 pub(crate) fn none_with(id: &str) -> CliError {
     CliError::usage(format!("no session has an id that begins with `{id}`"))
         .hint("`plimsoll sessions --all` lists the sessions there are")

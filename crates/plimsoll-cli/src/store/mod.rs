@@ -325,6 +325,12 @@ pub(crate) fn ids() -> Ids {
 }
 
 fn unknown(id: &str, all: &[Session], around: &Surroundings) -> CliError {
+    if let (Scope::Only(tool), _) = Scope::Others.narrow(id)
+        && let Ok(None) = sessions::with_id(id, around, Scope::Others)
+    {
+        return CliError::usage(format!("there is no {}", sessions::described(id, Scope::Others)))
+            .hint(format!("`plimsoll sessions --tool {} --all` lists them", tool.key()));
+    }
     let error = CliError::usage(format!("no stored session has an id that begins with `{id}`"));
     let other = sessions::with_id(id, around, Scope::Others).ok().flatten();
     if let Some(found) = other.map(|located| located.found) {

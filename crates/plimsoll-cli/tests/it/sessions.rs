@@ -264,6 +264,33 @@ fn the_list_fits_its_page_whatever_the_ids_are() {
 }
 
 #[test]
+fn an_id_that_no_session_has_is_told_as_one_however_long_it_is() {
+    let home = home();
+    for (id, session) in [
+        ("zz", "a session whose id begins with `zz`"),
+        ("zz99", "a session whose id begins with `zz99`"),
+        ("codex:zzz", "a session of Codex whose id begins with `zzz`"),
+    ] {
+        for args in [["inspect", id].as_slice(), &["--json", "inspect", id]] {
+            let told = home.run(args);
+            let expected = format!("error: there is neither a file `{id}` nor {session}\n");
+            assert!(told.starts_with("exit: 2") && told.contains(&expected), "{args:?}: {told}");
+        }
+    }
+    // A short one that there is will do as well.
+    assert!(home.run(&["fork", "5d0"]).starts_with("exit: 0"));
+    // A path is none.
+    let told = home.run(&["inspect", "zz/zz.jsonl"]);
+    assert!(told.contains("cannot open `zz/zz.jsonl`: no such file or directory"), "{told}");
+    let told = home.run(&["chat", "--session", "claude-code:zzz", "--model", "anthropic/claude-x"]);
+    assert!(
+        told.contains("there is no session of Claude Code whose id begins with `zzz`")
+            && told.contains("hint: `plimsoll sessions --tool claude-code --all` lists them"),
+        "{told}"
+    );
+}
+
+#[test]
 fn an_id_as_it_is_listed_can_be_given_back() {
     let home = home();
     let told = home.run(&["sessions", "--all"]);
