@@ -101,6 +101,10 @@ pub(crate) fn tokens(text: &str) -> Option<u64> {
 /// The names most like the given one, the likest first; none where none is like it.
 pub fn nearest_few<'a>(name: &str, known: &'a [String], most: usize) -> Vec<&'a str> {
     let wanted = name.to_lowercase();
+    // Every name begins with nothing, and none is like it.
+    if wanted.is_empty() {
+        return Vec::new();
+    }
     let likeness = |known: &str| {
         // The beginning of a name, or a name with a date behind it, is as like as can be.
         let is_begun = known.starts_with(&wanted) || (!known.is_empty() && wanted.starts_with(known));

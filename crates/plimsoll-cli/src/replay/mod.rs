@@ -338,12 +338,17 @@ fn prices(args: &ReplayArgs) -> Result<Prices, CliError> {
 /// of that.
 fn check_price(args: &ReplayArgs, prices: &Prices) -> Result<(), CliError> {
     let Some(model) = args.price.as_deref().filter(|model| !prices.knows(model)) else { return Ok(()) };
+    const LIST: &str = "`plimsoll replay --list-prices` lists the models that have a price";
+    if model.trim().is_empty() {
+        return Err(CliError::usage("`--price` needs the name of a model").hint(LIST));
+    }
     let known = prices.names();
     let near = config::nearest_few(model, &known, 3);
     let names: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
     let mean = if names.is_empty() { String::new() } else { format!("did you mean {}? ", names.join(", ")) };
-    let hint =
-        format!("{mean}`--prices FILE` adds a price, `--price default` is one dollar for a million tokens");
+    let hint = format!(
+        "{mean}{LIST}; `--prices FILE` adds one, `--price default` is one dollar for a million tokens"
+    );
     Err(CliError::usage(format!("no price is known for `{model}`")).hint(hint))
 }
 

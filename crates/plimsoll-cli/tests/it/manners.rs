@@ -64,6 +64,14 @@ fn a_model_without_a_price_is_an_error_with_the_names_that_are_near() {
         "replay s.json --policy none --price nobody-knows",
         "replay s.json --policy none --prices prices.json --price hause-model",
     ]));
+    let told = home.run(&["replay", "s.json", "--policy", "none", "--price", ""]);
+    assert!(
+        told.starts_with("exit: 2")
+            && told.contains(
+                "error: `--price` needs the name of a model\nhint: `plimsoll replay --list-prices`"
+            ),
+        "{told}"
+    );
     for price in ["claude-sonnet-4-5", "anthropic/claude-sonnet-4-5", "default", "gpt-5.5"] {
         let told = home.run(&["replay", "s.json", "--policy", "none", "--price", price]);
         assert!(told.starts_with("exit: 0"), "{told}");
