@@ -13,6 +13,7 @@ use plimsoll_agent::Model;
 use plimsoll_session::{Climb, ClimbStep, Climbed, SummaryFailure, UsageScale};
 use serde_json::json;
 
+use crate::agent::setup_failed;
 use crate::args::{AgentArgs, CompactArgs};
 use crate::config::{self, Config, ForRun};
 use crate::error::{CliError, reason};
@@ -170,7 +171,7 @@ pub(crate) fn load(args: &CompactArgs, around: &Surroundings) -> Result<(Config,
     };
     let ForRun { config, run, .. } = config::load_run(&agent, around)?;
     let name = args.model.as_deref().unwrap_or_default();
-    let model = Model::configured(&run, name).map_err(|error| CliError::usage(error.to_string()))?;
+    let model = Model::configured(&run, name).map_err(setup_failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok((config, Asked::Model(Box::new(model), runtime)))
 }

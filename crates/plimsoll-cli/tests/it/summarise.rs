@@ -139,3 +139,23 @@ fn a_summary_is_edited_before_it_is_taken() {
         &shown[..shown.len().min(1_500)]
     );
 }
+
+#[test]
+fn a_missing_key_is_told_with_the_variable_that_holds_it() {
+    let (home, id) = stored();
+    for (model, variable) in [
+        (MODEL, "ANTHROPIC_API_KEY"),
+        ("openai/gpt-5", "OPENAI_API_KEY"),
+        ("openai-chat/gpt-5", "OPENAI_API_KEY"),
+    ] {
+        for more in [None, Some("--apply")] {
+            let args: Vec<&str> =
+                ["compact", "--model", model, "--session", &id].into_iter().chain(more).collect();
+            let told = home.run(&args);
+            assert!(
+                told.starts_with("exit: 2") && told.contains(&format!("hint: set `{variable}`")),
+                "{told}"
+            );
+        }
+    }
+}
