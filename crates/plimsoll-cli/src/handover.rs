@@ -25,8 +25,8 @@ use crate::when;
 struct Handover {
     id: String,
     path: PathBuf,
-    /// What a person types to go on there.
-    command: String,
+    /// What a person types to go on there; none where the tool would not find it.
+    command: Option<String>,
     lost: Vec<Lost>,
 }
 
@@ -49,10 +49,10 @@ pub(crate) fn run(
         let lost: Vec<String> = done.lost.iter().map(told).collect();
         note(&format!("lost: {}", lost.join(", ")));
     }
-    let command = match directory == around.directory {
-        true => done.command,
-        false => format!("cd {} && {}", quoted(&directory), done.command),
-    };
+    let command = done.command.map(|command| match directory == around.directory {
+        true => command,
+        false => format!("cd {} && {command}", quoted(&directory)),
+    });
     if output.json {
         let lost: Vec<_> =
             done.lost.iter().map(|lost| json!({ "count": lost.count, "what": lost.one })).collect();
@@ -60,8 +60,20 @@ pub(crate) fn run(
             "directory": directory, "command": command, "lost": lost }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    note(&format!("wrote `{}`; go on with:", around.short(&done.path)));
-    output.text(&printable(&command))?;
+    let path = around.short(&done.path);
+    match command {
+        Some(command) => {
+            note(&format!("wrote `{path}`; go on with:"));
+            output.text(&printable(&command))?;
+        }
+        None => {
+            let (tool, [variable, folder]) = (args.to.name(), own_place(args.to));
+            note(&format!(
+                "wrote `{path}`; {tool} finds it below its own folder alone, `{folder}` in the directory that \
+                 `{variable}` names"
+            ));
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -94,9 +106,9 @@ fn lines(
     let format = if tool == Tool::Codex { Format::Codex } else { Format::ClaudeCode };
     let (text, lost) =
         write_session(format, &session, &window).map_err(|error| CliError::usage(error.to_string()))?;
-    let folder = match &args.folder {
-        Some(folder) => folder.clone(),
-        None => own_folder(tool, around)?,
+    let (folder, before) = match &args.folder {
+        Some(folder) => (folder.clone(), setting(tool, folder, around)),
+        None => (own_folder(tool, around)?, Some(String::new())),
     };
     let (path, command) = if tool == Tool::Codex {
         // `2026-05-02T09:18:36.730Z`, of which the file's name has the seconds without colons.
@@ -110,7 +122,30 @@ fn lines(
         (folder.join(project).join(format!("{id}.jsonl")), format!("claude --resume {id}"))
     };
     save(&path, text.as_bytes())?;
+    let command = before.map(|before| format!("{before}{command}"));
     Ok(Handover { id, path, command, lost })
+}
+
+/// What must stand before the command so that a tool finds its sessions below a folder: nothing for its own. None where
+/// no setting would lead there.
+fn setting(tool: Tool, folder: &Path, around: &Surroundings) -> Option<String> {
+    let folder = around.directory.join(folder);
+    // By what they are, not by how they are written: `DIR/.` and a link to it are the same place.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if own_folder(tool, around).is_ok_and(|own| real(&own) == real(&folder)) {
+        return Some(String::new());
+    }
+    let [variable, name] = own_place(tool);
+    let above = folder.parent().filter(|_| folder.file_name().is_some_and(|last| last == name))?;
+    Some(format!("{variable}={} ", quoted(above)))
+}
+
+/// The variable that names a tool's directory, and the folder with sessions in it.
+fn own_place(tool: Tool) -> [&'static str; 2] {
+    match tool {
+        Tool::Codex => ["CODEX_HOME", "sessions"],
+        _ => ["CLAUDE_CONFIG_DIR", "projects"],
+    }
 }
 
 /// An export that `opencode import` takes; what is in its database is its own affair.
@@ -127,7 +162,7 @@ fn opencode(
     let mut bytes = serde_json::to_vec(&export).map_err(|error| CliError::failed(error.to_string()))?;
     bytes.push(b'\n');
     save(&path, &bytes)?;
-    let command = format!("opencode import {} && opencode --session {id}", quoted(&path));
+    let command = Some(format!("opencode import {} && opencode --session {id}", quoted(&path)));
     Ok(Handover { id, path, command, lost })
 }
 

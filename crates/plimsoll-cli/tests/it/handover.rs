@@ -74,6 +74,41 @@ fn an_export_for_opencode_with_reductions_has_new_ids() {
     assert!(written["messages"][1]["parts"][0]["state"]["output"].as_str().unwrap().starts_with("output 0"));
 }
 
+/// A tool looks for sessions in its own folder, and not in any that a handover is written to.
+#[test]
+fn the_line_to_type_is_printed_where_the_tool_finds_the_session() {
+    let home = reduced();
+    let root = home.path.to_str().unwrap();
+    let handover = |tool: &str, folder: &str| {
+        home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool, "--folder", folder])
+    };
+    for (tool, variable, command, own, name) in [
+        ("claude-code", "CLAUDE_CONFIG_DIR", "claude --resume", ".claude", "projects"),
+        ("codex", "CODEX_HOME", "codex resume", ".codex", "sessions"),
+    ] {
+        let line = |done: &Value, before: String| {
+            assert_eq!(done["command"], format!("{before}{command} {}", done["session"].as_str().unwrap()));
+        };
+        line(&handover(tool, &format!("{root}/{own}/{name}")), String::new());
+        line(&handover(tool, &format!("../{own}/{name}/.")), String::new());
+        line(&handover(tool, &format!("{root}/other/{name}")), format!("{variable}={root}/other "));
+        line(
+            &handover(tool, &format!("own {tool}/{name}")),
+            format!("{variable}='{root}/project/own {tool}' "),
+        );
+        let done = handover(tool, "elsewhere");
+        assert_eq!(done["command"], Value::Null, "{done}");
+        assert!(std::path::Path::new(&home.project).join(done["path"].as_str().unwrap()).is_file(), "{done}");
+        let told = home.run(&["sessions", "handover", "ses_5c", "--to", tool, "--folder", "elsewhere"]);
+        assert!(
+            told.starts_with("exit: 0\n----- stdout -----\n----- stderr -----\n")
+                && told.contains(&format!("`{name}` in the directory that `{variable}` names"))
+                && !told.contains(command),
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn an_unknown_tool_and_an_empty_session_are_refused() {
     let home = reduced().with("project/empty.json", r#"{"info":{"id":"ses_e"},"messages":[]}"#);
