@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use plimsoll::compact::extract::extract;
 use plimsoll::compact::ladder::{Situation, Trigger};
 use plimsoll::compact::request::Summariser;
 use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::history::task_text;
 use plimsoll::prune::Pressure;
 use plimsoll::redact::redact_messages;
-use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Message, Millis, Plan, Tokens, prune};
+use plimsoll::{CharCounter, Counter, Fixed, Limits, Load, Millis, Plan, Tokens, prune};
 use plimsoll_session::UsageScale;
 use plimsoll_tokens::Bpe;
 use serde_json::{Value, json};
@@ -162,12 +161,13 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
     let mut situation =
         Situation { summariser: (!args.offline).then(|| Summariser::own(limits)), ..situation };
-    let plan = Progress::during("planning", || {
-        if let Some(scale) = UsageScale::of(&log, &policy) {
-            scale.weigh_in(&mut situation);
-        }
-        situation.plan_compaction(&log)
-    });
+    if let Some(scale) = UsageScale::of(&log, &policy) {
+        scale.weigh_in(&mut situation);
+    }
+    if args.offline {
+        return summarise::show_offline(log, situation, &policy, output);
+    }
+    let plan = Progress::during("planning", || situation.plan_compaction(&log));
     let Some(plan) = plan else {
         if output.json {
             output.json(&json!(null))?;
@@ -175,25 +175,10 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
         note(&reduce::too_little(&log, &policy));
         return Ok(ExitCode::from(1));
     };
-    if !args.offline {
-        if output.json {
-            output.json(&plan)?;
-        } else {
-            output.text(&printable(&Plan::Compact(plan).detail()))?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let first = log.place(&plan.first).map_err(|error| CliError::failed(error.to_string()))?;
-    let last = log.place(&plan.last).map_err(|error| CliError::failed(error.to_string()))?;
-    let head: Vec<&Message> = log[first..=last].iter().filter(|message| !message.info.summary).collect();
-    let prior = plimsoll::pivot::Pivot::newest(&log).map(|pivot| pivot.text(&log));
-    let summary = Progress::during("summarising", || {
-        extract(&head, prior.as_ref(), policy.compact.extractive_tokens, &policy.summary, &policy.count)
-    });
     if output.json {
-        output.json(&json!({ "summary": summary, "plan": plan }))?;
+        output.json(&plan)?;
     } else {
-        output.text(&summary)?;
+        output.text(&printable(&Plan::Compact(plan).detail()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use plimsoll::compact::ladder::{Situation, Trigger, Verdict};
 use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
 use plimsoll::pivot::Pivot;
 use plimsoll::receipt::CompactPlan;
-use plimsoll::{Fixed, Limits, Millis, Plan, Policy, Tokens};
+use plimsoll::{Fixed, Limits, Log, Millis, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
 use plimsoll_session::{Climb, ClimbStep, Climbed, SummaryFailure, UsageScale};
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::args::{AgentArgs, CompactArgs};
 use crate::config::{self, Config, ForRun};
 use crate::error::{CliError, reason};
 use crate::input;
-use crate::output::{Output, note};
+use crate::output::{Output, note, printable};
 use crate::progress::Progress;
 use crate::reduce;
 use crate::store;
@@ -110,6 +110,50 @@ pub(crate) fn compact(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Show the summary that can be made without a model. The climb that applying would make is made and not kept: a summary
+/// that is as long as what it stands for is not taken, and only the climb can tell.
+pub(crate) fn show_offline(
+    log: Log,
+    situation: Situation,
+    policy: &Policy,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
+    let nothing = reduce::too_little(&log, policy);
+    let mut climb = Climb::of_log(log.clone(), situation, store::ids());
+    let climbed = Progress::during("summarising", || -> Result<Climbed, CliError> {
+        loop {
+            match climb.step()? {
+                ClimbStep::Ask(_) => climb.answer(Err("no model is asked here".to_owned()))?,
+                ClimbStep::Done(climbed) => return Ok(*climbed),
+            }
+        }
+    })?;
+    let others: Vec<Plan> =
+        climbed.outcome.reduction.receipts.iter().map(|receipt| receipt.plan.clone()).collect();
+    match summary_of(climbed, log)? {
+        Some((plan, summary)) if output.json => {
+            output.json(&json!({ "summary": summary, "plan": plan }))?;
+        }
+        Some((_, summary)) => output.text(&summary)?,
+        None if others.is_empty() => {
+            if output.json {
+                output.json(&json!(null))?;
+            }
+            note(&nothing);
+            return Ok(ExitCode::from(1));
+        }
+        // A window that is over its line is made smaller in other ways where no summary helps.
+        None if output.json => output.json(&json!({ "summary": null, "plans": others }))?,
+        None => {
+            for plan in others {
+                output.text(&printable(plan.detail().trim_end()))?;
+            }
+            note(&format!("no summary: {nothing}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Climb with summaries of the model or command that is asked, or with the one that is extracted.
 fn climb_with(
     mut climb: Climb,
@@ -142,7 +186,7 @@ fn climb_with(
 }
 
 /// The plan and the text of what a climb came to.
-fn summary_of(climbed: Climbed, mut log: plimsoll::Log) -> Result<Option<(CompactPlan, String)>, CliError> {
+fn summary_of(climbed: Climbed, mut log: Log) -> Result<Option<(CompactPlan, String)>, CliError> {
     let reduction = climbed.outcome.reduction;
     let plan = reduction.receipts.iter().find_map(|receipt| match &receipt.plan {
         Plan::Compact(plan) => Some(plan.clone()),

@@ -140,6 +140,40 @@ fn a_summary_is_edited_before_it_is_taken() {
     );
 }
 
+/// Without a model, what is shown is what would be applied: both say no where the summary is no shorter.
+#[test]
+fn an_offline_summary_is_shown_where_it_would_be_applied() {
+    let home = Home::new();
+    let said = |role: &str, text: String| serde_json::json!({ "role": role, "content": text });
+    let mut is_shown = Vec::new();
+    for words in [1, 10, 30, 60, 100, 1_000] {
+        let text = |words: usize| "rate limits ".repeat(words);
+        let chat = [
+            said("user", text(words)),
+            said("assistant", text(words)),
+            said("user", text(1)),
+            said("assistant", text(1)),
+            said("user", "And now?".to_owned()),
+        ];
+        home.write("project/chat.json", &serde_json::json!({ "messages": chat }).to_string());
+        let told = home.run(&["sessions", "import", "chat.json"]);
+        let id = told.lines().nth(2).unwrap().to_owned();
+        let shown = home.run(&["compact", "--offline", &id]);
+        let as_json = home.run(&["compact", "--offline", &id, "--json"]);
+        let applied = home.run(&["compact", "--offline", "--apply", &id]);
+        let code = |told: &str| told.lines().next().unwrap().to_owned();
+        assert_eq!(code(&shown), code(&applied), "{words}: {shown}\n{applied}");
+        assert_eq!(code(&as_json), code(&applied), "{words}: {as_json}\n{applied}");
+        if code(&applied) == "exit: 0" {
+            let summary = shown.lines().skip(2).take_while(|line| !line.starts_with("----- stderr"));
+            let window = home.run(&["window", &id]);
+            summary.for_each(|line| assert!(window.contains(line), "{line}: {window}"));
+        }
+        is_shown.push(code(&applied) == "exit: 0");
+    }
+    assert!(is_shown.contains(&true) && is_shown.contains(&false), "{is_shown:?}");
+}
+
 #[test]
 fn a_missing_key_is_told_with_the_variable_that_holds_it() {
     let (home, id) = stored();
