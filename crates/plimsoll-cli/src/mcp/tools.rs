@@ -319,12 +319,13 @@ fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
             let _ = write!(text, "\n{name}: {value}");
         }
     }
+    // A call and its result are one message of the session and two of a request.
     let _ = write!(
         text,
-        "\n{}{}, {} in the window, about {all} tokens{}, {} cleared{}",
+        "\n{}{}; as a request the window has {}, about {all} tokens{}, {} cleared{}",
         counted(usize::try_from(session.messages).unwrap_or(usize::MAX), "message"),
-        if writer.is_none() { " stored" } else { "" },
-        window.messages.len(),
+        if writer.is_none() { " stored" } else { " in the session" },
+        counted(window.messages.len(), "message"),
         fullness.unwrap_or_default(),
         counted(cleared, "output"),
         if window.pivot.is_some() { ", a summary at the beginning" } else { "" }
