@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::{Chars, head};
+use crate::chars::{Chars, head, thousands};
 use crate::count::{Counter, Tokens, part_tokens};
 use crate::limits::Limits;
 use crate::log::{Message, MessageId, Part, PartBody, PartId, ToolStatus};
@@ -33,9 +33,18 @@ pub struct PrunePlan {
     /// What a person chose, where it is not the policy that decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<PruneChoice>,
+    /// How many of those that a person chose stay because they are too short for clearing to save anything.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub too_short: u64,
     /// The numbers of the reason, where it is that something was not reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortfall: Option<Shortfall>,
+}
+
+// What serde asks with takes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What there was, and what was asked of it.
@@ -49,9 +58,18 @@ pub struct Shortfall {
 }
 
 impl PrunePlan {
+    /// The outputs that are too short, as a number with its noun.
+    pub(crate) fn short_outputs(&self) -> String {
+        let noun = if self.too_short == 1 { "tool output" } else { "tool outputs" };
+        format!("{} {noun}", thousands(self.too_short))
+    }
+
     /// Why the plan is as it is, with the numbers that decided.
     pub fn explain(&self) -> String {
         let reason = self.reason;
+        if reason == PruneReason::NoneChosen && self.too_short > 0 {
+            return format!("what was chosen is too short to be worth clearing: {}", self.short_outputs());
+        }
         let Some(Shortfall { found, needed }) = self.shortfall else {
             return match reason {
                 PruneReason::AllProtected => "there is no tool output that may go".to_owned(),

@@ -331,6 +331,10 @@ impl Plan {
                     if let Some(choice) = &plan.choice {
                         row(&"chosen", choice.to_string());
                     }
+                    if plan.too_short > 0 {
+                        let short = plan.short_outputs();
+                        row(&"stay", format!("{short}, too short to be worth clearing"));
+                    }
                 }
             }
             Plan::Compact(plan) => {

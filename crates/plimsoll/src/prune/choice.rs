@@ -145,6 +145,7 @@ pub fn plan_choice_by(
     for item in found {
         let is_worth = parts.get(&item.part).is_some_and(|part| worth_clearing(part, item.tokens, policy));
         if is_done(&plan) || !is_worth {
+            plan.too_short += u64::from(!is_done(&plan));
             plan.kept_tokens += item.tokens;
             continue;
         }

@@ -406,6 +406,34 @@ fn a_prune_by_choice_takes_the_oldest_first_and_says_where_it_falls_short() {
 }
 
 #[test]
+fn a_prune_by_choice_says_how_many_are_too_short_to_be_worth_it() {
+    let long = || json!({ "path": "a.rs" });
+    let history = History::new().user("u").tool_with("edit", long(), "The file was updated.".to_owned());
+    let only_short = history.clone().messages();
+    let history = history.tool_with("edit", long(), tokens(10_000)).tool_with("bash", long(), tokens(10_000));
+    let messages = history.tool_with("edit", long(), "The file was updated.".to_owned()).messages();
+    let choice = PruneChoice { tools: vec!["edit".into()], ..PruneChoice::default() };
+    let plan = |messages: &[Message], choice: &PruneChoice| {
+        prune::plan_choice(messages, &Policy::default(), choice, None)
+    };
+    let both = plan(&messages, &choice);
+    assert_eq!((both.items.len(), both.too_short), (1, 2));
+    let told = Plan::Prune(both.clone()).detail();
+    assert!(told.contains("  stay  2 tool outputs, too short to be worth clearing\n"), "{told}");
+    assert_eq!(serde_json::to_value(&both).unwrap()["tooShort"], 2);
+    // One that a person keeps is not among them.
+    let kept = plan(&messages, &PruneChoice { keep: Some(1), ..choice.clone() });
+    assert_eq!((kept.items.len(), kept.too_short), (1, 1));
+    let nothing = plan(&only_short, &choice);
+    assert_eq!(
+        Plan::Prune(nothing).to_string(),
+        "prune nothing: what was chosen is too short to be worth clearing: 1 tool output"
+    );
+    let other = plan(&only_short, &PruneChoice { tools: vec!["bash".into()], ..choice });
+    assert_eq!(Plan::Prune(other).to_string(), "prune nothing: no tool output is as was chosen");
+}
+
+#[test]
 fn a_tool_that_the_policy_protects_goes_only_by_its_name() {
     let policy = Policy::from_value(json!({ "prune": { "protectedTools": ["bash"] } })).unwrap();
     let freed = |choice: PruneChoice| prune::plan_choice(&mixed(), &policy, &choice, None).freed_tokens;
