@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use plimsoll::log::CompactionPart;
 use plimsoll::pin::{self, PinTarget};
-use plimsoll::{Message, Part, Policy, Reduction, Tokens, ToolState};
+use plimsoll::{Message, Part, PartBody, Policy, Reduction, Tokens, ToolState, Window};
 use plimsoll_store::{
     Archive, Claim, Durability, MemoryStore, NewSession, PurgeTarget, Scope, Search, Selection, Store,
 };
@@ -100,6 +101,26 @@ fn what_matches_is_shown_first_and_then_gone_from_every_file() {
     let wanted = Selection { search: Some(search), ..Selection::default() };
     assert_eq!(archive.search(&id, &wanted).unwrap().len(), 1, "what is left can be searched");
     assert!(archive.plan_purge(&id, &target()).unwrap().items.is_empty());
+}
+
+/// Found by the property of the two stores: a summary that says nothing is none, and a purge made it one.
+#[test]
+fn a_summary_that_says_nothing_says_nothing_after_a_purge() {
+    let (real, model) = (fresh(), MemoryStore::new());
+    for store in [&*real as &dyn Store, &model] {
+        let id = session(store, "ses_1");
+        store.append(&unleased(&id), vec![user("msg_1", "go"), answer("msg_2", "gone")], NOW).unwrap();
+        let mut marker = user("msg_3", "");
+        marker.parts[0].body = PartBody::Compaction(CompactionPart::default());
+        let mut blank = answer("msg_4", " \n ");
+        (blank.info.summary, blank.info.parent_id) = (true, Some("msg_3".into()));
+        blank.info.finish = Some("stop".into());
+        let target = PurgeTarget::Part(blank.parts[0].id.clone());
+        store.append(&unleased(&id), vec![marker, blank], NOW).unwrap();
+        store.purge(&unleased(&id), &target, Vec::new(), NOW).unwrap();
+        let window = Window::of(&store.window(&id).unwrap().log, &Policy::default());
+        assert!(window.pivot.is_none() && serde_json::to_string(&window).unwrap().contains("gone"));
+    }
 }
 
 #[test]
