@@ -4,12 +4,14 @@ mod run;
 mod show;
 mod trust;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll::{Limits, Policy, Preset, Tokens};
 use plimsoll_config::{
     ConfigError, Distrust, Flags, GuardedSetting, LedgerError, LeftOut, Origin, ProviderConfig, SpillAge,
 };
+use plimsoll_replay::Price;
 use plimsoll_store::{Durability, Retention};
 use serde_json::Value;
 
@@ -34,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) is_context_named: bool,
     /// Where Plimsoll keeps sessions, and how.
     pub(crate) store: StoreConfig,
+    /// What models cost that are configured for runs.
+    pub(crate) prices: BTreeMap<String, Price>,
 }
 
 /// Where Plimsoll keeps sessions, and how, as the store takes it.
@@ -54,9 +58,11 @@ impl Config {
         tell_left_out(&config, around, |setting| !setting.is_about_run());
         let is_context_named = config.origin("context") != plimsoll_config::Origin::BuiltIn;
         let plimsoll_config::Config { policy, context, store, run, .. } = config;
-        let policy = with_limits(policy, run.iter().flat_map(|run| run.providers.values()))?;
+        let providers = || run.iter().flat_map(|run| run.providers.values());
+        let policy = with_limits(policy, providers())?;
+        let prices = prices_of(providers());
         let store = StoreConfig::new(&store, &policy);
-        Ok(Config { policy, context, is_context_named, store })
+        Ok(Config { policy, context, is_context_named, store, prices })
     }
 }
 
@@ -75,6 +81,24 @@ fn with_limits<'a>(
         }
     }
     Policy::try_from(spec).map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// What models cost that are configured for runs. What goes through a cache costs what input costs, where it has no price of
+/// its own.
+fn prices_of<'a>(providers: impl Iterator<Item = &'a ProviderConfig>) -> BTreeMap<String, Price> {
+    let mut prices = BTreeMap::new();
+    for (name, model) in providers.flat_map(|provider| &provider.models) {
+        let [input, output, cache_read, cache_write] = model.price;
+        let (Some(read), Some(write), Some(output)) = (cache_read.or(input), cache_write.or(input), output)
+        else {
+            continue;
+        };
+        for name in std::iter::once(name).chain(&model.id) {
+            let price = Price { cache_read: read, cache_write: write, output, long_prompt: None };
+            prices.insert(name.clone(), price);
+        }
+    }
+    prices
 }
 
 impl StoreConfig {

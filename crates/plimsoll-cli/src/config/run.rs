@@ -41,5 +41,7 @@ pub(crate) fn load_run(args: &AgentArgs, around: &Surroundings) -> Result<ForRun
     let run = run.map_err(|error| CliError::usage(error.to_string()))?;
     let store = StoreConfig::new(&store, &policy);
     let named = is_context_named.then_some(context);
-    Ok(ForRun { config: Config { policy, context, is_context_named, store }, run, context: named })
+    let prices = super::prices_of(run.providers.values());
+    let config = Config { policy, context, is_context_named, store, prices };
+    Ok(ForRun { config, run, context: named })
 }

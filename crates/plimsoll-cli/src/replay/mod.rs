@@ -7,6 +7,7 @@ mod listing;
 mod page;
 mod show;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -136,7 +137,8 @@ pub(crate) fn replay(
         files => files.iter().map(|file| Some(file.as_path())).collect(),
     };
     let progress = Progress::things("replaying", 0);
-    let asked = Asked { args, rules: &rules, prices: &prices, progress: &progress };
+    let asked =
+        Asked { args, rules: &rules, prices: &prices, configured: &config.prices, progress: &progress };
     let one = |source: &Option<&Path>| {
         let (name, transcript) = input::named(&input_of(args, *source), around)?;
         let recorded = RecordedFigures::of(&transcript.recorded);
@@ -203,6 +205,8 @@ struct Asked<'a> {
     args: &'a ReplayArgs,
     rules: &'a [Rules],
     prices: &'a Prices,
+    /// What the models cost that are configured for runs.
+    configured: &'a BTreeMap<String, Price>,
     progress: &'a Progress,
 }
 
@@ -214,7 +218,7 @@ fn session(
     window: SessionWindow,
     asked: &Asked,
 ) -> Result<SessionReplay, CliError> {
-    let Asked { args, rules, prices, progress } = asked;
+    let Asked { args, rules, prices, configured, progress } = asked;
     let Transcript { format, info, messages, side_chains, .. } = transcript;
     let has_sub_agents = !side_chains.is_empty();
     if has_sub_agents {
@@ -242,10 +246,12 @@ fn session(
     let lived = recording.cache_lifetime();
     let cache_lifetime = args.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
     let cache_lifetime = cache_lifetime.or(lived).unwrap_or(circumstances.cache_lifetime);
-    let (row, price) = if is_free(args, recorded, model, prices) {
-        (FREE.to_owned(), Price::of_input(0.0))
-    } else {
-        prices.row(model, cache_lifetime >= Millis(3_600_000))
+    // What was named for this replay counts more than what is configured.
+    let configured = configured.get(model).filter(|_| args.price.is_none() && args.prices.is_none());
+    let (row, price) = match configured {
+        Some(price) => (model.to_owned(), *price),
+        None if is_free(args, recorded, model, prices) => (FREE.to_owned(), Price::of_input(0.0)),
+        None => prices.row(model, cache_lifetime >= Millis(3_600_000)),
     };
     let context = window.limits.context;
     let circumstances = Circumstances { context, price, cache_lifetime, ..circumstances };

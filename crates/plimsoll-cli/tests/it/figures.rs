@@ -264,11 +264,17 @@ fn a_session_is_shown_in_the_window_that_is_configured_for_its_model() {
     home.write(
         ".config/plimsoll/config.toml",
         "[providers.local]\napi = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\n\
-         [providers.local.models.harbour-1]\ncontext = 32000\noutput = 4000\n",
+         [providers.local.models.harbour-1]\ncontext = 32000\noutput = 4000\n\
+         price = { input = 2, output = 8 }\n",
     );
     let found = home.json(&["inspect", "s.json", "--json"]);
     assert_eq!((&found["context"], &found["line"]), (&json!(32_000), &json!(28_000)));
     assert_eq!(home.json(&["watch", "--once", "--json", "s.json"])["line"], 28_000);
+    let replayed = &home.json(&["replay", "--json", "--policy", "none", "s.json"])["sessions"][0];
+    assert_eq!((&replayed["price"], &replayed["prices"]["output"]), (&json!("harbour-1"), &json!(8.0)));
+    let named =
+        &home.json(&["replay", "--json", "--policy", "none", "--price", "default", "s.json"])["sessions"][0];
+    assert_eq!(named["price"], "default");
 }
 
 /// How many requests a summary takes, and how much may be pinned, depends on the window.
