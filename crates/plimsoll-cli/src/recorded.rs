@@ -147,7 +147,7 @@ impl WindowSource {
         }
     }
 
-    /// Whether nobody said how large the window was.
+    /// Whether neither the session, the user nor the model tells the size.
     pub(crate) fn is_unknown(self) -> bool {
         matches!(self, WindowSource::Default | WindowSource::LargestRequest)
     }
@@ -207,8 +207,8 @@ impl SessionWindow {
         }
     }
 
-    /// The same window, or a guess if it has no room for what a session took: a size that models have, above that. The
-    /// default is nobody's word, so it has to have room for the error of what is rebuilt as well.
+    /// The same window, or a guess if it has no room for what a session took: a size that models have, above that. A size
+    /// that is not known also has to have room for the error by which rebuilt requests are too large.
     pub(crate) fn with_room_for(self, taken: Tokens) -> SessionWindow {
         let needed = if self.source.is_unknown() { rebuilt_at_most(taken) } else { taken };
         if needed <= self.limits.context {
@@ -244,7 +244,11 @@ mod tests {
             (256_000, LargestRequest),
             "it is rebuilt a little larger"
         );
-        assert_eq!(guess(Configured, 200_000, 199_000), (200_000, Configured), "it fits what somebody named");
+        assert_eq!(
+            guess(Configured, 200_000, 199_000),
+            (200_000, Configured),
+            "what is configured has room without a margin"
+        );
         assert_eq!(guess(Configured, 16_000, 20_000), (32_000, LargestRequest));
         assert_eq!(guess(LargestRequest, 400_000, 450_000), (1_000_000, LargestRequest));
         assert_eq!(guess(Default, 200_000, 2_500_000), (3_000_000, LargestRequest));

@@ -79,6 +79,7 @@ mod gauge;
 pub mod limits;
 pub mod load;
 pub mod log;
+mod pairs;
 pub mod pin;
 pub mod pivot;
 pub mod policy;

@@ -5,7 +5,7 @@
 //! no message is empty. Appending to the log never changes what the window showed before, because provider
 //! caches live on that; only a call that is still open is shown as interrupted until its result comes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -17,6 +17,7 @@ use crate::log::{
     Cut, FilePart, Input, Message, MessageId, Part, PartBody, PartId, Role, ToolPart, ToolResultPart,
     ToolStatus,
 };
+use crate::pairs::{Place, separate_pairs};
 use crate::pin::pins;
 use crate::pivot::{Pivot, Visible, messages_before};
 use crate::policy::{ClearedView, Policy, SummaryAs};
@@ -269,9 +270,6 @@ impl Window {
         if open.is_empty() { Ok(()) } else { illegal(self.messages.len() - 1, "the last call has no result") }
     }
 }
-
-/// A place of a part: message, part.
-pub(crate) type Place = (usize, usize);
 
 /// Builds the window message by message.
 struct View<'a> {
@@ -715,7 +713,7 @@ fn said(role: WindowRole, text: &str) -> WindowMessage {
 }
 
 /// An answer that failed is not shown, unless it was broken off after it had said or done something.
-fn is_lost(message: &Message) -> bool {
+pub(crate) fn is_lost(message: &Message) -> bool {
     let Some(error) = &message.info.error else { return false };
     let aborted = error.get("name").and_then(Value::as_str) == Some("MessageAbortedError");
     let did_something = message.parts.iter().any(|part| match &part.body {
@@ -769,45 +767,4 @@ fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
         return shorter;
     }
     json!({ "cut": cut_middle(input.json(), keep, head_share).as_str() }).into()
-}
-
-/// Separate calls and the separate results that answer them: by id, in order; a result without an id answers
-/// the oldest call that is still open.
-pub(crate) fn separate_pairs(messages: &[Message], places: &[usize]) -> BTreeMap<Place, Place> {
-    let mut open: BTreeSet<Place> = BTreeSet::new();
-    let mut by_id: BTreeMap<&str, VecDeque<Place>> = BTreeMap::new();
-    let mut pairs = BTreeMap::new();
-    for &place in places {
-        let message = &messages[place];
-        let shows_calls = message.is_assistant() && !is_lost(message);
-        for (index, part) in message.parts.iter().enumerate() {
-            match &part.body {
-                // A call that is left out takes its result along, so it is paired all the same.
-                PartBody::ToolCall(call) if shows_calls => {
-                    open.insert((place, index));
-                    by_id.entry(&call.call_id).or_default().push_back((place, index));
-                }
-                PartBody::ToolResult(result) => {
-                    let call = if result.call_id.is_empty() {
-                        open.first().copied()
-                    } else {
-                        let same = by_id.get_mut(result.call_id.as_str());
-                        same.and_then(|calls| {
-                            // Those that a result without an id has taken meanwhile are no longer open.
-                            while calls.front().is_some_and(|call| !open.contains(call)) {
-                                calls.pop_front();
-                            }
-                            calls.pop_front()
-                        })
-                    };
-                    if let Some(call) = call {
-                        open.remove(&call);
-                        pairs.insert(call, (place, index));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    pairs
 }

@@ -51,7 +51,7 @@ fn a_session_without_usage_fits_the_window_it_is_replayed_in() {
     );
     let told = told(&home, &["replay", "--policy", "none", "a.json"]);
     assert!(told.contains("in a window of 256,000 tokens (guessed: at least its largest request)"), "{told}");
-    // A window that somebody named is taken as it is.
+    // A window that `--context` names is not replaced by a guess.
     let named = home.json(&["replay", "--json", "--policy", "none", "--context", "200000", "a.json"]);
     assert!(named["total"][0]["deaths"].as_u64().unwrap() > 0, "{}", named["total"]);
 }
@@ -125,7 +125,7 @@ fn a_free_model_costs_nothing_and_nothing_saves_money() {
     assert!(!page.contains("than no policy") && !page.contains("the same as no policy"), "{page}");
     let html = std::fs::read_to_string(home.project.join("page.html")).unwrap();
     assert!(!html.contains("<tr class=\"used\">"), "no row of the prices was taken");
-    // Whoever names a price gets it.
+    // A price that `--price` names counts more than that the session was free.
     let priced = home.json(&["replay", "--json", "--price", "default", "--policy", "none", "s.json"]);
     assert!(priced["total"][0]["cost"].as_f64().unwrap() > 0.0);
     // A subscription is recorded with a cost of 0 too, for a model that has a price.

@@ -5,10 +5,11 @@
 
 use crate::count::{Counter, Tokens, window_message_tokens};
 use crate::log::{Message, PartBody, Role};
+use crate::pairs::separate_pairs;
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{Policy, Scope, SplitTurns};
 use crate::receipt::{CompactPlan, Made};
-use crate::window::{Window, lead_of, separate_pairs};
+use crate::window::{Window, lead_of};
 
 /// A division of the window into what is summarised and what stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
