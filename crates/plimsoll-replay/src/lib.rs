@@ -18,7 +18,7 @@
 //! let none = recording.replay(&Rules::None, &small)?;
 //! let plimsoll = recording.replay(&"plimsoll".parse()?, &small)?;
 //! assert!(none.deaths > 0 && plimsoll.deaths == 0);
-//! assert!(plimsoll.fired.contains_key("prune"));
+//! assert!(plimsoll.fired.contains_key("compact"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -7,7 +7,7 @@ use plimsoll::cache::Fingerprint;
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Breaker, Burden, Outcome, Situation, Trigger, Verdict};
 use plimsoll::compact::request::{HookText, SummaryRequest};
-use plimsoll::thrift::CacheTerms;
+use plimsoll::purse::CacheTerms;
 use plimsoll::{
     CachePlan, Counter, Fixed, Ids, Limits, Line, Load, Log, Message, MessageId, Millis, Part, Plan, Receipt,
     Reduction, Scale, SessionId, Tokens, Window,

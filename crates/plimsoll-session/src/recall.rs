@@ -13,10 +13,16 @@ use crate::error::SessionError;
 const BYTES_PER_CHAR: u64 = 4;
 
 impl Driver {
+    /// The bounds of recall answers for this session's model.
+    pub fn recall_policy(&self) -> RecallPolicy {
+        let policy = &self.settings.policy;
+        policy.recall.for_context(self.limits().context, &policy.count)
+    }
+
     /// Answer a call of the recall tool. Only what this session can see is reached, and of a long content only as much is
     /// read into memory as an answer can show.
     pub fn recall(&self, query: &RecallQuery) -> Result<RecallAnswer, SessionError> {
-        let policy = &self.settings.policy.recall;
+        let policy = &self.recall_policy();
         let lookup = match look_up(&self.archive, self.session(), query, policy) {
             Ok(lookup) => lookup,
             Err(error) if query.handle.is_none() => return Err(error.into()),

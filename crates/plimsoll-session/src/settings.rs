@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
-use plimsoll::thrift::CacheTerms;
+use plimsoll::purse::CacheTerms;
 use plimsoll::{BelievedUsage, Counter, Limits, Policy};
 use plimsoll_store::{Clock, TakeOver};
 use plimsoll_tokens::ModelTable;
@@ -94,7 +94,7 @@ impl Settings {
     /// What the provider's cache costs and how long it lives: as the host says, else at the model's prices, else as the
     /// policy takes for granted.
     pub fn cache_terms(&self) -> CacheTerms {
-        let usual = CacheTerms::usual(&self.policy.thrift);
+        let usual = CacheTerms::assumed(&self.policy.cache);
         self.cache.unwrap_or_else(|| {
             let price = ModelTable::default().find(&self.model).and_then(|facts| facts.price);
             price.map_or(usual, |price| CacheTerms {

@@ -201,11 +201,9 @@ fn marks() {
         let part = Part::tool(format!("prt_{n:08}").as_str().into(), format!("call_{n}"), "read", state);
         Message::assistant(format!("msg_{n:08}").as_str().into(), vec![part])
     };
-    let item = |n: usize| PruneItem {
-        part: format!("prt_{n:08}").as_str().into(),
-        message: format!("msg_{n:08}").as_str().into(),
-        tool: "read".into(),
-        tokens: Tokens(1),
+    let item = |n: usize| {
+        let (part, message) = (format!("prt_{n:08}"), format!("msg_{n:08}"));
+        PruneItem::output(part.as_str().into(), message.as_str().into(), "read", Tokens(1))
     };
     for first in (0..COUNT).step_by(1_000) {
         store.append(&claim, (first..first + 1_000).map(message).collect(), NOW).unwrap();

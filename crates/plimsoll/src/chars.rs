@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::count::Tokens;
 use crate::fnv::Fnv;
+use crate::names;
 
 /// A number of UTF-16 code units.
 #[derive(
@@ -219,11 +220,13 @@ struct Counted {
     tokens: OnceLock<(&'static str, Tokens)>,
     /// The hash of the string, once somebody has asked. True until the text grows.
     hash: OnceLock<u64>,
+    /// Hashes of the names in the string, once they were needed. True until the text grows.
+    names: OnceLock<Box<[u64]>>,
 }
 
 impl Counted {
     fn new(string: String, chars: Chars) -> Counted {
-        Counted { string, chars, tokens: OnceLock::new(), hash: OnceLock::new() }
+        Counted { string, chars, tokens: OnceLock::new(), hash: OnceLock::new(), names: OnceLock::new() }
     }
 }
 
@@ -274,7 +277,7 @@ impl Text {
             Some(own) => {
                 own.string.push_str(more);
                 own.chars += added;
-                (own.tokens, own.hash) = (OnceLock::new(), OnceLock::new());
+                (own.tokens, own.hash, own.names) = Default::default();
             }
             None => {
                 // Room for as much again, as a growing string would have: an exact copy would have to be copied
@@ -298,6 +301,11 @@ impl Text {
     /// A hash of the text, computed once and the same in every build.
     pub(crate) fn hash(&self) -> u64 {
         *self.0.hash.get_or_init(|| Fnv::of(self.0.string.as_bytes()))
+    }
+
+    /// Hashes of the names in the text, computed once; see [`crate::names`].
+    pub(crate) fn name_hashes(&self) -> &[u64] {
+        self.0.names.get_or_init(|| names::hashes(&self.0.string).into())
     }
 
     /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.

@@ -1,22 +1,27 @@
 //! Layer 2: clear old tool outputs from the window.
 //!
-//! A plan is made from lengths alone; no text is read. Applying it sets a mark on each part, never more: the
-//! outputs stay in the log, the calls and their inputs stay in the window, and an undo lifts the marks.
+//! The choice depends only on lengths. If the policy keeps names, the texts of the window are read once to find the names
+//! that would be lost. Applying a plan sets a mark on each part, never more: the content stays in
+//! the log, the calls stay in the window, and an undo lifts the marks.
 
 mod choice;
+mod kept;
+mod order;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::{Chars, head, thousands};
+use crate::chars::{Chars, Text, head, thousands};
 use crate::count::{Counter, Tokens, part_tokens};
 use crate::limits::Limits;
-use crate::log::{Message, MessageId, Part, PartBody, PartId, ToolStatus};
+use crate::log::{Effect, Message, MessageId, Part, PartBody, PartId, ToolStatus};
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{ClearedView, Measure, OnMeeting, Policy, PruneOrder};
 
 pub use choice::{PruneChoice, plan_choice, plan_choice_by};
+pub(crate) use kept::{clearable_texts, keep_names, keep_names_of};
+pub(crate) use order::by_value;
 
 /// Which outputs would be cleared, and what that frees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,10 +107,54 @@ pub struct PruneItem {
     pub part: PartId,
     /// The message it belongs to.
     pub message: MessageId,
-    /// The tool that answered.
+    /// The tool that was called.
     pub tool: String,
+    /// Whether its output or its input is cleared.
+    #[serde(default, skip_serializing_if = "Cleared::is_output")]
+    pub what: Cleared,
     /// What clearing it frees.
     pub tokens: Tokens,
+    /// Names from it that stay in the window; empty if none do.
+    #[serde(default, skip_serializing_if = "no_names")]
+    pub names: Text,
+}
+
+/// Which side of a tool call is cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cleared {
+    /// The tool's output.
+    #[default]
+    Output,
+    /// Long texts of what it was given.
+    Input,
+}
+
+impl Cleared {
+    // The signature that serde requires.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    fn is_output(&self) -> bool {
+        *self == Cleared::Output
+    }
+}
+
+fn no_names(names: &Text) -> bool {
+    names.is_empty()
+}
+
+impl PruneItem {
+    /// The output of a tool in a part of a message.
+    pub fn output(part: PartId, message: MessageId, tool: impl Into<String>, tokens: Tokens) -> PruneItem {
+        PruneItem { part, message, tool: tool.into(), what: Cleared::Output, tokens, names: Text::default() }
+    }
+
+    /// The mark that clears it.
+    pub fn effect(&self) -> Effect {
+        match self.what {
+            Cleared::Output => Effect::Clear(self.names.clone()),
+            Cleared::Input => Effect::ClearInput(self.names.clone()),
+        }
+    }
 }
 
 /// Why a plan clears something, or nothing.
@@ -181,6 +230,7 @@ pub fn plan(messages: &[Message], policy: &Policy, pressure: Option<Pressure>) -
         return PrunePlan { shortfall, ..nothing(PruneReason::NotNeeded) };
     }
     let mut plan = collect(messages, policy);
+    keep_names(&mut plan, messages, policy);
     let minimum = policy.prune.min_tokens;
     let enough = plan.freed_tokens > minimum || (policy.prune.min_inclusive && plan.freed_tokens == minimum);
     if plan.items.is_empty() {
@@ -243,6 +293,9 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
                     OnMeeting::Skip => continue,
                 }
             }
+            if seen > prune.protect_tokens {
+                found.extend(input_item(part, message, policy));
+            }
             seen += match (prune.measure, &candidate) {
                 (Measure::AllParts, _) => part_tokens(part, &policy.count),
                 (Measure::ToolOutputs, Some((_, freed))) => *freed,
@@ -252,8 +305,7 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
             if seen <= prune.protect_tokens {
                 plan.kept_tokens = seen;
             } else if worth_clearing(part, tokens, policy) {
-                let (part, message, tool) = (part.id.clone(), message.info.id.clone(), tool.to_owned());
-                found.push(PruneItem { part, message, tool, tokens });
+                found.push(PruneItem::output(part.id.clone(), message.info.id.clone(), tool, tokens));
             }
         }
     }
@@ -292,6 +344,27 @@ pub(crate) fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str,
     let (tool, chars) = finished_output(part)?;
     (!is_protected(tool, policy)).then(|| (tool, freed(chars, policy)))
 }
+
+/// The long texts of a finished call's input, as something to clear; `None` if they stay.
+pub(crate) fn input_item(part: &Part, message: &Message, policy: &Policy) -> Option<PruneItem> {
+    let (tool, is_finished) = match &part.body {
+        PartBody::Tool(tool) => (&tool.tool, tool.state.status.is_final()),
+        PartBody::ToolCall(call) => (&call.tool, true),
+        _ => return None,
+    };
+    let may_go = policy.prune.inputs && is_finished && !is_protected(tool, policy);
+    if !may_go || part.names_of_input().is_some() || part.cut().is_some() {
+        return None;
+    }
+    let texts = clearable_texts(part, policy);
+    let freed: Tokens = texts.iter().map(|text| policy.count.count(text) - PLACEHOLDER_TOKENS).sum();
+    let (part, message) = (part.id.clone(), message.info.id.clone());
+    let item = PruneItem { what: Cleared::Input, ..PruneItem::output(part, message, tool, freed) };
+    (!texts.is_empty()).then_some(item)
+}
+
+/// Approximate tokens of the first line and the placeholder that replace a text in an input.
+const PLACEHOLDER_TOKENS: Tokens = Tokens(50);
 
 fn is_protected(tool: &str, policy: &Policy) -> bool {
     policy.prune.protected_tools.iter().any(|name| name.eq_ignore_ascii_case(tool))

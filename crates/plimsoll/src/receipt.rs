@@ -246,7 +246,7 @@ impl Plan {
     pub fn effects(&self) -> Vec<(&PartId, Effect)> {
         let cut = |item: &'_ CutItem| Effect::Cut(item.keep);
         match self {
-            Plan::Prune(plan) => plan.items.iter().map(|item| (&item.part, Effect::Clear)).collect(),
+            Plan::Prune(plan) => plan.items.iter().map(|item| (&item.part, item.effect())).collect(),
             Plan::Compact(plan) => plan.cut.iter().map(|item| (&item.part, cut(item))).collect(),
             Plan::Range(plan) => {
                 let shown = (&plan.host, Effect::Replace(plan.text.clone()));
@@ -254,7 +254,7 @@ impl Plan {
                 std::iter::once(shown).chain(gone).collect()
             }
             Plan::Shed(plan) => {
-                let cleared = plan.cleared.iter().map(|item| (&item.part, Effect::Clear));
+                let cleared = plan.cleared.iter().map(|item| (&item.part, item.effect()));
                 let cut = plan.cut.iter().map(|item| (&item.part, cut(item)));
                 let hidden = plan.hidden.iter().map(|item| (&item.part, Effect::Hide));
                 let unpinned = plan.unpinned.iter().map(|part| (part, Effect::Unpin));
@@ -601,7 +601,7 @@ impl Receipt {
                 part.is_some_and(|part| part.set_aside.is_none())
             }
             None => marked.iter().any(|part| {
-                let is_clear = |mark: &Mark| mark.effect == Effect::Clear;
+                let is_clear = |mark: &Mark| matches!(mark.effect, Effect::Clear(_));
                 let bare = part.cleared() == Some(self.at) && !part.marks.iter().any(is_clear);
                 bare || part.active_marks().any(&belongs)
             }),

@@ -1,189 +1,245 @@
-//! Thrift: clear old tool outputs under the line where that saves money.
+//! Thrift: reductions under the line, made to save money.
 //!
-//! A provider keeps the beginning of a request in its cache. What is read from there costs a tenth of plain input or
-//! less, what is written to it as much as plain input or more. Clearing an output changes the request from that output
-//! on, so everything behind it is written anew:
+//! Two questions decide. Is it expected to pay: do the calls to come save more than the change costs, with the chance that
+//! something has to be recalled? And is it paid for: does the [purse](crate::purse) hold what the change costs at once? So a
+//! session that ends with the next message has not cost more than it would have without Plimsoll.
 //!
-//! - **The cache is cold**, because the last request is older than the cache's lifetime: all of the window is written
-//!   anew in any case. What is cleared now is not written, and not read by any call to come.
-//! - **The cache is warm**: the break costs `(write - read) × what stands behind`, and each call to come saves
-//!   `read × what was cleared`. So outputs go in batches, when that pays: the best place to begin is where the difference
-//!   is largest.
+//! - **The cache is cold**, because the last request is older than the cache's lifetime: all of the window has to be
+//!   written again, so clearing costs nothing and saves at once.
+//! - **The cache is warm**: clearing costs `(write - read) × what follows the first change`, and each call to come
+//!   saves `read × what was cleared`. So outputs go in batches, and the batch begins where the difference is largest.
 //!
-//! How many calls will come is not known; a session that has made many will make more. What is cleared may be needed
-//! again, and a recall costs a request: outputs that the newest calls refer to stay, and small ones are not worth it.
-//!
-//! A compaction is weighed in the same way: [`Compaction::pays`].
-
-use std::collections::BTreeMap;
-
-use aho_corasick::AhoCorasick;
+//! The rules of what may go come first, and money does not change them: see [`Rules`].
 
 use crate::count::{Tokens, part_tokens};
-use crate::log::{Message, Millis, Part, PartBody};
+use crate::log::{Message, Millis};
 use crate::pivot::Visible;
-use crate::policy::{Policy, ThriftPolicy};
-use crate::prune::{PruneItem, PrunePlan, PruneReason, candidate, worth_clearing};
+use crate::policy::{Policy, Thrift};
+use crate::prune::{PruneItem, PrunePlan, PruneReason, candidate, input_item, worth_clearing};
+use crate::purse::{self, CacheTerms, Purse};
 
-/// What a provider's cache costs and how long it lives. Only the ratio of the prices matters.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CacheTerms {
-    /// Reading a token from it.
-    pub read: f64,
-    /// Writing a token to it.
-    pub write: f64,
-    /// A token of the model's answers.
-    pub output: f64,
-    /// How long it lives after its last use.
-    pub lifetime: Millis,
+/// Calls to come that are expected for each call in the window: a session that has made many calls makes more.
+const CALLS_TO_COME: f64 = 0.5;
+/// Most calls that are expected to come.
+const MAX_CALLS_TO_COME: f64 = 60.0;
+/// Chance that content which left the window has to be recalled.
+const RECALL_CHANCE: f64 = 0.03;
+/// Tokens of a call of the recall tool.
+const RECALL_CALL: f64 = 60.0;
+
+/// Limits for reductions under the line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Newest tool output that stays.
+    protect_tokens: Tokens,
+    /// Newest user turns of which everything stays.
+    active_turns: u64,
+    /// Nothing is cleared unless this much is freed.
+    min_tokens: Tokens,
+    /// Share of the line from which on a compaction is considered.
+    pub(crate) compact_share: f64,
+    /// Most tokens that stay next to a summary made to save money. `None` for the policy's tail.
+    pub(crate) tail: Option<Tokens>,
+    /// Whether the running turn stays whole.
+    pub(crate) keeps_turn: bool,
+    /// Share of the expected savings that may be spent in advance.
+    credit: f64,
 }
 
-impl CacheTerms {
-    /// What a policy takes for granted where the host knows no better.
-    pub fn usual(policy: &ThriftPolicy) -> CacheTerms {
-        let lifetime = Millis(policy.cache_minutes.saturating_mul(60_000));
-        let ThriftPolicy { read_price: read, write_price: write, output_price: output, .. } = *policy;
-        CacheTerms { read, write, output, lifetime }
+impl Rules {
+    /// The rules of a policy; `None` if nothing is reduced under the line.
+    pub(crate) fn of(policy: &Policy) -> Option<Rules> {
+        let prune = &policy.prune;
+        match policy.thrift {
+            Thrift::Off => None,
+            Thrift::Careful => Some(Rules {
+                protect_tokens: prune.protect_tokens,
+                active_turns: prune.active_turns,
+                min_tokens: prune.min_tokens + Tokens(u64::from(!prune.min_inclusive)),
+                compact_share: 0.5,
+                tail: None,
+                keeps_turn: true,
+                credit: 0.0,
+            }),
+            Thrift::Frugal => Some(Rules {
+                protect_tokens: Tokens(5_000),
+                active_turns: 0,
+                min_tokens: Tokens(5_000),
+                compact_share: 0.3,
+                tail: Some(Tokens(4_000)),
+                keeps_turn: false,
+                credit: 0.25,
+            }),
+        }
+    }
+}
+
+/// A session before a request, as far as money is concerned.
+#[derive(Clone, Copy)]
+pub(crate) struct Account<'a> {
+    pub(crate) messages: &'a [Message],
+    pub(crate) visible: &'a Visible,
+    pub(crate) policy: &'a Policy,
+    pub(crate) terms: CacheTerms,
+    /// Tokens of the request, as the provider counts them.
+    pub(crate) load: Tokens,
+    /// The line; without reductions the session would not have got beyond it.
+    pub(crate) context: Tokens,
+    /// Converts estimated tokens to the provider's.
+    pub(crate) factor: f64,
+    pub(crate) now: Millis,
+}
+
+impl Account<'_> {
+    fn is_cold(&self) -> bool {
+        purse::is_cold(self.messages, self.visible, self.terms, self.now)
+    }
+
+    /// Calls that are expected to come.
+    fn calls(&self) -> f64 {
+        let made = self.visible.places.iter().filter(|place| self.messages[**place].is_assistant()).count();
+        (made as f64 * CALLS_TO_COME).min(MAX_CALLS_TO_COME)
+    }
+
+    /// Price of a recall when the window has `load` tokens: a request, its call, and what comes back.
+    fn recall(&self, load: f64) -> f64 {
+        let CacheTerms { read, write, output, .. } = self.terms;
+        let bounds = self.policy.recall.for_context(self.context, &self.policy.count);
+        let content = self.policy.count.of_chars(bounds.max_chars).0 as f64;
+        read * load + output * RECALL_CALL + write * content
+    }
+
+    /// Whether a reduction is expected to pay and paid for. `at_once` is its price on top of the next request, negative if
+    /// that gets cheaper; `later` what the calls after it save.
+    fn allows(&self, at_once: f64, later: f64, rules: &Rules, purse: &Purse) -> bool {
+        let load = self.load.0 as f64;
+        // Without reductions the request would not fit, so there is nothing to be cheaper than.
+        let is_needed = load + purse.freed > self.context.0 as f64;
+        later > at_once && (is_needed || purse.balance + later * rules.credit - at_once >= self.recall(load))
+    }
+
+    pub(crate) fn purse(&self) -> Purse {
+        purse::purse(self.messages, self.visible, self.policy, self.terms, self.factor, self.now)
     }
 }
 
 /// A compaction that could be made now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Compaction {
-    /// What the request weighs without it.
-    pub load: Tokens,
-    /// What of that is neither summarised nor kept word for word: the system prompt and the tools.
-    pub fixed: Tokens,
-    /// What would be summarised.
-    pub head: Tokens,
-    /// How many tool outputs are in the head.
-    pub outputs: usize,
-    /// Whether the summary is asked for on the session's own request, most of which is in the cache.
-    pub is_appended: bool,
+pub(crate) struct Compaction {
+    /// Tokens that would be summarised.
+    pub(crate) head: Tokens,
+    /// Number of tool outputs among them.
+    pub(crate) outputs: usize,
+    /// Tokens of the system prompt and the tools.
+    pub(crate) fixed: Tokens,
+    /// Tokens of the summary as the model writes it.
+    pub(crate) summary: Tokens,
+    /// Tokens that the engine adds to it.
+    pub(crate) completed: Tokens,
+    /// Whether the summary is asked for at the end of the session's own request, most of which is in the cache.
+    pub(crate) is_appended: bool,
 }
 
 impl Compaction {
-    /// Whether the calls to come are expected to save more by it than it costs.
-    ///
-    /// It is asked for in a request of its own. The next request writes what stays, and each one after it reads less. Only
-    /// the session's own rate says how many there will be, so `margin` asks for so many times the cost.
-    pub fn pays(&self, messages: &[Message], policy: &Policy, terms: Option<CacheTerms>) -> bool {
-        let thrift = &policy.thrift;
-        let CacheTerms { read, write, output, .. } = terms.unwrap_or_else(|| CacheTerms::usual(thrift));
-        let summary = policy.compact.max_summary_tokens.unwrap_or(policy.compact.extractive_tokens);
-        let price = |price: f64, tokens: Tokens| price * tokens.0 as f64;
-        let gone = self.head - summary;
-        let stays = self.load - self.fixed - gone;
+    /// Whether it is expected to pay, and paid for.
+    pub(crate) fn pays(&self, account: &Account<'_>, rules: &Rules) -> bool {
+        let CacheTerms { read, write, output, .. } = account.terms;
+        let real = |tokens: Tokens| tokens.0 as f64;
+        let (load, head, summary) = (real(account.load), real(self.head), real(self.summary));
+        let gone = (head - summary - real(self.completed)).max(0.0);
+        let stays = (load - real(self.fixed) - gone).max(0.0);
         // On the session's own request it reads, or writes if the cache is cold, what the next call does not have to.
-        let request = if self.is_appended { 0.0 } else { price(write, self.head) };
-        let at_once = request + price(output, summary) + price(read, self.fixed) + price(write, stays);
-        let recall =
-            price(read, self.load - gone) + price(write, policy.count.of_chars(policy.recall.max_chars));
-        let recalls = self.outputs as f64 * thrift.recall_chance * recall;
-        let visible = Visible::of(messages);
-        let calls = calls_to_come(messages, &visible, thrift);
-        price(read, gone) * calls > at_once * thrift.compact_margin + recalls
+        let request = if self.is_appended {
+            0.0
+        } else {
+            write * head - account.terms.repeat(account.is_cold()) * load
+        };
+        let at_once = request + output * summary + read * real(self.fixed) + write * stays;
+        let recalls = self.outputs as f64 * RECALL_CHANCE * account.recall(load - gone);
+        account.allows(at_once, read * gone * account.calls() - recalls, rules, &account.purse())
     }
 }
 
-/// How many calls are expected, by how many there were in the window.
-fn calls_to_come(messages: &[Message], visible: &Visible, thrift: &ThriftPolicy) -> f64 {
-    let made = visible.places.iter().filter(|place| messages[**place].is_assistant()).count();
-    (made as f64 * thrift.calls_to_come).min(thrift.max_calls_to_come as f64)
-}
-
-/// An output that could go.
+/// Content that could go.
 struct Candidate {
     item: PruneItem,
-    /// Its place among the messages and the parts.
-    at: (usize, usize),
-    /// What stands behind it.
+    /// Tokens that follow it.
     behind: Tokens,
 }
 
-/// Plan what to clear before a request that weighs `load` and is made `now`; an empty plan where it does not pay.
-pub fn plan(
-    messages: &[Message],
-    policy: &Policy,
-    terms: Option<CacheTerms>,
-    load: Tokens,
-    now: Millis,
-) -> PrunePlan {
-    let thrift = &policy.thrift;
+/// Plans what to clear before a request, without names; empty if it does not pay.
+pub(crate) fn plan(account: &Account<'_>) -> PrunePlan {
     let nothing = |reason| PrunePlan { reason, ..PrunePlan::default() };
-    if !thrift.enabled || !policy.prune.enabled {
+    let Some(rules) = Rules::of(account.policy).filter(|_| account.policy.prune.enabled) else {
         return nothing(PruneReason::Off);
-    }
-    let visible = Visible::of(messages);
-    let answers =
-        || visible.places.iter().map(|place| &messages[*place]).filter(|message| message.is_assistant());
-    let used = answers().next_back().and_then(|message| message.info.time.as_ref());
-    let Some(used) = used.and_then(|time| time.completed.or(time.created)) else {
-        return nothing(PruneReason::NotNeeded);
     };
-    let terms = terms.unwrap_or_else(|| CacheTerms::usual(thrift));
-    let is_cold = now.0.saturating_sub(used.0) > terms.lifetime.0;
-    let calls = calls_to_come(messages, &visible, thrift);
-    let scales = Scales { terms, thrift, calls, load, is_cold };
-    let mut found = candidates(messages, &visible, policy);
+    if purse::last_use(account.messages, account.visible).is_none() {
+        return nothing(PruneReason::NotNeeded);
+    }
+    let is_cold = account.is_cold();
+    let scales = Scales { account, rules: &rules, calls: account.calls(), is_cold };
+    let mut found = candidates(account, &rules);
     found.retain(|candidate| scales.is_worth_its_risk(candidate.item.tokens));
-    // Reading the outputs is the expensive part, so it comes last.
-    if found.is_empty() || scales.best(&found).is_none() {
+    let freed: Tokens = found.iter().map(|candidate| candidate.item.tokens).sum();
+    if found.is_empty() {
         return nothing(PruneReason::AllProtected);
     }
-    let kept = in_use(messages, &visible, &found, thrift);
-    let mut number = 0;
-    found.retain(|_| {
-        number += 1;
-        !kept[number - 1]
-    });
-    let Some(count) = scales.best(&found) else { return nothing(PruneReason::BelowMinimum) };
+    // The balance reads all of the window, so it is asked for last.
+    let Some(count) = Some(()).filter(|()| freed >= rules.min_tokens).and_then(|()| scales.best(&found))
+    else {
+        return nothing(PruneReason::BelowMinimum);
+    };
     let items: Vec<PruneItem> = found.into_iter().take(count).map(|candidate| candidate.item).collect();
     let freed_tokens: Tokens = items.iter().map(|item| item.tokens).sum();
     let reason = if is_cold { PruneReason::ColdCache } else { PruneReason::Pays };
     PrunePlan { items, freed_tokens, reason, ..PrunePlan::default() }
 }
 
-/// What is weighed against what.
+/// Weighs savings against costs.
 struct Scales<'a> {
-    terms: CacheTerms,
-    thrift: &'a ThriftPolicy,
-    /// Calls to come.
+    account: &'a Account<'a>,
+    rules: &'a Rules,
     calls: f64,
-    load: Tokens,
     is_cold: bool,
 }
 
 impl Scales<'_> {
-    /// What is saved by so many tokens less.
-    fn saving(&self, tokens: Tokens) -> f64 {
-        let CacheTerms { read, write, .. } = self.terms;
-        let at_once = if self.is_cold { write - read } else { 0.0 };
-        (at_once + read * self.calls) * tokens.0 as f64
+    fn real(&self, tokens: Tokens) -> f64 {
+        tokens.0 as f64 * self.account.factor
     }
 
-    /// What it costs on average that an output may be needed again: the window once more, and the output.
-    fn risk(&self, tokens: Tokens) -> f64 {
-        let CacheTerms { read, write, .. } = self.terms;
-        self.thrift.recall_chance * (read * self.load.0 as f64 + write * tokens.0 as f64)
+    /// Savings of the calls after the next one if that many tokens are gone.
+    fn later(&self, tokens: Tokens) -> f64 {
+        self.account.terms.read * self.calls * self.real(tokens)
+    }
+
+    /// Expected price of having to recall an output.
+    fn risk(&self) -> f64 {
+        RECALL_CHANCE * self.account.recall(self.account.load.0 as f64)
     }
 
     fn is_worth_its_risk(&self, tokens: Tokens) -> bool {
-        self.saving(tokens) > self.risk(tokens)
+        let now = self.account.terms.repeat(self.is_cold) * self.real(tokens);
+        now + self.later(tokens) > self.risk()
     }
 
-    /// How many of the candidates, newest first, are best cleared; none if it does not pay.
+    /// How many of the candidates, newest first, are best cleared; `None` if none of these choices is allowed.
     fn best(&self, found: &[Candidate]) -> Option<usize> {
-        let CacheTerms { read, write, .. } = self.terms;
+        let terms = &self.account.terms;
+        let purse = self.account.purse();
         let (mut freed, mut risk) = (Tokens::ZERO, 0.0);
         let mut best: Option<(f64, usize)> = None;
         for (number, candidate) in found.iter().enumerate() {
-            let rewritten = candidate.behind - freed;
+            let rewritten = self.real(candidate.behind - freed);
             freed += candidate.item.tokens;
-            risk += self.risk(candidate.item.tokens);
-            let cost = if self.is_cold { 0.0 } else { (write - read).max(0.0) * rewritten.0 as f64 };
-            let gain = self.saving(freed) - risk - cost * self.thrift.margin;
-            if freed >= self.thrift.min_tokens && gain > 0.0 && best.is_none_or(|(most, _)| gain > most) {
+            risk += self.risk();
+            let broken = if self.is_cold { 0.0 } else { terms.rewrite() * rewritten };
+            let at_once = broken - terms.repeat(self.is_cold) * self.real(freed);
+            let later = self.later(freed) - risk;
+            let gain = later - at_once;
+            let is_allowed =
+                freed >= self.rules.min_tokens && self.account.allows(at_once, later, self.rules, &purse);
+            if is_allowed && best.is_none_or(|(most, _)| gain > most) {
                 best = Some((gain, number + 1));
             }
         }
@@ -191,37 +247,38 @@ impl Scales<'_> {
     }
 }
 
-/// Outputs that are not protected, newest first. Those of the newest step the model has not been shown yet: they stay,
+/// Outputs and inputs that are not protected, newest first. Results of the newest step have not been sent yet: they stay,
 /// however large they are.
-fn candidates(messages: &[Message], visible: &Visible, policy: &Policy) -> Vec<Candidate> {
-    let thrift = &policy.thrift;
+fn candidates(account: &Account<'_>, rules: &Rules) -> Vec<Candidate> {
+    let Account { messages, visible, policy, .. } = *account;
     let mut found = Vec::new();
     let (mut turns, mut seen, mut behind) = (0, Tokens::ZERO, Tokens::ZERO);
     let newest_step = visible.places.iter().rev().copied().find(|place| messages[*place].is_assistant());
     for place in visible.places.iter().rev().copied() {
         let message = &messages[place];
-        let was_shown = newest_step.is_some_and(|newest| place < newest);
-        for (at, part) in message.parts.iter().enumerate().rev().filter(|(_, part)| !part.is_hidden()) {
+        let was_sent = newest_step.is_some_and(|newest| place < newest);
+        for part in message.parts.iter().rev().filter(|part| !part.is_hidden()) {
             let mut tokens = part_tokens(part, &policy.count);
-            if let Some((tool, whole)) = candidate(part, policy) {
-                // What was cut weighs only what is left of it.
-                let freed = match (part.cleared(), part.cut()) {
-                    (Some(_), _) => Tokens::ZERO,
-                    (None, Some(cut)) => whole.min(policy.count.of_chars(cut.keep())),
-                    (None, None) => whole,
-                };
+            let output = candidate(part, policy);
+            let freed = match (&output, part.cleared(), part.cut()) {
+                (Some(_), Some(_), _) | (None, ..) => Tokens::ZERO,
+                // Of an output that was cut only the rest is left to clear.
+                (Some((_, whole)), None, Some(cut)) => (*whole).min(policy.count.of_chars(cut.keep())),
+                (Some((_, whole)), None, None) => *whole,
+            };
+            let may_go = was_sent && turns >= rules.active_turns;
+            if let Some((tool, whole)) = output {
                 tokens = tokens - (whole - freed);
-                seen += freed;
-                if part.cleared().is_none()
-                    && was_shown
-                    && seen > thrift.protect_tokens
-                    && turns >= thrift.active_turns
-                    && worth_clearing(part, freed, policy)
-                {
-                    let (part, message, tool) = (part.id.clone(), message.info.id.clone(), tool.to_owned());
-                    let item = PruneItem { part, message, tool, tokens: freed };
-                    found.push(Candidate { item, at: (place, at), behind });
+                // As the documents have it, the amount is on top of the newest turns.
+                seen += if turns >= rules.active_turns { freed } else { Tokens::ZERO };
+                let is_old = may_go && seen > rules.protect_tokens && part.cleared().is_none();
+                if is_old && worth_clearing(part, freed, policy) {
+                    let item = PruneItem::output(part.id.clone(), message.info.id.clone(), tool, freed);
+                    found.push(Candidate { item, behind });
                 }
+            }
+            if let Some(item) = input_item(part, message, policy).filter(|_| may_go) {
+                found.push(Candidate { item, behind });
             }
             behind += tokens;
         }
@@ -230,66 +287,4 @@ fn candidates(messages: &[Message], visible: &Visible, policy: &Policy) -> Vec<C
         }
     }
     found
-}
-
-/// Which of the candidates the inputs of the newest calls refer to. A name that many outputs contain says nothing about
-/// any of them.
-fn in_use(messages: &[Message], visible: &Visible, found: &[Candidate], thrift: &ThriftPolicy) -> Vec<bool> {
-    let mut kept = vec![false; found.len()];
-    let newest = visible.places.iter().rev().map(|place| &messages[*place]);
-    let newest = newest.filter(|message| message.is_assistant());
-    let mut words: Vec<&str> = Vec::new();
-    for message in newest.take(usize::try_from(thrift.used_calls).unwrap_or(usize::MAX)) {
-        for input in message.parts.iter().filter_map(input) {
-            words.extend(names(input));
-        }
-    }
-    words.sort_unstable();
-    words.dedup();
-    let Ok(finder) = AhoCorasick::new(&words) else { return kept };
-    if words.is_empty() {
-        return kept;
-    }
-    let mut holders: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (number, candidate) in found.iter().enumerate() {
-        let Some(text) = output(&messages[candidate.at.0].parts[candidate.at.1]) else { continue };
-        let mut met: Vec<usize> =
-            finder.find_overlapping_iter(text).map(|found| found.pattern().as_usize()).collect();
-        met.sort_unstable();
-        met.dedup();
-        met.into_iter().for_each(|word| holders.entry(word).or_default().push(number));
-    }
-    for holders in holders.into_values().filter(|holders| holders.len() as u64 <= thrift.used_most) {
-        holders.into_iter().for_each(|number| kept[number] = true);
-    }
-    kept
-}
-
-fn input(part: &Part) -> Option<&str> {
-    match &part.body {
-        PartBody::Tool(tool) => tool.state.input.as_ref().map(|input| input.json().as_str()),
-        PartBody::ToolCall(call) => call.input.as_ref().map(|input| input.json().as_str()),
-        _ => None,
-    }
-}
-
-fn output(part: &Part) -> Option<&str> {
-    match &part.body {
-        PartBody::Tool(tool) => tool.state.output.as_ref().map(|text| text.as_str()),
-        PartBody::ToolResult(result) => Some(result.text.as_str()),
-        _ => None,
-    }
-}
-
-/// Shortest name that is told apart from a word.
-const SHORTEST: usize = 8;
-
-/// Names in a text that are not words of a language: paths, identifiers, numbers.
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    let inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
-    let runs = text.split(move |c| !inside(c)).map(|run| run.trim_matches(['.', '/', '-']));
-    runs.filter(|run| {
-        let odd = |c: char| !c.is_lowercase() && c != '-';
-        run.len() >= SHORTEST && run.chars().skip(1).any(odd)
-    })
 }

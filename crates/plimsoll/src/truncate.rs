@@ -24,9 +24,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::{Chars, Text, head, tail, thousands};
-use crate::policy::{Keep, Notice, Policy, TruncatePolicy};
+use crate::chars::{Chars, Text, head, level, tail, thousands};
+use crate::names::{self, Mentioned};
+use crate::policy::{Keep, Notice, Policy, ShortenLines, TruncatePolicy};
 use crate::recall;
+use crate::redact::redact;
 
 pub use stream::OutputEnds;
 
@@ -68,6 +70,8 @@ pub struct Kept {
     pub head: String,
     /// Its end, where that is kept too.
     pub tail: Option<String>,
+    /// Names from the rest that neither of them repeats; empty if the policy keeps none.
+    pub names: String,
 }
 
 /// What became of the whole output.
@@ -114,7 +118,7 @@ impl fmt::Display for Address {
 
 /// Plan what stays of an output.
 pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
-    let limits = Limits::of(tool, &policy.truncate);
+    let mut limits = Limits::of(tool, &policy.truncate);
     let newlines = memchr::memchr_iter(b'\n', output).count() as u64;
     let original_lines = if output.is_empty() { 0 } else { newlines + 1 };
     let original_bytes = output.len() as u64;
@@ -122,13 +126,19 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
         || original_bytes > limits.bytes
         // As long as there are no more bytes than chars allowed, there is nothing to count.
         || (original_bytes > limits.chars.0 && Chars::of(&String::from_utf8_lossy(output)) > limits.chars);
+    if policy.truncate.shorten_lines == ShortenLines::WhenOver {
+        limits.line_chars = if over { limits.line_chars_to_fit(output) } else { Chars(u64::MAX) };
+    }
     let mut cutter = Cutter { limits: &limits, shortened: 0, lossy: false };
-    let (kept, kept_lines, kept_bytes) = if over {
+    let (mut kept, kept_lines, kept_bytes) = if over {
         cutter.cut(output)
     } else {
         let whole = cutter.lines(forward(output), limits.whole(), End::Head);
-        (Kept { head: whole.text, tail: None }, original_lines, whole.bytes.saturating_sub(1))
+        (Kept { head: whole.text, ..Kept::default() }, original_lines, whole.bytes.saturating_sub(1))
     };
+    if over && policy.names.enabled {
+        kept.names = names_of_rest(output, &kept, policy);
+    }
     let plan = TruncatePlan {
         tool: tool.to_owned(),
         kept,
@@ -146,7 +156,25 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
 }
 
 /// No notice is longer than this, so that outputs of which more goes need not be rendered to be compared.
-const LONGEST_NOTICE: u64 = 1_024;
+const LONGEST_NOTICE: u64 = 16_384;
+
+/// How much of each end of an output is searched for names.
+const SEARCHED: usize = 1 << 20;
+
+/// Names of an output that what is kept of it does not repeat.
+fn names_of_rest(output: &[u8], kept: &Kept, policy: &Policy) -> String {
+    let searched = if output.len() <= 2 * SEARCHED {
+        String::from_utf8_lossy(output).into_owned()
+    } else {
+        let (first, last) = (&output[..SEARCHED], &output[output.len() - SEARCHED..]);
+        [String::from_utf8_lossy(first), String::from_utf8_lossy(last)].join("\n")
+    };
+    let shown = [Text::from(kept.head.as_str()), Text::from(kept.tail.as_deref().unwrap_or_default())];
+    let gone = Chars::of(&searched) - shown[0].chars() - shown[1].chars();
+    let mut mentioned = Mentioned::in_texts(&shown);
+    names::list(&redact(&searched).text, &mut mentioned, policy.names.room(gone, &policy.count))
+        .unwrap_or_default()
+}
 
 impl TruncatePlan {
     /// The same plan, or the whole output where the cut would not make it shorter: the model would pay for a notice and
@@ -164,7 +192,7 @@ impl TruncatePlan {
             return self;
         }
         TruncatePlan {
-            kept: Kept { head: whole.to_owned(), tail: None },
+            kept: Kept { head: whole.to_owned(), ..Kept::default() },
             truncated: false,
             lines_shortened: 0,
             kept_lines: self.original_lines,
@@ -206,6 +234,9 @@ impl TruncatePlan {
         let (was, is) = (format_bytes(self.original_bytes), format_bytes(self.kept_bytes));
         let (lines, kept) = (self.original_lines, self.kept_lines);
         let mut notice = format!("---\n[Output truncated: {lines} → {kept} lines, {was} → {is}]\n");
+        if !self.kept.names.is_empty() {
+            notice.push_str(&format!("Names in the rest: {}\n", self.kept.names));
+        }
         match spill {
             Spill::Saved(address) => {
                 notice.push_str(&format!("[{address}]\n"));
@@ -222,7 +253,7 @@ impl TruncatePlan {
     }
 
     fn guide(&self, spill: &Spill) -> Text {
-        let Kept { head, tail } = &self.kept;
+        let Kept { head, tail, .. } = &self.kept;
         let mut shown = head.clone();
         if let Some(tail) = tail {
             let hidden_lines = self.original_lines.saturating_sub(self.kept_lines);
@@ -308,6 +339,21 @@ impl Limits {
         }
     }
 
+    /// The longest that lines may be so that what is kept of the output is filled: an output of one long line is cut by its
+    /// size, one of many lines by its lines.
+    fn line_chars_to_fit(&self, output: &[u8]) -> Chars {
+        let longest = forward(output).map(<[u8]>::len).max().unwrap_or_default();
+        if longest as u64 <= self.line_chars.0 {
+            return self.line_chars;
+        }
+        let room = Chars(self.bytes).min(self.chars);
+        // Where both ends are kept, a line that is all of the output is shown in two pieces.
+        let room = if self.keep == Keep::HeadTail { room.share(0.5) } else { room };
+        let lengths = forward(output).map(|line| Chars(line.len() as u64 + 1));
+        // The marker of a shortened line takes room too.
+        (level(lengths, room) - Chars::of(LINE_CUT)).max(self.line_chars)
+    }
+
     fn whole(&self) -> Budget {
         Budget { lines: u64::MAX, bytes: u64::MAX, chars: Chars(u64::MAX) }
     }
@@ -371,7 +417,7 @@ impl Cutter<'_> {
         let lines = head.lines + tail.lines;
         let bytes = head.bytes + tail.bytes;
         let tail = (self.limits.keep != Keep::Head && !tail.text.is_empty()).then_some(tail.text);
-        (Kept { head: head.text, tail }, lines, bytes)
+        (Kept { head: head.text, tail, names: String::new() }, lines, bytes)
     }
 
     /// Take whole lines while the budget lasts; a line over the line limit is shortened first.

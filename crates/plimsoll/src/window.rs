@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::chars::{Chars, Text, cut_middle, head};
+use crate::chars::{Chars, Text, cut_middle, head, thousands};
 use crate::log::{
     Cut, FilePart, Input, Message, MessageId, Part, PartBody, PartId, Role, ToolPart, ToolResultPart,
     ToolStatus,
@@ -26,6 +26,10 @@ use crate::policy::{ClearedView, Policy, SummaryAs};
 pub const PLACEHOLDER: &str = "[Old tool result content cleared]";
 /// The same for a result whose part has a handle: what stands before the handle.
 const PLACEHOLDER_WITH_HANDLE: &str = "[Old tool result content cleared; recall ";
+/// Precedes the names that stay of a result or an input that was cleared.
+const NAMES: &str = "Names in it: ";
+/// How much of the first line of a text that is cleared from an input stays.
+const FIRST_LINE: Chars = Chars(120);
 /// Stands before texts that are pinned and whose messages are out of view.
 pub const PINNED: &str = "Pinned earlier in this conversation, to be kept to word for word:";
 /// Stands before a pinned text whose part is cut or cleared.
@@ -511,11 +515,12 @@ impl<'a> View<'a> {
 
     fn call(&self, id: &str, tool: &str, input: Option<Input>, part: &Part) -> Block {
         let input = input.unwrap_or_else(|| json!({}).into());
-        let input = match part.cut() {
-            Some(cut) if input.json().chars() > cut.keep() => {
+        let input = match (part.names_of_input(), part.cut()) {
+            (Some(names), _) => self.cleared_input(&input, names, part),
+            (None, Some(cut)) if input.json().chars() > cut.keep() => {
                 cut_input(&input, cut.keep(), self.policy.shed.head_share)
             }
-            _ => input,
+            (None, _) => input,
         };
         Block::Call { id: id.to_owned(), tool: tool.to_owned(), input, part: part.id.clone() }
     }
@@ -566,11 +571,33 @@ impl<'a> View<'a> {
     }
 
     fn placeholder(&self, part: &Part) -> Text {
+        let names = part.names_of_result();
+        let names = if names.is_empty() { String::new() } else { format!("\n{NAMES}{names}") };
         if self.policy.prune.name_handle {
-            Text::from(format!("{PLACEHOLDER_WITH_HANDLE}{}]", part.id))
+            Text::from(format!("{PLACEHOLDER_WITH_HANDLE}{}]{names}", part.id))
         } else {
-            Text::from(PLACEHOLDER)
+            Text::from(format!("{PLACEHOLDER}{names}"))
         }
+    }
+
+    /// An input whose long texts are reduced to their first line and a placeholder, of the same shape as before. The names
+    /// follow the first of them.
+    fn cleared_input(&self, input: &Input, names: &Text, part: &Part) -> Input {
+        let mut names = Some(names).filter(|names| !names.is_empty());
+        map_strings(input.value(), &mut |text| {
+            let chars = Chars::of(text);
+            if chars < self.policy.prune.min_input_chars {
+                return None;
+            }
+            let first = head(text.lines().next().unwrap_or_default(), FIRST_LINE);
+            let gone = thousands((chars - Chars::of(first)).0);
+            let mut shown = format!("{first}\n[{gone} more characters cleared; recall {}:input]", part.id);
+            if let Some(names) = names.take() {
+                shown.push_str(&format!("\n{NAMES}{names}"));
+            }
+            Some(shown)
+        })
+        .into()
     }
 
     fn retained(&self, text: Text) -> Text {
@@ -692,7 +719,10 @@ fn left_out(message: &Message, parts: usize) -> Option<Block> {
 
 /// Whether a text is what the window shows instead of a cleared result.
 pub fn is_placeholder(text: &str) -> bool {
-    text == PLACEHOLDER || placeholder_handle(text).is_some()
+    let first = text
+        .split_once('\n')
+        .map_or(text, |(first, names)| if names.starts_with(NAMES) { first } else { text });
+    first == PLACEHOLDER || placeholder_handle(first).is_some()
 }
 
 /// The handle that a placeholder names, if the text is one that names a handle.
@@ -703,8 +733,8 @@ pub fn is_placeholder(text: &str) -> bool {
 /// assert_eq!(placeholder_handle("[Old tool result content cleared]"), None);
 /// ```
 pub fn placeholder_handle(text: &str) -> Option<&str> {
-    let handle = text.strip_prefix(PLACEHOLDER_WITH_HANDLE)?.strip_suffix(']')?;
-    (!handle.contains('\n')).then_some(handle)
+    let (first, names) = text.split_once('\n').unwrap_or((text, NAMES));
+    first.strip_prefix(PLACEHOLDER_WITH_HANDLE)?.strip_suffix(']').filter(|_| names.starts_with(NAMES))
 }
 
 fn said(role: WindowRole, text: &str) -> WindowMessage {
@@ -747,24 +777,24 @@ fn shown_file(part: &Part, file: &FilePart) -> Option<Block> {
 /// An input with its long strings cut, still of the shape the tool's schema asks for. Where that does not help
 /// (many short strings), the input is replaced by the cut text of itself.
 fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
-    fn cut_strings(value: &Value, keep: Chars, head_share: f64) -> Value {
-        match value {
-            Value::String(text) if text.len() as u64 > keep.0 => {
-                Value::String(cut_middle(&Text::from(text.as_str()), keep, head_share).as_str().to_owned())
-            }
-            Value::Array(items) => {
-                Value::Array(items.iter().map(|item| cut_strings(item, keep, head_share)).collect())
-            }
-            Value::Object(map) => {
-                let cut = map.iter().map(|(key, item)| (key.clone(), cut_strings(item, keep, head_share)));
-                Value::Object(cut.collect())
-            }
-            other => other.clone(),
-        }
-    }
-    let shorter = Input::from(cut_strings(input.value(), keep, head_share));
+    let shorter = Input::from(map_strings(input.value(), &mut |text| {
+        let is_long = text.len() as u64 > keep.0;
+        is_long.then(|| cut_middle(&Text::from(text), keep, head_share).as_str().to_owned())
+    }));
     if shorter.json().chars() <= keep + keep {
         return shorter;
     }
     json!({ "cut": cut_middle(input.json(), keep, head_share).as_str() }).into()
+}
+
+/// A value whose strings are replaced by what `change` returns for them; those for which it returns `None` stay.
+fn map_strings(value: &Value, change: &mut impl FnMut(&str) -> Option<String>) -> Value {
+    match value {
+        Value::String(text) => Value::String(change(text).unwrap_or_else(|| text.clone())),
+        Value::Array(items) => Value::Array(items.iter().map(|item| map_strings(item, change)).collect()),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(key, item)| (key.clone(), map_strings(item, change))).collect())
+        }
+        other => other.clone(),
+    }
 }

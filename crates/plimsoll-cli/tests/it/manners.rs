@@ -33,11 +33,13 @@ fn a_cut_output_without_a_spill_is_told_with_what_was_dropped() {
     let told = piped(&home, &["truncate"], long.as_bytes());
     assert_eq!(stderr(&told), format!("{dropped}{hint}"));
     assert_eq!(stderr(&piped(&home, &["truncate", "--json"], long.as_bytes())), format!("{dropped}{hint}"));
-    let wide = format!("{}\nshort\n", "x".repeat(10_000));
-    let told = piped(&home, &["truncate"], wide.as_bytes());
+    let wide = |chars: usize| format!("{}\nshort\n", "x".repeat(chars));
+    let within = piped(&home, &["truncate"], wide(10_000).as_bytes());
+    assert_eq!(stderr(&within), "", "a long line of an output within its limits stays whole");
+    let over = piped(&home, &["truncate"], wide(100_000).as_bytes());
     assert_eq!(
-        stderr(&told),
-        format!("dropped: 0 of 3 lines, 7,980 of 10,007 bytes; the end of 1 long line\n{hint}")
+        stderr(&over),
+        format!("dropped: 0 of 3 lines, 75,006 of 100,007 bytes; the end of 1 long line\n{hint}")
     );
     let told = piped(&home, &["truncate", "--spill-dir", "/dev/null/spill"], long.as_bytes());
     assert!(stderr(&told).starts_with(&format!("{dropped}hint: the whole could not be kept: ")), "{told}");

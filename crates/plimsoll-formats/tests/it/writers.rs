@@ -279,7 +279,7 @@ fn opencode_shows_of_an_export_what_the_window_shows() {
         Part::text("p40".into(), long.as_str()).with_marks(vec![mark(Effect::Cut(plimsoll::Chars(200)))]);
     let hidden = Part::text("p41".into(), "left out").with_marks(vec![mark(Effect::Hide)]);
     let state = ToolState::completed(json!({}), "a long output");
-    let cleared = Part::tool("p42".into(), "c42", "read", state).with_marks(vec![mark(Effect::Clear)]);
+    let cleared = Part::tool("p42".into(), "c42", "read", state).with_marks(vec![mark(Effect::clear())]);
     let pinned =
         Part::text("p43".into(), "Keep this.").with_marks(vec![mark(Effect::Pin("Keep this.".into()))]);
     messages[1].parts.push(pinned);

@@ -9,8 +9,8 @@ use plimsoll::compact::accept::Reply;
 use plimsoll::compact::contract::HEADING;
 use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
 use plimsoll::log::ToolState;
+use plimsoll::purse::CacheTerms;
 use plimsoll::recall::{NAME, RecallQuery};
-use plimsoll::thrift::CacheTerms;
 use plimsoll::{
     Block, CharCounter, Counter, Fixed, Ids, Message, MessageId, Millis, Part, PartBody, PartId, Plan,
     Policy, Receipt, SessionId, Text, Tokens, Usage, Window,
@@ -166,7 +166,12 @@ impl<'a> Engine<'a> {
             return;
         };
         let (id, text) = (summary.info.id.clone(), summary.text());
-        let completed = text.find(HEADING).map(|at| self.recording.found_in(&text[at..]));
+        let headings = [HEADING, plimsoll::compact::index::HEADING];
+        let completed = headings
+            .iter()
+            .filter_map(|heading| text.find(heading))
+            .min()
+            .map(|at| self.recording.found_in(&text[at..]));
         let counts_for = sent.iter().copied().chain(completed.unwrap_or_default()).collect();
         self.stand_ins.insert(id, counts_for);
     }

@@ -24,7 +24,7 @@ fn replay(messages: Vec<Message>, rules: &str, circumstances: &Circumstances) ->
 
 /// Like [`replay`] under the default, which acts at the line alone.
 fn replay_without_thrift(messages: Vec<Message>, circumstances: &Circumstances) -> Report {
-    let policy = Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap();
+    let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     Recording::of(messages).replay(&policy.into(), circumstances).unwrap()
 }
 

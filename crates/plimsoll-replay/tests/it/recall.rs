@@ -142,16 +142,19 @@ fn without_spills_what_is_cut_on_arrival_is_lost() {
             .tool_with("read", json!({ "path": "buried/in/the/middle.rs" }), "ok")
             .say("done")
     };
-    // Systems that spill can read the whole again as long as the notice is there, and pay for it.
-    for rules in ["plimsoll", "opencode"] {
-        let kept = replay(history().messages(), rules, &window(200_000));
-        assert_eq!((kept.fired["truncate"], kept.recall.visible, kept.recall.recalled), (1, 0, 1), "{rules}");
-    }
+    let seen = |rules: &Rules| {
+        let report = Recording::of(history().messages()).replay(rules, &window(200_000)).unwrap();
+        (report.fired["truncate"], report.recall.visible, report.recall.recalled)
+    };
     let mut spec = Preset::Plimsoll.policy().into_spec();
+    assert_eq!(seen(&Preset::Plimsoll.policy().into()), (1, 1, 0), "the name stays in the notice");
+    // Systems that spill can read the whole again while the notice is in the window, and pay for it.
+    spec.names.enabled = false;
+    for policy in [Policy::new(spec.clone()).unwrap(), Preset::Opencode.policy()] {
+        assert_eq!(seen(&policy.into()), (1, 0, 1));
+    }
     spec.truncate.spill = false;
-    let off = Rules::from(Policy::new(spec).unwrap());
-    let lost = Recording::of(history().messages()).replay(&off, &window(200_000)).unwrap();
-    assert_eq!((lost.fired["truncate"], lost.recall.visible, lost.recall.recalled), (1, 0, 0));
+    assert_eq!(seen(&Policy::new(spec).unwrap().into()), (1, 0, 0));
 }
 
 #[test]

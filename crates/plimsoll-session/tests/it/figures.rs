@@ -15,7 +15,7 @@ fn open(harbour: &Harbour, believed: BelievedUsage) -> Driver {
 
 fn open_again(harbour: &Harbour, session: &SessionId, believed: BelievedUsage) -> Driver {
     // Otherwise the turns themselves would clear what is to be pruned here.
-    let policy = Arc::new(Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap());
+    let policy = Arc::new(Policy::from_json(r#"{ "thrift": "off" }"#).unwrap());
     let limits = Some(Limits::new(400_000, 8_000));
     let settings = Settings { believed, limits, policy, ..harbour.settings() };
     Driver::open(Arc::clone(&harbour.archive), session, settings).unwrap()

@@ -1,7 +1,7 @@
 //! Recall as a model asks for it.
 
+use plimsoll::PartId;
 use plimsoll::recall::{Lookup, RecallContent, RecallQuery};
-use plimsoll::{PartId, Policy};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Driver};
 use serde_json::json;
 
@@ -33,7 +33,6 @@ fn p4_an_answer_from_an_excerpt_is_that_from_the_whole() {
     let output = lines();
     let (_, handle) = run(&mut driver, &output);
     let whole = Lookup::Found(RecallContent::new(handle.as_str(), "output of bash", output.as_str()));
-    let policy = Policy::default();
     let queries = [
         json!({ "handle": handle }),
         json!({ "handle": handle, "from": 19_990 }),
@@ -47,7 +46,8 @@ fn p4_an_answer_from_an_excerpt_is_that_from_the_whole() {
     ];
     for query in queries {
         let query = RecallQuery::parse(&query).unwrap();
-        let (answer, wanted) = (driver.recall(&query).unwrap(), query.answer(&whole, &policy.recall));
+        let (answer, wanted) =
+            (driver.recall(&query).unwrap(), query.answer(&whole, &driver.recall_policy()));
         assert_eq!(answer, wanted, "{query:?}");
     }
     // Room for the numbers in the header is kept by the length of the text, which an excerpt does not know.

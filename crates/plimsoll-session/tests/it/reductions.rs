@@ -57,7 +57,7 @@ fn a_prune_clears_old_outputs_or_says_why_not() {
     let harbour = Harbour::new();
     let session = harbour.session("ses_1");
     // Otherwise the turns themselves would clear what is to be pruned here.
-    let policy = Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap();
+    let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     let settings = Settings { policy: Arc::new(policy), ..harbour.settings() };
     let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
     turn(&mut driver, "Read it.", "short");

@@ -164,7 +164,9 @@ impl Logs for MemoryStore {
         let mut hits = Vec::new();
         for (place, message) in log.iter().enumerate() {
             for part in &message.parts {
-                let hides = |mark: &Mark| matches!(mark.effect, Effect::Hide | Effect::Replace(_));
+                let hides = |mark: &Mark| {
+                    matches!(mark.effect, Effect::Hide | Effect::Replace(_) | Effect::ClearInput(_))
+                };
                 let hidden = |mark: &Mark| mark.is_active() && hides(mark);
                 let is_hidden = place < start || part.all_marks().iter().any(hidden);
                 let is_out = place < start || part.is_reduced();

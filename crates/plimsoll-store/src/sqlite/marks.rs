@@ -208,7 +208,7 @@ fn older(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<(), StoreError> {
     let time = |column: usize| row.get::<_, Option<u64>>(column).map(|at| at.map(Millis));
     let mark = |effect, at, lifted| Mark { receipt: None, effect, set: Moment { at, after: None }, lifted };
     let (cleared, cut_at, lifted) = (time(4)?, time(6)?, time(7)?);
-    marks.extend(cleared.map(|at| mark(Effect::Clear, at, None)));
+    marks.extend(cleared.map(|at| mark(Effect::clear(), at, None)));
     let cut = row.get::<_, Option<u64>>(5)?.zip(cut_at);
     marks.extend(cut.map(|(keep, at)| mark(Effect::Cut(Chars(keep)), at, None)));
     let lift = |at| (Moment { at, after: None }, ReceiptId::default());

@@ -58,11 +58,16 @@ pub(super) fn search(
     let mut marked: Vec<(Position, String, bool)> = Vec::new();
     for (part, marks) in marks {
         let reduces = |mark: &Mark| {
-            matches!(mark.effect, Effect::Clear | Effect::Cut(_) | Effect::Hide | Effect::Replace(_))
+            matches!(
+                mark.effect,
+                Effect::Clear(_) | Effect::ClearInput(_) | Effect::Cut(_) | Effect::Hide | Effect::Replace(_)
+            )
         };
         if marks.iter().any(|mark| mark.is_active() && reduces(mark)) {
-            // What a tool was given is still shown where only its answer was cleared.
-            let hides = |mark: &Mark| matches!(mark.effect, Effect::Hide | Effect::Replace(_));
+            // The input is still shown if only the output was cleared.
+            let hides = |mark: &Mark| {
+                matches!(mark.effect, Effect::Hide | Effect::Replace(_) | Effect::ClearInput(_))
+            };
             let is_hidden = marks.iter().any(|mark| mark.is_active() && hides(mark));
             let place = chain.find_part(connection, &part)?.map(|(_, place)| place);
             let place = place.filter(|place| start.as_ref().is_none_or(|start| place >= start));

@@ -29,7 +29,7 @@ fn kinds(changes: &[Change]) -> Vec<(ChangeKind, u64, Option<&str>, Option<&str>
 }
 
 fn receipt(id: &str, part: &str) -> Receipt {
-    let item = PruneItem { part: part.into(), message: "".into(), tool: "read".into(), tokens: Tokens(1) };
+    let item = PruneItem::output(part.into(), "".into(), "read", Tokens(1));
     Receipt {
         id: ReceiptId::new(id),
         at: NOW,

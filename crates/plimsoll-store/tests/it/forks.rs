@@ -12,7 +12,7 @@ use rstest::rstest;
 use super::{Fresh, NOW, answer, begun, fresh, millis, read, session, unleased, user};
 
 fn clear(store: &Fresh, session: &SessionId, part: &str) {
-    let item = PruneItem { part: part.into(), message: "".into(), tool: "read".into(), tokens: Tokens(1) };
+    let item = PruneItem::output(part.into(), "".into(), "read", Tokens(1));
     let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
     let receipts = vec![Receipt {
         id: ReceiptId::new(format!("rcp_{session}_{part}")),

@@ -17,11 +17,8 @@ fn rows(store: &Fresh, table: &str) -> u64 {
 fn prune_many(store: &dyn Store, count: usize) -> Receipt {
     let id = session(store, "ses_1");
     let messages: Vec<Message> = (0..count).map(|n| read(&format!("msg_{n:06}"), "x")).collect();
-    let item = |message: &Message| PruneItem {
-        part: message.parts[0].id.clone(),
-        message: message.info.id.clone(),
-        tool: "read".into(),
-        tokens: Tokens(1),
+    let item = |message: &Message| {
+        PruneItem::output(message.parts[0].id.clone(), message.info.id.clone(), "read", Tokens(1))
     };
     let items = messages.iter().map(item).collect();
     store.append(&unleased(&id), messages, NOW).unwrap();

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use super::accept::{Rejection, Reply, accept};
 use super::contract::{self, ContractItem, Terms};
 use super::extract::extract;
+use super::index;
 pub use super::outcome::{Burden, Outcome, Verdict};
 use super::request::{SummaryJob, SummaryRequest, TooSmall, appended_request};
 use super::select::Selection;
@@ -31,12 +32,13 @@ use crate::limits::Line;
 use crate::log::{
     CompactionPart, Cut, Ids, Info, Log, LogError, Message, MessageId, Part, PartBody, Role, Time, Usage,
 };
-use crate::pivot::Visible;
+use crate::pivot::{Pivot, Visible};
 use crate::policy::{Detector, RequestForm};
 use crate::prune::{self, Pressure};
 use crate::receipt::{CompactPlan, CutItem, Made, Plan, Receipt, ShedPlan, Stamp};
 use crate::redact::redact;
 use crate::reduction::Reduction;
+use crate::thrift::Rules;
 use crate::window::{Block, MARKER_QUESTION, PINNED, Window, WindowMessage, WindowRole};
 
 /// What the caller has to do next.
@@ -278,7 +280,7 @@ impl Ladder {
 
     /// Under the line, clear what costs more to send again than to clear.
     fn save(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
-        let plan = self.is.plan_thrift(&self.log, self.weigh());
+        let plan = self.is.plan_saving(&self.log);
         if !plan.items.is_empty() {
             let reason = plan.reason.to_string();
             self.apply(Plan::Prune(plan), &reason, ids)?;
@@ -310,7 +312,7 @@ impl Ladder {
         let head = selection.head.iter().map(|place| &self.log[*place]);
         let job = SummaryJob::new(head, &self.is.hook, policy, measured);
         let job = job.map(|job| job.for_model(summariser.model.clone()));
-        let prior = selection.prior.map(|pivot| pivot.text(&self.log));
+        let prior = selection.prior.map(|pivot| self.prior_text(pivot));
         let own = summariser.model.is_none() && policy.compact.request == RequestForm::Appended;
         let appended =
             own.then(|| appended_request(&self.sent, self.before, &self.is.hook, policy, measured));
@@ -489,8 +491,16 @@ impl Ladder {
         self.estimate() - self.room()
     }
 
+    /// The text of an earlier summary without its index, which is carried over separately.
+    fn prior_text(&self, pivot: Pivot) -> Text {
+        Text::from(index::without(&pivot.text(&self.log)))
+    }
+
     fn selection(&self, tail_cap: Option<Tokens>) -> Option<Selection> {
-        self.is.select(&self.log, self.estimate(), self.gauge, tail_cap)
+        match (tail_cap, Rules::of(&self.is.policy).filter(|_| self.pays)) {
+            (None, Some(rules)) => self.is.select_to_save(&self.log, self.estimate(), self.gauge, &rules),
+            _ => self.is.select(&self.log, self.estimate(), self.gauge, tail_cap),
+        }
     }
 
     /// What a summary of that selection may weigh at most and still make the window smaller.
@@ -527,7 +537,7 @@ impl Ladder {
         let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
         let most = compact.extractive_tokens.min(gain).min(line.share(compact.extractive_line_share));
         let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
-        let prior = selection.prior.map(|pivot| pivot.text(&self.log));
+        let prior = selection.prior.map(|pivot| self.prior_text(pivot));
         (most >= compact.extractive_least)
             .then(|| extract(&head, prior.as_ref(), most, &self.is.policy.summary, self.is.counter()))
     }
@@ -543,9 +553,15 @@ impl Ladder {
     ) -> Result<bool, LogError> {
         let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
         let budget = self.gauge.estimate(self.is.policy.contract.budget(line));
+        let index = self.gauge.estimate(self.is.policy.names.index_room(line));
         if self.is.policy.contract.enabled {
-            for budget in [budget, Tokens::ZERO] {
-                let (completed, items) = self.complete(selection, &summary, budget);
+            for share in [1.0, 0.0] {
+                let (completed, items) = self.complete(selection, &summary, budget.share(share));
+                let policy = &self.is.policy;
+                let completed = match index.share(share) {
+                    Tokens::ZERO => completed,
+                    room => index::append(&completed, &self.log, selection, policy, room),
+                };
                 if self.try_pivot(selection, completed, items, making, ids)? {
                     return Ok(true);
                 }

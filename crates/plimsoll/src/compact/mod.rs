@@ -12,6 +12,7 @@ pub mod accept;
 pub mod contract;
 pub mod extract;
 pub mod facts;
+pub mod index;
 pub mod ladder;
 mod outcome;
 mod prompt;

@@ -7,7 +7,7 @@ use crate::count::{Counter, Tokens, window_message_tokens};
 use crate::log::{Message, PartBody, Role};
 use crate::pairs::separate_pairs;
 use crate::pivot::{Pivot, Visible};
-use crate::policy::{Policy, Scope, SplitTurns};
+use crate::policy::{CompactPolicy, Policy, Scope, SplitTurns};
 use crate::receipt::{CompactPlan, Made};
 use crate::window::{Window, lead_of};
 
@@ -59,7 +59,7 @@ impl Selection {
 }
 
 /// How much there is to be had.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Room {
     /// What the next request weighs.
     pub load: Tokens,
@@ -69,8 +69,25 @@ pub struct Room {
     pub context: Tokens,
     /// Most that the tail may take, where the policy's own figure is too much.
     pub tail_cap: Option<Tokens>,
+    /// Most that the tail may take instead of the policy's `tailMax`.
+    pub tail_max: Option<Tokens>,
+    /// Tokens of everything else that stays: the system prompt, the tools, the summary and what completes it.
+    pub besides: Tokens,
     /// Whether a person asked for it, rather than a full window.
     pub asked: bool,
+}
+
+impl Room {
+    /// The longest tail with which a compaction of a conversation of that size frees the share that the policy wants.
+    fn tail_that_frees_enough(&self, all: Tokens, compact: &CompactPolicy) -> Tokens {
+        if compact.min_freed_share == 0.0 {
+            return Tokens(u64::MAX);
+        }
+        let stays = 1.0 - compact.min_freed_share;
+        // A large system prompt must not take the whole tail.
+        let of_window = (self.load.share(stays) - self.besides).max(compact.tail_min);
+        all.share(stays).min(of_window)
+    }
 }
 
 /// Decide what a compaction of `messages` would summarise; nothing if there is not enough to be worth it.
@@ -101,12 +118,13 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         },
         (Scope::All, None) => end,
         (Scope::Tail, None) => {
-            let budget = room.line.share(compact.tail_share).clamp(compact.tail_min, compact.tail_max);
+            let tail_max = room.tail_max.unwrap_or(compact.tail_max);
+            let budget = room.line.share(compact.tail_share).clamp(compact.tail_min.min(tail_max), tail_max);
             // A session that is little longer than the tail would leave nothing worth a summary. Where a person asks for
             // one, they want a short window more than a long tail.
             let all: Tokens = (0..sizes.len()).filter(|at| !is_system(*at)).map(|at| sizes[at]).sum();
             let asked_share = if room.asked { compact.asked_tail_share } else { 1.0 };
-            let budget = budget.min(all.share(asked_share));
+            let budget = budget.min(all.share(asked_share)).min(room.tail_that_frees_enough(all, compact));
             // Results that the model has not been shown yet stay all the same; an answer that is most of the session
             // goes with the rest of it.
             let is_read = |step: usize| !calls_tools(&messages[places[step]]);

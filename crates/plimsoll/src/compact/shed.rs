@@ -35,18 +35,14 @@ impl Newest {
     }
 }
 
-/// Clear tool outputs before the newest step, oldest first, until `excess` is freed.
+/// Clears tool outputs before the newest step until `excess` is freed, those that are missed least first.
 pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> Vec<PruneItem> {
     let mut items = Vec::new();
-    let mut freed = Tokens::ZERO;
     let is_protected = |tool: &str| policy.prune.protected_tools.iter().any(|p| p.eq_ignore_ascii_case(tool));
     let newest = Newest::of(log);
     for place in Visible::of(log).places.into_iter().filter(|place| !newest.is_step(*place)) {
         let message = &log[place];
         for part in &message.parts {
-            if freed >= excess {
-                return items;
-            }
             let Some((tool, chars)) = result_chars(part, message, policy) else { continue };
             let stays = Chars::of(PLACEHOLDER) + Chars(part.id.as_str().len() as u64);
             let gain = match policy.prune.view {
@@ -56,10 +52,21 @@ pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> Vec<PruneItem
             if gain == Tokens::ZERO || part.cleared().is_some() || is_protected(&tool) {
                 continue;
             }
-            freed += gain;
-            let (part, message) = (part.id.clone(), message.info.id.clone());
-            items.push(PruneItem { part, message, tool, tokens: gain });
+            items.push(PruneItem::output(part.id.clone(), message.info.id.clone(), tool, gain));
         }
+    }
+    prune::by_value(&mut items, log, policy);
+    let keeps_names = policy.names.enabled && policy.prune.view == ClearedView::Clear;
+    let lost_to_names = if keeps_names { policy.names.share } else { 0.0 };
+    let mut freed = Tokens::ZERO;
+    let enough = items.iter().position(|item| {
+        let was_enough = freed >= excess;
+        freed += item.tokens - item.tokens.share(lost_to_names);
+        was_enough
+    });
+    items.truncate(enough.unwrap_or(items.len()));
+    if keeps_names {
+        prune::keep_names_of(&mut items, log, policy);
     }
     items
 }

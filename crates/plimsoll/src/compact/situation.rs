@@ -11,10 +11,12 @@ use crate::gauge::{Gauge, Scale};
 use crate::limits::{Limits, Line};
 use crate::load::{BelievedUsage, Load};
 use crate::log::{Message, Millis, Part, PartBody};
+use crate::pivot::Visible;
 use crate::policy::{Detector, Policy, RequestForm};
 use crate::prune::{self, Pressure, PrunePlan};
+use crate::purse::{CacheTerms, Purse};
 use crate::receipt::{CompactPlan, Made};
-use crate::thrift::{self, CacheTerms};
+use crate::thrift::{self, Account, Compaction, Rules};
 use crate::window::Window;
 
 /// Everything the ladder has to know.
@@ -104,7 +106,7 @@ impl Situation {
             Trigger::Auto | Trigger::Early => {
                 self.calls_for_help(messages, &load)
                     || self.prunes_early(messages, &load)
-                    || !self.plan_thrift(messages, load.tokens).items.is_empty()
+                    || !self.plan_thrift(messages, &load).items.is_empty()
                     || self.compaction_pays(messages, &load)
             }
         };
@@ -121,21 +123,46 @@ impl Situation {
         !prune::plan(messages, &self.policy, Some(pressure)).items.is_empty()
     }
 
-    /// What is cleared under the line because it saves money; nothing of it is prepared ahead.
-    pub(super) fn plan_thrift(&self, messages: &[Message], load: Tokens) -> PrunePlan {
+    /// Plans what would be cleared before the next request to save money.
+    pub fn plan_saving(&self, messages: &[Message]) -> PrunePlan {
+        let mut plan = self.plan_thrift(messages, &self.load(messages));
+        prune::keep_names(&mut plan, messages, &self.policy);
+        plan
+    }
+
+    /// Like [`plan_saving`](Self::plan_saving), without names. Nothing of it is prepared ahead.
+    pub(super) fn plan_thrift(&self, messages: &[Message], load: &Load) -> PrunePlan {
         match self.trigger {
-            Trigger::Auto => thrift::plan(messages, &self.policy, self.cache, load, self.now),
+            Trigger::Auto => thrift::plan(&self.account(messages, &Visible::of(messages), load)),
             Trigger::Early | Trigger::Manual | Trigger::Refused => PrunePlan::default(),
         }
     }
 
-    /// Whether a compaction saves money though the window is still under the line.
+    /// Savings of this session's reductions so far, less their costs.
+    pub fn purse(&self, messages: &[Message]) -> Purse {
+        self.account(messages, &Visible::of(messages), &self.load(messages)).purse()
+    }
+
+    fn account<'a>(&'a self, messages: &'a [Message], visible: &'a Visible, load: &Load) -> Account<'a> {
+        Account {
+            messages,
+            visible,
+            policy: &self.policy,
+            terms: self.cache.unwrap_or_else(|| CacheTerms::assumed(&self.policy.cache)),
+            load: load.tokens,
+            context: self.line().map(|line| line.at).unwrap_or(Tokens(u64::MAX)),
+            factor: self.gauge(load).factor(),
+            now: self.now,
+        }
+    }
+
+    /// Whether a compaction saves money although the window is under the line, and is paid for.
     pub(super) fn compaction_pays(&self, messages: &[Message], load: &Load) -> bool {
-        let thrift = &self.policy.thrift;
-        let (Trigger::Auto, true, Some(line)) = (self.trigger, thrift.enabled, self.line()) else {
+        let (Trigger::Auto, Some(rules), Some(line)) = (self.trigger, Rules::of(&self.policy), self.line())
+        else {
             return false;
         };
-        if load.tokens <= line.at.share(thrift.compact_share) {
+        if load.tokens <= line.at.share(rules.compact_share) {
             return false;
         }
         // A summary without a model is for windows that are over the line: it says less, and saves the same.
@@ -145,17 +172,49 @@ impl Situation {
             return false;
         };
         let gauge = self.gauge(load);
-        let Some(selection) = self.select(messages, load.estimate, gauge, None) else { return false };
+        let Some(selection) = self.select_to_save(messages, load.estimate, gauge, &rules) else {
+            return false;
+        };
         let is_output = |part: &&Part| matches!(part.body, PartBody::Tool(_) | PartBody::ToolResult(_));
         let head = selection.head.iter().flat_map(|place| &messages[*place].parts);
-        let compaction = thrift::Compaction {
-            load: load.tokens,
+        let compaction = Compaction {
             fixed: self.fixed.total(),
             head: gauge.real(selection.head_tokens).min(load.tokens),
             outputs: head.filter(is_output).count(),
+            summary: gauge.real(self.summary_tokens()),
+            completed: gauge.real(self.completed_tokens()),
             is_appended: summariser.model.is_none() && self.policy.compact.request == RequestForm::Appended,
         };
-        compaction.pays(messages, &self.policy, self.cache)
+        compaction.pays(&self.account(messages, &Visible::of(messages), load), &rules)
+    }
+
+    /// Divides a window that is compacted to save money; `None` if the running turn would have to be summarised.
+    pub(super) fn select_to_save(
+        &self,
+        messages: &[Message],
+        load: Tokens,
+        gauge: Gauge,
+        rules: &Rules,
+    ) -> Option<Selection> {
+        let room = Room { tail_max: rules.tail, ..self.room(load, gauge) };
+        let selection = select(messages, &self.policy, room, self.counter())?;
+        let keeps_turn = || {
+            let prompt = Visible::of(messages).newest_prompt(messages);
+            prompt.is_none_or(|prompt| selection.tail.first().is_some_and(|first| *first <= prompt))
+        };
+        (!rules.keeps_turn || keeps_turn()).then_some(selection)
+    }
+
+    /// Estimated tokens of a summary.
+    fn summary_tokens(&self) -> Tokens {
+        let compact = &self.policy.compact;
+        compact.max_summary_tokens.unwrap_or(compact.extractive_tokens)
+    }
+
+    /// Estimated tokens that the contract and the index add to a summary, at most.
+    fn completed_tokens(&self) -> Tokens {
+        let line = self.line().map(Line::room).unwrap_or(self.limits.context);
+        self.policy.contract.budget(line) + self.policy.names.index_room(line)
     }
 
     /// Who counts for this policy. One that follows a document is held to the document's own figures.
@@ -253,10 +312,20 @@ impl Situation {
         gauge: Gauge,
         tail_cap: Option<Tokens>,
     ) -> Option<Selection> {
+        select(messages, &self.policy, Room { tail_cap, ..self.room(load, gauge) }, self.counter())
+    }
+
+    fn room(&self, load: Tokens, gauge: Gauge) -> Room {
         let line = self.line().map(Line::room).unwrap_or(self.limits.context);
-        let (line, context) = (gauge.estimate(line), gauge.estimate(self.limits.context));
-        let asked = self.trigger == Trigger::Manual;
-        select(messages, &self.policy, Room { load, line, context, tail_cap, asked }, self.counter())
+        Room {
+            load,
+            line: gauge.estimate(line),
+            context: gauge.estimate(self.limits.context),
+            tail_cap: None,
+            tail_max: None,
+            besides: self.fixed.total() + self.summary_tokens() + self.completed_tokens(),
+            asked: self.trigger == Trigger::Manual,
+        }
     }
 }
 

@@ -42,8 +42,10 @@ pub struct Mark {
 /// What a mark does to the view of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// The window shows a placeholder instead of the tool result.
-    Clear,
+    /// The window shows a placeholder instead of the tool result, followed by these names from it, if any.
+    Clear(Text),
+    /// The window shows a placeholder instead of each long text in the tool's input, followed by these names from it.
+    ClearInput(Text),
     /// The window shows only so many chars of each long text in the part; nothing of images and thoughts.
     Cut(Chars),
     /// The window does not show the part at all; a tool call goes together with its result.
@@ -57,10 +59,20 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Clears a tool result and keeps no names of it.
+    pub fn clear() -> Effect {
+        Effect::Clear(Text::default())
+    }
+
+    fn is_clear(&self) -> bool {
+        matches!(self, Effect::Clear(_))
+    }
+
     /// The effect's name, as it is written in JSON.
     pub fn name(&self) -> &'static str {
         match self {
-            Effect::Clear => "clear",
+            Effect::Clear(_) => "clear",
+            Effect::ClearInput(_) => "clear-input",
             Effect::Cut(_) => "cut",
             Effect::Hide => "hide",
             Effect::Pin(_) => "pin",
@@ -99,7 +111,14 @@ impl Mark {
         match &self.effect {
             Effect::Cut(keep) => put(&mut map, "keep", Some(keep.0.into())),
             Effect::Pin(text) | Effect::Replace(text) => put(&mut map, "text", Some(text.as_str().into())),
-            Effect::Clear | Effect::Hide | Effect::Unpin => {}
+            Effect::Clear(names) | Effect::ClearInput(names) => {
+                put(
+                    &mut map,
+                    "names",
+                    Some(names.as_str()).filter(|names| !names.is_empty()).map(Value::from),
+                );
+            }
+            Effect::Hide | Effect::Unpin => {}
         }
         put(&mut map, "receipt", self.receipt.as_ref().map(|id| id.as_str().into()));
         put(&mut map, "at", Some(self.set.at.0.into()));
@@ -121,8 +140,11 @@ impl Mark {
             let after = string(value, "after").map(MessageId::new);
             Some(Moment { at: Millis(value.get("at")?.as_u64()?), after })
         };
+        let names =
+            || value.get("names").map_or(Some(Text::default()), |names| names.as_str().map(Text::from));
         let effect = match value.get("effect")?.as_str()? {
-            "clear" => Effect::Clear,
+            "clear" => Effect::Clear(names()?),
+            "clear-input" => Effect::ClearInput(names()?),
             "cut" => Effect::Cut(Chars(value.get("keep")?.as_u64()?)),
             "hide" => Effect::Hide,
             "unpin" => Effect::Unpin,
@@ -175,10 +197,10 @@ impl Part {
 
     /// The text that the window shows in place of this part, the newest if there are several.
     pub fn replaced(&self) -> Option<&Text> {
-        let newest = self.marks.iter().rev().filter(|mark| mark.is_active());
-        newest
-            .filter_map(|mark| if let Effect::Replace(text) = &mark.effect { Some(text) } else { None })
-            .next()
+        self.newest_active(|effect| match effect {
+            Effect::Replace(text) => Some(text),
+            _ => None,
+        })
     }
 
     /// What of this part is pinned, oldest pin first.
@@ -200,14 +222,39 @@ impl Part {
         }
     }
 
-    /// Whether the part holds a tool result, so that it can be cleared.
-    pub(super) fn is_clearable(&self) -> bool {
-        matches!(self.body, PartBody::Tool(_) | PartBody::ToolResult(_))
+    /// The names that the window shows of a tool result that was cleared; empty if none were kept.
+    pub fn names_of_result(&self) -> Text {
+        let names = self.newest_active(|effect| match effect {
+            Effect::Clear(names) => Some(names),
+            _ => None,
+        });
+        names.cloned().unwrap_or_default()
+    }
+
+    /// The names that the window shows of a tool input that was cleared; `None` if the input is shown whole.
+    pub fn names_of_input(&self) -> Option<&Text> {
+        self.newest_active(|effect| match effect {
+            Effect::ClearInput(names) => Some(names),
+            _ => None,
+        })
+    }
+
+    fn newest_active<'m, T>(&'m self, pick: impl Fn(&'m Effect) -> Option<T>) -> Option<T> {
+        self.marks.iter().rev().filter(|mark| mark.is_active()).find_map(|mark| pick(&mark.effect))
+    }
+
+    /// Whether the effect can apply to this part: only a tool result can be cleared, and only a call has an input.
+    pub(super) fn accepts(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Clear(_) => matches!(self.body, PartBody::Tool(_) | PartBody::ToolResult(_)),
+            Effect::ClearInput(_) => matches!(self.body, PartBody::Tool(_) | PartBody::ToolCall(_)),
+            _ => true,
+        }
     }
 
     /// Set a mark.
     pub(super) fn set_mark(&mut self, mark: Mark) {
-        if mark.effect == Effect::Clear {
+        if mark.effect.is_clear() {
             self.name_foreign_clear();
         }
         self.marks.push(mark);
@@ -216,9 +263,9 @@ impl Part {
 
     /// Forget the marks of a receipt that was never handed out.
     pub(super) fn forget_marks(&mut self, receipt: &ReceiptId) {
-        let cleared = self.marks.iter().any(|mark| mark.effect == Effect::Clear);
+        let cleared = self.marks.iter().any(|mark| mark.effect.is_clear());
         self.marks.retain(|mark| mark.receipt.as_ref() != Some(receipt));
-        if cleared && !self.marks.iter().any(|mark| mark.effect == Effect::Clear) {
+        if cleared && !self.marks.iter().any(|mark| mark.effect.is_clear()) {
             // There is no mark left to say that nothing is cleared any more.
             self.set_cleared(None);
         }
@@ -228,19 +275,19 @@ impl Part {
 
     /// A placeholder that another tool asked for becomes a mark of its own, so that it outlives the undoing of ours.
     fn name_foreign_clear(&mut self) {
-        let ours = self.active_marks().any(|mark| mark.effect == Effect::Clear);
+        let ours = self.active_marks().any(|mark| mark.effect.is_clear());
         if let Some(at) = self.cleared().filter(|_| !ours) {
             let set = Moment { at, after: None };
-            self.marks.insert(0, Mark { receipt: None, effect: Effect::Clear, set, lifted: None });
+            self.marks.insert(0, Mark { receipt: None, effect: Effect::clear(), set, lifted: None });
         }
     }
 
     /// A placeholder of another tool that stands alone needs no mark: `time.compacted` says it, as it came.
     fn drop_lone_foreign_clear(&mut self) {
-        let clears = || self.marks.iter().filter(|mark| mark.effect == Effect::Clear);
+        let clears = || self.marks.iter().filter(|mark| mark.effect.is_clear());
         let is_foreign = |mark: &Mark| mark.receipt.is_none() && mark.is_active();
         if clears().count() == 1 && clears().all(is_foreign) {
-            self.marks.retain(|mark| mark.effect != Effect::Clear);
+            self.marks.retain(|mark| !mark.effect.is_clear());
         }
     }
 
@@ -264,7 +311,7 @@ impl Part {
 
     /// Let `time.compacted`, which other tools read, say what the marks say.
     fn show_marks(&mut self) {
-        let clears = || self.marks.iter().filter(|mark| mark.effect == Effect::Clear);
+        let clears = || self.marks.iter().filter(|mark| mark.effect.is_clear());
         if clears().next().is_none() {
             return;
         }
@@ -307,7 +354,11 @@ impl Part {
 
     /// Whether something of the part is out of view: it is cleared, cut, left out or replaced.
     pub fn is_reduced(&self) -> bool {
-        self.cleared().is_some() || self.cut().is_some() || self.is_hidden() || self.replaced().is_some()
+        self.cleared().is_some()
+            || self.names_of_input().is_some()
+            || self.cut().is_some()
+            || self.is_hidden()
+            || self.replaced().is_some()
     }
 
     /// The marks as JSON; nothing if there are none.

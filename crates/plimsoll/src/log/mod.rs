@@ -273,7 +273,7 @@ impl Log {
     ) -> Result<(), LogError> {
         let set = self.moment(now);
         let part = self.part_mut(id)?;
-        if effect == Effect::Clear && !part.is_clearable() {
+        if !part.accepts(&effect) {
             return Err(LogError::NotClearable { id: id.clone() });
         }
         part.set_mark(Mark { receipt: Some(receipt.clone()), effect, set, lifted: None });

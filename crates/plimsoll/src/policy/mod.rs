@@ -8,8 +8,8 @@
 //! let policy = Policy::from_json(r#"{ "preset": "opencode", "prune": { "protectTokens": 30000 } }"#)?;
 //! assert_eq!(policy.prune.protect_tokens, Tokens(30_000));
 //!
-//! let error = Policy::from_json(r#"{ "compact": { "tailMin": 20000 } }"#).unwrap_err();
-//! assert_eq!(error.to_string(), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 4,000");
+//! let error = Policy::from_json(r#"{ "compact": { "tailMin": 80000 } }"#).unwrap_err();
+//! assert_eq!(error.to_string(), "`compact.tailMin`: 80,000 is more than `compact.tailMax`, which is 60,000");
 //! # Ok::<(), plimsoll::PolicyError>(())
 //! ```
 
@@ -52,8 +52,10 @@ pub struct PolicySpec {
     pub truncate: TruncatePolicy,
     /// Layer 2: old tool outputs in the window.
     pub prune: PrunePolicy,
-    /// Clearing old tool outputs under the line, where that costs less than it saves.
-    pub thrift: ThriftPolicy,
+    /// Whether the window is reduced under the line to save money.
+    pub thrift: Thrift,
+    /// Names that stay of content that leaves the window.
+    pub names: NamesPolicy,
     /// Where the line is, and how load is measured against it.
     pub overflow: OverflowPolicy,
     /// Layer 3: a summary in place of older messages.
@@ -84,6 +86,8 @@ pub struct TruncatePolicy {
     pub max_bytes: u64,
     /// Longer lines are shortened to this.
     pub max_line_chars: Chars,
+    /// When long lines are shortened.
+    pub shorten_lines: ShortenLines,
     /// Most chars for each tool, by name.
     pub tool_limits: BTreeMap<String, Chars>,
     /// Most chars for a tool not named above.
@@ -104,6 +108,16 @@ pub struct TruncatePolicy {
     pub spill_directory: String,
     /// Leave an output whole where what stays of it is, with the notice of the cut, no shorter than all of it.
     pub only_if_shorter: bool,
+}
+
+/// When long lines of an output are shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ShortenLines {
+    /// Always, also if the output as a whole is within its limits.
+    Always,
+    /// Only if the output is over a limit, and only as far as needed to fit it.
+    WhenOver,
 }
 
 /// Which end of an output is kept.
@@ -164,51 +178,61 @@ pub struct PrunePolicy {
     pub retain_chars: Chars,
     /// With `clear`, let the placeholder name the handle by which the output is recalled.
     pub name_handle: bool,
+    /// Clear long texts in tool inputs too: bodies of writes, edits and patches.
+    pub inputs: bool,
+    /// Shorter texts in an input stay.
+    pub min_input_chars: Chars,
     /// Only try above this share of the context window.
     pub gate_share: Option<f64>,
     /// Only try when less than this is left of the context window.
     pub gate_headroom: Option<Tokens>,
 }
 
-/// When old tool outputs are cleared although the window is under the line, because it saves money.
+/// Whether the window is reduced under the line to save money.
 ///
-/// Clearing an output breaks the provider's cache there: what stands behind it is written anew. That is free when the
-/// cache is cold, and otherwise pays if the calls to come read enough less. `docs/POLICY.md` has the arithmetic.
+/// A provider's cache makes old content cheap to send and changes expensive. Under the line, a change is made only if it
+/// has paid for itself out of what earlier reductions saved: `docs/POLICY.md` has the arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Thrift {
+    /// Never: the window is reduced only when it crosses the line.
+    Off,
+    /// Old tool outputs and inputs are cleared by the rules of `prune`, and a window that is at least half full is
+    /// compacted, each only out of savings already made. The running turn stays whole.
+    #[default]
+    Careful,
+    /// Clears almost everything but the newest outputs and compacts at a third of the line, on the expectation that the
+    /// session continues. Costs less and keeps less in the window.
+    Frugal,
+}
+
+/// Names that stay when content leaves the window: paths, identifiers, numbers and hashes that nothing else in the window
+/// repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ThriftPolicy {
-    /// Whether this is done at all.
+pub struct NamesPolicy {
+    /// Whether names are kept.
     pub enabled: bool,
-    /// How much of the newest tool output stays.
-    pub protect_tokens: Tokens,
-    /// How many of the newest user turns are never touched.
-    pub active_turns: u64,
-    /// Nothing is cleared unless this much is freed.
-    pub min_tokens: Tokens,
-    /// So many calls are expected to come for each call that was made,
-    pub calls_to_come: f64,
-    /// but no more than this.
-    pub max_calls_to_come: u64,
-    /// While the cache is warm, what is saved must be so many times what the break costs.
-    pub margin: f64,
-    /// From this share of the line on, a compaction is made before the line is reached, if it pays; 1 for never.
-    pub compact_share: f64,
-    /// What a compaction is expected to save must be so many times what it costs.
-    pub compact_margin: f64,
-    /// The chance that a cleared output is needed again and has to be recalled.
-    pub recall_chance: f64,
-    /// Outputs stay that the inputs of so many of the newest calls refer to.
-    pub used_calls: u64,
-    /// A word that more outputs than this contain does not keep any of them.
-    pub used_most: u64,
-    /// What reading a token from the cache costs, against one of plain input, where the host does not know.
-    pub read_price: f64,
-    /// The same for writing one to it.
-    pub write_price: f64,
-    /// The same for a token of an answer.
-    pub output_price: f64,
-    /// How long the cache lives after its last use, where the host does not know.
-    pub cache_minutes: u64,
+    /// Share of a cleared output that its names may take.
+    pub share: f64,
+    /// Most tokens that the names of one output may take.
+    pub max_tokens: Tokens,
+    /// Share of the line that the index of a summary may take: what was called, with names and handles.
+    pub index_share: f64,
+    /// Most tokens that the index of a summary may take.
+    pub index_tokens: Tokens,
+}
+
+impl NamesPolicy {
+    /// Room for the names of content of that length.
+    pub(crate) fn room(&self, content: Chars, count: &CharCounter) -> Chars {
+        content.share(self.share).min(Chars(self.max_tokens.0.saturating_mul(count.chars_per_token)))
+    }
+
+    /// Most tokens of a summary's index for a line at `line`; zero if no names are kept.
+    pub fn index_room(&self, line: Tokens) -> Tokens {
+        if self.enabled { self.index_tokens.min(line.share(self.index_share)) } else { Tokens::ZERO }
+    }
 }
 
 /// What the protected amount is measured in.
@@ -355,6 +379,8 @@ pub struct CompactPolicy {
     pub turn_share: f64,
     /// Fewer messages than this are not worth a summary.
     pub min_messages: u64,
+    /// The tail gets shorter until a compaction frees at least this share of the window. With 0 the tail decides.
+    pub min_freed_share: f64,
     /// How the window shows a summary.
     pub summary_as: SummaryAs,
     /// What the summary is asked to look like.
@@ -471,7 +497,7 @@ pub struct PinPolicy {
 }
 
 /// Where the beginning of a request is kept by the provider, and found again; Anthropic's rules by default.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CachePolicy {
     /// Most breakpoints a request may have; 0 where the provider knows none.
@@ -480,20 +506,47 @@ pub struct CachePolicy {
     pub look_back: u64,
     /// System messages are sent before all others, wherever they stand in the window.
     pub system_first: bool,
+    /// Price of a token read from the cache, relative to plain input. Used if the model's prices are unknown.
+    pub read_price: f64,
+    /// Price of a token written to the cache, relative to plain input. Used if the model's prices are unknown.
+    pub write_price: f64,
+    /// Price of a token of output, relative to plain input. Used if the model's prices are unknown.
+    pub output_price: f64,
+    /// Minutes that the cache lives after its last use. Used if the host does not know.
+    pub minutes: u64,
 }
 
 /// How much the recall tool brings back at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RecallPolicy {
     /// Most chars of an answer, all in all.
     pub max_chars: Chars,
+    /// Like `maxChars`, as a share of the context window at four chars a token. Never less than 3,000 chars.
+    pub max_share: f64,
     /// Most matches of a search in one answer.
     pub max_matches: u64,
     /// Lines that are shown before and after a match.
     pub context_lines: u64,
     /// A longer line is shown only in part by a search.
     pub max_line_chars: Chars,
+}
+
+impl RecallPolicy {
+    /// An answer is never made shorter than this for a small window.
+    const LEAST: Chars = Chars(3_000);
+
+    /// The bounds for a model with that context window; an unknown window changes nothing.
+    pub fn for_context(&self, context: Tokens, count: &CharCounter) -> RecallPolicy {
+        let share =
+            Chars(context.0.saturating_mul(count.chars_per_token)).share(self.max_share).max(Self::LEAST);
+        let max_chars = if context == Tokens::ZERO { self.max_chars } else { self.max_chars.min(share) };
+        RecallPolicy {
+            max_chars,
+            max_line_chars: self.max_line_chars.min(Chars(max_chars.0 / 2)),
+            ..self.clone()
+        }
+    }
 }
 
 /// How a parent's history becomes a child's digest.

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use super::{
     CachePolicy, ClearedView, CompactPolicy, ContractPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule,
-    Measure, Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec, PruneOrder,
-    PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy, SplitTurns, SummaryAs, SummaryPolicy,
-    Template, ThriftPolicy, TruncatePolicy, UsageSum,
+    Measure, NamesPolicy, Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec,
+    PruneOrder, PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy, ShortenLines, SplitTurns,
+    SummaryAs, SummaryPolicy, Template, Thrift, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -54,6 +54,7 @@ impl Preset {
                 count: CharCounter::default(),
                 truncate: TruncatePolicy {
                     terminal_keep: Keep::HeadTail,
+                    shorten_lines: ShortenLines::WhenOver,
                     only_if_shorter: true,
                     ..truncate()
                 },
@@ -61,17 +62,11 @@ impl Preset {
                     after_turn: false,
                     min_output_chars: Chars(100),
                     name_handle: true,
+                    inputs: true,
                     ..opencode.prune
                 },
-                thrift: ThriftPolicy {
-                    enabled: true,
-                    protect_tokens: Tokens(5_000),
-                    margin: 4.0,
-                    compact_share: 0.3,
-                    compact_margin: 4.0,
-                    used_calls: 20,
-                    ..opencode.thrift
-                },
+                thrift: Thrift::Careful,
+                names: NamesPolicy { enabled: true, ..opencode.names },
                 overflow: OverflowPolicy {
                     usage: UsageSum::All,
                     detector: Detector::Both,
@@ -81,7 +76,9 @@ impl Preset {
                 },
                 compact: CompactPolicy {
                     scope: Scope::Tail,
-                    tail_max: Tokens(4_000),
+                    tail_share: 0.15,
+                    tail_max: Tokens(60_000),
+                    min_freed_share: 1.0 / 3.0,
                     asked_tail_share: 0.25,
                     prompt_share: 0.4,
                     template: Template::Anchored,
@@ -92,7 +89,7 @@ impl Preset {
                 },
                 contract: ContractPolicy { enabled: true, ..opencode.contract },
                 shed: ShedPolicy { enabled: true, ..opencode.shed },
-                recall: RecallPolicy { max_chars: Chars(8_000), ..opencode.recall },
+                recall: RecallPolicy { max_chars: Chars(8_000), max_share: 0.012, ..opencode.recall },
                 ..opencode
             },
             Preset::Opencode => opencode,
@@ -181,6 +178,7 @@ fn truncate() -> TruncatePolicy {
         max_lines: 2_000,
         max_bytes: 51_200,
         max_line_chars: Chars(2_000),
+        shorten_lines: ShortenLines::Always,
         tool_limits: limits.map(|(tool, limit)| (tool.to_owned(), Chars(limit))).into(),
         default_limit: Chars(50_000),
         tool_limit_overrides_bytes: false,
@@ -216,26 +214,18 @@ fn opencode() -> PolicySpec {
             view: ClearedView::Clear,
             retain_chars: Chars(2_000),
             name_handle: false,
+            inputs: false,
+            min_input_chars: Chars(1_000),
             gate_share: None,
             gate_headroom: None,
         },
-        thrift: ThriftPolicy {
+        thrift: Thrift::Off,
+        names: NamesPolicy {
             enabled: false,
-            protect_tokens: Tokens(10_000),
-            active_turns: 0,
-            min_tokens: Tokens(5_000),
-            calls_to_come: 0.5,
-            max_calls_to_come: 60,
-            margin: 1.5,
-            compact_share: 1.0,
-            compact_margin: 4.0,
-            recall_chance: 0.03,
-            used_calls: 10,
-            used_most: 2,
-            read_price: 0.1,
-            write_price: 1.25,
-            output_price: 5.0,
-            cache_minutes: 5,
+            share: 0.2,
+            max_tokens: Tokens(600),
+            index_share: 0.08,
+            index_tokens: Tokens(8_000),
         },
         overflow: OverflowPolicy {
             auto: true,
@@ -267,6 +257,7 @@ fn opencode() -> PolicySpec {
             target_percent: 50,
             turn_share: 0.5,
             min_messages: 2,
+            min_freed_share: 0.0,
             summary_as: SummaryAs::Marker,
             template: Template::Continuing,
             request: RequestForm::Separate,
@@ -289,9 +280,18 @@ fn opencode() -> PolicySpec {
         contract: ContractPolicy { enabled: false, ..ContractPolicy::default() },
         shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5, rounds: 6 },
         pin: PinPolicy { max_tokens: Tokens(4_000), max_share: 0.25 },
-        cache: CachePolicy { max_breakpoints: 4, look_back: 20, system_first: true },
+        cache: CachePolicy {
+            max_breakpoints: 4,
+            look_back: 20,
+            system_first: true,
+            read_price: 0.1,
+            write_price: 1.25,
+            output_price: 5.0,
+            minutes: 5,
+        },
         recall: RecallPolicy {
             max_chars: Chars(20_000),
+            max_share: 1.0,
             max_matches: 50,
             context_lines: 2,
             max_line_chars: Chars(500),

@@ -7,6 +7,10 @@ use crate::log::Cut;
 
 /// The smallest answer of the recall tool in which there is room for content beside what is said about it.
 const SMALLEST_ANSWER: Chars = Chars(2_000);
+/// The shortest text of an input that is worth clearing: its placeholder takes about 250 chars.
+const SHORTEST_INPUT: Chars = Chars(400);
+/// Highest relative price of a token.
+const HIGHEST_PRICE: f64 = 1e6;
 
 /// Say what is wrong with a policy, if anything.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
@@ -15,7 +19,8 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         count,
         truncate,
         prune,
-        thrift,
+        thrift: _,
+        names,
         overflow,
         compact,
         summary,
@@ -56,20 +61,12 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         share("prune.gateShare", gate)?;
     }
 
-    let sensible = |value: f64, most: f64| value.is_finite() && (0.0..=most).contains(&value);
-    for (field, value, most) in [
-        ("thrift.callsToCome", thrift.calls_to_come, 1e6),
-        ("thrift.margin", thrift.margin, 1e6),
-        ("thrift.compactMargin", thrift.compact_margin, 1e6),
-        ("thrift.recallChance", thrift.recall_chance, 1.0),
-        ("thrift.readPrice", thrift.read_price, 1e6),
-        ("thrift.writePrice", thrift.write_price, 1e6),
-        ("thrift.outputPrice", thrift.output_price, 1e6),
-    ] {
-        rule(sensible(value, most), field, || format!("{value} is not from 0 to {most}"))?;
-    }
+    rule(prune.min_input_chars >= SHORTEST_INPUT, "prune.minInputChars", || {
+        format!("{} leaves nothing to save; {SHORTEST_INPUT} is the least", prune.min_input_chars)
+    })?;
 
-    share("thrift.compactShare", thrift.compact_share)?;
+    share("names.share", names.share)?;
+    share("names.indexShare", names.index_share)?;
 
     share("overflow.share", overflow.share)?;
     if let Some(soft) = overflow.soft_share {
@@ -111,6 +108,9 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     })?;
     share("compact.turnShare", compact.turn_share)?;
     above_zero("compact.minMessages", compact.min_messages)?;
+    rule((0.0..1.0).contains(&compact.min_freed_share), "compact.minFreedShare", || {
+        format!("{} is not a share from 0 to below 1", compact.min_freed_share)
+    })?;
     share("compact.inputShare", compact.input_share)?;
     above_zero("compact.resultChars", compact.result_chars.0)?;
     share("compact.requestHeadShare", compact.request_head_share)?;
@@ -137,10 +137,21 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     })?;
 
     above_zero("cache.lookBack", cache.look_back)?;
+    let prices = [
+        ("cache.readPrice", cache.read_price),
+        ("cache.writePrice", cache.write_price),
+        ("cache.outputPrice", cache.output_price),
+    ];
+    for (field, price) in prices {
+        rule((0.0..=HIGHEST_PRICE).contains(&price), field, || {
+            format!("{price} is not from 0 to {HIGHEST_PRICE}")
+        })?;
+    }
 
     rule(recall.max_chars >= SMALLEST_ANSWER, "recall.maxChars", || {
         format!("{} leaves no room for content; {SMALLEST_ANSWER} is the least", recall.max_chars)
     })?;
+    share("recall.maxShare", recall.max_share)?;
     above_zero("recall.maxMatches", recall.max_matches)?;
     above_zero("recall.maxLineChars", recall.max_line_chars.0)?;
     rule(recall.max_line_chars <= Chars(recall.max_chars.0 / 2), "recall.maxLineChars", || {

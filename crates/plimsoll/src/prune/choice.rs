@@ -10,10 +10,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::worth_clearing;
 use super::{
     Pressure, PruneItem, PrunePlan, PruneReason, Shortfall, finished_output, freed_by, is_protected,
 };
+use super::{keep_names, worth_clearing};
 use crate::chars::thousands;
 use crate::compact::extract::paths;
 use crate::count::Counter;
@@ -131,8 +131,7 @@ pub fn plan_choice_by(
             let may_go = part.cleared().is_none() && (is_named || !is_protected(tool, policy));
             if may_go && choice.takes_tool(tool) && choice.takes_input(input_of(part, &inputs)) {
                 let tokens = freed_by(part, policy, counter);
-                let (part, message, tool) = (part.id.clone(), message.info.id.clone(), tool.to_owned());
-                found.push(PruneItem { part, message, tool, tokens });
+                found.push(PruneItem::output(part.id.clone(), message.info.id.clone(), tool, tokens));
             }
         }
     }
@@ -152,6 +151,7 @@ pub fn plan_choice_by(
         plan.freed_tokens += item.tokens;
         plan.items.push(item);
     }
+    keep_names(&mut plan, messages, policy);
     if let Some((load, most)) = target.filter(|_| !is_done(&plan)) {
         plan.shortfall = Some(Shortfall { found: load - plan.freed_tokens, needed: most });
     }

@@ -283,7 +283,7 @@ fn what_is_before_a_change_is_found_again() {
     let (read, plan) = send(&log);
     assert_eq!((read, plan.stable.blocks), (157, 161), "four blocks a step, and the prompt");
     // The result of the 21st step, block 84 and more than any look-back before the end, is cleared.
-    log.mark(&"a20.0".into(), plimsoll::log::Effect::Clear, &"rcp_1".into(), Millis(5)).unwrap();
+    log.mark(&"a20.0".into(), plimsoll::log::Effect::clear(), &"rcp_1".into(), Millis(5)).unwrap();
     let (read, plan) = send(&log);
     assert_eq!(plan.unchanged.blocks, 84);
     assert!(read > 84 - 20, "{read} blocks of 84 that are unchanged");
@@ -292,7 +292,15 @@ fn what_is_before_a_change_is_found_again() {
 fn any_policy() -> impl Strategy<Value = (CachePolicy, u64)> {
     (0u64..6, 1u64..30, any::<bool>(), 0u64..4).prop_map(
         |(max_breakpoints, look_back, system_first, reserved)| {
-            (CachePolicy { max_breakpoints, look_back, system_first }, reserved)
+            (
+                CachePolicy {
+                    max_breakpoints,
+                    look_back,
+                    system_first,
+                    ..plimsoll::Policy::default().cache.clone()
+                },
+                reserved,
+            )
         },
     )
 }
@@ -311,7 +319,7 @@ proptest! {
         let (one, two) = (cut(cuts.0), cut(cuts.1));
         let parts: Vec<_> = log.iter().flat_map(|m| &m.parts).map(|part| part.id.clone()).collect();
         if !parts.is_empty() {
-            let _ = log.mark(cleared.get(&parts), plimsoll::log::Effect::Clear, &"rcp_1".into(), Millis(1));
+            let _ = log.mark(cleared.get(&parts), plimsoll::log::Effect::clear(), &"rcp_1".into(), Millis(1));
         }
         let three = window(&log);
         let prints = [&one, &two, &three].map(|window| Fingerprint::of(window, &policy));

@@ -83,7 +83,7 @@ fn a_pin_survives_clearing_and_cutting_where_it_stands() {
     pin(&mut log, &PinTarget::Words("THE PORT IS 8443".into()), &mut names).unwrap();
     for effect in [
         plimsoll::log::Effect::Cut(plimsoll::Chars(400)),
-        plimsoll::log::Effect::Clear,
+        plimsoll::log::Effect::clear(),
         plimsoll::log::Effect::Hide,
     ] {
         let mut log = log.clone();

@@ -95,7 +95,7 @@ fn rung_0_under_the_line_nothing_happens() {
 #[test]
 fn rung_1_pruning_may_be_enough() {
     // By the clock the cache is cold, so that more would be cleared.
-    let policy = Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap();
+    let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     let limits = Limits::new(100_000, 4_000);
     let history = (0..10).fold(History::new().user("u"), |h, _| h.tool("read", tokens(10_000)));
     let mut log = history.user("a").say("b").user("c").log();
@@ -116,8 +116,8 @@ fn rung_2_r114_r115_a_model_summary_becomes_a_pivot() {
     assert_eq!((kinds(&outcome), requests.len()), (vec!["compact"], 1));
     let (marker, summary) = (&log[40], &log[41]);
     let part = marker.marker().unwrap();
-    assert_eq!((part.auto, part.messages, part.extractive), (Some(true), Some(34), None));
-    assert_eq!(part.tail_start, Some("m34".into()));
+    assert_eq!((part.auto, part.messages, part.extractive), (Some(true), Some(36), None));
+    assert_eq!(part.tail_start, Some("m36".into()));
     let info = &summary.info;
     assert_eq!((info.agent.as_deref(), info.mode.as_deref()), (Some("compaction"), Some("compaction")));
     assert!(info.summary && info.finish.is_some() && info.parent_id == Some(marker.info.id.clone()));

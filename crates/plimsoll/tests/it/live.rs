@@ -421,7 +421,7 @@ fn p6_a_window_that_lost_a_signed_thought_is_illegal() {
 #[test]
 fn p7_a_clock_that_jumps_back_does_not_make_stale_usage_count_again() {
     // By the clock the cache is cold as well, and nothing but the line is looked at here.
-    let policy = Policy::from_json(r#"{ "thrift": { "enabled": false } }"#).unwrap();
+    let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     let usage = Usage::new(Tokens(190_000), Tokens(500));
     let old = (0..4).fold(History::new().user("u"), |h, _| h.tool("read", tokens(37_000)));
     let mut log = old.user("a").say("b").usage(usage).user("c").log();

@@ -11,7 +11,7 @@ fn load(messages: &[Message]) -> Load {
 }
 
 fn clear(log: &mut Log, now: Millis) {
-    log.mark(&"m1.0".into(), Effect::Clear, &"rcp_1".into(), now).unwrap();
+    log.mark(&"m1.0".into(), Effect::clear(), &"rcp_1".into(), now).unwrap();
 }
 
 fn used(input: u64) -> Usage {
@@ -77,8 +77,7 @@ fn a_mark_of_the_same_moment_came_after_the_usage() {
 fn figures_from_before_an_undo_do_not_count() {
     let (policy, now, mut ids) = (Policy::default(), Millis(9), ids());
     let mut log = History::new().user("u").tool("read", "x".repeat(40_000)).log();
-    let item =
-        PruneItem { part: "m1.0".into(), message: "m1".into(), tool: "read".into(), tokens: Tokens(1) };
+    let item = PruneItem::output("m1.0".into(), "m1".into(), "read", Tokens(1));
     let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
     let stamp = Stamp { ids: &mut ids, now, policy: &policy, reason: "test" };
     let receipt = plan.apply(&mut log, stamp, |log| load(log).estimate).unwrap().unwrap();

@@ -65,7 +65,7 @@ fn marks_survive_a_round_trip() {
     let receipt = "rcp_1".into();
     log.mark(&"m0.0".into(), Effect::Cut(plimsoll::Chars(300)), &receipt, Millis(4)).unwrap();
     log.mark(&"m0.0".into(), Effect::Pin("u".into()), &receipt, Millis(4)).unwrap();
-    log.mark(&"m1.0".into(), Effect::Clear, &receipt, Millis(5)).unwrap();
+    log.mark(&"m1.0".into(), Effect::clear(), &receipt, Millis(5)).unwrap();
     log.mark(&"m3.0".into(), Effect::Hide, &receipt, Millis(5)).unwrap();
     log.set_aside(&"m2".into(), Millis(6)).unwrap();
     let json = serde_json::to_string(log.messages()).unwrap();
@@ -203,7 +203,7 @@ fn parts_only_go_forward() {
 fn a_finished_call_keeps_its_input_error_and_marks() {
     let mut log =
         History::new().user("u").tool_state("bash", ToolState::failed(json!({ "a": 1 }), "boom")).log();
-    log.mark(&"m1.0".into(), Effect::Clear, &"rcp_1".into(), Millis(5)).unwrap();
+    log.mark(&"m1.0".into(), Effect::clear(), &"rcp_1".into(), Millis(5)).unwrap();
     for wrong in [ToolState::failed(json!({ "a": 2 }), "boom"), ToolState::failed(json!({ "a": 1 }), "other")]
     {
         assert!(log.advance(Part::tool("m1.0".into(), "call_1", "bash", wrong)).is_err());

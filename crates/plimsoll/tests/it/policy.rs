@@ -26,7 +26,7 @@ fn presets_as_a_table() {
 }
 
 #[rstest]
-#[case(json!({ "compact": { "tailMin": 20_000 } }), "`compact.tailMin`: 20,000 is more than `compact.tailMax`, which is 4,000")]
+#[case(json!({ "compact": { "tailMin": 80_000 } }), "`compact.tailMin`: 80,000 is more than `compact.tailMax`, which is 60,000")]
 #[case(json!({ "fork": { "noRemoval": 300_000 } }), "`fork.noRemoval`: 300,000 is more than `fork.charBudget`, which is 200,000")]
 #[case(json!({ "fork": { "charBudget": 10, "noRemoval": 1 } }), "`fork.charBudget`: 10 is too little for a digest; 1,000 is the least")]
 #[case(json!({ "fork": { "tailRatio": 0.3 } }), "`fork.tailRatio`: 0.3 and `fork.headRatio`, 0.8, are more than 1 together")]

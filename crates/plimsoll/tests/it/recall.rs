@@ -13,7 +13,13 @@ fn policy() -> RecallPolicy {
 }
 
 fn small() -> RecallPolicy {
-    RecallPolicy { max_chars: Chars(2_000), max_matches: 3, context_lines: 1, max_line_chars: Chars(200) }
+    RecallPolicy {
+        max_chars: Chars(2_000),
+        max_share: 1.0,
+        max_matches: 3,
+        context_lines: 1,
+        max_line_chars: Chars(200),
+    }
 }
 
 fn ask(input: Value, text: &str, policy: &RecallPolicy) -> RecallAnswer {

@@ -1,207 +1,359 @@
-//! Clearing old outputs under the line, where that saves money.
+//! Reductions under the line, made to save money and paid for out of what was saved.
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Verdict};
 use plimsoll::compact::request::Summariser;
 use plimsoll::log::Effect;
-use plimsoll::prune::PruneReason;
+use plimsoll::policy::Thrift;
+use plimsoll::prune::{Cleared, PruneReason};
+use plimsoll::purse::CacheTerms;
 use plimsoll::receipt::Made;
-use plimsoll::thrift::{self, CacheTerms, Compaction};
-use plimsoll::{Chars, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens};
+use plimsoll::{Chars, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens, Window};
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
 use serde_json::json;
 
 const START: u64 = 1_794_775_451_033;
 const MINUTE: u64 = 60_000;
+const ANTHROPIC: CacheTerms =
+    CacheTerms { read: 0.1, write: 1.25, output: 5.0, lifetime: Millis(5 * MINUTE) };
 
-/// Reads of files of that many tokens each, one a minute.
-fn reads(outputs: &[usize]) -> Vec<Message> {
-    let history =
-        outputs.iter().enumerate().fold(History::new().user("Read"), |history, (number, tokens)| {
-            let text = format!("the_name_of_number_{number:03} {}", "word ".repeat(tokens * 4 / 5));
-            history.tool_with("read", json!({ "path": format!("f{number}") }), text)
-        });
-    let mut messages = history.messages();
-    for (minute, message) in messages.iter_mut().enumerate() {
-        let at = Some(Millis(START + minute as u64 * MINUTE));
+fn words(tokens: usize) -> String {
+    "word ".repeat(tokens * 4 / 5)
+}
+
+/// A session whose messages are `minutes` apart.
+fn apart(history: &History, minutes: u64) -> Vec<Message> {
+    let mut messages = history.clone().messages();
+    for (number, message) in messages.iter_mut().enumerate() {
+        let at = Some(Millis(START + number as u64 * minutes * MINUTE));
         let time = message.info.time.get_or_insert_default();
         (time.created, time.completed) = (at, at);
     }
     messages
 }
 
-fn policy(change: impl FnOnce(&mut plimsoll::policy::ThriftPolicy)) -> Policy {
+/// Turns in each of which a file of that many tokens is read, a minute between messages.
+fn turns(outputs: &[usize]) -> Vec<Message> {
+    let read = |history: History, (number, tokens): (usize, &usize)| {
+        let text = format!("the_name_of_number_{number:03} {}", words(*tokens));
+        history.user("Read on").tool_with("read", json!({ "path": format!("f{number}") }), text)
+    };
+    apart(&outputs.iter().enumerate().fold(History::new(), read), 1)
+}
+
+/// Like [`turns`], but all in one turn.
+fn reads(outputs: &[usize]) -> Vec<Message> {
+    let read = |history: History, (number, tokens): (usize, &usize)| {
+        let text = format!("the_name_of_number_{number:03} {}", words(*tokens));
+        history.tool_with("read", json!({ "path": format!("f{number}") }), text)
+    };
+    apart(&outputs.iter().enumerate().fold(History::new().user("Read all"), read), 1)
+}
+
+fn thrift(thrift: Thrift) -> Policy {
     let mut spec = Preset::Plimsoll.policy().into_spec();
-    spec.thrift.enabled = true;
-    (spec.thrift.protect_tokens, spec.thrift.min_tokens) = (Tokens(5_000), Tokens(5_000));
-    (spec.thrift.recall_chance, spec.thrift.margin, spec.thrift.calls_to_come) = (0.0, 1.0, 0.5);
-    change(&mut spec.thrift);
+    spec.thrift = thrift;
     Policy::new(spec).unwrap()
 }
 
-/// A policy that clears nothing and compacts from a tenth of the line on, if that pays at all.
-fn compacting(change: impl FnOnce(&mut plimsoll::policy::ThriftPolicy)) -> Policy {
-    policy(|thrift| {
-        (thrift.protect_tokens, thrift.compact_share, thrift.compact_margin) = (Tokens(1_000_000), 0.1, 1.0);
-        change(thrift);
-    })
-}
-
-/// How many outputs go, and why, so many minutes after the last call.
-fn plan(messages: &[Message], policy: &Policy, minutes: u64) -> (usize, PruneReason) {
+/// That many minutes after the last message, in a window of that size.
+fn situation(messages: &[Message], policy: &Policy, minutes: u64, context: u64) -> Situation {
     let last = messages.last().and_then(|message| message.info.time.clone()).unwrap().created.unwrap();
-    let plan = thrift::plan(messages, policy, None, Tokens(50_000), Millis(last.0 + minutes * MINUTE));
-    (plan.items.len(), plan.reason)
+    let limits = Limits::new(context, context / 8);
+    let summariser = Some(Summariser::own(limits));
+    Situation { summariser, ..Situation::new(policy, limits, Millis(last.0 + minutes * MINUTE)) }
 }
 
-#[test]
-fn a_cold_cache_is_pruned_and_a_warm_one_only_if_it_pays() {
-    let messages = reads(&[4_000; 10]);
-    // Ten calls made, five to come: 0.1 × 5 for a token that goes, against 1.15 for one that is written anew.
-    assert_eq!(plan(&messages, &policy(|_| ()), 1).0, 9, "36,000 go, 4,000 are written anew");
-    assert_eq!(plan(&messages, &policy(|thrift| thrift.margin = 20.0), 1).0, 0);
-    assert_eq!(plan(&messages, &policy(|thrift| thrift.margin = 20.0), 6), (9, PruneReason::ColdCache));
-    assert_eq!(plan(&messages, &policy(|_| ()), 1).1, PruneReason::Pays);
-    assert_eq!(plan(&messages, &policy(|thrift| thrift.enabled = false), 6), (0, PruneReason::Off));
+/// Which of the outputs, by number, would be cleared, and why.
+fn cleared(messages: &[Message], policy: &Policy, minutes: u64) -> (Vec<usize>, PruneReason) {
+    let plan = situation(messages, policy, minutes, 1_000_000).plan_saving(messages);
+    let outputs: Vec<_> =
+        messages.iter().flat_map(|message| &message.parts).filter(|part| part.as_tool().is_some()).collect();
+    let place =
+        |item: &plimsoll::prune::PruneItem| outputs.iter().position(|part| part.id == item.part).unwrap();
+    let mut places: Vec<usize> = plan.items.iter().map(place).collect();
+    places.sort_unstable();
+    (places, plan.reason)
+}
+
+mod careful {
+    use super::*;
+
+    #[test]
+    fn the_documents_protection_holds_for_a_prune_that_saves_money() {
+        // Newest first: the last two turns, then 40,000 are protected by the amount, and the one that crosses it goes.
+        let messages = turns(&[30_000, 30_000, 30_000, 25_000, 25_000]);
+        let cold = cleared(&messages, &Policy::default(), 60);
+        assert_eq!(cold, (vec![0, 1], PruneReason::ColdCache));
+        let messages = turns(&[15_000, 29_000, 10_000, 25_000, 25_000]);
+        assert_eq!(
+            cleared(&messages, &Policy::default(), 60).0,
+            [] as [usize; 0],
+            "less than 20,000 would be freed"
+        );
+    }
+
+    #[test]
+    fn a_running_turn_stays_whole_however_long_it_is() {
+        let messages = reads(&[30_000; 12]);
+        assert_eq!(cleared(&messages, &Policy::default(), 60).0, [] as [usize; 0]);
+    }
+
+    #[test]
+    fn the_outputs_of_protected_tools_stay() {
+        let skill = |history: History| history.user("Go").tool("skill", words(60_000));
+        let history = (0..6).fold(History::new(), |history, _| skill(history));
+        assert_eq!(cleared(&apart(&history, 1), &Policy::default(), 60).0, [] as [usize; 0]);
+    }
+
+    #[test]
+    fn nothing_is_bet_on_a_warm_cache() {
+        // Clearing 300,000 tokens would pay within three calls, but the purse is empty.
+        let messages = turns(&[30_000; 14]);
+        assert_eq!(cleared(&messages, &Policy::default(), 1).0, [] as [usize; 0]);
+        let frugal = cleared(&messages, &thrift(Thrift::Frugal), 1);
+        assert_eq!(frugal, ((0..13).collect(), PruneReason::Pays));
+    }
+
+    #[test]
+    fn a_warm_cache_is_broken_out_of_savings_already_made() {
+        let policy = Policy::default();
+        let read =
+            |h: History, count: usize| (0..count).fold(h, |h, _| h.user("Read").tool("read", words(30_000)));
+        // Eight turns, a pause, four turns, and an answer in many steps.
+        let history = read(read(History::new(), 8), 4);
+        let history =
+            (0..40).fold(history.user("Now work").say("yes"), |h, _| h.say("step")).user("And?").say("so");
+        let mut log = Log::new();
+        let mut reasons = Vec::new();
+        for (number, mut message) in history.messages().into_iter().enumerate() {
+            let pause = if number >= 16 { 60 * MINUTE } else { 0 };
+            let time = message.info.time.get_or_insert_default();
+            let at = Some(Millis(START + number as u64 * 1_000 + pause));
+            (time.created, time.completed) = (at, at);
+            log.append(message).unwrap();
+            let messages = log.messages().to_vec();
+            let mut situation = situation(&messages, &policy, 0, 1_000_000);
+            situation.now =
+                Millis(START + (number as u64 + 1) * 1_000 + if number >= 15 { 60 * MINUTE } else { 0 });
+            let saved = situation.purse(&messages).balance;
+            let plan = situation.plan_saving(&messages);
+            if !plan.items.is_empty() {
+                reasons.push((plan.reason, plan.items.len(), saved > 100_000.0));
+                climb(&mut log, situation, None);
+            }
+        }
+        assert_eq!(reasons[0], (PruneReason::ColdCache, 5, false), "{reasons:?}");
+        let warm: Vec<_> = reasons.iter().filter(|(reason, ..)| *reason == PruneReason::Pays).collect();
+        assert!(!warm.is_empty() && warm.iter().all(|(.., is_paid)| *is_paid), "{reasons:?}");
+    }
+
+    #[test]
+    fn old_inputs_are_cleared_like_outputs() {
+        let write = |history: History, number: usize| {
+            let body = format!("fn body_of_number_{number:03}() {{}}\n{}", words(8_000));
+            let input = json!({ "filePath": format!("src/f{number}.rs"), "content": body });
+            history.user("Write on").tool_with("write", input, "written")
+        };
+        let messages = apart(&(0..8).fold(History::new(), write), 1);
+        let policy = Policy::default();
+        let plan = situation(&messages, &policy, 60, 1_000_000).plan_saving(&messages);
+        assert_eq!(plan.items.len(), 6, "the last two turns stay");
+        assert!(plan.items.iter().all(|item| item.what == Cleared::Input));
+        let mut log = Log::from_messages(messages.clone());
+        let outcome = climb(&mut log, situation(&messages, &policy, 60, 1_000_000), None);
+        let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
+        assert!(shown.contains("src/f0.rs") && shown.contains("body_of_number_000"), "path and names stay");
+        assert!(shown.contains(":input]") && shown.len() < 100_000, "{}", shown.len());
+        // The undo brings the bodies back.
+        outcome.reduction.receipts[0].undo(&mut log, &mut ids(), Millis(START)).unwrap();
+        assert_eq!(Window::of(&log, &policy), Window::of(&messages, &policy));
+    }
+
+    #[test]
+    fn results_that_the_model_has_not_seen_stay() {
+        // A tool may have run for longer than the cache lives.
+        let messages = turns(&[30_000, 30_000, 30_000, 90_000]);
+        let frugal = thrift(Thrift::Frugal);
+        assert_eq!(cleared(&messages, &frugal, 60).0, [0, 1, 2]);
+        assert_eq!(cleared(&messages[..2], &frugal, 60).0, [] as [usize; 0]);
+    }
+
+    #[test]
+    fn a_cleared_output_leaves_the_names_that_nothing_else_repeats() {
+        let mut log = Log::from_messages(turns(&[30_000; 8]));
+        let (policy, messages) = (Policy::default(), log.messages().to_vec());
+        climb(&mut log, situation(&messages, &policy, 60, 1_000_000), None);
+        let window = Window::of(&log, &policy);
+        let text = serde_json::to_string(&window).unwrap();
+        for number in 0..8 {
+            assert!(text.contains(&format!("the_name_of_number_{number:03}")), "{number}");
+        }
+        // The next climb changes nothing, so what is cached stays cached.
+        let messages = log.messages().to_vec();
+        assert!(climb(&mut log, situation(&messages, &policy, 1, 1_000_000), None).reduction.is_empty());
+        assert_eq!(Window::of(&log, &policy), window);
+    }
+
+    #[test]
+    fn the_same_session_leaves_the_same_names() {
+        let (policy, messages) = (Policy::default(), turns(&[30_000; 8]));
+        let plan = || situation(&messages, &policy, 60, 1_000_000).plan_saving(&messages);
+        assert_eq!(plan(), plan());
+    }
+
+    #[test]
+    fn no_secret_is_kept_as_a_name() {
+        let secret = "sk-ant-api03-Zx81kQ0wLr93mTnB5vYc77PqHs2Jd4Fg6Aa";
+        let output =
+            format!("export ANTHROPIC_API_KEY={secret}\nDB_PASSWORD=hunter2Hunter3xyz9\n{}", words(30_000));
+        let first = History::new().user("Read").tool("read", output);
+        let history = (0..6).fold(first, |h, _| h.user("Read").tool("read", words(30_000)));
+        let messages = apart(&history, 1);
+        let plan = situation(&messages, &Policy::default(), 60, 1_000_000).plan_saving(&messages);
+        assert!(!plan.items.is_empty());
+        let names: String = plan.items.iter().map(|item| item.names.as_str()).collect();
+        assert!(names.contains("ANTHROPIC_API_KEY"), "{names}");
+        assert!(!names.contains("Zx81kQ0w") && !names.contains("hunter2Hunter3"), "{names}");
+    }
+}
+
+mod purse {
+    use super::*;
+
+    /// Clears the outputs at these places of the log in one receipt.
+    fn clear(log: &mut Log, places: &[usize]) {
+        let by = ids().receipt(Millis(START));
+        for place in places {
+            let part = log[*place].parts[0].id.clone();
+            log.mark(&part, Effect::clear(), &by, Millis(START)).unwrap();
+        }
+    }
+
+    fn balance(log: &[Message], minutes: u64) -> f64 {
+        let policy = Policy::default();
+        let situation = Situation { cache: Some(ANTHROPIC), ..situation(log, &policy, minutes, 1_000_000) };
+        situation.purse(log).balance
+    }
+
+    #[test]
+    fn a_session_without_reductions_has_an_empty_purse() {
+        assert_eq!(balance(&turns(&[5_000; 8]), 1), 0.0);
+    }
+
+    #[test]
+    fn a_break_costs_what_follows_it_and_each_request_saves_what_is_gone() {
+        let mut log = Log::from_messages(turns(&[10_000, 10_000]));
+        clear(&mut log, &[1]);
+        // 1.15 for each token that follows: the second output, its call and a prompt.
+        let paid = balance(&log, 1);
+        assert!((-11_700.0..-11_500.0).contains(&paid), "{paid}");
+        assert_eq!(balance(&log, 60), 0.0, "everything has to be written again anyway");
+        let next = turns(&[10_000, 10_000, 100]).into_iter().skip(4);
+        next.for_each(|message| log.append(message).unwrap());
+        let after = balance(&log, 1);
+        let saved = after - paid;
+        assert!((990.0..1_010.0).contains(&saved), "0.1 for each of about 10,000 tokens: {saved}");
+    }
+
+    #[test]
+    fn a_request_on_a_cold_cache_saves_the_price_of_writing() {
+        let mut log = Log::from_messages(turns(&[10_000, 10_000]));
+        clear(&mut log, &[1]);
+        for (number, mut message) in turns(&[10_000, 10_000, 100]).into_iter().enumerate().skip(4) {
+            let at = Some(Millis(START + (number as u64 + 60) * MINUTE));
+            let time = message.info.time.get_or_insert_default();
+            (time.created, time.completed) = (at, at);
+            log.append(message).unwrap();
+        }
+        let saved = balance(&log, 1);
+        assert!((12_300.0..12_600.0).contains(&saved), "{saved}");
+    }
+
+    #[test]
+    fn an_undone_reduction_counts_for_nothing() {
+        let messages = turns(&[30_000; 8]);
+        let mut log = Log::from_messages(messages.clone());
+        let outcome = climb(&mut log, situation(&messages, &Policy::default(), 60, 1_000_000), None);
+        outcome.reduction.receipts[0].undo(&mut log, &mut ids(), Millis(START)).unwrap();
+        assert_eq!(balance(&log, 1), 0.0);
+    }
+
+    #[test]
+    fn a_recall_is_paid_out_of_the_purse() {
+        let plain = turns(&[10_000, 10_000]);
+        let mut log = Log::from_messages(plain);
+        let history = History::new().user("x").tool("recall", words(2_000)).user("y").say("done");
+        for (number, mut message) in history.messages().into_iter().enumerate() {
+            message.info.id = format!("later{number}").as_str().into();
+            message.parts.iter_mut().for_each(|part| part.id = format!("later{number}.0").as_str().into());
+            log.append(message.at(Millis(START + 5 * MINUTE))).unwrap();
+        }
+        let paid = balance(&log, 1);
+        assert!((-2_600.0..-2_450.0).contains(&paid), "written once: {paid}");
+    }
 }
 
 #[test]
 fn a_break_begins_where_it_saves_most() {
-    // The first output is small and stands before a long prompt, which would be written anew with it.
-    let output = |tokens: usize| "word ".repeat(tokens * 4 / 5);
-    let first = History::new().user("Read").tool("read", output(6_000)).user(output(40_000));
-    let all =
-        (0..4).fold(first, |history, _| history.tool("read", output(8_000))).tool("read", output(6_000));
-    let messages: Vec<Message> =
+    // The first output is small and followed by a long prompt, which would be written again with it.
+    let first = History::new().user("Read").tool("read", words(4_000)).user(words(100_000));
+    let all = (0..8).fold(first, |history, _| history.tool("read", words(40_000))).tool("read", words(6_000));
+    let mut messages: Vec<Message> =
         all.messages().into_iter().map(|message| message.at(Millis(START))).collect();
-    let policy = policy(|thrift| thrift.calls_to_come = 2.0);
-    assert_eq!(plan(&messages, &policy, 1), (4, PruneReason::Pays));
-    assert_eq!(plan(&messages, &policy, 6), (5, PruneReason::ColdCache));
-}
-
-#[rstest]
-#[case::few_calls_to_come(0.0, 0)]
-#[case::many(1.0, 9)]
-fn a_session_that_has_made_many_calls_is_expected_to_make_more(#[case] come: f64, #[case] cleared: usize) {
-    let messages = reads(&[4_000; 10]);
-    assert_eq!(plan(&messages, &policy(|thrift| thrift.calls_to_come = come), 1).0, cleared);
+    // Without a surcharge for writing a break costs little.
+    let policy = thrift(Thrift::Frugal);
+    let at = |messages: &[Message], minutes| {
+        let terms = CacheTerms { read: 0.1, write: 0.13, output: 0.5, lifetime: Millis(5 * MINUTE) };
+        let situation = Situation { cache: Some(terms), ..situation(messages, &policy, minutes, 1_000_000) };
+        situation.plan_saving(messages).items.len()
+    };
+    assert_eq!((at(&messages, 1), at(&messages, 6)), (8, 9));
+    messages.truncate(3);
+    assert_eq!(at(&messages, 1), 0);
 }
 
 #[test]
-fn what_the_newest_calls_refer_to_stays() {
-    let mut history = History::new().user("Read");
-    for number in 0..10 {
-        let text = format!("the_name_of_number_{number:03} {}", "word ".repeat(3_200));
-        history = history.tool_with("read", json!({ "path": format!("f{number}") }), text);
+fn the_hosts_prices_and_lifetime_are_used() {
+    let messages = turns(&[30_000; 8]);
+    let policy = Policy::default();
+    let count = |terms| {
+        let situation = Situation { cache: Some(terms), ..situation(&messages, &policy, 6, 1_000_000) };
+        situation.plan_saving(&messages).items.len()
+    };
+    assert_eq!(count(ANTHROPIC), 5);
+    assert_eq!(count(CacheTerms { lifetime: Millis(60 * MINUTE), ..ANTHROPIC }), 0);
+}
+
+#[test]
+fn nothing_saves_money_if_tokens_cost_nothing() {
+    let messages = turns(&[30_000; 20]);
+    let free = CacheTerms { read: 0.0, write: 0.0, output: 0.0, lifetime: Millis(5 * MINUTE) };
+    for thrift_choice in [Thrift::Careful, Thrift::Frugal] {
+        let policy = thrift(thrift_choice);
+        let situation = Situation { cache: Some(free), ..situation(&messages, &policy, 6, 1_000_000) };
+        assert!(!situation.weigh(&messages).1, "{thrift_choice:?}");
     }
-    let used =
-        history.tool_with("edit", json!({ "text": "call the_name_of_number_002" }), "x".repeat(21_000));
-    let messages = used.messages().into_iter().map(|message| message.at(Millis(START))).collect::<Vec<_>>();
-    let cleared = |policy: &Policy| {
-        let plan = thrift::plan(&messages, policy, None, Tokens(50_000), Millis(START + 9 * MINUTE));
-        plan.items.len()
-    };
-    assert_eq!(cleared(&policy(|thrift| thrift.used_calls = 0)), 10);
-    assert_eq!(cleared(&policy(|thrift| thrift.used_calls = 1)), 9);
-    // A name that is everywhere keeps nothing.
-    assert_eq!(cleared(&policy(|thrift| (thrift.used_calls, thrift.used_most) = (1, 0))), 10);
 }
 
 #[test]
-fn the_hosts_own_prices_and_lifetime_are_heeded() {
-    let messages = reads(&[4_000; 10]);
-    let last = messages.last().and_then(|message| message.info.time.clone()).unwrap().created.unwrap();
-    let cleared = |terms| {
-        let policy = policy(|thrift| thrift.margin = 20.0);
-        thrift::plan(&messages, &policy, Some(terms), Tokens(50_000), Millis(last.0 + 6 * MINUTE)).items.len()
-    };
-    let usual = CacheTerms { read: 0.1, write: 1.25, output: 5.0, lifetime: Millis(5 * MINUTE) };
-    assert_eq!(cleared(usual), 9);
-    assert_eq!(cleared(CacheTerms { lifetime: Millis(60 * MINUTE), ..usual }), 0);
-    // Where writing costs no more than reading a break is free.
-    assert_eq!(cleared(CacheTerms { write: 0.1, lifetime: Millis(60 * MINUTE), ..usual }), 9);
-}
-
-#[test]
-fn an_output_that_is_not_worth_the_risk_of_a_recall_stays() {
-    let messages = reads(&[4_000, 4_000, 300, 4_000, 5_100]);
-    let policy = policy(|thrift| thrift.recall_chance = 0.1);
-    // 0.1 × (0.1 × 50,000 + 1.25 × 300) is more than 300 tokens save.
-    assert_eq!(plan(&messages, &policy, 6).0, 3);
-}
-
-/// A tool may have run for longer than the cache lives.
-#[test]
-fn what_the_model_has_not_been_shown_yet_stays() {
-    let messages = reads(&[4_000, 4_000, 30_000]);
-    assert_eq!(plan(&messages, &policy(|_| ()), 60), (2, PruneReason::ColdCache));
-    assert_eq!(plan(&messages[..2], &policy(|_| ()), 60).0, 0);
-}
-
-#[test]
-fn what_was_cut_or_cleared_weighs_only_what_is_left_of_it() {
-    let messages = reads(&[30_000, 30_000, 4_000, 4_000, 9_000]);
-    let mut log = Log::from_messages(messages);
+fn what_was_cut_or_cleared_counts_only_with_what_is_left_of_it() {
+    let mut log = Log::from_messages(turns(&[30_000, 30_000, 4_000, 4_000, 9_000]));
     let by = ids().receipt(Millis(START));
-    for (place, effect) in [(1, Effect::Cut(Chars(400))), (2, Effect::Clear)] {
+    for (place, effect) in [(1, Effect::Cut(Chars(400))), (3, Effect::clear())] {
         let part = log[place].parts[0].id.clone();
         log.mark(&part, effect, &by, Millis(START)).unwrap();
     }
-    let last = log[5].info.time.clone().unwrap().created.unwrap();
-    let later = Millis(last.0 + 6 * MINUTE);
-    let plan = thrift::plan(&log, &policy(|_| ()), None, Tokens(50_000), later);
-    assert_eq!(plan.freed_tokens, Tokens(2 * 4_006 + 100), "{:?}", plan.items);
+    let plan = situation(&log, &thrift(Thrift::Frugal), 6, 1_000_000).plan_saving(&log);
+    let tokens: Vec<u64> = plan.items.iter().map(|item| item.tokens.0).collect();
+    assert!(
+        tokens.len() == 3 && tokens[2] <= 100,
+        "newest first, the last is the rest of the cut output: {tokens:?}"
+    );
 }
 
-/// 100,000 tokens of which 90,000 are in the head; 4,000 of them come back as the summary. At once that costs
-/// 5 × 4,000 + 1.25 × 14,000 = 37,500, and each call to come saves 0.1 × 86,000.
-#[rstest]
-#[case::it_pays_with_the_fifth_call(8, false)]
-#[case(9, true)]
-fn a_compaction_pays_if_the_calls_to_come_save_more_than_it_costs(#[case] calls: usize, #[case] pays: bool) {
-    let messages = reads(&vec![100; calls]);
-    let compaction = Compaction {
-        load: Tokens(100_000),
-        fixed: Tokens::ZERO,
-        head: Tokens(90_000),
-        outputs: 0,
-        is_appended: true,
-    };
-    assert_eq!(compaction.pays(&messages, &compacting(|_| ()), None), pays);
-    // So many times as much, and so many recalls.
-    assert!(!compaction.pays(&messages, &compacting(|thrift| thrift.compact_margin = 2.0), None));
-    let recalled = Compaction { outputs: 60, ..compaction };
-    assert!(!recalled.pays(&messages, &compacting(|thrift| thrift.recall_chance = 0.5), None));
-    // A request of its own writes the head once more.
-    assert!(!Compaction { is_appended: false, ..compaction }.pays(&messages, &compacting(|_| ()), None));
-}
-
-#[test]
-fn where_tokens_cost_nothing_nothing_pays() {
-    let messages = reads(&[4_000; 40]);
-    let free = CacheTerms { read: 0.0, write: 0.0, output: 0.0, lifetime: Millis(5 * MINUTE) };
-    let last = messages.last().and_then(|message| message.info.time.clone()).unwrap().created.unwrap();
-    let later = Millis(last.0 + 6 * MINUTE);
-    assert!(thrift::plan(&messages, &policy(|_| ()), Some(free), Tokens(50_000), later).items.is_empty());
-    let (load, fixed, head) = (Tokens(160_000), Tokens::ZERO, Tokens(150_000));
-    let compaction = Compaction { load, fixed, head, outputs: 0, is_appended: true };
-    assert!(!compaction.pays(&messages, &compacting(|_| ()), Some(free)));
-}
-
-/// Where nothing is cached each call pays in full for all that it sends, so that no break costs anything.
-#[test]
-fn without_a_cache_outputs_go_as_soon_as_they_are_worth_a_recall() {
-    let messages = reads(&[4_000; 4]);
-    let last = messages.last().and_then(|message| message.info.time.clone()).unwrap().created.unwrap();
-    let uncached = CacheTerms { read: 1.0, write: 1.0, output: 5.0, lifetime: Millis(5 * MINUTE) };
-    let default = Preset::Plimsoll.policy();
-    let cleared =
-        |terms| thrift::plan(&messages, &default, terms, Tokens(16_000), Millis(last.0 + MINUTE)).items.len();
-    assert_eq!((cleared(Some(uncached)), cleared(None)), (3, 0));
-}
-
-/// Climbs by itself, with a model that answers each request for a summary with `reply`.
+/// Climbs with a model that answers each request for a summary with `reply`.
 fn climb(log: &mut Log, situation: Situation, reply: Option<&str>) -> Outcome {
     let mut ids = ids();
     // Names must not repeat from climb to climb.
@@ -223,13 +375,6 @@ fn climb(log: &mut Log, situation: Situation, reply: Option<&str>) -> Outcome {
     }
 }
 
-fn at_the_end(messages: &[Message], policy: &Policy, context: u64) -> Situation {
-    let last = messages.last().and_then(|message| message.info.time.clone()).unwrap().created.unwrap();
-    let limits = Limits::new(context, context / 8);
-    let summariser = Some(Summariser::own(limits));
-    Situation { summariser, ..Situation::new(policy, limits, Millis(last.0 + MINUTE)) }
-}
-
 fn compactions(outcome: &Outcome) -> Vec<&str> {
     let receipts = outcome.reduction.receipts.iter();
     receipts
@@ -240,49 +385,80 @@ fn compactions(outcome: &Outcome) -> Vec<&str> {
 
 const SUMMARY: &str = "## Goal\nRead the files.\n## Progress\nAll of them were read.";
 
-#[test]
-fn a_window_under_the_line_is_compacted_where_that_pays() {
-    let messages = reads(&[2_000; 40]);
-    let log = Log::from_messages(messages.clone());
-    let outcome_of = |policy: &Policy, reply| {
-        let mut log = log.clone();
-        let outcome = climb(&mut log, at_the_end(&messages, policy, 200_000), reply);
-        assert_eq!(outcome.verdict, Verdict::Fits);
-        outcome
-    };
-    let outcome = outcome_of(&compacting(|_| ()), Some(SUMMARY));
-    assert_eq!(compactions(&outcome), ["to send the window again would have cost more"]);
-    assert!(outcome.after < Tokens(10_000), "{}", outcome.after);
-    // The session is expected to end before it pays.
-    let short = compacting(|thrift| thrift.calls_to_come = 0.01);
-    assert!(outcome_of(&short, Some(SUMMARY)).reduction.is_empty());
-    let late = compacting(|thrift| thrift.compact_share = 0.9);
-    assert!(outcome_of(&late, Some(SUMMARY)).reduction.is_empty(), "80,000 of 175,000 are less than that");
-    // Nothing forces it, so that a summary without a model would only be worse.
-    assert!(outcome_of(&compacting(|_| ()), None).reduction.is_empty());
-}
+mod compacting {
+    use super::*;
 
-#[test]
-fn over_the_line_it_is_compacted_whether_or_not_it_pays() {
-    let messages = reads(&[2_000; 40]);
-    let never = compacting(|thrift| (thrift.calls_to_come, thrift.compact_share) = (0.0, 1.0));
-    for (reply, made) in [(Some(SUMMARY), Made::ByModel), (None, Made::WithoutModel)] {
-        let mut log = Log::from_messages(messages.clone());
-        let outcome = climb(&mut log, at_the_end(&messages, &never, 80_000), reply);
-        assert_eq!(outcome.verdict, Verdict::Fits);
-        assert!(outcome.line.is_some_and(|line| !line.is_over(outcome.after)));
-        let plans = outcome.reduction.receipts.iter();
-        let made_by: Vec<Made> = plans
-            .filter_map(|receipt| match &receipt.plan {
-                Plan::Compact(plan) => Some(plan.made),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(made_by, [made]);
+    #[test]
+    fn frugal_compacts_from_a_third_of_the_line_on_if_that_pays() {
+        let messages = turns(&[2_000; 60]);
+        let outcome_of = |policy: &Policy, context, reply| {
+            let mut log = Log::from_messages(messages.clone());
+            let outcome = climb(&mut log, situation(&messages, policy, 1, context), reply);
+            assert_eq!(outcome.verdict, Verdict::Fits);
+            outcome
+        };
+        let frugal = thrift(Thrift::Frugal);
+        let outcome = outcome_of(&frugal, 300_000, Some(SUMMARY));
+        assert_eq!(compactions(&outcome), ["to send the window again would have cost more"]);
+        assert!(outcome.after < Tokens(20_000), "{}", outcome.after);
+        assert!(compactions(&outcome_of(&frugal, 600_000, Some(SUMMARY))).is_empty(), "less than a third");
+        // Nothing forces it, so a summary without a model would only be worse.
+        assert!(compactions(&outcome_of(&frugal, 300_000, None)).is_empty());
+        assert!(
+            compactions(&outcome_of(&Policy::default(), 180_000, Some(SUMMARY))).is_empty(),
+            "not paid for"
+        );
+    }
+
+    #[test]
+    fn careful_compacts_a_window_that_is_half_full_out_of_its_savings() {
+        // Pauses at first, in which old outputs are cleared for nothing; then many short turns without a pause.
+        let policy = Policy::default();
+        let mut log = Log::new();
+        let big = (0..10).fold(History::new(), |h, _| h.user("Read").tool("read", words(30_000)));
+        let small = (0..60).fold(big, |h, _| h.user("And now?").say(words(1_500)));
+        let mut clock = START;
+        let mut paid = Vec::new();
+        for (number, mut message) in small.messages().into_iter().enumerate() {
+            clock += if number < 20 { 10 * MINUTE } else { 1_000 };
+            let time = message.info.time.get_or_insert_default();
+            (time.created, time.completed) = (Some(Millis(clock)), Some(Millis(clock)));
+            let is_prompt = message.starts_turn();
+            log.append(message).unwrap();
+            let messages = log.messages().to_vec();
+            let mut situation = situation(&messages, &policy, 0, 250_000);
+            situation.now = Millis(clock + 100);
+            let (load, purse) = (situation.load(&messages).tokens, situation.purse(&messages).balance);
+            let outcome = climb(&mut log, situation, Some(SUMMARY));
+            if !compactions(&outcome).is_empty() {
+                paid.push((load, purse, is_prompt));
+            }
+        }
+        assert_eq!(paid.len(), 1, "{paid:?}");
+        let (load, purse, _) = paid[0];
+        assert!(load > Tokens(109_000) && load < Tokens(218_000) && purse > 100_000.0, "{paid:?}");
+    }
+
+    #[test]
+    fn over_the_line_the_window_is_compacted_whether_or_not_it_pays() {
+        let messages = apart(&(0..40).fold(History::new(), |h, _| h.user("Tell me").say(words(2_000))), 1);
+        for (reply, made) in [(Some(SUMMARY), Made::ByModel), (None, Made::WithoutModel)] {
+            let mut log = Log::from_messages(messages.clone());
+            let outcome = climb(&mut log, situation(&messages, &thrift(Thrift::Off), 1, 80_000), reply);
+            assert_eq!(outcome.verdict, Verdict::Fits);
+            assert!(outcome.line.is_some_and(|line| !line.is_over(outcome.after)));
+            let plans = outcome.reduction.receipts.iter();
+            let made_by: Vec<Made> = plans
+                .filter_map(|receipt| match &receipt.plan {
+                    Plan::Compact(plan) => Some(plan.made),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(made_by, [made]);
+        }
     }
 }
 
-/// Small windows go by the line alone: their compactions save too little to be made early.
 #[rstest]
 #[case(8_000)]
 #[case(32_000)]
@@ -292,20 +468,18 @@ fn the_default_keeps_small_windows_under_the_line(#[case] context: u64) {
     for message in reads(&[700; 120]) {
         log.append(message).unwrap();
         let messages = log.messages().to_vec();
-        let situation = at_the_end(&messages, &default, context);
-        let (line, before) =
-            (default.overflow.line(situation.limits).unwrap(), situation.weigh(&messages).0.tokens);
+        let situation = situation(&messages, &default, 1, context);
+        let line = default.overflow.line(situation.limits).unwrap();
         let outcome = climb(&mut log, situation, Some(SUMMARY));
         assert!(!line.is_over(outcome.after), "{} of {}", outcome.after, line.at);
-        assert!(compactions(&outcome).is_empty() || line.is_over(before), "{before} of {}", line.at);
     }
 }
 
-/// Only the provider can say that a window which is not known is full; until then nothing is done to it.
+/// Only the provider can say that a window of unknown size is full.
 #[test]
 fn an_unknown_window_is_left_alone() {
-    let messages = reads(&[4_000; 40]);
+    let messages = turns(&[30_000; 40]);
     let mut log = Log::from_messages(messages.clone());
-    let outcome = climb(&mut log, at_the_end(&messages, &Preset::Plimsoll.policy(), 0), Some(SUMMARY));
+    let outcome = climb(&mut log, situation(&messages, &Preset::Plimsoll.policy(), 1, 0), Some(SUMMARY));
     assert!(outcome.reduction.is_empty());
 }

@@ -211,7 +211,7 @@ async fn a_long_result_passes_layer_1() {
     let dock = fake_dock();
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_echo", json!({"text": crate::support::lines(20_000)})).await;
-    assert!(said.len() < 200_000 && said.contains("spill_"), "{} bytes", said.len());
+    assert!(said.len() < 200_000 && said.contains("spill_"), "{said}");
 }
 
 #[tokio::test]
