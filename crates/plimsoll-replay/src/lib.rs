@@ -36,23 +36,28 @@
 //!   reads nothing.
 //! - Summaries are made without a model, except where the recording has one at that very point. They cost what
 //!   a model's would, and they are not credited with what no summariser was sent.
-//! - What a call needs and the window does not show is brought back where the rules have handles: the model asks for it
-//!   in a request of its own, which is paid for, and what comes back stays in the window. Under rules without handles
-//!   it is lost. See [`Recall`].
+//! - What a call needs counts as in the window only if it is there without a recall, see [`References`]. What is not is
+//!   brought back if the rules have handles: the model asks for it in an extra request, which is paid for, and what comes
+//!   back stays in the window. No recording says whether a model would have asked, so this is a separate figure.
 
+mod compare;
+mod layout;
 mod lifetime;
 mod pieces;
 mod price;
 mod recording;
 mod references;
 mod report;
+mod request;
 mod rules;
 mod run;
 mod sight;
+mod surroundings;
 
+pub use compare::{AgainstNone, Medians, compare_with_none};
 pub use price::{Billed, DEFAULT_ROW, Price, PriceRow, Prices};
 pub use recording::Recording;
-pub use report::{CostParts, Fired, Recall, Report, Sent};
+pub use report::{CostParts, Fired, References, Report, Sent, Share};
 pub use rules::{ClearTrigger, DEFAULTS, Rules};
 pub use run::{Circumstances, guess_window, rebuilt_at_most, totals};
 pub use sight::Reduction;

@@ -1,6 +1,7 @@
 //! A recorded session, taken apart into what was said to the model and what it called.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 use plimsoll::count::part_tokens;
@@ -8,9 +9,11 @@ use plimsoll::{CharCounter, Log, Message, Millis, Part, PartBody, PartId, Role, 
 use plimsoll_session::SessionError;
 use plimsoll_tokens::{Measured, WindowMeter};
 
+use crate::layout::Layout;
+use crate::pieces::Held;
 use crate::rules::Rules;
 use crate::run::Circumstances;
-use crate::{lifetime, references};
+use crate::{lifetime, references, surroundings};
 
 /// A recorded session, made ready to be replayed under any rules.
 ///
@@ -29,6 +32,10 @@ pub struct Recording {
     cache_lifetime: Option<Millis>,
     /// How many calls were made before the recorded agent reduced anything.
     unreduced_calls: usize,
+    /// The whole session as a list of pieces, made when the first rules need it.
+    layout: OnceLock<Layout>,
+    /// Fingerprints of the surroundings of each reference wherever the recording mentions it.
+    surroundings: OnceLock<HashSet<u64>>,
 }
 
 /// A message, and what is known about it if it is the answer to a call of the model.
@@ -49,6 +56,10 @@ pub(crate) struct Call {
     pub(crate) recorded: Option<u64>,
     /// The summary that the recorded agent made just before.
     pub(crate) summary: Option<Text>,
+    /// The model that answered; empty if that is not recorded.
+    pub(crate) model: String,
+    /// Tokens of its answer that later requests carry although the recording does not show them.
+    pub(crate) hidden: u64,
 }
 
 /// A reference that a call uses and that a tool had mentioned before.
@@ -100,13 +111,24 @@ impl Recording {
                 wanted: Vec::new(),
                 recorded: request_of(&message),
                 summary: summary.take(),
+                model: message.info.model_id.clone().unwrap_or_default(),
+                hidden: 0,
             });
             steps.push(Step { message, call });
         }
         let (references, results) = (Vec::new(), Vec::new());
         let unreduced_calls = unreduced_calls.unwrap_or(calls);
-        let mut recording =
-            Recording { steps, references, results, finder: None, measured, cache_lifetime, unreduced_calls };
+        let mut recording = Recording {
+            steps,
+            references,
+            results,
+            finder: None,
+            measured,
+            cache_lifetime,
+            unreduced_calls,
+            layout: OnceLock::new(),
+            surroundings: OnceLock::new(),
+        };
         recording.refer();
         recording
     }
@@ -199,10 +221,61 @@ impl Recording {
 
     /// The references that a text contains, by number, each once.
     pub(crate) fn found_in(&self, text: &str) -> BTreeSet<u32> {
-        let Some(finder) = &self.finder else { return BTreeSet::new() };
-        let matches = finder.find_overlapping_iter(text);
-        let alone = matches.filter(|found| references::stands_alone(text, found.start(), found.end()));
-        alone.map(|found| found.pattern().as_u32()).collect()
+        self.mentions(text).map(|mention| mention.reference).collect()
+    }
+
+    /// How often a text contains each reference.
+    pub(crate) fn counts_in(&self, text: &str) -> BTreeMap<u32, usize> {
+        let mut counts = BTreeMap::new();
+        self.mentions(text).for_each(|mention| *counts.entry(mention.reference).or_default() += 1);
+        counts
+    }
+
+    /// The references that a text shows, each once. In a recorded text all have their surroundings; in one that a reduction
+    /// wrote, those whose surroundings are the same as in a recorded text.
+    pub(crate) fn held_by(&self, text: &str, is_recorded: bool) -> Box<[Held]> {
+        let mut held: BTreeMap<u32, bool> = BTreeMap::new();
+        for mention in self.mentions(text) {
+            let is_surrounded = held.entry(mention.reference).or_insert(is_recorded);
+            *is_surrounded = *is_surrounded || self.surroundings().contains(&mention.fingerprint(text));
+        }
+        held.into_iter().map(|(reference, is_surrounded)| Held { reference, is_surrounded }).collect()
+    }
+
+    /// The whole session as a list of pieces.
+    pub(crate) fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(self))
+    }
+
+    fn surroundings(&self) -> &HashSet<u64> {
+        self.surroundings.get_or_init(|| {
+            let texts = self.layout().table.texts();
+            texts.flat_map(|text| self.mentions(text).map(|mention| mention.fingerprint(text))).collect()
+        })
+    }
+
+    /// Every place where a text contains a reference.
+    fn mentions<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Mention> + 'a {
+        let matches = self.finder.iter().flat_map(move |finder| finder.find_overlapping_iter(text));
+        let alone = matches.filter(move |found| references::stands_alone(text, found.start(), found.end()));
+        alone.map(|found| Mention {
+            reference: found.pattern().as_u32(),
+            start: found.start(),
+            end: found.end(),
+        })
+    }
+}
+
+/// A place where a text contains a reference.
+struct Mention {
+    reference: u32,
+    start: usize,
+    end: usize,
+}
+
+impl Mention {
+    fn fingerprint(&self, text: &str) -> u64 {
+        surroundings::fingerprint(text, self.start, self.end, self.reference)
     }
 }
 

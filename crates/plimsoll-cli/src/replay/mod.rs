@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use plimsoll::{Millis, Tokens};
 use plimsoll_formats::Transcript;
 use plimsoll_replay::{
-    Circumstances, DEFAULT_ROW, DEFAULTS, Price, Prices, Recording, Report, Rules, totals,
+    Circumstances, DEFAULT_ROW, DEFAULTS, Price, Prices, Recording, Report, Rules, compare_with_none, totals,
 };
 use plimsoll_session::SessionError;
 use plimsoll_tokens::Measured;
@@ -259,7 +259,8 @@ fn session(
         let report = recording.replay_and_tell(rules, &circumstances, &|| progress.step());
         report.map_err(|error| cannot(rules, error))
     });
-    let policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
+    let mut policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
+    compare_with_none(&mut policies);
     let is_whole = recording.unreduced_calls() == recording.calls();
     let is_priced_alike = args.price.is_none() && args.prices.is_none() && recorded.unpriced == 0;
     let cost_gap_causes =

@@ -19,7 +19,7 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
         for line in std::iter::once(heading).chain(circumstances(session)) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }
-        tables(&session.policies, output)?;
+        tables(&session.policies, figures::OUTCOME, output)?;
         finding(&finding::of_session(session), output)?;
         reductions(&session.policies, output)?;
     }
@@ -33,7 +33,11 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
         for line in prices_of_all(&replays.sessions) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }
-        tables(&replays.total, output)?;
+        tables(&replays.total, figures::OUTCOME_OF_SEVERAL, output)?;
+        if let Some(compared) = compared(&replays.total) {
+            output.painted(&format!("\n{compared}\n"))?;
+            output.table(&table(&replays.total, figures::AGAINST))?;
+        }
         finding(&finding::headline(&replays.total), output)?;
         reductions(&replays.total, output)?;
     }
@@ -105,18 +109,30 @@ fn not_in_file(session: &SessionReplay) -> Option<String> {
     })
 }
 
+/// The heading of the comparison with no policy, if there is one.
+pub(super) fn compared(totals: &[Report]) -> Option<String> {
+    let sessions = totals.iter().find_map(|total| total.against_none)?.sessions as usize;
+    let those = if sessions == 1 {
+        "1 session that fits".to_owned()
+    } else {
+        format!("{sessions} sessions that fit")
+    };
+    Some(format!("Dearer than without a policy, of {those} without one"))
+}
+
 fn calls(reports: &[Report]) -> u64 {
     reports.first().map(|report| report.calls).unwrap_or_default()
 }
 
-/// The figures: all of them where there is room, in two tables where there is little.
-fn tables(reports: &[Report], output: &mut Output) -> Result<(), CliError> {
+/// The figures: of one session all of them if there is room; otherwise the outcome, and what the cost is made of.
+fn tables(reports: &[Report], outcome: &'static [Figure], output: &mut Output) -> Result<(), CliError> {
     let width = output.width();
     let one = [figures::ALL, figures::BOTH].map(|figures| table(reports, figures));
-    if let Some(table) = one.iter().find(|table| table.fits(width)) {
+    let is_one_session = std::ptr::eq(outcome, figures::OUTCOME);
+    if let Some(table) = one.iter().find(|table| is_one_session && table.fits(width)) {
         return Ok(output.table(table)?);
     }
-    output.table(&table(reports, figures::OUTCOME))?;
+    output.table(&table(reports, outcome))?;
     output.painted("\nWhat the cost is made of\n")?;
     Ok(output.table(&table(reports, figures::PARTS))?)
 }
