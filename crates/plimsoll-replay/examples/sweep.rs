@@ -14,21 +14,20 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use std::collections::BTreeMap;
+mod loaded;
+
 use std::error::Error;
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::{Policy, Tokens};
-use plimsoll_formats::{Format, Transcript};
 use plimsoll_replay::{
-    AgainstNone, Circumstances, DEFAULTS, Medians, Price, Prices, Recording, Report, Rules,
-    compare_with_none, guess_window, rebuilt_at_most, totals,
+    AgainstNone, Circumstances, DEFAULTS, Medians, Report, Rules, compare_with_none, totals,
 };
-use plimsoll_tokens::ModelTable;
+
+use loaded::Loaded;
 
 /// The window that sessions are replayed in: their own, or one of that many tokens.
 type Context = Option<u64>;
@@ -253,30 +252,10 @@ fn session(
     contexts: &[Context],
     rules: &[(String, Rules)],
 ) -> Result<Vec<Replayed>, Box<dyn Error>> {
-    let transcript = plimsoll_formats::read(BufReader::new(File::open(file)?))?;
-    let model = most_used_model(&transcript).unwrap_or_default();
-    let usual = Circumstances::default();
-    let known = known_window(&transcript);
-    let taken = transcript.recorded.responses().map(|response| response.request() + response.output).max();
-    let mut costs = transcript.recorded.responses().map(|response| response.cost).peekable();
-    let is_free = costs.peek().is_some() && costs.all(|cost| cost == Some(0.0));
-    let recording = Recording::of(transcript.messages);
-    let own = match known {
-        Some(context) => context,
-        // Every call that was made had room.
-        None => {
-            let taken = taken.unwrap_or_default().max(recording.room(&usual)?);
-            if rebuilt_at_most(taken) <= usual.context { usual.context } else { guess_window(taken) }
-        }
-    };
-    let cache_lifetime = recording.cache_lifetime().unwrap_or(usual.cache_lifetime);
-    let prices = Prices::default();
-    let (_, price) = prices.row(&model, cache_lifetime.0 >= 3_600_000);
-    let price = if is_free && !prices.knows(&model) { Price::of_input(0.0) } else { price };
+    let Loaded { recording, own, .. } = Loaded::read(file)?;
     let mut replayed = Vec::new();
     for context in contexts {
-        let tokens = context.map_or(own, Tokens);
-        let circumstances = Circumstances { context: tokens, price, cache_lifetime, ..usual };
+        let circumstances = Circumstances { context: context.map_or(own.context, Tokens), ..own };
         // Without it there is nothing to compare with.
         let none = recording.replay(&Rules::None, &circumstances)?;
         let mut reports = vec![none.clone()];
@@ -293,34 +272,9 @@ fn session(
             half: half_of(file),
             context: *context,
             name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            tokens: tokens.0,
+            tokens: circumstances.context.0,
             reports,
         });
     }
     Ok(replayed)
-}
-
-fn most_used_model(transcript: &Transcript) -> Option<String> {
-    let mut models: BTreeMap<String, usize> = BTreeMap::new();
-    for model in transcript.recorded.responses().filter_map(|response| response.model) {
-        *models.entry(model.to_string()).or_default() += 1;
-    }
-    let most = models.into_iter().max_by_key(|(_, count)| *count).map(|(model, _)| model);
-    most.or_else(|| transcript.info.model.clone())
-}
-
-/// The window of a session, by the rules of `plimsoll replay`: as recorded, else the model's; none if neither is known.
-fn known_window(transcript: &Transcript) -> Option<Tokens> {
-    if let Some(context) = transcript.info.context {
-        return Some(context);
-    }
-    let taken = transcript.recorded.responses().map(|response| response.request() + response.output);
-    let largest = taken.max().unwrap_or_default();
-    let model = transcript.info.model.as_deref().unwrap_or_default();
-    let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
-    let known = known.map(|limits| limits.context).filter(|context| *context >= largest)?;
-    // It works in this window unless it is told otherwise, and does not record which.
-    let claude_code = Tokens(200_000);
-    let is_bounded = transcript.format == Format::ClaudeCode && largest <= claude_code;
-    Some(if is_bounded { known.min(claude_code) } else { known })
 }

@@ -89,6 +89,49 @@ pub fn compare_with_none(reports: &mut [Report]) {
     }
 }
 
+/// Comparison of a replay without a policy with the recorded bill, over the calls that can be compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgainstRecorded {
+    /// Calls compared: those with a recorded cost, before the recorded agent reduced anything.
+    pub calls: u64,
+    /// Recorded cost of these calls, in dollars.
+    pub recorded: f64,
+    /// Cost of these calls in the replay, in dollars.
+    pub replayed: f64,
+}
+
+impl AgainstRecorded {
+    /// Compares a replay without a policy with the recorded cost of each call, of which the first `unreduced_calls` were sent
+    /// as the recording has them. `None` if nothing can be compared.
+    pub fn of(none: &Report, recorded: &[Option<f64>], unreduced_calls: usize) -> Option<AgainstRecorded> {
+        let mut compared = AgainstRecorded::default();
+        let mut before = 0.0;
+        for (sent, recorded) in none.windows.iter().zip(recorded).take(unreduced_calls) {
+            if let Some(recorded) = recorded.filter(|_| sent.fits) {
+                compared.calls += 1;
+                compared.recorded += recorded;
+                compared.replayed += sent.spent - before;
+            }
+            before = sent.spent;
+        }
+        (compared.recorded > 0.0).then_some(compared)
+    }
+
+    /// The replayed cost as a share of the recorded one.
+    pub fn share(&self) -> f64 {
+        self.replayed / self.recorded
+    }
+}
+
+impl std::ops::AddAssign for AgainstRecorded {
+    fn add_assign(&mut self, other: AgainstRecorded) {
+        self.calls += other.calls;
+        self.recorded += other.recorded;
+        self.replayed += other.replayed;
+    }
+}
+
 /// Medians of the shares of several sessions, over those with anything to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use plimsoll::{Block, CharCounter, Counter, Text, WindowMessage, WindowRole};
 
+use plimsoll_tokens::Measured;
+
 use crate::recording::Recording;
 
 /// The number of a piece.
@@ -120,7 +122,14 @@ impl<'a> Pieces<'a> {
     pub(crate) fn block(&mut self, block: &Block, into: &mut Vec<Piece>) {
         match block {
             Block::Text { text, .. } => into.push(self.counted(Kind::Text, text)),
-            Block::Reasoning { text, .. } => into.push(self.counted(Kind::Reasoning, text)),
+            Block::Reasoning { text, .. } => {
+                let tokens = self.counter.of_chars(text.chars()).0;
+                into.push(self.weighed(Kind::Reasoning, text, tokens, |pieces| {
+                    // If usage says that reasoning is not sent again, it is in the file but in no later request.
+                    let is_sent = pieces.recording.measured().is_none_or(Measured::resends_reasoning);
+                    if is_sent { pieces.charge(text) } else { 0 }
+                }));
+            }
             Block::Call { tool, input, part, .. } => {
                 into.push(self.counted(Kind::Tool, &Text::from(tool.as_str())));
                 let kind = if is_recall(part.as_str()) { Kind::RecallInput } else { Kind::Input };

@@ -5,9 +5,14 @@ use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 use plimsoll::count::part_tokens;
-use plimsoll::{CharCounter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens};
+use plimsoll::{
+    CharCounter, Counter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens, Usage,
+};
 use plimsoll_session::SessionError;
 use plimsoll_tokens::{Measured, WindowMeter};
+
+use crate::price::Price;
+use crate::recorded::{self, CacheRead};
 
 use crate::layout::Layout;
 use crate::pieces::Held;
@@ -32,6 +37,8 @@ pub struct Recording {
     cache_lifetime: Option<Millis>,
     /// How many calls were made before the recorded agent reduced anything.
     unreduced_calls: usize,
+    /// The calls before which it compacted, from 1.
+    compactions: Vec<usize>,
     /// The whole session as a list of pieces, made when the first rules need it.
     layout: OnceLock<Layout>,
     /// Fingerprints of the surroundings of each reference wherever the recording mentions it.
@@ -60,6 +67,12 @@ pub(crate) struct Call {
     pub(crate) model: String,
     /// Tokens of its answer that later requests carry although the recording does not show them.
     pub(crate) hidden: u64,
+    /// Tokens of its recorded request for one of the rebuilt request.
+    pub(crate) scale: f64,
+    /// How much of its recorded request was read from the cache.
+    pub(crate) read: CacheRead,
+    /// The price of its model, if it has another than the rest of the session.
+    pub(crate) price: Option<Price>,
 }
 
 /// A reference that a call uses and that a tool had mentioned before.
@@ -82,13 +95,14 @@ impl Recording {
         let log = Log::from_messages(messages);
         let mut steps: Vec<Step> = Vec::new();
         let mut summary = None;
-        let (mut calls, mut unreduced_calls) = (0, None);
+        let (mut calls, mut unreduced_calls, mut compactions) = (0, None, Vec::new());
         for message in log.messages() {
             if message.info.summary || message.marker().is_some() {
                 let text = summary_of(message);
                 let begins = steps.iter().all(|step| step.message.info.role == Some(Role::System));
                 if !begins {
                     unreduced_calls.get_or_insert(calls);
+                    compactions.push(calls + 1);
                 }
                 match text {
                     // What it stands for is not in the recording, so it is all there is.
@@ -113,11 +127,15 @@ impl Recording {
                 summary: summary.take(),
                 model: message.info.model_id.clone().unwrap_or_default(),
                 hidden: 0,
+                scale: 1.0,
+                read: CacheRead::Unknown,
+                price: None,
             });
             steps.push(Step { message, call });
         }
         let (references, results) = (Vec::new(), Vec::new());
         let unreduced_calls = unreduced_calls.unwrap_or(calls);
+        compactions.dedup();
         let mut recording = Recording {
             steps,
             references,
@@ -126,11 +144,91 @@ impl Recording {
             measured,
             cache_lifetime,
             unreduced_calls,
+            compactions,
             layout: OnceLock::new(),
             surroundings: OnceLock::new(),
         };
         recording.refer();
+        recording.weigh();
         recording
+    }
+
+    /// Takes weights and cache reads from the recorded usage.
+    fn weigh(&mut self) {
+        let hidden: Vec<u64> = self.steps.iter().map(|step| self.hidden_in(&step.message)).collect();
+        for (step, hidden) in self.steps.iter_mut().zip(hidden) {
+            if let Some(call) = &mut step.call {
+                call.hidden = hidden;
+            }
+        }
+        recorded::set_reads(&mut self.steps);
+        let layout = Layout::of(self);
+        let fixed = self.measured().map(Measured::hidden).unwrap_or_default().0;
+        recorded::set_scales(&mut self.steps, &layout, fixed, self.unreduced_calls);
+        self.layout = OnceLock::from(layout);
+    }
+
+    /// Tokens of an answer that were billed beyond what the recording shows of it: reasoning that the provider keeps to
+    /// itself, and that later requests carry.
+    fn hidden_in(&self, message: &Message) -> u64 {
+        // Only a later request shows whether it is carried.
+        let Some(measured) = self.measured().filter(|measured| measured.requests().len() > 1) else {
+            return 0;
+        };
+        let Some(reply) = measured.reply(message) else { return 0 };
+        let counter = measured.counter();
+        let mut shown = counter.message_overhead();
+        for part in &message.parts {
+            match &part.body {
+                PartBody::Text(text) if text.ignored != Some(true) => shown += counter.count_text(&text.text),
+                PartBody::Reasoning(thought) if measured.resends_reasoning() => {
+                    shown += counter.count_text(&thought.text);
+                }
+                PartBody::Tool(tool) => {
+                    let input = tool.state.input.as_ref().map(|input| counter.count_text(input.json()));
+                    shown += counter.count(&tool.tool) + input.unwrap_or_default();
+                }
+                PartBody::ToolCall(call) => {
+                    let input = call.input.as_ref().map(|input| counter.count_text(input.json()));
+                    shown += counter.count(&call.tool) + input.unwrap_or_default();
+                }
+                _ => {}
+            }
+        }
+        reply.0.saturating_sub(shown.0)
+    }
+
+    /// The recorded cost of each call, in dollars: what its tool says, or `price` for its model, time and usage.
+    pub fn recorded_costs(
+        &self,
+        price: impl Fn(&str, Option<Millis>, &Usage) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
+        let calls = self.steps.iter().filter_map(|step| Some((&step.message.info, step.call.as_ref()?)));
+        let costs = calls.map(|(info, call)| {
+            let usage = info.tokens.as_ref().filter(|_| call.recorded.is_some())?;
+            // A subscription is recorded as zero.
+            let told = info.cost.as_ref().and_then(serde_json::Number::as_f64).filter(|cost| *cost > 0.0);
+            told.or_else(|| price(&call.model, call.at, usage))
+        });
+        costs.collect()
+    }
+
+    /// Prices calls by the models that answered them, each by its name and the time of the call. Calls of a model without a
+    /// price have the price of the replay.
+    pub fn price_calls(&mut self, price: impl Fn(&str, Option<Millis>) -> Option<Price>) {
+        for call in self.steps.iter_mut().filter_map(|step| step.call.as_mut()) {
+            call.price = price(&call.model, call.at);
+        }
+    }
+
+    /// The models that answered, with the number of their answers.
+    pub fn models(&self) -> Vec<(&str, usize)> {
+        let mut models: BTreeMap<&str, usize> = BTreeMap::new();
+        let calls = self.steps.iter().filter_map(|step| step.call.as_ref());
+        for call in calls.filter(|call| !call.model.is_empty()) {
+            *models.entry(&call.model).or_default() += 1;
+        }
+        models.into_iter().collect()
     }
 
     /// What the usage that the session records says about its requests. All rules are weighed with it: their windows
@@ -159,6 +257,22 @@ impl Recording {
     /// the recording has them; later ones were smaller than what is rebuilt of them.
     pub fn unreduced_calls(&self) -> usize {
         self.unreduced_calls
+    }
+
+    /// The median share of its recorded tokens that a request is rebuilt with from what the file shows; `None` if no size is
+    /// recorded. A replay scales requests by it, each by its own.
+    pub fn rebuilt_share(&self) -> Option<f64> {
+        let calls = self.steps.iter().filter_map(|step| step.call.as_ref()).take(self.unreduced_calls);
+        let mut shares: Vec<f64> =
+            calls.filter(|call| call.recorded.is_some()).map(|call| 1.0 / call.scale).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.get(shares.len() / 2).copied()
+    }
+
+    /// The calls before which the recorded agent compacted, from 1. After a compaction at the very end there is none.
+    pub fn compactions(&self) -> Vec<usize> {
+        let calls = self.calls();
+        self.compactions.iter().copied().filter(|call| *call <= calls).collect()
     }
 
     /// The smallest window with room for every call that was sent as the recording has it, with its answer. They were
@@ -314,8 +428,7 @@ fn texts(message: &Message) -> Vec<(&PartId, &Text, bool)> {
 
 /// What the provider counted for the request of an answer.
 fn request_of(message: &Message) -> Option<u64> {
-    let usage = message.info.tokens.as_ref()?;
-    let request = usage.input + usage.cache_read + usage.cache_write;
+    let request = recorded::request(message.info.tokens.as_ref()?);
     (request > Tokens::ZERO).then_some(request.0)
 }
 

@@ -38,13 +38,16 @@ struct Cached {
     /// The piece that came next in the request that was sent, if it is another one now.
     next: Option<Piece>,
     at: Option<Millis>,
+    scale: f64,
 }
 
 /// What of a request is the same as in the one that was sent to its model before.
 pub(crate) struct CachedPart {
     /// When that was sent.
     pub(crate) at: Option<Millis>,
-    /// What a provider charges for what is the same.
+    /// The scale of its tokens.
+    pub(crate) scale: f64,
+    /// Tokens of the part that is the same, as a provider counts them, unscaled.
     pub(crate) charged: u64,
 }
 
@@ -138,8 +141,8 @@ impl Request {
     }
 
     /// Notes that the request was sent to a model, whose cache holds it from now on.
-    pub(crate) fn sent(&mut self, model: &str, at: Option<Millis>) {
-        let cached = Cached { same: self.pieces.len(), next: None, at };
+    pub(crate) fn sent(&mut self, model: &str, at: Option<Millis>, scale: f64) {
+        let cached = Cached { same: self.pieces.len(), next: None, at, scale };
         match self.caches.get_mut(model) {
             Some(newest) => *newest = cached,
             None => drop(self.caches.insert(model.to_owned(), cached)),
@@ -148,20 +151,20 @@ impl Request {
 
     /// What of the request is the same as in the one that was sent to a model before.
     pub(crate) fn cached(&self, model: &str, pieces: &Pieces<'_>) -> Option<CachedPart> {
-        let Cached { same, next, at } = self.caches.get(model)?;
+        let Cached { same, next, at, scale } = self.caches.get(model)?;
         let same = (*same).min(self.pieces.len());
         let partly = partly(*next, self.pieces.get(same).copied(), pieces);
-        Some(CachedPart { at: *at, charged: self.charged_to(same).saturating_add(partly) })
+        Some(CachedPart { at: *at, scale: *scale, charged: self.charged_to(same).saturating_add(partly) })
     }
 
     /// Like [`cached`](Request::cached), for another request with those pieces.
     pub(crate) fn cached_of(&self, list: &[Piece], model: &str, pieces: &Pieces<'_>) -> Option<CachedPart> {
-        let Cached { same, next, at } = self.caches.get(model)?;
+        let Cached { same, next, at, scale } = self.caches.get(model)?;
         let sent = &self.pieces[..(*same).min(self.pieces.len())];
         let same = common(sent, list);
         let next = if same < sent.len() { Some(sent[same]) } else { *next };
         let partly = partly(next, list.get(same).copied(), pieces);
-        Some(CachedPart { at: *at, charged: self.charged_to(same).saturating_add(partly) })
+        Some(CachedPart { at: *at, scale: *scale, charged: self.charged_to(same).saturating_add(partly) })
     }
 
     fn charged_to(&self, count: usize) -> u64 {

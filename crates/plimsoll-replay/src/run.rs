@@ -7,6 +7,7 @@ use plimsoll_session::SessionError;
 
 use crate::pieces::{Piece, Pieces};
 use crate::price::{Billed, Price};
+use crate::recorded::CacheRead;
 use crate::recording::{Call, Recording};
 use crate::report::{Fired, References, Report, Sent, Share};
 use crate::request::{CachedPart, Found, Request};
@@ -130,8 +131,8 @@ pub(crate) struct Billing<'a> {
 
 impl Billing<'_> {
     /// Tokens of a request for a call whose pieces are charged with `charged`.
-    pub(crate) fn tokens(&self, charged: u64, _: &Call) -> u64 {
-        charged.saturating_add(self.fixed)
+    pub(crate) fn tokens(&self, charged: u64, call: &Call) -> u64 {
+        scaled(charged.saturating_add(self.fixed), call.scale)
     }
 
     /// How much of a request for a call is read from the cache.
@@ -152,10 +153,14 @@ impl Billing<'_> {
     }
 
     fn read_of(&self, cached: Option<CachedPart>, tokens: u64, call: &Call) -> u64 {
-        match cached {
-            Some(cached) if self.cache_lives(cached.at, call.at) => {
-                cached.charged.saturating_add(self.fixed).min(tokens)
-            }
+        let Some(cached) = cached else {
+            // Another session may have left its system prompt and tools in the cache.
+            return if let CacheRead::First(read) = call.read { read.min(tokens) } else { 0 };
+        };
+        let same = scaled(cached.charged.saturating_add(self.fixed), cached.scale).min(tokens);
+        match call.read {
+            CacheRead::Share(share) => scaled(same, share),
+            _ if self.cache_lives(cached.at, call.at) => same,
             _ => 0,
         }
     }
@@ -169,9 +174,14 @@ impl Billing<'_> {
     }
 
     /// The price of a request of that many tokens.
-    fn price(&self, tokens: u64, _: &Call) -> Price {
-        self.circumstances.price.for_prompt(tokens)
+    fn price(&self, tokens: u64, call: &Call) -> Price {
+        call.price.unwrap_or(self.circumstances.price).for_prompt(tokens)
     }
+}
+
+/// Tokens times a factor. Without one they stay exact, however many they are.
+fn scaled(tokens: u64, factor: f64) -> u64 {
+    if factor == 1.0 { tokens } else { (tokens as f64 * factor).round() as u64 }
 }
 
 struct Run<'a> {
@@ -285,7 +295,7 @@ impl Run<'_> {
         let read = self.billing.read(&self.request, call, &self.pieces);
         self.report.tokens_sent = self.report.tokens_sent.saturating_add(tokens);
         self.report.peak = self.report.peak.max(tokens);
-        self.request.sent(&call.model, call.at);
+        self.request.sent(&call.model, call.at, call.scale);
         Billed { read, written: tokens.saturating_sub(read), output: 0 }
     }
 

@@ -4,12 +4,13 @@ use plimsoll_replay::Report;
 
 use super::SessionReplay;
 use super::figures;
+use crate::output::counted;
 use crate::recorded::WindowSource;
 
 /// A window that never got fuller than this says nothing about policies.
 const NEAR: f64 = 0.6;
-/// A recorded cost that differs by more than this share is told.
-const FAR: f64 = 0.2;
+/// A recorded bill that differs by more than this share is shown.
+const FAR: f64 = 0.1;
 /// Costs and shares that differ by less are the same to people.
 const SAME: f64 = 0.0005;
 
@@ -37,20 +38,19 @@ pub(super) fn of_session(session: &SessionReplay) -> String {
             figures::count(session.context)
         );
     }
-    text + &none.and_then(|none| cost_gap(session, none)).unwrap_or_default()
+    text + &bill_gap(session).unwrap_or_default()
 }
 
-/// That the session's recorded cost is far from what the same calls come to here.
-fn cost_gap(session: &SessionReplay, none: &Report) -> Option<String> {
-    let (causes, recorded) = (session.cost_gap_causes.as_ref()?, session.recorded_cost?);
-    let is_far = (none.cost - recorded).abs() > FAR * recorded;
-    (is_far && none.deaths == 0 && none.left_out == 0).then(|| {
-        format!(
-            " The session was recorded at {} and comes to {} without a policy: {causes}.",
-            figures::dollars(recorded),
-            figures::dollars(none.cost)
-        )
-    })
+/// That the recorded bill is far from the cost of the same calls without a policy.
+fn bill_gap(session: &SessionReplay) -> Option<String> {
+    let bill = session.against_recorded.filter(|bill| (bill.share() - 1.0).abs() > FAR)?;
+    Some(format!(
+        " {} were recorded at {} and cost {} here without a policy: {}.",
+        counted(bill.calls as usize, "call"),
+        figures::dollars(bill.recorded),
+        figures::dollars(bill.replayed),
+        session.bill_gap_causes
+    ))
 }
 
 /// The finding in a sentence: the cost of `plimsoll` against that of no policy and its share in the window; without it, the

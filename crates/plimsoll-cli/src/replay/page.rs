@@ -200,7 +200,9 @@ fn rule_sources(rules: &[RuleSource]) -> String {
 
 /// What the sessions were priced with, and on demand what all models cost.
 fn price_table(replays: &Replays, prices: &Prices) -> String {
-    let taken = replays.sessions.iter().map(|session| session.price.as_str());
+    let taken = replays.sessions.iter().flat_map(|session| {
+        session.models.iter().map(|model| model.price.as_str()).chain([session.price.as_str()])
+    });
     let models: Vec<&str> = taken.filter(|price| *price != FREE).collect();
     let rows = listing::price_table(prices, &models);
     let table = |rows: &mut dyn Iterator<Item = &ListedPrice>| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_replay::Report;
 
 use super::figures::{self, Figure};
-use super::{FREE, Replays, SessionReplay, finding, listing};
+use super::{Bills, FREE, PricedModel, Replays, SessionReplay, finding, listing};
 use crate::error::CliError;
 use crate::output::{Column, Holds, Output, Table, counted, printable, wrapped};
 use crate::recorded::dollars;
@@ -33,6 +33,9 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
         for line in prices_of_all(&replays.sessions) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }
+        if let Some(recorded) = &replays.bills {
+            output.painted(&wrapped(&bills(recorded), output.width()))?;
+        }
         tables(&replays.total, figures::OUTCOME_OF_SEVERAL, output)?;
         if let Some(compared) = compared(&replays.total) {
             output.painted(&format!("\n{compared}\n"))?;
@@ -48,16 +51,26 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
 pub(super) fn circumstances(session: &SessionReplay) -> Vec<String> {
     let SessionReplay { measured, hidden, recorded_cost, .. } = session;
     let counted = if *measured {
-        let cost = recorded_cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
+        // If it can be compared, it is shown with the comparison.
+        let cost = recorded_cost.filter(|_| session.against_recorded.is_none());
+        let cost = cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
         format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
     } else {
         "tokens estimated by characters over four".to_owned()
     };
-    [format!("priced {}", priced(session)), counted].into_iter().chain(not_in_file(session)).collect()
+    let lines = [Some(format!("priced {}", priced(session))), Some(counted), bill(session), rebuilt(session)];
+    lines.into_iter().flatten().collect()
 }
 
 /// What a session is priced as: the model whose prices it has, and what they are.
-fn priced(SessionReplay { price, prices, cache_minutes, .. }: &SessionReplay) -> String {
+fn priced(SessionReplay { price, prices, cache_minutes, models, .. }: &SessionReplay) -> String {
+    if !models.is_empty() {
+        let each = models.iter().map(|model| {
+            let PricedModel { price, calls, .. } = model;
+            format!("{} as {price}", counted(*calls, "call"))
+        });
+        return format!("by the model of each call: {}", each.collect::<Vec<_>>().join(", "));
+    }
     if price == FREE {
         return "at zero: every response was recorded with a cost of $0".to_owned();
     }
@@ -85,28 +98,38 @@ fn prices_of_all(sessions: &[SessionReplay]) -> Vec<String> {
     counts.iter().map(told).collect()
 }
 
-/// Where requests were recorded with more than can be rebuilt of them. Reasoning that a provider keeps and sends again is in no
-/// transcript, so that all policies come out cheaper than the session did.
-fn not_in_file(session: &SessionReplay) -> Option<String> {
-    const WORTH_TELLING: f64 = 0.9;
-    let none = session.policies.iter().find(|report| report.policy == "none")?;
-    // The largest request may be the only one that is whole, or the only one that is not.
-    let sent = none.windows.iter().zip(&session.recorded_requests);
-    let shares = sent.map(|(sent, recorded)| {
-        recorded.filter(|_| sent.tokens > 0).map(|recorded| sent.tokens as f64 / recorded as f64)
-    });
-    // After a reduction less was sent than is rebuilt.
-    let comparable = Some(session.unreduced_calls).filter(|calls| *calls > 0).unwrap_or(usize::MAX);
-    let mut shares: Vec<f64> = shares.take(comparable).flatten().collect();
-    shares.sort_by(f64::total_cmp);
-    let median = *shares.get(shares.len() / 2)?;
-    (median < WORTH_TELLING).then(|| {
-        format!(
-            "the median request is rebuilt with {} of its recorded tokens: the rest, most likely reasoning that was sent \
-             again, is not in the file and is charged to no policy",
-            figures::percent(median)
-        )
-    })
+/// Compares the recorded bill with that of the same calls without a policy.
+fn bill(session: &SessionReplay) -> Option<String> {
+    let bill = session.against_recorded?;
+    Some(format!(
+        "{} recorded at {}, and {} here without a policy ({})",
+        counted(bill.calls as usize, "call"),
+        figures::dollars(bill.recorded),
+        figures::dollars(bill.replayed),
+        figures::percent(bill.share())
+    ))
+}
+
+/// How much of their recorded tokens requests are rebuilt with, if that is far from all of them.
+fn rebuilt(session: &SessionReplay) -> Option<String> {
+    let share = session.rebuilt_share.filter(|share| !(0.9..=1.1).contains(share))?;
+    Some(format!(
+        "the median request is rebuilt with {} of its recorded tokens; all requests are scaled to what was recorded",
+        figures::percent(share)
+    ))
+}
+
+/// Compares the bills that sessions record with those of their replays without a policy.
+fn bills(bills: &Bills) -> String {
+    let Bills { sessions, differing, sum } = bills;
+    format!(
+        "recorded bills of {}: {}, {} here without a policy ({}); {differing} differ by more than {}",
+        counted(*sessions, "session"),
+        figures::dollars(sum.recorded),
+        figures::dollars(sum.replayed),
+        figures::percent(sum.share()),
+        figures::percent(Bills::FAR)
+    )
 }
 
 /// The heading of the comparison with no policy, if there is one.

@@ -2,6 +2,7 @@
 //! newest words as many stay as the rule says.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use plimsoll::chars::{cut_middle, tail};
 use plimsoll::compact::extract::extract;
@@ -65,8 +66,10 @@ pub(super) struct Summarised<'a> {
     called: Option<Millis>,
     summary: Option<Text>,
     compactions: usize,
-    /// By how much the provider counted the last request higher than these rules did. They know its usage and estimate
-    /// what came since.
+    /// The usage of the last answer, request and output, until the answer is part of the request.
+    usage: Option<u64>,
+    /// By how much the provider counted the last request and its answer higher than these rules did. They know its usage and
+    /// estimate what came since.
     undercount: i64,
     /// What the last request weighed to these rules.
     weighed: u64,
@@ -89,6 +92,7 @@ impl<'a> Summarised<'a> {
             called: None,
             summary: None,
             compactions: 0,
+            usage: None,
             undercount: 0,
             weighed: 0,
             fired: Vec::new(),
@@ -104,6 +108,17 @@ impl<'a> Summarised<'a> {
         let Layout { pieces: all, results, ends, .. } = self.layout;
         let (mut at, end) = (ends[self.covered], ends[self.appended]);
         let mut result = results.partition_point(|result| result.start < at);
+        if let Some(usage) = self.usage.take() {
+            // The newest answer is the first message that is not covered. What its calls brought came after its usage.
+            let until = ends[self.covered + 1];
+            let weight =
+                |places: Range<usize>| all[places].iter().map(|piece| pieces.tokens(*piece)).sum::<u64>();
+            let brought = results[result..].iter().take_while(|result| result.start < until);
+            let brought: u64 = brought.map(|result| weight(result.clone())).sum();
+            let said = weight(at..until).saturating_sub(brought);
+            let known = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+            self.undercount = known(usage).saturating_sub(known(self.weighed.saturating_add(said)));
+        }
         while at < end {
             let next = results.get(result).filter(|result| result.start < end);
             let until = next.map_or(end, |result| result.start);
@@ -246,9 +261,8 @@ fn cut(text: &Text, most: Tokens) -> Option<Text> {
 impl Sight for Summarised<'_> {
     fn append(&mut self, step: &Step, usage: Option<Usage>) -> Result<(), SessionError> {
         if let Some(usage) = usage {
-            let counted = usage.input + usage.cache_read + usage.cache_write;
-            let known = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
-            self.undercount = known(counted.0).saturating_sub(known(self.weighed));
+            let counted = usage.input + usage.cache_read + usage.cache_write + usage.output;
+            self.usage = Some(counted.0);
         }
         if let Some(call) = &step.call {
             self.called = call.at;
