@@ -76,6 +76,10 @@ corpus:
 rebuilt *files:
     cargo run -q --release -p plimsoll-tokens --example rebuilt -- {{files}}
 
+# Hold replays against the bills and compactions that real sessions record; `just validate FILE…`.
+validate *files:
+    cargo run -q --release -p plimsoll-replay --example validate -- {{files}}
+
 # Fuzz one target for a while (needs `cargo install cargo-fuzz`).
 fuzz target="messages" seconds="60":
     mkdir -p fuzz/corpus/{{target}}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{Limits, Tokens};
+use plimsoll::{Limits, Millis, Tokens};
 use plimsoll_formats::{Format, Recorded, Transcript};
 use plimsoll_replay::{guess_window, rebuilt_at_most};
 use plimsoll_store::{Session, Store, StoreError};
@@ -53,8 +53,13 @@ pub(crate) struct RecordedFigures {
 }
 
 impl RecordedFigures {
-    /// Add everything up.
+    /// Add everything up, at today's prices.
     pub(crate) fn of(recorded: &Recorded) -> RecordedFigures {
+        RecordedFigures::at(recorded, None)
+    }
+
+    /// Add everything up, at the prices that models had at that time.
+    pub(crate) fn at(recorded: &Recorded, at: Option<Millis>) -> RecordedFigures {
         let table = ModelTable::default();
         let mut models: BTreeMap<std::sync::Arc<str>, usize> = BTreeMap::new();
         let mut figures = RecordedFigures { is_free: !recorded.is_empty(), ..RecordedFigures::default() };
@@ -79,13 +84,15 @@ impl RecordedFigures {
             let price = response.model.as_ref().and_then(|model| {
                 // Neighbours mostly have the same model.
                 if known.as_ref().is_none_or(|(name, _)| name != model) {
-                    known = Some((model.clone(), table.find(model).and_then(|facts| facts.price)));
+                    known = Some((model.clone(), table.price_at(model, at)));
                 }
                 known.as_ref().and_then(|(_, price)| *price)
             });
             figures.is_free &= response.cost == Some(0.0);
-            // What a tool says of its own cost counts where the model is not in the table.
-            match price.map(|price| price.cost(&response.usage())).or(response.cost) {
+            // What a tool has paid counts more than a list price: gateways add a fee, and some usage lacks what was written
+            // to the cache. A subscription is recorded as zero.
+            let paid = response.cost.filter(|cost| *cost > 0.0);
+            match paid.or_else(|| price.map(|price| price.cost(&response.usage()))).or(response.cost) {
                 Some(cost) => figures.cost = Some(figures.cost.unwrap_or(0.0) + cost),
                 None => figures.unpriced += 1,
             }

@@ -538,9 +538,22 @@ impl Session {
         message.info.model_id = Some(MODEL.into());
         message.info.parent_id = self.messages.iter().rev().find(|m| m.is_user()).map(|m| m.info.id.clone());
         let mut usage = Usage::new(Tokens(4), Tokens(said));
-        usage.cache_read = Tokens(before);
+        usage.cache_read = Tokens(self.cached(begun).min(before));
+        usage.cache_write = Tokens(before) - usage.cache_read;
         message.info.tokens = Some(usage);
         self.push(message);
+    }
+}
+
+impl Session {
+    /// Tokens of the last request that are in the cache, which lives for five minutes.
+    fn cached(&self, now: Millis) -> u64 {
+        let last = self.messages.iter().rev().find_map(|message| {
+            let sent = message.info.time.as_ref()?.created?;
+            let usage = message.info.tokens.as_ref()?;
+            Some((sent, usage.input + usage.cache_read + usage.cache_write))
+        });
+        last.filter(|(sent, _)| now.0 - sent.0 <= 300_000).map_or(0, |(_, request)| request.0)
     }
 }
 

@@ -1,34 +1,59 @@
-//! Replays recorded sessions under policies and prints a line for each pair, for tuning (`docs/POLICY.md`).
+//! Replays recorded sessions under policies, for tuning (`docs/POLICY.md`) and for the tables of `docs/BENCHMARKS.md`.
 //!
-//! `cargo run --release -p plimsoll-replay --example sweep -- [--half tune|check] [--context N] [--policy NAME|FILE]… FILE…`
+//! `cargo run --release -p plimsoll-replay --example sweep -- [--totals] [--half tune|check] [--context own|N]…
+//! [--policy NAME|FILE]… FILE…`
 //!
-//! The halves are fixed by the sessions' file names, so that they are not picked by hand: the first bit of the name's
-//! BLAKE3 hash. Each session is replayed in its own window unless `--context` says otherwise, at its own prices.
+//! Prints a line for each session and policy, separated by tabs, or with `--totals` a Markdown table for each window and
+//! half. The halves are fixed by the sessions' file names, so that they are not picked by hand: the first bit of the name's
+//! BLAKE3 hash. Each session is replayed in its own window unless `--context` says otherwise, at its own prices. A policy
+//! that is a file is named after it.
+//!
+//! All shares are of what calls needed from tool outputs. *only*: in the window, of the references that nothing but an output
+//! had mentioned; *strict*: the same with their surroundings; *all*: in the window, of all references that an output had
+//! mentioned; *recall*: what a recall could bring back of *only*, if the model asks for it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use std::collections::BTreeMap;
+mod loaded;
+
 use std::error::Error;
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::{Policy, Tokens};
-use plimsoll_formats::{Format, Transcript};
 use plimsoll_replay::{
-    Circumstances, DEFAULTS, Price, Prices, Recording, Rules, guess_window, rebuilt_at_most,
+    AgainstNone, Circumstances, DEFAULTS, Medians, Report, Rules, compare_with_none, totals,
 };
-use plimsoll_tokens::ModelTable;
+
+use loaded::Loaded;
+
+/// The window that sessions are replayed in: their own, or one of that many tokens.
+type Context = Option<u64>;
+
+/// A session in one window, under each policy.
+struct Replayed {
+    half: &'static str,
+    context: Context,
+    name: String,
+    tokens: u64,
+    reports: Vec<Report>,
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (mut half, mut context, mut names, mut files) = (None, None, Vec::new(), Vec::<PathBuf>::new());
+    let (mut half, mut contexts, mut names, mut files) =
+        (None, Vec::new(), Vec::new(), Vec::<PathBuf>::new());
+    let mut wants_totals = false;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
+            "--totals" => wants_totals = true,
             "--half" => half = args.next(),
-            "--context" => context = args.next().map(|tokens| tokens.parse::<u64>()).transpose()?,
+            "--context" => contexts.push(match args.next().as_deref() {
+                Some("own") | None => None,
+                Some(tokens) => Some(tokens.parse::<u64>()?),
+            }),
             "--policy" => names.extend(args.next()),
             _ => files.push(arg.into()),
         }
@@ -36,35 +61,185 @@ fn main() -> Result<(), Box<dyn Error>> {
     if names.is_empty() {
         names = DEFAULTS.map(str::to_owned).to_vec();
     }
-    let rules = names.iter().map(|name| rules(name)).collect::<Result<Vec<Rules>, _>>()?;
+    if contexts.is_empty() {
+        contexts.push(None);
+    }
+    let rules = names.iter().map(|name| rules(name)).collect::<Result<Vec<_>, _>>()?;
     files.retain(|file| half.as_deref().is_none_or(|half| half == half_of(file)));
-    println!(
-        "session\thalf\tcontext\tpolicy\tcalls\tleftOut\tdeaths\tpeak\tcost\tcached\twritten\toutput\tsummaries\trecalls\t\
-         recall\tinSight\trecallCalls\trecallRequests\tfired"
-    );
-    let (next, lines) = (AtomicUsize::new(0), Mutex::new(()));
+    if !wants_totals {
+        println!("{}", COLUMNS.join("\t"));
+    }
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::<(usize, Vec<Replayed>)>::new()));
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let text = session(file, context, &rules).unwrap_or_else(|error| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(file) = files.get(at) else { break };
+                    let replayed = session(file, &contexts, &rules).unwrap_or_else(|error| {
                         eprintln!("{}: {error}", file.display());
-                        String::new()
+                        Vec::new()
                     });
-                    let _one_at_a_time = lines.lock();
-                    print!("{text}");
+                    let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    if !wants_totals {
+                        replayed.iter().for_each(print_lines);
+                    }
+                    done.push((at, replayed));
                 }
             });
         }
     });
+    if wants_totals {
+        let mut done = done.into_inner()?;
+        done.sort_by_key(|(at, _)| *at);
+        let done: Vec<Replayed> = done.into_iter().flat_map(|(_, replayed)| replayed).collect();
+        for context in contexts {
+            for half in ["tune", "check"] {
+                let of = |replayed: &&Replayed| replayed.half == half && replayed.context == context;
+                print_totals(half, context, &done.iter().filter(of).collect::<Vec<_>>());
+            }
+        }
+    }
     Ok(())
 }
 
-fn rules(name: &str) -> Result<Rules, Box<dyn Error>> {
-    if Path::new(name).is_file() {
-        return Ok(Policy::from_json(&fs::read_to_string(name)?)?.into());
+const COLUMNS: [&str; 31] = [
+    "session",
+    "half",
+    "context",
+    "policy",
+    "calls",
+    "leftOut",
+    "deaths",
+    "peak",
+    "cost",
+    "cached",
+    "written",
+    "output",
+    "summaries",
+    "recalls",
+    "only",
+    "strict",
+    "all",
+    "allStrict",
+    "recall",
+    "onlyCalls",
+    "allCalls",
+    "recallRequests",
+    "compactions",
+    "fits",
+    "endExcess",
+    "endExcessShare",
+    "worstExcess",
+    "worstExcessShare",
+    "beyondRecall",
+    "fired",
+    "window",
+];
+
+fn print_lines(replayed: &Replayed) {
+    let Replayed { half, name, tokens, reports, .. } = replayed;
+    for report in reports {
+        let fired: Vec<String> = report.fired.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
+        let (parts, only, all) = (report.parts, report.references.only_in_outputs, report.references.all);
+        let against = report.against_none.unwrap_or_default();
+        let cells = [
+            name.clone(),
+            (*half).to_owned(),
+            replayed.context.map_or_else(|| "own".to_owned(), |tokens| tokens.to_string()),
+            report.policy.clone(),
+            report.calls.to_string(),
+            report.left_out.to_string(),
+            report.deaths.to_string(),
+            report.peak.to_string(),
+            report.cost.to_string(),
+            parts.cached.to_string(),
+            parts.written.to_string(),
+            parts.output.to_string(),
+            parts.summaries.to_string(),
+            parts.recalls.to_string(),
+            only.in_window_share.to_string(),
+            only.strict_share.to_string(),
+            all.in_window_share.to_string(),
+            all.strict_share.to_string(),
+            only.recalled_share.to_string(),
+            only.calls.to_string(),
+            all.calls.to_string(),
+            report.references.recall_requests.to_string(),
+            compactions(report).to_string(),
+            against.sessions.to_string(),
+            against.end_excess.to_string(),
+            against.end_excess_share.to_string(),
+            against.worst_excess.to_string(),
+            against.worst_excess_share.to_string(),
+            against.dearer_by_more_than_a_recall.to_string(),
+            fired.join(", "),
+            tokens.to_string(),
+        ];
+        println!("{}", cells.join("\t"));
     }
-    Ok(name.parse::<Rules>()?)
+}
+
+/// Prints a Markdown table.
+fn print_totals(half: &str, context: Context, replayed: &[&Replayed]) {
+    let totals = totals(replayed.iter().flat_map(|replayed| &replayed.reports));
+    let Some(first) = totals.first() else { return };
+    let window = context.map_or_else(
+        || "each in its own window".to_owned(),
+        |tokens| format!("in a window of {}", Tokens(tokens)),
+    );
+    println!("\nThe half `{half}`, {} sessions, {} calls, {window}:\n", replayed.len(), Tokens(first.calls));
+    println!(
+        "| policy | deaths | cost | in the window, only in outputs | median | strict | median | all | median | recall | \
+         compactions | dearer at the end | at any moment | by more than a recall |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    for total in &totals {
+        let (only, all) = (total.references.only_in_outputs, total.references.all);
+        let Medians { only_in_outputs, strict, all: all_median } = total.medians.unwrap_or_default();
+        let against = total.against_none.unwrap_or_default();
+        let AgainstNone { dearer_at_end, dearer_at_any_moment, dearer_by_more_than_a_recall, .. } = against;
+        let by = |sessions: u64, dollars: f64, share: f64| match sessions {
+            0 => "0".to_owned(),
+            _ => format!("{sessions}, by up to ${dollars:.2} and {}", percent(share)),
+        };
+        println!(
+            "| `{}` | {} | ${:.2} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {dearer_by_more_than_a_recall} of {} |",
+            total.policy,
+            Tokens(total.deaths),
+            total.cost,
+            percent(only.in_window_share),
+            only_in_outputs.map(percent).unwrap_or_default(),
+            percent(only.strict_share),
+            strict.map(percent).unwrap_or_default(),
+            percent(all.in_window_share),
+            all_median.map(percent).unwrap_or_default(),
+            percent(only.recalled_share),
+            compactions(total),
+            by(dearer_at_end, against.end_excess, against.end_excess_share),
+            by(dearer_at_any_moment, against.worst_excess, against.worst_excess_share),
+            against.sessions,
+        );
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn compactions(report: &Report) -> u64 {
+    report.fired.get("compact").copied().unwrap_or_default()
+}
+
+/// Returns the rules and the name that they are shown under.
+fn rules(name: &str) -> Result<(String, Rules), Box<dyn Error>> {
+    let path = Path::new(name);
+    if path.is_file() {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        return Ok((stem, Policy::from_json(&fs::read_to_string(path)?)?.into()));
+    }
+    Ok((name.to_owned(), name.parse::<Rules>()?))
 }
 
 fn half_of(file: &Path) -> &'static str {
@@ -72,81 +247,34 @@ fn half_of(file: &Path) -> &'static str {
     if blake3::hash(name.as_bytes()).as_bytes()[0] & 0x80 == 0 { "tune" } else { "check" }
 }
 
-fn session(file: &Path, context: Option<u64>, rules: &[Rules]) -> Result<String, Box<dyn Error>> {
-    let transcript = plimsoll_formats::read(BufReader::new(File::open(file)?))?;
-    let model = most_used_model(&transcript).unwrap_or_default();
-    let usual = Circumstances::default();
-    let known = known_window(&transcript);
-    let taken = transcript.recorded.responses().map(|response| response.request() + response.output).max();
-    let mut costs = transcript.recorded.responses().map(|response| response.cost).peekable();
-    let is_free = costs.peek().is_some() && costs.all(|cost| cost == Some(0.0));
-    let recording = Recording::of(transcript.messages);
-    let own = match known {
-        Some(context) => context,
-        // Every call that was made had room.
-        None => {
-            let taken = taken.unwrap_or_default().max(recording.room(&usual)?);
-            if rebuilt_at_most(taken) <= usual.context { usual.context } else { guess_window(taken) }
+fn session(
+    file: &Path,
+    contexts: &[Context],
+    rules: &[(String, Rules)],
+) -> Result<Vec<Replayed>, Box<dyn Error>> {
+    let Loaded { recording, own, .. } = Loaded::read(file)?;
+    let mut replayed = Vec::new();
+    for context in contexts {
+        let circumstances = Circumstances { context: context.map_or(own.context, Tokens), ..own };
+        // Without it there is nothing to compare with.
+        let none = recording.replay(&Rules::None, &circumstances)?;
+        let mut reports = vec![none.clone()];
+        for (name, rules) in rules {
+            let report = match rules {
+                Rules::None => none.clone(),
+                rules => recording.replay(rules, &circumstances)?,
+            };
+            reports.push(Report { policy: name.clone(), ..report });
         }
-    };
-    let cache_lifetime = recording.cache_lifetime().unwrap_or(usual.cache_lifetime);
-    let prices = Prices::default();
-    let (_, price) = prices.row(&model, cache_lifetime.0 >= 3_600_000);
-    let price = if is_free && !prices.knows(&model) { Price::of_input(0.0) } else { price };
-    let circumstances =
-        Circumstances { context: context.map_or(own, Tokens), price, cache_lifetime, ..usual };
-    let mut text = String::new();
-    for rules in rules {
-        let report = recording.replay(rules, &circumstances)?;
-        let fired: Vec<String> = report.fired.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
-        let (parts, recall) = (report.parts, report.recall);
-        text += &format!(
-            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
-            file.file_stem().unwrap_or_default().to_string_lossy(),
-            half_of(file),
-            circumstances.context.0,
-            report.policy,
-            report.calls,
-            report.left_out,
-            report.deaths,
-            report.peak,
-            report.cost,
-            parts.cached,
-            parts.written,
-            parts.output,
-            parts.summaries,
-            parts.recalls,
-            recall.share(),
-            recall.visible_share,
-            recall.calls,
-            recall.requests,
-            fired.join(", ")
-        );
+        compare_with_none(&mut reports);
+        reports.remove(0);
+        replayed.push(Replayed {
+            half: half_of(file),
+            context: *context,
+            name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            tokens: circumstances.context.0,
+            reports,
+        });
     }
-    Ok(text)
-}
-
-fn most_used_model(transcript: &Transcript) -> Option<String> {
-    let mut models: BTreeMap<String, usize> = BTreeMap::new();
-    for model in transcript.recorded.responses().filter_map(|response| response.model) {
-        *models.entry(model.to_string()).or_default() += 1;
-    }
-    let most = models.into_iter().max_by_key(|(_, count)| *count).map(|(model, _)| model);
-    most.or_else(|| transcript.info.model.clone())
-}
-
-/// The window of a session, by the rules of `plimsoll replay`: as recorded, else the model's; none if neither is known.
-fn known_window(transcript: &Transcript) -> Option<Tokens> {
-    if let Some(context) = transcript.info.context {
-        return Some(context);
-    }
-    let taken = transcript.recorded.responses().map(|response| response.request() + response.output);
-    let largest = taken.max().unwrap_or_default();
-    let model = transcript.info.model.as_deref().unwrap_or_default();
-    let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
-    let known = known.map(|limits| limits.context).filter(|context| *context >= largest)?;
-    // It works in this window unless it is told otherwise, and does not record which.
-    let claude_code = Tokens(200_000);
-    let is_bounded = transcript.format == Format::ClaudeCode && largest <= claude_code;
-    Some(if is_bounded { known.min(claude_code) } else { known })
+    Ok(replayed)
 }

@@ -24,35 +24,43 @@
 //!
 //! ## What is assumed
 //!
-//! - Requests weigh what the session's own usage says: the factor by which its model counts, and the hidden part that
-//!   goes with every request ([`Recording::measured`]). Where it records none, tokens are characters over four. Rules
-//!   decide by counters of their own; only what fits and what it costs is measured.
+//! - Requests weigh what the session's own usage says: the factor by which its model counts, the hidden part that goes with
+//!   every request ([`Recording::measured`]), the billed output of answers, and the recorded size of each request: without
+//!   rules a request is as large as recorded, and those of rules are scaled alike. If no usage is recorded, tokens are
+//!   characters over four. Rules decide by their own counters; only what fits and what it costs is measured.
 //! - A request that does not fit is not sent: it costs nothing, and what the call needed counts as lost. Where
 //!   the rules can react to a refusal, they may, and only a second refusal is a death. A call whose recorded answer
 //!   alone is as long as the window fits under no rules, and is left out.
-//! - The longest common beginning with the request before is read from the cache, the rest is written to it, at the
-//!   prices of the session's model; the cache lives as long as the session's usage tells.
+//! - The longest common beginning with the request before is read from the cache, the rest is written to it, at the prices of
+//!   the call's model. A cache miss that the session records counts for all rules; otherwise the cache lives as long as the
+//!   session's usage indicates.
 //! - A summary request that is appended to the session's own reads that from the cache; one with a prompt of its own
 //!   reads nothing.
 //! - Summaries are made without a model, except where the recording has one at that very point. They cost what
 //!   a model's would, and they are not credited with what no summariser was sent.
-//! - What a call needs and the window does not show is brought back where the rules have handles: the model asks for it
-//!   in a request of its own, which is paid for, and what comes back stays in the window. Under rules without handles
-//!   it is lost. See [`Recall`].
+//! - What a call needs counts as in the window only if it is there without a recall, see [`References`]. What is not is
+//!   brought back if the rules have handles: the model asks for it in an extra request, which is paid for, and what comes
+//!   back stays in the window. No recording says whether a model would have asked, so this is a separate figure.
 
+mod compare;
+mod layout;
 mod lifetime;
 mod pieces;
 mod price;
+mod recorded;
 mod recording;
 mod references;
 mod report;
+mod request;
 mod rules;
 mod run;
 mod sight;
+mod surroundings;
 
+pub use compare::{AgainstNone, AgainstRecorded, Medians, compare_with_none};
 pub use price::{Billed, DEFAULT_ROW, Price, PriceRow, Prices};
 pub use recording::Recording;
-pub use report::{CostParts, Fired, Recall, Report, Sent};
+pub use report::{CostParts, Fired, References, Report, Sent, Share};
 pub use rules::{ClearTrigger, DEFAULTS, Rules};
 pub use run::{Circumstances, guess_window, rebuilt_at_most, totals};
 pub use sight::Reduction;

@@ -1,6 +1,8 @@
 //! How long a session's prompt cache lived, as its usage tells.
 
-use plimsoll::{Message, Millis, Tokens, Usage};
+use plimsoll::{Message, Millis, Tokens};
+
+use crate::recorded;
 
 /// The usual lifetime: five minutes after the last use.
 pub(crate) const MINUTES: Millis = Millis(5 * 60 * 1_000);
@@ -29,7 +31,7 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
     for message in messages.iter().filter(|message| message.is_assistant()) {
         let at = message.info.time.as_ref().and_then(|time| time.created);
         let (Some(at), Some(usage)) = (at, message.info.tokens.as_ref()) else { continue };
-        let request = request(usage);
+        let request = recorded::request(usage);
         if request == Tokens::ZERO {
             continue;
         }
@@ -49,10 +51,6 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
 /// Whether a message is of one of Anthropic's models, served by them or by another provider.
 fn is_claude(message: &Message) -> bool {
     message.info.model_id.as_ref().is_some_and(|model| model.to_ascii_lowercase().contains("claude"))
-}
-
-fn request(usage: &Usage) -> Tokens {
-    usage.input + usage.cache_read + usage.cache_write
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use plimsoll::{Block, CharCounter, Counter, Text, WindowMessage, WindowRole};
 
+use plimsoll_tokens::Measured;
+
 use crate::recording::Recording;
 
 /// The number of a piece.
@@ -19,12 +21,25 @@ enum Kind {
     Input,
     Result,
     File,
+    /// Output tokens of an answer that the recording does not show.
+    Hidden,
+    /// The input of a recall.
+    RecallInput,
+    /// The text that a recall brought back.
+    RecallResult,
 }
 
-/// All pieces that were met so far, each once.
-pub(crate) struct Pieces<'a> {
-    recording: &'a Recording,
-    counter: CharCounter,
+/// A reference that a piece shows.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) reference: u32,
+    /// Whether what stood around it in the recording is shown with it.
+    pub(crate) is_surrounded: bool,
+}
+
+/// Pieces that were met, each once.
+#[derive(Default)]
+pub(crate) struct Table {
     /// By where a text lies in memory. The text is held, so the place stays its own.
     by_place: HashMap<(Kind, usize), Piece>,
     by_content: HashMap<(Kind, blake3::Hash), Piece>,
@@ -32,30 +47,52 @@ pub(crate) struct Pieces<'a> {
     /// What each piece weighs to rules, which count characters, and what a provider would count.
     tokens: Vec<u64>,
     charged: Vec<u64>,
-    /// The pieces that contain each reference.
-    holders: Vec<Vec<Piece>>,
-    /// In which request each piece was last seen.
-    seen_in: Vec<u64>,
-    request: u64,
+    held: Vec<Box<[Held]>>,
 }
 
-/// Shorter texts are looked up by content alone: there are many of them, made anew for every window.
-const SHORT: usize = 256;
+/// All pieces of a replay: those of the recording, which all rules share, and those that the rules have made.
+pub(crate) struct Pieces<'a> {
+    recording: &'a Recording,
+    counter: CharCounter,
+    shared: Option<&'a Table>,
+    own: Table,
+}
+
+/// Shorter texts are hashed in no time, and keeping their places would keep every number that was formatted.
+const SHORT: usize = 64;
+
+impl Table {
+    fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// The texts of the pieces that a reader can copy from.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
+        self.texts.iter().filter(|(kind, _)| kind.is_read()).map(|(_, text)| text)
+    }
+}
+
+impl Kind {
+    /// Whether a model can copy a name from it.
+    fn is_read(self) -> bool {
+        !matches!(self, Kind::Role | Kind::File | Kind::Hidden)
+    }
+}
 
 impl<'a> Pieces<'a> {
+    /// The pieces of a replay of a recording.
     pub(crate) fn new(recording: &'a Recording) -> Pieces<'a> {
-        Pieces {
-            recording,
-            counter: CharCounter::default(),
-            by_place: HashMap::new(),
-            by_content: HashMap::new(),
-            texts: Vec::new(),
-            tokens: Vec::new(),
-            charged: Vec::new(),
-            holders: vec![Vec::new(); recording.references()],
-            seen_in: Vec::new(),
-            request: 0,
-        }
+        Pieces { shared: Some(&recording.layout().table), ..Pieces::of_originals(recording) }
+    }
+
+    /// The pieces of a recording itself.
+    pub(crate) fn of_originals(recording: &'a Recording) -> Pieces<'a> {
+        Pieces { recording, counter: CharCounter::default(), shared: None, own: Table::default() }
+    }
+
+    /// Returns the pieces of the recording, to be shared by replays.
+    pub(crate) fn into_table(self) -> Table {
+        self.own
     }
 
     /// The pieces of one message of a window, in order.
@@ -85,13 +122,22 @@ impl<'a> Pieces<'a> {
     pub(crate) fn block(&mut self, block: &Block, into: &mut Vec<Piece>) {
         match block {
             Block::Text { text, .. } => into.push(self.counted(Kind::Text, text)),
-            Block::Reasoning { text, .. } => into.push(self.counted(Kind::Reasoning, text)),
-            Block::Call { tool, input, .. } => {
+            Block::Reasoning { text, .. } => {
+                let tokens = self.counter.of_chars(text.chars()).0;
+                into.push(self.weighed(Kind::Reasoning, text, tokens, |pieces| {
+                    // If usage says that reasoning is not sent again, it is in the file but in no later request.
+                    let is_sent = pieces.recording.measured().is_none_or(Measured::resends_reasoning);
+                    if is_sent { pieces.charge(text) } else { 0 }
+                }));
+            }
+            Block::Call { tool, input, part, .. } => {
                 into.push(self.counted(Kind::Tool, &Text::from(tool.as_str())));
-                into.push(self.counted(Kind::Input, input.json()));
+                let kind = if is_recall(part.as_str()) { Kind::RecallInput } else { Kind::Input };
+                into.push(self.counted(kind, input.json()));
             }
             Block::Result { text, files, part, .. } => {
-                into.push(self.result(text));
+                let kind = if is_recall(part.as_str()) { Kind::RecallResult } else { Kind::Result };
+                into.push(self.counted(kind, text));
                 for at in 0..files.len() {
                     let name = Text::from(format!("{part}/{at}"));
                     into.push(self.file(&name));
@@ -109,6 +155,11 @@ impl<'a> Pieces<'a> {
         self.counted(Kind::Result, text)
     }
 
+    /// The piece of output tokens that are sent again although the recording does not show them.
+    pub(crate) fn hidden(&mut self, tokens: u64) -> Piece {
+        self.weighed(Kind::Hidden, &Text::from(tokens.to_string()), 0, |_| tokens)
+    }
+
     fn file(&mut self, name: &Text) -> Piece {
         let tokens = CharCounter::default().file_tokens().0;
         self.weighed(Kind::File, name, tokens, |_| tokens)
@@ -122,26 +173,13 @@ impl<'a> Pieces<'a> {
     /// Take note of a summary that stands in for a model's, before it is shown: it counts for these references and no
     /// others. It is made from the log, and would list paths from text that no summariser was sent.
     pub(crate) fn note_summary(&mut self, text: &Text, counts_for: &BTreeSet<u32>) {
-        let known = self.texts.len();
+        let known = self.len();
         let piece = self.counted(Kind::Text, text);
-        if piece as usize == known {
-            for (reference, holders) in self.holders.iter_mut().enumerate() {
-                if holders.last() == Some(&piece) && !counts_for.contains(&(reference as u32)) {
-                    holders.pop();
-                }
-            }
+        if piece as usize == known
+            && let Some(held) = self.own.held.last_mut()
+        {
+            *held = held.iter().filter(|held| counts_for.contains(&held.reference)).copied().collect();
         }
-    }
-
-    /// The references that any of those pieces contains.
-    pub(crate) fn references_in(&self, pieces: &[Piece]) -> BTreeSet<u32> {
-        let pieces: BTreeSet<Piece> = pieces.iter().copied().collect();
-        let held = |holders: &Vec<Piece>| holders.iter().any(|piece| pieces.contains(piece));
-        (0..)
-            .zip(&self.holders)
-            .filter(|(_, holders)| held(holders))
-            .map(|(reference, _)| reference)
-            .collect()
     }
 
     /// What a provider would count for a text.
@@ -149,6 +187,10 @@ impl<'a> Pieces<'a> {
         let measured = self.recording.measured();
         measured
             .map_or_else(|| self.counter.count_text(text).0, |measured| measured.counter().count_text(text).0)
+    }
+
+    fn len(&self) -> usize {
+        self.shared.map_or(0, Table::len) + self.own.len()
     }
 
     /// The piece of a text. What is `charged` for it is asked for once, because that may mean reading the text.
@@ -159,71 +201,102 @@ impl<'a> Pieces<'a> {
         tokens: u64,
         charged: impl FnOnce(&Pieces<'_>) -> u64,
     ) -> Piece {
+        let tables = || self.shared.into_iter().chain([&self.own]);
         let place = (kind, text.as_str().as_ptr() as usize);
         let long = text.len() > SHORT;
-        if long && let Some(piece) = self.by_place.get(&place) {
+        if long && let Some(piece) = tables().find_map(|table| table.by_place.get(&place)) {
             return *piece;
         }
         let content = (kind, blake3::hash(text.as_bytes()));
-        if let Some(piece) = self.by_content.get(&content) {
+        if let Some(piece) = tables().find_map(|table| table.by_content.get(&content)) {
             return *piece;
         }
-        let piece = self.texts.len() as Piece;
+        let piece = self.len() as Piece;
         let charged = charged(self);
-        self.by_content.insert(content, piece);
+        let held =
+            if kind.is_read() { self.recording.held_by(text, self.shared.is_none()) } else { Box::default() };
+        self.own.by_content.insert(content, piece);
         if long {
-            self.by_place.insert(place, piece);
+            self.own.by_place.insert(place, piece);
         }
-        self.texts.push((kind, text.clone()));
-        self.tokens.push(tokens);
-        self.charged.push(charged);
-        self.seen_in.push(0);
-        if !matches!(kind, Kind::Role | Kind::File) {
-            for reference in self.recording.found_in(text) {
-                self.holders[reference as usize].push(piece);
-            }
-        }
+        self.own.texts.push((kind, text.clone()));
+        self.own.tokens.push(tokens);
+        self.own.charged.push(charged);
+        self.own.held.push(held);
         piece
     }
 
-    /// What a provider would count for those pieces.
-    pub(crate) fn charged(&self, pieces: &[Piece]) -> u64 {
-        pieces.iter().map(|piece| self.charged[*piece as usize]).sum()
-    }
-
-    /// What those pieces weigh to rules.
-    pub(crate) fn tokens(&self, pieces: &[Piece]) -> u64 {
-        pieces.iter().map(|piece| self.tokens[*piece as usize]).sum()
-    }
-
-    /// How many tokens two requests have in common from their beginning on, as a provider counts them.
-    pub(crate) fn common(&self, before: &[Piece], now: &[Piece]) -> u64 {
-        let same = before.iter().zip(now).take_while(|(before, now)| before == now).count();
-        let partly = match (before.get(same), now.get(same)) {
-            (Some(before), Some(now)) => {
-                let ((before_kind, before), (kind, now)) =
-                    (&self.texts[*before as usize], &self.texts[*now as usize]);
-                let bytes = before.bytes().zip(now.bytes()).take_while(|(a, b)| a == b).count();
-                let head = &now[..now.floor_char_boundary(bytes)];
-                // Only whole tokens can be read, and the same words of another kind are another request.
-                let head = if head.is_empty() { 0 } else { self.charge(&Text::from(head)) };
-                if before_kind == kind { head.saturating_sub(1) } else { 0 }
-            }
-            _ => 0,
-        };
-        self.charged(&now[..same]) + partly
-    }
-
-    /// Take note of what a request shows.
-    pub(crate) fn show(&mut self, pieces: &[Piece]) {
-        self.request += 1;
-        for piece in pieces {
-            self.seen_in[*piece as usize] = self.request;
+    /// The table that a piece is in, and its place there.
+    fn find(&self, piece: Piece) -> (&Table, usize) {
+        let place = piece as usize;
+        match self.shared {
+            Some(shared) if place < shared.len() => (shared, place),
+            Some(shared) => (&self.own, place - shared.len()),
+            None => (&self.own, place),
         }
     }
 
-    /// Whether the request shown last contains a reference.
-    pub(crate) fn shows(&self, reference: u32) -> bool {
-        self.holders[reference as usize].iter().any(|piece| self.seen_in[*piece as usize] == self.request)
+    /// Tokens of a piece as a provider counts them.
+    pub(crate) fn charged(&self, piece: Piece) -> u64 {
+        let (table, place) = self.find(piece);
+        table.charged[place]
     }
+
+    /// Tokens of a piece as rules count them.
+    pub(crate) fn tokens(&self, piece: Piece) -> u64 {
+        let (table, place) = self.find(piece);
+        table.tokens[place]
+    }
+
+    /// The references that a piece shows.
+    pub(crate) fn held(&self, piece: Piece) -> &[Held] {
+        let (table, place) = self.find(piece);
+        &table.held[place]
+    }
+
+    /// The text of a piece.
+    pub(crate) fn text(&self, piece: Piece) -> &Text {
+        let (table, place) = self.find(piece);
+        &table.texts[place].1
+    }
+
+    fn kind(&self, piece: Piece) -> Kind {
+        let (table, place) = self.find(piece);
+        table.texts[place].0
+    }
+
+    /// Whether a piece is there because of a recall.
+    pub(crate) fn is_recalled(&self, piece: Piece) -> bool {
+        matches!(self.kind(piece), Kind::RecallInput | Kind::RecallResult)
+    }
+
+    /// What a provider would count for those pieces.
+    pub(crate) fn charged_for(&self, pieces: &[Piece]) -> u64 {
+        pieces.iter().fold(0, |sum, piece| sum.saturating_add(self.charged(*piece)))
+    }
+
+    /// The references that any of those pieces shows.
+    pub(crate) fn references_in(&self, pieces: &[Piece]) -> BTreeSet<u32> {
+        pieces.iter().flat_map(|piece| self.held(*piece)).map(|held| held.reference).collect()
+    }
+
+    /// How many tokens two pieces have in common from their beginning on, as a provider counts them.
+    pub(crate) fn common(&self, before: Piece, now: Piece) -> u64 {
+        // The same words of another kind are another request.
+        if self.kind(before) != self.kind(now) || !self.kind(now).is_read() {
+            return 0;
+        }
+        let (before, now) = (self.text(before), self.text(now));
+        let bytes = before.bytes().zip(now.bytes()).take_while(|(a, b)| a == b).count();
+        let head = &now[..now.floor_char_boundary(bytes)];
+        // Only whole tokens can be read.
+        if head.is_empty() { 0 } else { self.charge(&Text::from(head)).saturating_sub(1) }
+    }
+}
+
+/// How the parts of a recall are named, which a replay adds to the session.
+pub(crate) const RECALL_PART: &str = "prt_recall_";
+
+fn is_recall(part: &str) -> bool {
+    part.starts_with(RECALL_PART)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plimsoll::Millis;
 use plimsoll_tokens::{CacheRule, LongPromptPrice, ModelTable};
 use serde::{Deserialize, Serialize};
 
@@ -236,10 +237,15 @@ impl Prices {
     /// The price of a model, and the row it is from: the longest that its name begins with, whatever provider is named
     /// before it. `hour` asks for what it costs to write to a cache that lives for an hour.
     pub fn row(&self, model: &str, hour: bool) -> (String, Price) {
+        self.row_at(model, hour, None)
+    }
+
+    /// Like [`row`](Prices::row), with the price that the model had at that time.
+    pub fn row_at(&self, model: &str, hour: bool, at: Option<Millis>) -> (String, Price) {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
         let fits = self.rows.iter().filter(|(row, _)| name.starts_with(row.as_str()));
         let fit = fits.max_by_key(|(row, _)| row.len());
-        let known = ModelTable::default().find(&name).and_then(|facts| facts.price);
+        let known = ModelTable::default().price_at(&name, at);
         match (fit, known) {
             (Some((row, price)), _) if self.own.contains(row) => (row.clone(), *price),
             (_, Some(known)) => {

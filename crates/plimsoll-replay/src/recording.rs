@@ -1,16 +1,24 @@
 //! A recorded session, taken apart into what was said to the model and what it called.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 use plimsoll::count::part_tokens;
-use plimsoll::{CharCounter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens};
+use plimsoll::{
+    CharCounter, Counter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens, Usage,
+};
 use plimsoll_session::SessionError;
 use plimsoll_tokens::{Measured, WindowMeter};
 
+use crate::price::Price;
+use crate::recorded::{self, CacheRead};
+
+use crate::layout::Layout;
+use crate::pieces::Held;
 use crate::rules::Rules;
 use crate::run::Circumstances;
-use crate::{lifetime, references};
+use crate::{lifetime, references, surroundings};
 
 /// A recorded session, made ready to be replayed under any rules.
 ///
@@ -29,6 +37,12 @@ pub struct Recording {
     cache_lifetime: Option<Millis>,
     /// How many calls were made before the recorded agent reduced anything.
     unreduced_calls: usize,
+    /// The calls before which it compacted, from 1.
+    compactions: Vec<usize>,
+    /// The whole session as a list of pieces, made when the first rules need it.
+    layout: OnceLock<Layout>,
+    /// Fingerprints of the surroundings of each reference wherever the recording mentions it.
+    surroundings: OnceLock<HashSet<u64>>,
 }
 
 /// A message, and what is known about it if it is the answer to a call of the model.
@@ -49,6 +63,16 @@ pub(crate) struct Call {
     pub(crate) recorded: Option<u64>,
     /// The summary that the recorded agent made just before.
     pub(crate) summary: Option<Text>,
+    /// The model that answered; empty if that is not recorded.
+    pub(crate) model: String,
+    /// Tokens of its answer that later requests carry although the recording does not show them.
+    pub(crate) hidden: u64,
+    /// Tokens of its recorded request for one of the rebuilt request.
+    pub(crate) scale: f64,
+    /// How much of its recorded request was read from the cache.
+    pub(crate) read: CacheRead,
+    /// The price of its model, if it has another than the rest of the session.
+    pub(crate) price: Option<Price>,
 }
 
 /// A reference that a call uses and that a tool had mentioned before.
@@ -71,13 +95,14 @@ impl Recording {
         let log = Log::from_messages(messages);
         let mut steps: Vec<Step> = Vec::new();
         let mut summary = None;
-        let (mut calls, mut unreduced_calls) = (0, None);
+        let (mut calls, mut unreduced_calls, mut compactions) = (0, None, Vec::new());
         for message in log.messages() {
             if message.info.summary || message.marker().is_some() {
                 let text = summary_of(message);
                 let begins = steps.iter().all(|step| step.message.info.role == Some(Role::System));
                 if !begins {
                     unreduced_calls.get_or_insert(calls);
+                    compactions.push(calls + 1);
                 }
                 match text {
                     // What it stands for is not in the recording, so it is all there is.
@@ -100,15 +125,110 @@ impl Recording {
                 wanted: Vec::new(),
                 recorded: request_of(&message),
                 summary: summary.take(),
+                model: message.info.model_id.clone().unwrap_or_default(),
+                hidden: 0,
+                scale: 1.0,
+                read: CacheRead::Unknown,
+                price: None,
             });
             steps.push(Step { message, call });
         }
         let (references, results) = (Vec::new(), Vec::new());
         let unreduced_calls = unreduced_calls.unwrap_or(calls);
-        let mut recording =
-            Recording { steps, references, results, finder: None, measured, cache_lifetime, unreduced_calls };
+        compactions.dedup();
+        let mut recording = Recording {
+            steps,
+            references,
+            results,
+            finder: None,
+            measured,
+            cache_lifetime,
+            unreduced_calls,
+            compactions,
+            layout: OnceLock::new(),
+            surroundings: OnceLock::new(),
+        };
         recording.refer();
+        recording.weigh();
         recording
+    }
+
+    /// Takes weights and cache reads from the recorded usage.
+    fn weigh(&mut self) {
+        let hidden: Vec<u64> = self.steps.iter().map(|step| self.hidden_in(&step.message)).collect();
+        for (step, hidden) in self.steps.iter_mut().zip(hidden) {
+            if let Some(call) = &mut step.call {
+                call.hidden = hidden;
+            }
+        }
+        recorded::set_reads(&mut self.steps);
+        let layout = Layout::of(self);
+        let fixed = self.measured().map(Measured::hidden).unwrap_or_default().0;
+        recorded::set_scales(&mut self.steps, &layout, fixed, self.unreduced_calls);
+        self.layout = OnceLock::from(layout);
+    }
+
+    /// Tokens of an answer that were billed beyond what the recording shows of it: reasoning that the provider keeps to
+    /// itself, and that later requests carry.
+    fn hidden_in(&self, message: &Message) -> u64 {
+        // Only a later request shows whether it is carried.
+        let Some(measured) = self.measured().filter(|measured| measured.requests().len() > 1) else {
+            return 0;
+        };
+        let Some(reply) = measured.reply(message) else { return 0 };
+        let counter = measured.counter();
+        let mut shown = counter.message_overhead();
+        for part in &message.parts {
+            match &part.body {
+                PartBody::Text(text) if text.ignored != Some(true) => shown += counter.count_text(&text.text),
+                PartBody::Reasoning(thought) if measured.resends_reasoning() => {
+                    shown += counter.count_text(&thought.text);
+                }
+                PartBody::Tool(tool) => {
+                    let input = tool.state.input.as_ref().map(|input| counter.count_text(input.json()));
+                    shown += counter.count(&tool.tool) + input.unwrap_or_default();
+                }
+                PartBody::ToolCall(call) => {
+                    let input = call.input.as_ref().map(|input| counter.count_text(input.json()));
+                    shown += counter.count(&call.tool) + input.unwrap_or_default();
+                }
+                _ => {}
+            }
+        }
+        reply.0.saturating_sub(shown.0)
+    }
+
+    /// The recorded cost of each call, in dollars: what its tool says, or `price` for its model, time and usage.
+    pub fn recorded_costs(
+        &self,
+        price: impl Fn(&str, Option<Millis>, &Usage) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
+        let calls = self.steps.iter().filter_map(|step| Some((&step.message.info, step.call.as_ref()?)));
+        let costs = calls.map(|(info, call)| {
+            let usage = info.tokens.as_ref().filter(|_| call.recorded.is_some())?;
+            // A subscription is recorded as zero.
+            let told = info.cost.as_ref().and_then(serde_json::Number::as_f64).filter(|cost| *cost > 0.0);
+            told.or_else(|| price(&call.model, call.at, usage))
+        });
+        costs.collect()
+    }
+
+    /// Prices calls by the models that answered them, each by its name and the time of the call. Calls of a model without a
+    /// price have the price of the replay.
+    pub fn price_calls(&mut self, price: impl Fn(&str, Option<Millis>) -> Option<Price>) {
+        for call in self.steps.iter_mut().filter_map(|step| step.call.as_mut()) {
+            call.price = price(&call.model, call.at);
+        }
+    }
+
+    /// The models that answered, with the number of their answers.
+    pub fn models(&self) -> Vec<(&str, usize)> {
+        let mut models: BTreeMap<&str, usize> = BTreeMap::new();
+        let calls = self.steps.iter().filter_map(|step| step.call.as_ref());
+        for call in calls.filter(|call| !call.model.is_empty()) {
+            *models.entry(&call.model).or_default() += 1;
+        }
+        models.into_iter().collect()
     }
 
     /// What the usage that the session records says about its requests. All rules are weighed with it: their windows
@@ -137,6 +257,22 @@ impl Recording {
     /// the recording has them; later ones were smaller than what is rebuilt of them.
     pub fn unreduced_calls(&self) -> usize {
         self.unreduced_calls
+    }
+
+    /// The median share of its recorded tokens that a request is rebuilt with from what the file shows; `None` if no size is
+    /// recorded. A replay scales requests by it, each by its own.
+    pub fn rebuilt_share(&self) -> Option<f64> {
+        let calls = self.steps.iter().filter_map(|step| step.call.as_ref()).take(self.unreduced_calls);
+        let mut shares: Vec<f64> =
+            calls.filter(|call| call.recorded.is_some()).map(|call| 1.0 / call.scale).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.get(shares.len() / 2).copied()
+    }
+
+    /// The calls before which the recorded agent compacted, from 1. After a compaction at the very end there is none.
+    pub fn compactions(&self) -> Vec<usize> {
+        let calls = self.calls();
+        self.compactions.iter().copied().filter(|call| *call <= calls).collect()
     }
 
     /// The smallest window with room for every call that was sent as the recording has it, with its answer. They were
@@ -199,10 +335,61 @@ impl Recording {
 
     /// The references that a text contains, by number, each once.
     pub(crate) fn found_in(&self, text: &str) -> BTreeSet<u32> {
-        let Some(finder) = &self.finder else { return BTreeSet::new() };
-        let matches = finder.find_overlapping_iter(text);
-        let alone = matches.filter(|found| references::stands_alone(text, found.start(), found.end()));
-        alone.map(|found| found.pattern().as_u32()).collect()
+        self.mentions(text).map(|mention| mention.reference).collect()
+    }
+
+    /// How often a text contains each reference.
+    pub(crate) fn counts_in(&self, text: &str) -> BTreeMap<u32, usize> {
+        let mut counts = BTreeMap::new();
+        self.mentions(text).for_each(|mention| *counts.entry(mention.reference).or_default() += 1);
+        counts
+    }
+
+    /// The references that a text shows, each once. In a recorded text all have their surroundings; in one that a reduction
+    /// wrote, those whose surroundings are the same as in a recorded text.
+    pub(crate) fn held_by(&self, text: &str, is_recorded: bool) -> Box<[Held]> {
+        let mut held: BTreeMap<u32, bool> = BTreeMap::new();
+        for mention in self.mentions(text) {
+            let is_surrounded = held.entry(mention.reference).or_insert(is_recorded);
+            *is_surrounded = *is_surrounded || self.surroundings().contains(&mention.fingerprint(text));
+        }
+        held.into_iter().map(|(reference, is_surrounded)| Held { reference, is_surrounded }).collect()
+    }
+
+    /// The whole session as a list of pieces.
+    pub(crate) fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(self))
+    }
+
+    fn surroundings(&self) -> &HashSet<u64> {
+        self.surroundings.get_or_init(|| {
+            let texts = self.layout().table.texts();
+            texts.flat_map(|text| self.mentions(text).map(|mention| mention.fingerprint(text))).collect()
+        })
+    }
+
+    /// Every place where a text contains a reference.
+    fn mentions<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Mention> + 'a {
+        let matches = self.finder.iter().flat_map(move |finder| finder.find_overlapping_iter(text));
+        let alone = matches.filter(move |found| references::stands_alone(text, found.start(), found.end()));
+        alone.map(|found| Mention {
+            reference: found.pattern().as_u32(),
+            start: found.start(),
+            end: found.end(),
+        })
+    }
+}
+
+/// A place where a text contains a reference.
+struct Mention {
+    reference: u32,
+    start: usize,
+    end: usize,
+}
+
+impl Mention {
+    fn fingerprint(&self, text: &str) -> u64 {
+        surroundings::fingerprint(text, self.start, self.end, self.reference)
     }
 }
 
@@ -241,8 +428,7 @@ fn texts(message: &Message) -> Vec<(&PartId, &Text, bool)> {
 
 /// What the provider counted for the request of an answer.
 fn request_of(message: &Message) -> Option<u64> {
-    let usage = message.info.tokens.as_ref()?;
-    let request = usage.input + usage.cache_read + usage.cache_write;
+    let request = recorded::request(message.info.tokens.as_ref()?);
     (request > Tokens::ZERO).then_some(request.0)
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::compare::{AgainstNone, Medians};
 use crate::price::{Billed, Price};
 use crate::sight::Reduction;
 
@@ -18,7 +19,7 @@ pub struct Report {
     /// Calls that no rules can fit, because the recorded answer alone is as long as the window. They are left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// Calls that would not have fitted. They cost nothing, and nothing is recalled in them.
+    /// Calls that would not have fitted. They cost nothing, and nothing they need is in their window.
     pub deaths: u64,
     /// Tokens of all requests that were sent, compactions' own not among them.
     pub tokens_sent: u64,
@@ -36,8 +37,14 @@ pub struct Report {
     pub cost: f64,
     /// What the cost is made of.
     pub parts: CostParts,
-    /// What was there when it was needed.
-    pub recall: Recall,
+    /// References that calls needed, and how many of them were in the window.
+    pub references: References,
+    /// The medians of the sessions' shares; only in a total.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub medians: Option<Medians>,
+    /// How the cost compares with that of no policy, if that was replayed as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against_none: Option<AgainstNone>,
     /// How often each kind of reduction fired.
     pub fired: BTreeMap<String, u64>,
     /// Each reduction; not in a total.
@@ -108,66 +115,108 @@ pub struct Fired {
 }
 
 /// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
     /// Its tokens.
     pub tokens: u64,
     /// Whether it would have fitted.
     pub fits: bool,
+    /// Cost of the session up to the end of the call, in dollars.
+    pub spent: f64,
+    /// Cost of one recall at this point: the window once more, the model's call and the text that comes back.
+    #[serde(skip)]
+    pub recall_cost: f64,
 }
 
-/// What was there when it was needed.
+/// References that calls needed, and how many of them were in the window.
 ///
-/// A call needs what its tool inputs refer to and a tool had mentioned before. What a window without any result of a
-/// tool would show as well, because a prompt, an answer or an input repeats it, is not counted, unless these rules have
-/// lost it all the same. So rules that never show a result have 0 %, rules that show everything 100 %, and each
-/// reference that is lost makes it less.
+/// A call needs what its tool inputs refer to and a tool output had mentioned before. What counts does not depend on the
+/// policy, so that shares of different policies have the same denominator. A call that did not fit had nothing in its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct References {
+    /// References that only tool outputs had mentioned: no prompt, no answer and no input repeats them. A policy that shows
+    /// no output has 0 % of them.
+    pub only_in_outputs: Share,
+    /// All references that a tool output had mentioned, wherever else they stand.
+    pub all: Share,
+    /// Requests made to bring something back.
+    pub recall_requests: u64,
+}
+
+/// How much of what calls needed was there.
 ///
 /// Shares are means over the calls with anything to count, so that one call that writes a long file does not count for
 /// more than a hundred others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Recall {
+pub struct Share {
     /// Calls with anything to count.
     pub calls: u64,
     /// References in them that count.
     pub references: u64,
-    /// Of these, in the window.
-    pub visible: u64,
-    /// Of these, out of sight, and brought back by a call of the recall tool that was paid for.
+    /// Of these, in the window without any recall.
+    pub in_window: u64,
+    /// Of those in the window, references that are shown with their surroundings or in text that no reduction wrote. A name
+    /// that only a list, an index or a summary repeats is not among them.
+    pub strict: u64,
+    /// Out of the window, or there only because of an earlier recall: a recall brings them back, if the model asks for it.
     pub recalled: u64,
     /// The mean share in the window, from 0 to 1.
-    pub visible_share: f64,
-    /// The mean share that was brought back.
+    pub in_window_share: f64,
+    /// The mean share in the window with its surroundings.
+    pub strict_share: f64,
+    /// The mean share that recalls bring back.
     pub recalled_share: f64,
-    /// Requests made to bring something back.
-    pub requests: u64,
 }
 
-impl Recall {
-    /// Take another call, or several, into account.
-    pub(crate) fn add(&mut self, other: &Recall) {
-        self.requests += other.requests;
-        let calls = (self.calls + other.calls) as f64;
+impl References {
+    /// Takes another call, or several, into account.
+    pub(crate) fn add(&mut self, other: &References) {
+        self.only_in_outputs.add(&other.only_in_outputs);
+        self.all.add(&other.all);
+        self.recall_requests += other.recall_requests;
+    }
+}
+
+impl Share {
+    /// The share of one call.
+    pub(crate) fn of_call(references: u64, in_window: u64, strict: u64, recalled: u64) -> Share {
+        let share = |count: u64| count as f64 / references.max(1) as f64;
+        Share {
+            calls: u64::from(references > 0),
+            references,
+            in_window,
+            strict,
+            recalled,
+            in_window_share: share(in_window),
+            strict_share: share(strict),
+            recalled_share: share(recalled),
+        }
+    }
+
+    fn add(&mut self, other: &Share) {
         if other.calls == 0 {
             return;
         }
+        let calls = (self.calls + other.calls) as f64;
         let mean = |a: f64, b: f64| (a * self.calls as f64 + b * other.calls as f64) / calls;
-        *self = Recall {
+        *self = Share {
             calls: self.calls + other.calls,
             references: self.references + other.references,
-            visible: self.visible + other.visible,
+            in_window: self.in_window + other.in_window,
+            strict: self.strict + other.strict,
             recalled: self.recalled + other.recalled,
-            visible_share: mean(self.visible_share, other.visible_share),
+            in_window_share: mean(self.in_window_share, other.in_window_share),
+            strict_share: mean(self.strict_share, other.strict_share),
             recalled_share: mean(self.recalled_share, other.recalled_share),
-            requests: self.requests,
         };
     }
 
-    /// The mean share that was there when it was needed, in the window or brought back.
-    pub fn share(&self) -> f64 {
-        self.visible_share + self.recalled_share
+    /// The mean share that was in the window or could be brought back.
+    pub fn with_recall(&self) -> f64 {
+        self.in_window_share + self.recalled_share
     }
 }
 
@@ -175,6 +224,8 @@ impl Report {
     /// Several sessions under the same rules, taken together.
     pub fn total<'a>(policy: &str, reports: impl IntoIterator<Item = &'a Report>) -> Report {
         let mut total = Report { policy: policy.to_owned(), ..Report::default() };
+        let reports: Vec<&Report> = reports.into_iter().collect();
+        total.medians = Some(Medians::of(&reports));
         for report in reports {
             total.calls += report.calls;
             total.left_out += report.left_out;
@@ -187,7 +238,10 @@ impl Report {
             total.recalls += report.recalls;
             total.cost = (total.cost + report.cost).min(f64::MAX);
             total.parts.add(&report.parts);
-            total.recall.add(&report.recall);
+            total.references.add(&report.references);
+            if let Some(other) = &report.against_none {
+                total.against_none.get_or_insert_default().add(other);
+            }
             for (kind, count) in &report.fired {
                 *total.fired.entry(kind.clone()).or_default() += count;
             }

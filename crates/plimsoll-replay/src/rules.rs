@@ -38,7 +38,8 @@ pub enum Rules {
         /// The longest result.
         output_tokens: Tokens,
     },
-    /// Claude Code: near the end of the window a summary takes the place of the conversation.
+    /// Claude Code: near the end of the window a summary takes the place of the conversation; after a long pause, when the
+    /// cache has expired, old results of tools are cleared.
     ClaudeCode,
 }
 
@@ -145,7 +146,9 @@ impl Rules {
             Rules::ClaudeCode => {
                 "Claude Code: compacts at the window less the longest answer (at most 20,000) less 13,000 \
                  (anthropics/claude-code#12004, #31806); a summary takes the place of the conversation, asked for on \
-                 the cached prefix"
+                 the cached prefix; microcompaction: after a pause of more than an hour all but the newest 5 tool results \
+                 become a placeholder (anthropics/claude-code#57788; its rule as lijunzh/koda#660 and QwenLM/qwen-code#3006 \
+                 describe it)"
             }
         }
     }

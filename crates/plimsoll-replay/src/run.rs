@@ -7,14 +7,20 @@ use plimsoll_session::SessionError;
 
 use crate::pieces::{Piece, Pieces};
 use crate::price::{Billed, Price};
-use crate::recording::{Call, Recording, Wanted};
-use crate::report::{Fired, Recall, Report, Sent};
+use crate::recorded::CacheRead;
+use crate::recording::{Call, Recording};
+use crate::report::{Fired, References, Report, Sent, Share};
+use crate::request::{CachedPart, Found, Request};
 use crate::rules::Rules;
 use crate::sight::{self, Asked, Needed, Noted, Sight};
 
 /// How often a request is made smaller that has no room, with its answer, in the window: as often as the agent does
 /// that a provider refuses.
 const REFUSALS: usize = 5;
+/// Tokens that one recall brings back and tokens of the model's call for it, about. They are for the figure that tolerates
+/// the cost of one recall. The default policy brings back at most 8,000 characters.
+const RECALL_WRITTEN: u64 = 2_000;
+const RECALL_ASKED: u64 = 60;
 
 /// Sizes that models' windows have. A guess is rounded up to one of them.
 const USUAL_SIZES: [u64; 11] =
@@ -95,10 +101,11 @@ impl Recording {
         // A host knows its own system prompt and tools. What a file does not show of them, usage tells.
         let hidden = self.measured().map(plimsoll_tokens::Measured::hidden).unwrap_or_default();
         let fixed = Some(circumstances.fixed).filter(|fixed| *fixed > Tokens::ZERO).unwrap_or(hidden);
-        let sight = sight::sight(rules, self, circumstances, fixed.0, &mut pieces)?;
+        let billing = Billing { circumstances, fixed: fixed.0 };
+        let sight = sight::sight(rules, self, billing, &mut pieces)?;
         let report = Report { policy: rules.to_string(), ..Report::default() };
-        let mut run =
-            Run { recording: self, circumstances, fixed: fixed.0, pieces, sight, report, sent: None };
+        let request = Request::new(self.references());
+        let mut run = Run { recording: self, billing, pieces, sight, request, report };
         for step in &self.steps {
             let usage = match &step.call {
                 Some(call) => {
@@ -114,40 +121,100 @@ impl Recording {
     }
 }
 
+/// Weights of requests, and how much of them is in the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Billing<'a> {
+    pub(crate) circumstances: &'a Circumstances,
+    /// Tokens that every request carries besides the conversation.
+    pub(crate) fixed: u64,
+}
+
+impl Billing<'_> {
+    /// Tokens of a request for a call whose pieces are charged with `charged`.
+    pub(crate) fn tokens(&self, charged: u64, call: &Call) -> u64 {
+        scaled(charged.saturating_add(self.fixed), call.scale)
+    }
+
+    /// How much of a request for a call is read from the cache.
+    pub(crate) fn read(&self, request: &Request, call: &Call, pieces: &Pieces<'_>) -> u64 {
+        self.read_of(request.cached(&call.model, pieces), self.tokens(request.charged(), call), call)
+    }
+
+    /// Like [`read`](Billing::read), for another request with those pieces.
+    pub(crate) fn read_list(
+        &self,
+        list: &[Piece],
+        request: &Request,
+        call: &Call,
+        pieces: &Pieces<'_>,
+    ) -> u64 {
+        let tokens = self.tokens(pieces.charged_for(list), call);
+        self.read_of(request.cached_of(list, &call.model, pieces), tokens, call)
+    }
+
+    fn read_of(&self, cached: Option<CachedPart>, tokens: u64, call: &Call) -> u64 {
+        let Some(cached) = cached else {
+            // Another session may have left its system prompt and tools in the cache.
+            return if let CacheRead::First(read) = call.read { read.min(tokens) } else { 0 };
+        };
+        let same = scaled(cached.charged.saturating_add(self.fixed), cached.scale).min(tokens);
+        match call.read {
+            CacheRead::Share(share) => scaled(same, share),
+            _ if self.cache_lives(cached.at, call.at) => same,
+            _ => 0,
+        }
+    }
+
+    /// If a time is not known, the cache is taken to be alive.
+    fn cache_lives(&self, used: Option<Millis>, now: Option<Millis>) -> bool {
+        match (used, now) {
+            (Some(used), Some(now)) => now.0.saturating_sub(used.0) <= self.circumstances.cache_lifetime.0,
+            _ => true,
+        }
+    }
+
+    /// The price of a request of that many tokens.
+    fn price(&self, tokens: u64, call: &Call) -> Price {
+        call.price.unwrap_or(self.circumstances.price).for_prompt(tokens)
+    }
+}
+
+/// Tokens times a factor. Without one they stay exact, however many they are.
+fn scaled(tokens: u64, factor: f64) -> u64 {
+    if factor == 1.0 { tokens } else { (tokens as f64 * factor).round() as u64 }
+}
+
 struct Run<'a> {
     recording: &'a Recording,
-    circumstances: &'a Circumstances,
-    /// What every request carries besides the conversation.
-    fixed: u64,
+    billing: Billing<'a>,
     pieces: Pieces<'a>,
     sight: Box<dyn Sight + 'a>,
+    request: Request,
     report: Report,
-    /// The request before, and when it was sent.
-    sent: Option<(Vec<Piece>, Option<Millis>)>,
 }
 
 impl Run<'_> {
     /// Make a recorded call; gives what the provider would have counted, if the call could be made at all.
     fn call(&mut self, call: &Call) -> Result<Option<Usage>, SessionError> {
         self.report.calls += 1;
-        if call.output.saturating_add(self.fixed) >= self.circumstances.context.0 {
+        if call.output.saturating_add(self.billing.fixed) >= self.billing.circumstances.context.0 {
             self.report.left_out += 1;
-            self.report.windows.push(Sent { tokens: 0, fits: false });
+            self.note_sent(0, false, 0.0);
             return Ok(None);
         }
-        let mut request = self.prepare(call)?;
-        let missing = self.missing(call, &request);
+        self.prepare(call)?;
+        let first: Vec<Found> =
+            call.wanted.iter().map(|wanted| self.request.found(wanted.reference)).collect();
         let mut recalls = 0;
-        if self.fits(&request, call.output) && !missing.is_empty() && self.recall(call, &missing, &request)? {
+        if first.contains(&Found::Missing) && self.fits(call) && self.recall(call, &first)? {
             recalls = 1;
-            request = self.prepare(call)?;
+            self.prepare(call)?;
         }
-        let (tokens, fits) = (self.weigh(&request), self.fits(&request, call.output));
-        self.report.windows.push(Sent { tokens, fits });
-        self.count(call, &request, &missing, fits, recalls);
+        let (tokens, fits) = (self.tokens(call), self.fits(call));
+        self.count(call, &first, fits, recalls);
+        let price = self.billing.price(tokens, call);
         if fits {
-            let billed = Billed { output: call.output, ..self.send(call, request) };
-            let price = self.circumstances.price.for_prompt(tokens);
+            let billed = Billed { output: call.output, ..self.send(call) };
             if recalls > 0 {
                 // The request in which the model asked was the one of this call; this one is there because of it.
                 let again = Billed { output: 0, ..billed };
@@ -161,59 +228,59 @@ impl Run<'_> {
         } else {
             self.report.deaths += 1;
         }
+        let recall = Billed { read: tokens, written: RECALL_WRITTEN, output: RECALL_ASKED };
+        self.note_sent(tokens, fits, price.of(recall));
         Ok(Some(Usage::new(Tokens(tokens), Tokens(call.output))))
     }
 
-    /// The request for a call, after what the rules do about it.
-    fn prepare(&mut self, call: &Call) -> Result<Vec<Piece>, SessionError> {
-        self.sight.prepare(call, false, &mut self.pieces)?;
-        let mut request = self.sight.request(&mut self.pieces);
+    fn note_sent(&mut self, tokens: u64, fits: bool, recall_cost: f64) {
+        let spent = self.report.parts.total();
+        self.report.windows.push(Sent { tokens, fits, spent, recall_cost });
+    }
+
+    /// Bring the request up to date for a call, after what the rules do about it.
+    fn prepare(&mut self, call: &Call) -> Result<(), SessionError> {
+        self.sight.prepare(call, false, &mut self.request, &mut self.pieces)?;
         for _ in 0..REFUSALS {
-            if self.fits(&request, call.output) {
+            if self.fits(call) {
                 break;
             }
-            let before = self.weigh(&request);
-            self.sight.prepare(call, true, &mut self.pieces)?;
-            request = self.sight.request(&mut self.pieces);
+            let before = self.tokens(call);
+            self.sight.prepare(call, true, &mut self.request, &mut self.pieces)?;
             // Rules that have nothing more to give are not asked again.
-            if self.weigh(&request) >= before {
+            if self.tokens(call) >= before {
                 break;
             }
         }
         self.note_reductions(Some(call));
-        Ok(request)
+        Ok(())
     }
 
-    fn weigh(&self, request: &[Piece]) -> u64 {
-        self.pieces.charged(request).saturating_add(self.fixed)
+    fn tokens(&self, call: &Call) -> u64 {
+        self.billing.tokens(self.request.charged(), call)
     }
 
     /// Whether request and answer have room in the window.
-    fn fits(&self, request: &[Piece], output: u64) -> bool {
+    fn fits(&self, call: &Call) -> bool {
         // A sum of two numbers of 64 bits that does not fit is over every window.
-        self.weigh(request).checked_add(output).is_some_and(|all| all <= self.circumstances.context.0)
-    }
-
-    /// What a call needs and its request does not show.
-    fn missing(&mut self, call: &Call, request: &[Piece]) -> Vec<Wanted> {
-        self.pieces.show(request);
-        call.wanted.iter().filter(|wanted| !self.pieces.shows(wanted.reference)).copied().collect()
+        let all = self.tokens(call).checked_add(call.output);
+        all.is_some_and(|all| all <= self.billing.circumstances.context.0)
     }
 
     /// Let the model ask for what it needs, in a request of its own; says whether anything came back.
-    fn recall(&mut self, call: &Call, missing: &[Wanted], request: &[Piece]) -> Result<bool, SessionError> {
+    fn recall(&mut self, call: &Call, found: &[Found]) -> Result<bool, SessionError> {
+        let missing = call.wanted.iter().zip(found).filter(|(_, found)| **found == Found::Missing);
         let needed: Vec<Needed<'_>> = missing
-            .iter()
-            .map(|wanted| Needed {
+            .map(|(wanted, _)| Needed {
                 result: &self.recording.results[wanted.result as usize],
                 words: self.recording.words(wanted.reference),
             })
             .collect();
-        let tokens = self.weigh(request);
+        let tokens = self.tokens(call);
         let usage = Usage::new(Tokens(tokens), Tokens::ZERO);
         let Some(output) = self.sight.recall(&needed, usage, &mut self.pieces)? else { return Ok(false) };
-        let sent = self.send(call, request.to_vec());
-        let price = self.circumstances.price.for_prompt(tokens);
+        let sent = self.send(call);
+        let price = self.billing.price(tokens, call);
         self.report.parts.add_request(sent, price);
         let asked = Billed { output, ..Billed::default() };
         self.report.parts.recalls += price.of(asked);
@@ -222,60 +289,30 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Send a request: what of it is read from the cache, and what is written to it.
-    fn send(&mut self, call: &Call, request: Vec<Piece>) -> Billed {
-        let tokens = self.weigh(&request);
-        let read = self.cached(&request, call.at);
+    /// Send the request: what of it is read from the cache, and what is written to it.
+    fn send(&mut self, call: &Call) -> Billed {
+        let tokens = self.tokens(call);
+        let read = self.billing.read(&self.request, call, &self.pieces);
         self.report.tokens_sent = self.report.tokens_sent.saturating_add(tokens);
         self.report.peak = self.report.peak.max(tokens);
-        self.sent = Some((request, call.at));
+        self.request.sent(&call.model, call.at, call.scale);
         Billed { read, written: tokens.saturating_sub(read), output: 0 }
     }
 
-    /// How much of a request is in the cache.
-    fn cached(&self, request: &[Piece], now: Option<Millis>) -> u64 {
-        match &self.sent {
-            Some((before, at)) if self.cache_lives(*at, now) => {
-                self.pieces.common(before, request).saturating_add(self.fixed)
-            }
-            _ => 0,
-        }
-    }
-
-    /// Where a time is not known, nothing speaks against the cache.
-    fn cache_lives(&self, used: Option<Millis>, now: Option<Millis>) -> bool {
-        match (used, now) {
-            (Some(used), Some(now)) => now.0.saturating_sub(used.0) <= self.circumstances.cache_lifetime.0,
-            _ => true,
-        }
-    }
-
-    /// Count what was there when it was needed. `missing` was not in the window at first.
-    fn count(&mut self, call: &Call, request: &[Piece], missing: &[Wanted], fits: bool, recalls: u64) {
-        self.report.recall.requests += recalls;
-        self.pieces.show(request);
-        let (mut references, mut visible, mut recalled) = (0u64, 0u64, 0u64);
-        for wanted in &call.wanted {
-            let was_missing = missing.iter().any(|missing| missing.reference == wanted.reference);
-            // What every window shows says nothing, unless this one has lost it.
-            if !wanted.only_in_results && !was_missing && fits {
-                continue;
-            }
-            references += 1;
-            match (fits && self.pieces.shows(wanted.reference), was_missing) {
-                (true, true) => recalled += 1,
-                (true, false) => visible += 1,
-                (false, _) => {}
+    /// Count what was there when it was needed. `first` is how the request showed it before anything was recalled.
+    fn count(&mut self, call: &Call, first: &[Found], fits: bool, recalls: u64) {
+        let mut found = References { recall_requests: recalls, ..References::default() };
+        let (mut only, mut all) = (Count::default(), Count::default());
+        for (wanted, first) in call.wanted.iter().zip(first) {
+            // A recall may push out of the window what was in it.
+            let now = if fits { self.request.found(wanted.reference) } else { Found::Missing };
+            all.add(*first, now);
+            if wanted.only_in_results {
+                only.add(*first, now);
             }
         }
-        if references == 0 {
-            return;
-        }
-        let share = |count: u64| count as f64 / references as f64;
-        let (visible_share, recalled_share) = (share(visible), share(recalled));
-        let one =
-            Recall { calls: 1, references, visible, recalled, visible_share, recalled_share, requests: 0 };
-        self.report.recall.add(&one);
+        (found.only_in_outputs, found.all) = (only.share(), all.share());
+        self.report.references.add(&found);
     }
 
     /// Note what the rules have done, and bill what a summariser was asked for it.
@@ -283,17 +320,17 @@ impl Run<'_> {
         // What is cut as it arrives is cut for the next call.
         let number = (self.report.windows.len() as u64 + 1).max(self.report.calls);
         for Noted { mut reduction, asked } in self.sight.fired() {
-            for Asked { prefix, more, answer } in asked {
-                let own = prefix
-                    .map(|prefix| (self.weigh(&prefix), self.cached(&prefix, call.and_then(|call| call.at))));
-                let (own, read) = own.unwrap_or_default();
+            for Asked { own, read, more, answer } in asked {
                 let paid =
                     Billed { read, written: own.saturating_sub(read).saturating_add(more), output: answer };
                 self.report.billed += paid;
                 self.report.summaries += paid;
-                let price = self.circumstances.price.for_prompt(own.saturating_add(more));
+                let sent = own.saturating_add(more);
+                let price = call.map_or(self.billing.circumstances.price.for_prompt(sent), |call| {
+                    self.billing.price(sent, call)
+                });
                 self.report.parts.summaries += price.of(paid);
-                reduction.asked = reduction.asked.saturating_add(own).saturating_add(more);
+                reduction.asked = reduction.asked.saturating_add(sent);
                 reduction.asked_cached = reduction.asked_cached.saturating_add(read);
                 reduction.answered = reduction.answered.saturating_add(answer);
             }
@@ -303,9 +340,38 @@ impl Run<'_> {
     }
 
     fn finish(self) -> Report {
-        let context = self.circumstances.context.0.max(1);
+        let context = self.billing.circumstances.context.0.max(1);
         let cost = self.report.parts.total();
         Report { cost, peak_share: self.report.peak as f64 / context as f64, ..self.report }
+    }
+}
+
+/// References that one call needed, by how they were found.
+#[derive(Default)]
+struct Count {
+    references: u64,
+    in_window: u64,
+    strict: u64,
+    recalled: u64,
+}
+
+impl Count {
+    /// A reference that was found in one way at first and in another after the recalls of the call.
+    fn add(&mut self, first: Found, now: Found) {
+        self.references += 1;
+        match (first, now) {
+            (_, Found::Missing) => {}
+            (Found::WithSurroundings, _) => {
+                self.in_window += 1;
+                self.strict += 1;
+            }
+            (Found::ByName, _) => self.in_window += 1,
+            (Found::Recalled | Found::Missing, _) => self.recalled += 1,
+        }
+    }
+
+    fn share(&self) -> Share {
+        Share::of_call(self.references, self.in_window, self.strict, self.recalled)
     }
 }
 

@@ -101,6 +101,8 @@ struct Track {
     calibration: Option<Calibration>,
     /// Whether the last request was of a window behind a summary that was undone later.
     is_undone: bool,
+    /// Whether a summary has replaced the window since the last request.
+    is_compacted: bool,
 }
 
 /// A request whose usage was recorded.
@@ -223,8 +225,9 @@ impl WindowMeter {
             without.change(change, 1);
         }
         let (with, without) = (with.read()?, without.read()?);
-        let better = if without.error() < with.error() { without } else { with };
-        Some(Measured { base, ..better })
+        let resends_reasoning = with.error() <= without.error();
+        let better = if resends_reasoning { with } else { without };
+        Some(Measured { base, resends_reasoning, ..better })
     }
 }
 
@@ -276,6 +279,7 @@ impl Track {
         let tail = marker.tail_start.as_ref();
         let tail = tail.and_then(|start| self.newest.iter().position(|entry| entry.id == *start));
         let tail = self.newest.split_off(tail.unwrap_or(self.newest.len()));
+        self.is_compacted = true;
         self.first = tail.front().map_or(number, |entry| entry.number);
         let mut older = std::mem::take(&mut self.newest);
         older.retain(|entry| entry.role == Role::System);
@@ -299,6 +303,11 @@ impl Track {
         (self.unreduced, self.is_undone) = (self.sent, is_undone);
         let calibration = &mut self.calibration;
         let calibration = calibration.get_or_insert_with(|| Calibration::new(model.unwrap_or_default()));
+        // A request after a summary is not predicted from the one before it: every earlier error of rebuilding would count
+        // against it, and it would not be believed.
+        if std::mem::take(&mut self.is_compacted) {
+            calibration.begin_session();
+        }
         calibration.observe(self.sent, recorded);
         // Of a very long session every other request is as good a check as all of them. The last is always there.
         if self.requests.len() >= MOST_REQUESTS {
@@ -315,7 +324,17 @@ impl Track {
         let Track { sent, unreduced, requests, calibration, is_undone, .. } = self;
         let calibration = calibration.filter(|_| !requests.is_empty())?;
         let (base, next) = (Memo::new(Bpe::O200k), sent);
-        let mut measured = Measured { base, calibration, hidden: 0.0, requests, unreduced, next, is_undone };
+        let resends_reasoning = true;
+        let mut measured = Measured {
+            base,
+            calibration,
+            hidden: 0.0,
+            requests,
+            unreduced,
+            next,
+            is_undone,
+            resends_reasoning,
+        };
         let first = measured.requests.iter().take(FIRST_RESPONSES);
         let mut hidden: Vec<f64> =
             first.map(|request| request.recorded.0 as f64 - measured.content(request.measure)).collect();
@@ -359,6 +378,8 @@ pub struct Measured {
     next: Measure,
     unreduced: Measure,
     is_undone: bool,
+    /// Which of the two ways of following the session explains its usage better.
+    resends_reasoning: bool,
 }
 
 impl Measured {
@@ -370,6 +391,21 @@ impl Measured {
     /// What every request carries that the session does not show: the system prompt, the schemas of tools.
     pub fn hidden(&self) -> Tokens {
         Tokens(self.hidden.max(0.0).round() as u64)
+    }
+
+    /// Whether requests carry the reasoning of earlier answers, judged by the usage.
+    pub fn resends_reasoning(&self) -> bool {
+        self.resends_reasoning
+    }
+
+    /// Tokens of an answer in the requests after it, without the results of its calls: the billed output, or a count of the
+    /// text if the billed output is too small for it. `None` if the message is not an answer with usage.
+    pub fn reply(&self, message: &Message) -> Option<Tokens> {
+        let usage = message.info.tokens.as_ref().filter(|_| message.is_assistant())?;
+        let shown = ShownMeasure::of(message, &self.base);
+        let [with, without] = shown.reply(&shown, Some(usage));
+        let measure = if self.resends_reasoning { with } else { without };
+        Some(Tokens(self.content(measure).round() as u64))
     }
 
     /// A counter with the session's factor. It does not know of the hidden part.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{Limits, Usage};
+use plimsoll::{Limits, Millis, Usage};
 use serde::{Deserialize, Serialize};
 
 /// What is known of a model.
@@ -138,15 +138,39 @@ const fn automatic(input: f64, cache_read: f64, output: f64) -> (ModelPrice, Cac
 }
 
 /// The same where prompts above a length cost more: twice the input and half as much again for the output.
-const fn long_above(above: u64, (price, cache): (ModelPrice, CacheRule)) -> (ModelPrice, CacheRule) {
-    let long_prompt = Some(LongPromptPrice { above, input: 2.0, output: 1.5 });
-    (ModelPrice { long_prompt, ..price }, cache)
+const fn long_above(above: u64, priced: (ModelPrice, CacheRule)) -> (ModelPrice, CacheRule) {
+    times_above(above, 2.0, 1.5, priced)
+}
+
+const fn times_above(
+    above: u64,
+    input: f64,
+    output: f64,
+    (price, cache): (ModelPrice, CacheRule),
+) -> (ModelPrice, CacheRule) {
+    (ModelPrice { long_prompt: Some(LongPromptPrice { above, input, output }), ..price }, cache)
+}
+
+/// Anthropic's fast mode: the same model, at a multiple of all of its prices.
+const fn fast(factor: f64, (price, cache): (ModelPrice, CacheRule)) -> (ModelPrice, CacheRule) {
+    let price = ModelPrice {
+        input: price.input * factor,
+        output: price.output * factor,
+        cache_read: price.cache_read * factor,
+        cache_write: price.cache_write * factor,
+        cache_write_hour: match price.cache_write_hour {
+            Some(hour) => Some(hour * factor),
+            None => None,
+        },
+        long_prompt: price.long_prompt,
+    };
+    (price, cache)
 }
 
 /// Name, context, limit on the input alone (0: none), output, prices and cache.
 type Row = (&'static str, u64, u64, u64, (ModelPrice, CacheRule));
 
-const ROWS: [Row; 48] = [
+const ROWS: [Row; 61] = [
     ("claude-3-haiku", 200_000, 0, 4_096, anthropic(0.25, 2_048)),
     ("claude-3-opus", 200_000, 0, 4_096, anthropic(15.0, 1_024)),
     ("claude-3-5-haiku", 200_000, 0, 8_192, anthropic(0.8, 2_048)),
@@ -159,13 +183,17 @@ const ROWS: [Row; 48] = [
     ("claude-opus-4-5", 200_000, 0, 64_000, anthropic(5.0, 4_096)),
     ("claude-fable-5", 1_000_000, 0, 128_000, anthropic(10.0, 4_096)),
     ("claude-fable-5-1", 1_000_000, 0, 128_000, anthropic_read(10.0, 0.025, 4_096)),
-    // The price of prompts above 100,000 tokens; shorter ones cost a fifth of it.
-    ("claude-haiku-5-5", 1_000_000, 0, 128_000, anthropic(0.5, 4_096)),
+    ("claude-haiku-5-5", 1_000_000, 0, 128_000, times_above(100_000, 5.0, 5.0, anthropic(0.1, 4_096))),
     ("claude-opus-4-6", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
     ("claude-opus-4-7", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
     ("claude-opus-4-8", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
     ("claude-opus-5", 1_000_000, 0, 128_000, anthropic(5.0, 4_096)),
     ("claude-opus-5-5", 1_000_000, 0, 128_000, anthropic_read(4.0, 0.05, 4_096)),
+    ("claude-opus-4-6-fast", 1_000_000, 0, 128_000, fast(6.0, anthropic(5.0, 4_096))),
+    ("claude-opus-4-7-fast", 1_000_000, 0, 128_000, fast(6.0, anthropic(5.0, 4_096))),
+    ("claude-opus-4-8-fast", 1_000_000, 0, 128_000, fast(2.0, anthropic(5.0, 4_096))),
+    ("claude-opus-5-fast", 1_000_000, 0, 128_000, fast(2.0, anthropic(5.0, 4_096))),
+    ("claude-opus-5-5-fast", 1_000_000, 0, 128_000, fast(2.0, anthropic_read(4.0, 0.05, 4_096))),
     ("claude-sonnet-4", 200_000, 0, 64_000, long_above(200_000, anthropic(3.0, 1_024))),
     ("claude-sonnet-4-0", 200_000, 0, 64_000, long_above(200_000, anthropic(3.0, 1_024))),
     ("claude-sonnet-4-5", 200_000, 0, 64_000, long_above(200_000, anthropic(3.0, 1_024))),
@@ -173,7 +201,12 @@ const ROWS: [Row; 48] = [
     ("claude-sonnet-5", 1_000_000, 0, 128_000, anthropic(2.0, 4_096)),
     ("claude-sonnet-5-5", 1_000_000, 0, 128_000, anthropic_read(2.0, 0.05, 4_096)),
     ("gemini-2-5-flash", 1_048_576, 0, 65_536, automatic(0.3, 0.03, 2.5)),
-    ("gemini-2-5-pro", 1_048_576, 0, 65_536, automatic(1.25, 0.125, 10.0)),
+    ("gemini-2-5-pro", 1_048_576, 0, 65_536, long_above(200_000, automatic(1.25, 0.125, 10.0))),
+    ("gemini-3-flash", 1_048_576, 0, 65_536, automatic(0.5, 0.05, 3.0)),
+    ("gemini-3-pro", 1_048_576, 0, 65_536, long_above(200_000, automatic(2.0, 0.2, 12.0))),
+    ("gemini-3-1-pro", 1_048_576, 0, 65_536, long_above(200_000, automatic(2.0, 0.2, 12.0))),
+    ("glm-4-6", 200_000, 0, 128_000, automatic(0.6, 0.11, 2.2)),
+    ("glm-4-7", 200_000, 0, 128_000, automatic(0.6, 0.11, 2.2)),
     ("gpt-4-1", 1_047_576, 0, 32_768, automatic(2.0, 0.5, 8.0)),
     ("gpt-4-1-mini", 1_047_576, 0, 32_768, automatic(0.4, 0.1, 1.6)),
     ("gpt-4-1-nano", 1_047_576, 0, 32_768, automatic(0.1, 0.025, 0.4)),
@@ -185,11 +218,14 @@ const ROWS: [Row; 48] = [
     ("gpt-5-nano", 400_000, 272_000, 128_000, automatic(0.05, 0.005, 0.4)),
     ("gpt-5-1", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
     ("gpt-5-1-codex", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
+    ("gpt-5-1-codex-max", 400_000, 272_000, 128_000, automatic(1.25, 0.125, 10.0)),
+    ("gpt-5-1-codex-mini", 400_000, 272_000, 128_000, automatic(0.25, 0.025, 2.0)),
     ("gpt-5-2", 400_000, 272_000, 128_000, automatic(1.75, 0.175, 14.0)),
+    ("gpt-5-2-codex", 400_000, 272_000, 128_000, automatic(1.75, 0.175, 14.0)),
     ("gpt-5-3-codex", 400_000, 272_000, 128_000, automatic(1.75, 0.175, 14.0)),
     ("gpt-5-4", 1_050_000, 922_000, 128_000, long_above(272_000, automatic(2.5, 0.25, 15.0))),
     ("gpt-5-5", 1_050_000, 922_000, 128_000, long_above(272_000, automatic(5.0, 0.5, 30.0))),
-    // The price since 21 August 2026, stated for three months.
+    // The price of `sol` is stated for three months. Earlier prices are below.
     ("gpt-5-6-sol", 1_000_000, 0, 128_000, long_above(272_000, automatic(4.0, 0.4, 20.0))),
     ("gpt-5-6-terra", 1_000_000, 0, 128_000, long_above(272_000, automatic(2.0, 0.2, 12.0))),
     ("gpt-5-6-luna", 1_000_000, 0, 128_000, long_above(272_000, automatic(0.2, 0.02, 1.2))),
@@ -197,6 +233,17 @@ const ROWS: [Row; 48] = [
     ("o3", 200_000, 0, 100_000, automatic(2.0, 0.5, 8.0)),
     ("o3-mini", 200_000, 0, 100_000, automatic(1.1, 0.55, 4.4)),
     ("o4-mini", 200_000, 0, 100_000, automatic(1.1, 0.275, 4.4)),
+];
+
+/// Name, the first moment at which the price no longer held, and the price.
+type EarlierPrice = (&'static str, Millis, (ModelPrice, CacheRule));
+
+/// Prices that were changed. A session from before is priced as its provider billed it.
+const EARLIER: [EarlierPrice; 3] = [
+    // 21 August and 30 July 2026.
+    ("gpt-5-6-sol", Millis(1_787_270_400_000), long_above(272_000, automatic(5.0, 0.5, 30.0))),
+    ("gpt-5-6-terra", Millis(1_785_369_600_000), long_above(272_000, automatic(2.5, 0.25, 15.0))),
+    ("gpt-5-6-luna", Millis(1_785_369_600_000), long_above(272_000, automatic(1.0, 0.1, 6.0))),
 ];
 
 impl Default for ModelTable {
@@ -232,7 +279,7 @@ impl ModelTable {
             let mut pieces = name.splitn(4, '-');
             match (pieces.next(), pieces.next(), pieces.next(), pieces.next()) {
                 // Rows have hyphens throughout, Anthropic has too, the others write `gpt-4.1`.
-                (Some(maker @ ("gpt" | "gemini")), Some(major), Some(minor), rest)
+                (Some(maker @ ("gpt" | "gemini" | "glm")), Some(major), Some(minor), rest)
                     if digits(major) && digits(minor) =>
                 {
                     let rest = rest.map(|rest| format!("-{rest}")).unwrap_or_default();
@@ -261,6 +308,22 @@ impl ModelTable {
         })
     }
 
+    /// The price of a model at a time, which may be another than today's; that of today if the time is not known.
+    ///
+    /// ```
+    /// use plimsoll::Millis;
+    /// use plimsoll_tokens::ModelTable;
+    /// let input = |at| ModelTable::default().price_at("gpt-5.6-sol", at).map(|price| price.input);
+    /// assert_eq!((input(Some(Millis(1_783_700_000_000))), input(None)), (Some(5.0), Some(4.0)));
+    /// ```
+    pub fn price_at(&self, model: &str, at: Option<Millis>) -> Option<ModelPrice> {
+        let price = self.find(model)?.price?;
+        let row =
+            self.row_name(model).filter(|row| self.rows.get(*row).is_some_and(|row| row.price == price));
+        let was = |(name, until, _): &&EarlierPrice| row == Some(*name) && at.is_some_and(|at| at < *until);
+        Some(EARLIER.iter().find(was).map_or(price, |(_, _, (earlier, _))| *earlier))
+    }
+
     /// The row that a model is found in, by its name with or without provider; none if it has none.
     pub fn row_name(&self, model: &str) -> Option<&str> {
         let model = model.to_ascii_lowercase();
@@ -276,17 +339,18 @@ impl ModelTable {
     }
 }
 
-/// Whether what follows a model's name says which version of the same model it is: a date, `latest`, `preview`, or the
-/// like. A number of one or two digits is another model.
+/// Whether what follows a model's name says which version of the same model it is, or how much it thinks: a date, `latest`,
+/// `preview`, `thinking`, `high` or the like. A number of one or two digits is another model.
 fn is_version(rest: &str) -> bool {
     let Some(version) = rest.strip_prefix(['-', '@', ':']) else { return rest.is_empty() };
     let digits = version.bytes().take_while(u8::is_ascii_digit).count();
     let is_revision =
         version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    digits >= 4
-        || is_revision
-        || ["latest", "preview", "exp", "free"].iter().any(|word| version.starts_with(word))
+    digits >= 4 || is_revision || VERSIONS.iter().any(|word| version.starts_with(word))
 }
+
+const VERSIONS: [&str; 10] =
+    ["latest", "preview", "exp", "free", "thinking", "minimal", "low", "medium", "high", "xhigh"];
 
 impl ModelPrice {
     /// What a request and its answer cost, in dollars. What was written to the cache for an hour costs more where the

@@ -75,8 +75,13 @@ impl ShownMeasure {
     /// What this adds to the window: with its reasoning, at the price it was billed with; and without. Of a reply that
     /// measures `full` when nothing of it is reduced, the price is that of the share which is shown.
     pub(crate) fn billed(&self, full: &ShownMeasure, usage: Option<&Usage>) -> [Measure; 2] {
+        self.reply(full, usage).map(|reply| reply + self.given)
+    }
+
+    /// Like [`billed`](ShownMeasure::billed), without results of tools and files.
+    pub(crate) fn reply(&self, full: &ShownMeasure, usage: Option<&Usage>) -> [Measure; 2] {
         let (said, whole) = (self.said, self.said + self.thought);
-        let Some(usage) = usage else { return [whole + self.given, said + self.given] };
+        let Some(usage) = usage else { return [whole, said] };
         let billed = |tokens: Tokens, shown: Measure, full: Measure| {
             let is_whole = tokens.0 as f64 > LEAST_BILLED * full.base.0 as f64;
             let share =
@@ -87,7 +92,7 @@ impl ShownMeasure {
         // Where reasoning is not counted by itself, the text is all there is to go by.
         let is_apart = usage.reasoning > Tokens::ZERO;
         let without = billed(usage.output, said, full.said).filter(|_| is_apart).unwrap_or(said);
-        [with + self.given, without + self.given]
+        [with, without]
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn run(
     let mut scale = Scale::new(&config.policy);
     // It is weighed as it is read, so that it may be larger than the memory.
     let transcript = input::visit(&args.input, around, &mut |message| scale.add(message))?;
-    let recorded = RecordedFigures::of(&transcript.recorded);
+    let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
     let window = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context);
     let inspected = Inspected {
         source: About::of(&transcript),

@@ -1,7 +1,7 @@
 //! Figures of a replay as people read them.
 
 use plimsoll::Tokens;
-use plimsoll_replay::Report;
+use plimsoll_replay::{AgainstNone, CostParts, Medians, Report, Share};
 
 /// A figure of a policy.
 pub(super) struct Figure {
@@ -16,30 +16,50 @@ const fn figure(heading: &'static str, cell: fn(&Report) -> String) -> Figure {
 }
 
 const POLICY: Figure = figure("policy", |report| report.policy.clone());
+const IN_WINDOW: Figure = figure("window", |report| share(&only(report), only(report).in_window_share));
+const ALL_IN_WINDOW: Figure =
+    figure("all", |report| share(&report.references.all, report.references.all.in_window_share));
+const STRICT: Figure = figure("strict", |report| share(&only(report), only(report).strict_share));
+const BY_RECALL: Figure = figure("recall", |report| share(&only(report), only(report).recalled_share));
+const MEDIAN: Figure = figure("median", |report| median(report, |medians| medians.only_in_outputs));
 const DEATHS: Figure = figure("deaths", |report| count(report.deaths));
 const PEAK: Figure = figure("peak", |report| percent(report.peak_share));
-const COST: Figure = figure("cost", |report| dollars(report.cost));
-const CACHED: Figure = figure("cached", |report| dollars(report.parts.cached));
-const WRITTEN: Figure = figure("written", |report| dollars(report.parts.written));
-const OUTPUT: Figure = figure("output", |report| dollars(report.parts.output));
-const SUMMARIES: Figure = figure("summaries", |report| dollars(report.parts.summaries));
-const RECALLS: Figure = figure("recalls", |report| dollars(report.parts.recalls));
-const RECALL: Figure = figure("recall", |report| share(report, report.recall.share()));
+const COST: Figure = figure("cost", |report| amounts(report)[0].clone());
+const CACHED: Figure = figure("cached", |report| amounts(report)[1].clone());
+const WRITTEN: Figure = figure("written", |report| amounts(report)[2].clone());
+const OUTPUT: Figure = figure("output", |report| amounts(report)[3].clone());
+const SUMMARIES: Figure = figure("summaries", |report| amounts(report)[4].clone());
+const RECALLS: Figure = figure("recalls", |report| amounts(report)[5].clone());
 const SENT: Figure = figure("tokens sent", |report| count(report.tokens_sent));
 const PER_CALL: Figure = figure("a call", |report| dollars(report.cost_per_call()));
-const IN_WINDOW: Figure = figure("in the window", |report| share(report, report.recall.visible_share));
-const BROUGHT_BACK: Figure = figure("brought back", |report| share(report, report.recall.recalled_share));
+const DEARER: Figure = figure("at end", |report| against(report, |against| count(against.dearer_at_end)));
+const END_EXCESS: Figure = figure("by up to", |report| {
+    against(report, |against| excess(against.end_excess, against.end_excess_share))
+});
+const EVER_DEARER: Figure =
+    figure("ever", |report| against(report, |against| count(against.dearer_at_any_moment)));
+const WORST_EXCESS: Figure = figure("by up to", |report| {
+    against(report, |against| excess(against.worst_excess, against.worst_excess_share))
+});
+const BEYOND_RECALL: Figure =
+    figure("> recall", |report| against(report, |against| count(against.dearer_by_more_than_a_recall)));
 
-/// What came out.
-pub(super) const OUTCOME: &[Figure] = &[POLICY, DEATHS, PEAK, COST, RECALL, IN_WINDOW];
+/// Outcome: first what was in the window, then the cost, and last what a recall could have brought back.
+pub(super) const OUTCOME: &[Figure] =
+    &[POLICY, IN_WINDOW, ALL_IN_WINDOW, STRICT, DEATHS, PEAK, COST, BY_RECALL];
+/// Outcome of several sessions together.
+pub(super) const OUTCOME_OF_SEVERAL: &[Figure] =
+    &[POLICY, IN_WINDOW, MEDIAN, ALL_IN_WINDOW, STRICT, DEATHS, COST, BY_RECALL];
+/// In how many of several sessions a policy was dearer than none.
+pub(super) const AGAINST: &[Figure] = &[POLICY, DEARER, END_EXCESS, EVER_DEARER, WORST_EXCESS, BEYOND_RECALL];
 /// What the cost is made of.
-pub(super) const PARTS: &[Figure] = &[POLICY, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS];
+pub(super) const PARTS: &[Figure] = &[POLICY, COST, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS];
 /// Both.
-pub(super) const BOTH: &[Figure] =
-    &[POLICY, DEATHS, PEAK, COST, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS, RECALL, IN_WINDOW];
-/// All there are.
-pub(super) const ALL: &[Figure] = &[
+pub(super) const BOTH: &[Figure] = &[
     POLICY,
+    IN_WINDOW,
+    ALL_IN_WINDOW,
+    STRICT,
     DEATHS,
     PEAK,
     COST,
@@ -48,15 +68,63 @@ pub(super) const ALL: &[Figure] = &[
     OUTPUT,
     SUMMARIES,
     RECALLS,
-    RECALL,
+    BY_RECALL,
+];
+/// All there are.
+pub(super) const ALL: &[Figure] = &[
+    POLICY,
     IN_WINDOW,
-    BROUGHT_BACK,
+    ALL_IN_WINDOW,
+    STRICT,
+    DEATHS,
+    PEAK,
+    COST,
+    CACHED,
+    WRITTEN,
+    OUTPUT,
+    SUMMARIES,
+    RECALLS,
+    BY_RECALL,
     SENT,
     PER_CALL,
 ];
 
-fn share(report: &Report, share: f64) -> String {
-    if report.recall.calls == 0 { "–".to_owned() } else { percent(share) }
+/// References that only tool outputs had mentioned.
+pub(super) fn only(report: &Report) -> Share {
+    report.references.only_in_outputs
+}
+
+fn share(of: &Share, share: f64) -> String {
+    if of.calls == 0 { "–".to_owned() } else { percent(share) }
+}
+
+fn median(report: &Report, of: fn(&Medians) -> Option<f64>) -> String {
+    report.medians.as_ref().and_then(of).map_or_else(|| "–".to_owned(), percent)
+}
+
+fn against(report: &Report, cell: fn(&AgainstNone) -> String) -> String {
+    report.against_none.as_ref().map_or_else(|| "–".to_owned(), cell)
+}
+
+fn excess(amount: f64, share: f64) -> String {
+    if amount > 0.0 { format!("{}, {}", dollars(amount), percent(share)) } else { "–".to_owned() }
+}
+
+/// The cost and its parts with as many decimals each as the cost has, so that the parts add up to it.
+fn amounts(report: &Report) -> [String; 6] {
+    let CostParts { cached, written, output, summaries, recalls } = report.parts;
+    let decimals = decimals_of(report.cost);
+    let units = 10f64.powi(decimals as i32);
+    let whole = (report.cost * units).round();
+    let parts = [cached, written, output, summaries, recalls].map(|part| part * units);
+    let mut rounded = parts.map(f64::floor);
+    // What flooring has left over goes to the parts that lost most.
+    let mut order = [0, 1, 2, 3, 4];
+    order.sort_by(|a, b| (parts[*b] - rounded[*b]).total_cmp(&(parts[*a] - rounded[*a])));
+    let left = (whole - rounded.iter().sum::<f64>()).clamp(0.0, 5.0) as usize;
+    order.iter().take(left).for_each(|at| rounded[*at] += 1.0);
+    let [a, b, c, d, e] = rounded;
+    [whole, a, b, c, d, e].map(|amount| with_decimals(amount / units, decimals))
 }
 
 /// How often each kind of reduction fired.
@@ -92,18 +160,42 @@ pub(super) fn percent(share: f64) -> String {
 
 /// Money, with as many digits as it takes to tell amounts apart.
 pub(super) fn dollars(amount: f64) -> String {
+    with_decimals(amount, decimals_of(amount))
+}
+
+fn decimals_of(amount: f64) -> usize {
     match amount {
+        _ if amount >= 100.0 => 0,
+        _ if amount >= 1.0 => 2,
+        _ if amount >= 0.1 => 3,
+        _ => 4,
+    }
+}
+
+fn with_decimals(amount: f64, decimals: usize) -> String {
+    match decimals {
         _ if amount == 0.0 => "$0".to_owned(),
-        _ if amount >= 100.0 => format!("${}", count(amount.round() as u64)),
-        _ if amount >= 1.0 => format!("${amount:.2}"),
-        _ if amount >= 0.1 => format!("${amount:.3}"),
-        _ => format!("${amount:.4}"),
+        0 => format!("${}", count(amount.round() as u64)),
+        _ => format!("${amount:.decimals$}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{dollars, percent, short};
+    use plimsoll_replay::{CostParts, Report};
+
+    use super::{amounts, dollars, percent, short};
+
+    #[test]
+    fn the_parts_of_a_cost_add_up_to_it() {
+        let parts =
+            CostParts { cached: 0.2063, written: 1.1587, output: 0.0346, summaries: 0.0579, recalls: 0.0277 };
+        let report = Report { cost: parts.total(), parts, ..Report::default() };
+        assert_eq!(amounts(&report), ["$1.49", "$0.21", "$1.16", "$0.03", "$0.06", "$0.03"]);
+        let even = CostParts { cached: 33.4, written: 33.4, output: 33.4, ..CostParts::default() };
+        let report = Report { cost: even.total(), parts: even, ..Report::default() };
+        assert_eq!(amounts(&report), ["$100", "$34", "$33", "$33", "$0", "$0"]);
+    }
 
     #[test]
     fn figures_are_short() {

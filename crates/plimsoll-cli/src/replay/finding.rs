@@ -4,12 +4,13 @@ use plimsoll_replay::Report;
 
 use super::SessionReplay;
 use super::figures;
+use crate::output::counted;
 use crate::recorded::WindowSource;
 
 /// A window that never got fuller than this says nothing about policies.
 const NEAR: f64 = 0.6;
-/// A recorded cost that differs by more than this share is told.
-const FAR: f64 = 0.2;
+/// A recorded bill that differs by more than this share is shown.
+const FAR: f64 = 0.1;
 /// Costs and shares that differ by less are the same to people.
 const SAME: f64 = 0.0005;
 
@@ -37,23 +38,23 @@ pub(super) fn of_session(session: &SessionReplay) -> String {
             figures::count(session.context)
         );
     }
-    text + &none.and_then(|none| cost_gap(session, none)).unwrap_or_default()
+    text + &bill_gap(session).unwrap_or_default()
 }
 
-/// That the session's recorded cost is far from what the same calls come to here.
-fn cost_gap(session: &SessionReplay, none: &Report) -> Option<String> {
-    let (causes, recorded) = (session.cost_gap_causes.as_ref()?, session.recorded_cost?);
-    let is_far = (none.cost - recorded).abs() > FAR * recorded;
-    (is_far && none.deaths == 0 && none.left_out == 0).then(|| {
-        format!(
-            " The session was recorded at {} and comes to {} without a policy: {causes}.",
-            figures::dollars(recorded),
-            figures::dollars(none.cost)
-        )
-    })
+/// That the recorded bill is far from the cost of the same calls without a policy.
+fn bill_gap(session: &SessionReplay) -> Option<String> {
+    let bill = session.against_recorded.filter(|bill| (bill.share() - 1.0).abs() > FAR)?;
+    Some(format!(
+        " {} were recorded at {} and cost {} here without a policy: {}.",
+        counted(bill.calls as usize, "call"),
+        figures::dollars(bill.recorded),
+        figures::dollars(bill.replayed),
+        session.bill_gap_causes
+    ))
 }
 
-/// What `plimsoll` would have cost against doing nothing, and what it would have kept; without it, the cheapest policy.
+/// The finding in a sentence: the cost of `plimsoll` against that of no policy and its share in the window; without it, the
+/// cheapest policy. What a recall could have brought back is not part of it: no recording says whether a model would have asked.
 pub(super) fn headline(reports: &[Report]) -> String {
     if reports.iter().all(|report| report.left_out == report.calls) {
         return "No policy could be tried: of every call the recorded answer alone is longer than the window."
@@ -66,10 +67,10 @@ pub(super) fn headline(reports: &[Report]) -> String {
             "`plimsoll` would have changed nothing.".to_owned()
         }
         (Some(none), Some(ours)) if none.deaths == 0 => {
-            format!("`plimsoll` would have cost {} and {}.", against(ours, none), kept(ours))
+            format!("`plimsoll` would have cost {}, with {}.", against(ours, none), in_window(ours))
         }
         (Some(none), Some(ours)) => format!(
-            "Without a policy {} of {} calls would not have fitted; `plimsoll` would have made {} for {} and {}.",
+            "Without a policy {} of {} calls would not have fitted; `plimsoll` would have made {} for {}, with {}.",
             figures::count(none.deaths),
             figures::count(none.calls),
             if ours.deaths == 0 {
@@ -78,7 +79,7 @@ pub(super) fn headline(reports: &[Report]) -> String {
                 figures::count(ours.calls - ours.deaths)
             },
             figures::dollars(ours.cost),
-            kept(ours)
+            in_window(ours)
         ),
         _ => cheapest(reports),
     };
@@ -96,7 +97,7 @@ pub(super) fn headline(reports: &[Report]) -> String {
     text
 }
 
-/// The cheapest of the others that made every call and kept as much, where it cost less, and the cheapest that kept less:
+/// The cheapest of the others that made every call with as much in the window, if it cost less, or the cheapest with less:
 /// a finding that names only the policy of the house is an advertisement.
 fn rivals(ours: &Report, reports: &[Report]) -> String {
     let cheaper = |report: &&Report| {
@@ -105,18 +106,21 @@ fn rivals(ours: &Report, reports: &[Report]) -> String {
             && report.deaths <= ours.deaths
             && report.cost < ours.cost * (1.0 - SAME)
     };
-    let share = |report: &Report| if report.recall.calls == 0 { 1.0 } else { report.recall.share() };
-    let keeps_as_much = |report: &&Report| share(report) >= share(ours) - SAME;
+    let has_as_much = |report: &&Report| share(report) >= share(ours) - SAME;
     let cheapest = |reports: &mut dyn Iterator<Item = &'_ Report>| -> Option<String> {
         let best = reports.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
-        let kept = figures::percent(share(best));
-        Some(format!("`{}`, at {} with a recall of {kept}", best.policy, figures::dollars(best.cost)))
+        Some(format!(
+            "`{}`, at {} with {}",
+            best.policy,
+            figures::dollars(best.cost),
+            figures::percent(share(best))
+        ))
     };
-    if let Some(best) = cheapest(&mut reports.iter().filter(cheaper).filter(keeps_as_much)) {
-        return format!(" Cheaper, and kept as much: {best}.");
+    if let Some(best) = cheapest(&mut reports.iter().filter(cheaper).filter(has_as_much)) {
+        return format!(" Cheaper, with as much in the window: {best}.");
     }
     match cheapest(&mut reports.iter().filter(cheaper)) {
-        Some(best) => format!(" The cheapest that kept less: {best}."),
+        Some(best) => format!(" The cheapest with less in the window: {best}."),
         None => String::new(),
     }
 }
@@ -131,10 +135,10 @@ fn cheapest(reports: &[Report]) -> String {
     let fitting = reports.iter().filter(|report| report.deaths == 0);
     match fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) {
         Some(best) => format!(
-            "Of the policies under which every call fits `{}` is the cheapest, at {}, and {}.",
+            "Of the policies under which every call fits `{}` is the cheapest, at {}, with {}.",
             best.policy,
             figures::dollars(best.cost),
-            kept(best)
+            in_window(best)
         ),
         None => "Under none of these policies would every call have fitted.".to_owned(),
     }
@@ -151,30 +155,36 @@ fn against(ours: &Report, none: &Report) -> String {
     }
 }
 
-fn kept(report: &Report) -> String {
-    let (share, recalled) = (report.recall.share(), report.recall.recalled_share);
-    let kept = match report.recall.calls {
-        0 => return "nothing that left the window was needed again".to_owned(),
-        _ if share > 1.0 - SAME => "kept everything that was needed".to_owned(),
-        _ => format!("kept {} of what was needed", figures::percent(share)),
-    };
-    // A replay lets the model ask for whatever it needs; no recording says whether it would have.
-    match recalled {
-        _ if recalled < SAME => kept,
-        _ => format!("{kept}, {} only if the model asks for it", figures::percent(recalled)),
+/// The share in the window of what only tool outputs had mentioned; all of it if nothing was needed.
+pub(super) fn share(report: &Report) -> f64 {
+    let only = figures::only(report);
+    if only.calls == 0 { 1.0 } else { only.in_window_share }
+}
+
+fn in_window(report: &Report) -> String {
+    match figures::only(report).calls {
+        0 => "nothing needed that only a tool output had mentioned".to_owned(),
+        _ if share(report) > 1.0 - SAME => {
+            "everything in the window that calls needed from tool outputs".to_owned()
+        }
+        _ => format!(
+            "{} in the window of what calls needed from tool outputs",
+            figures::percent(share(report))
+        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_replay::{Recall, Report};
+    use plimsoll_replay::{References, Report, Share};
 
     use super::headline;
 
     fn report(policy: &str, cost: f64, deaths: u64, share: f64) -> Report {
-        let recall = Recall { calls: 9, visible_share: share, ..Recall::default() };
+        let only_in_outputs = Share { calls: 9, in_window_share: share, ..Share::default() };
+        let references = References { only_in_outputs, ..References::default() };
         let fired = [("prune".to_owned(), 1)].into();
-        Report { policy: policy.to_owned(), calls: 10, cost, deaths, recall, fired, ..Report::default() }
+        Report { policy: policy.to_owned(), calls: 10, cost, deaths, references, fired, ..Report::default() }
     }
 
     #[test]
@@ -189,7 +199,8 @@ mod tests {
         let told = |reports: &[Report]| headline(reports);
         assert_eq!(
             told(&[report("none", 1.0, 0, 1.0), report("plimsoll", 0.82, 0, 1.0)]),
-            "`plimsoll` would have cost 18.0 % less than no policy and kept everything that was needed."
+            "`plimsoll` would have cost 18.0 % less than no policy, with everything in the window that calls needed from \
+             tool outputs."
         );
         let others = [
             report("none", 1.0, 0, 1.0),
@@ -198,33 +209,36 @@ mod tests {
             report("codex", 0.7, 0, 0.7),
         ];
         assert!(
-            told(&others).ends_with("of what was needed. The cheapest that kept less: `mask-3`, at $0.400 with a recall of 50.0 %."),
+            told(&others)
+                .ends_with(" The cheapest with less in the window: `mask-3`, at $0.400 with 50.0 %."),
             "{}",
             told(&others)
         );
         let others = [others.as_slice(), &[report("openfork", 0.8, 0, 0.99)]].concat();
         assert!(
             told(&others)
-                .ends_with(" Cheaper, and kept as much: `openfork`, at $0.800 with a recall of 99.0 %."),
+                .ends_with(" Cheaper, with as much in the window: `openfork`, at $0.800 with 99.0 %."),
             "{}",
             told(&others)
         );
         assert_eq!(
             told(&[report("none", 0.2, 7, 0.3), report("plimsoll", 0.82, 0, 0.97)]),
-            "Without a policy 7 of 10 calls would not have fitted; `plimsoll` would have made all of them for $0.820 and \
-             kept 97.0 % of what was needed."
-        );
-        let mut recalls = report("plimsoll", 0.82, 0, 0.761);
-        recalls.recall.recalled_share = 0.235;
-        assert_eq!(
-            told(&[report("none", 1.0, 0, 1.0), recalls]),
-            "`plimsoll` would have cost 18.0 % less than no policy and kept 99.6 % of what was needed, 23.5 % only if the \
-             model asks for it."
+            "Without a policy 7 of 10 calls would not have fitted; `plimsoll` would have made all of them for $0.820, with \
+             97.0 % in the window of what calls needed from tool outputs."
         );
         assert_eq!(
             told(&[report("mask-3", 0.2, 7, 0.3), report("codex", 0.5, 0, 0.9)]),
-            "Of the policies under which every call fits `codex` is the cheapest, at $0.500, and kept 90.0 % of what was \
-             needed."
+            "Of the policies under which every call fits `codex` is the cheapest, at $0.500, with 90.0 % in the window of \
+             what calls needed from tool outputs."
         );
+    }
+
+    #[test]
+    fn what_a_recall_could_bring_back_is_in_no_headline() {
+        let none = report("none", 1.0, 0, 1.0);
+        let plain = report("plimsoll", 0.82, 0, 0.761);
+        let mut recalls = plain.clone();
+        recalls.references.only_in_outputs.recalled_share = 0.235;
+        assert_eq!(headline(&[none.clone(), plain]), headline(&[none, recalls]));
     }
 }

@@ -47,6 +47,7 @@ pub(super) fn provider(row: &str) -> Option<&'static str> {
         row if row.starts_with("claude") => Some("Anthropic"),
         row if row.starts_with("gemini") => Some("Google"),
         row if is_openai(row) => Some("OpenAI"),
+        row if row.starts_with("glm") => Some("Z.ai"),
         _ => None,
     }
 }
@@ -102,7 +103,7 @@ pub(super) fn prices(
     let mut models: Vec<String> = args.price.iter().cloned().collect();
     for file in &args.files {
         let (_, transcript) = input::named(&input_of(args, Some(file)), around)?;
-        let recorded = RecordedFigures::of(&transcript.recorded);
+        let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
         let model = priced_model(args, &recorded, transcript.info.model.as_deref());
         if !is_free(args, &recorded, model, prices) {
             models.push(model.to_owned());

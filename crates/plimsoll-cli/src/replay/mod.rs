@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::{Millis, Tokens};
+use plimsoll::{Millis, Tokens, Usage};
 use plimsoll_formats::Transcript;
 use plimsoll_replay::{
-    Circumstances, DEFAULT_ROW, DEFAULTS, Price, Prices, Recording, Report, Rules, totals,
+    AgainstRecorded, Circumstances, DEFAULT_ROW, DEFAULTS, Price, Prices, Recording, Report, Rules,
+    compare_with_none, totals,
 };
 use plimsoll_session::SessionError;
-use plimsoll_tokens::Measured;
+use plimsoll_tokens::{Measured, ModelTable};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -45,8 +46,38 @@ struct Replays {
     sessions: Vec<SessionReplay>,
     /// All of them together, policy by policy.
     total: Vec<Report>,
+    /// Comparison of replays without a policy with the recorded bills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bills: Option<Bills>,
     /// Where the rules of each policy come from.
     rules: Vec<RuleSource>,
+}
+
+/// Comparison of replays without a policy with the bills that sessions record.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bills {
+    /// Sessions compared.
+    sessions: usize,
+    /// Sessions whose bills differ by more than 5 %.
+    differing: usize,
+    #[serde(flatten)]
+    sum: AgainstRecorded,
+}
+
+impl Bills {
+    /// Largest share by which two bills count as equal.
+    const FAR: f64 = 0.05;
+
+    fn of(sessions: &[SessionReplay]) -> Option<Bills> {
+        let mut bills = Bills::default();
+        for bill in sessions.iter().filter_map(|session| session.against_recorded) {
+            bills.sessions += 1;
+            bills.differing += usize::from((bill.share() - 1.0).abs() > Bills::FAR);
+            bills.sum += bill;
+        }
+        (bills.sessions > 0).then_some(bills)
+    }
 }
 
 /// One session under every policy.
@@ -64,6 +95,9 @@ struct SessionReplay {
     /// Which row of the prices was taken, and what it says.
     price: String,
     prices: Price,
+    /// The models that answered, if there are several, each with the row that its calls are priced with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    models: Vec<PricedModel>,
     /// How long its cache lived, in minutes.
     cache_minutes: u64,
     /// Whether tokens are as its recorded usage counts them, and what it hides in every request.
@@ -71,16 +105,28 @@ struct SessionReplay {
     hidden: Tokens,
     /// What its recorded usage cost, in dollars.
     recorded_cost: Option<f64>,
+    /// Comparison of the replay without a policy with the recorded bill, over the calls that can be compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against_recorded: Option<AgainstRecorded>,
+    /// The median share of its recorded tokens that a request is rebuilt with, before it is scaled to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt_share: Option<f64>,
     /// What was recorded for the request of each call; empty if nothing was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recorded_requests: Vec<Option<u64>>,
-    /// How many calls were made before the recorded agent reduced anything.
+    /// Why the recorded bill may differ from that of no policy.
     #[serde(skip)]
-    unreduced_calls: usize,
-    /// What may tell the recorded cost from that of no policy; nothing if the two cannot be compared.
-    #[serde(skip)]
-    cost_gap_causes: Option<String>,
+    bill_gap_causes: &'static str,
     policies: Vec<Report>,
+}
+
+/// A model of a session, and the row of the prices that its calls are priced with.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PricedModel {
+    model: String,
+    price: String,
+    calls: usize,
 }
 
 /// A policy, and where its rules come from.
@@ -141,7 +187,7 @@ pub(crate) fn replay(
         Asked { args, rules: &rules, prices: &prices, configured: &config.prices, progress: &progress };
     let one = |source: &Option<&Path>| {
         let (name, transcript) = input::named(&input_of(args, *source), around)?;
-        let recorded = RecordedFigures::of(&transcript.recorded);
+        let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
         let window = SessionWindow::of(&transcript, &recorded, &config, args.context);
         session(&name, transcript, &recorded, window, &asked)
     };
@@ -164,7 +210,8 @@ pub(crate) fn replay(
     failed.iter().for_each(CliError::tell);
     let total = totals(sessions.iter().flat_map(|session| &session.policies));
     let sources = rules.iter().map(RuleSource::of).collect();
-    let replays = Replays { context: args.context, sessions, total, rules: sources };
+    let bills = Bills::of(&sessions);
+    let replays = Replays { context: args.context, sessions, total, bills, rules: sources };
     if let Some(file) = &args.html {
         let existing = if args.force { Existing::Replace } else { Existing::Keep };
         files::write(file, page::page(&replays, &prices).as_bytes(), existing)
@@ -227,7 +274,7 @@ fn session(
     if messages.is_empty() {
         return Err(CliError::no(format!("{name} has nothing to replay")));
     }
-    let recording = Recording::of(messages);
+    let mut recording = Recording::of(messages);
     if recording.calls() == 0 {
         return Err(CliError::failed(format!("{name} has no call of a model to replay")));
     }
@@ -247,23 +294,32 @@ fn session(
     let cache_lifetime = args.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
     let cache_lifetime = cache_lifetime.or(lived).unwrap_or(circumstances.cache_lifetime);
     // What was named for this replay counts more than what is configured.
-    let configured = configured.get(model).filter(|_| args.price.is_none() && args.prices.is_none());
-    let (row, price) = match configured {
+    let is_named = args.price.is_some() || args.prices.is_some();
+    let priced = |model: &str, at: Option<Millis>| match configured.get(model).filter(|_| !is_named) {
         Some(price) => (model.to_owned(), *price),
         None if is_free(args, recorded, model, prices) => (FREE.to_owned(), Price::of_input(0.0)),
-        None => prices.row(model, cache_lifetime >= Millis(3_600_000)),
+        None => prices.row_at(model, cache_lifetime >= Millis(3_600_000), at),
     };
+    let (row, price) = priced(model, info.started);
+    if args.price.is_none() {
+        recording.price_calls(|model, at| (!model.is_empty()).then(|| priced(model, at).1));
+    }
+    let models = priced_models(&recording, |model, at| priced(model, at).0);
     let context = window.limits.context;
     let circumstances = Circumstances { context, price, cache_lifetime, ..circumstances };
     let replayed = rules.par_iter().map(|rules| {
         let report = recording.replay_and_tell(rules, &circumstances, &|| progress.step());
         report.map_err(|error| cannot(rules, error))
     });
-    let policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
-    let is_whole = recording.unreduced_calls() == recording.calls();
-    let is_priced_alike = args.price.is_none() && args.prices.is_none() && recorded.unpriced == 0;
-    let cost_gap_causes =
-        (is_whole && is_priced_alike).then(|| cost_gap_causes(&row, recorded, has_sub_agents));
+    let mut policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
+    compare_with_none(&mut policies);
+    let none = policies.iter().find(|report| report.policy == "none").filter(|_| !is_named);
+    let against_recorded = none.and_then(|none| {
+        let table = ModelTable::default();
+        let price = |model: &str, at, usage: &Usage| Some(table.price_at(model, at)?.cost(usage));
+        AgainstRecorded::of(none, &recording.recorded_costs(price), recording.unreduced_calls())
+    });
+    let bill_gap_causes = bill_gap_causes(&row, has_sub_agents);
     Ok(SessionReplay {
         name: name.replace('`', ""),
         format: format.to_string(),
@@ -273,6 +329,7 @@ fn session(
         context_source: window.source,
         price: row,
         prices: price,
+        models: if args.price.is_none() { models } else { Vec::new() },
         cache_minutes: cache_lifetime.0 / 60_000,
         measured: recording.measured().is_some(),
         recorded_cost: recorded.cost,
@@ -280,21 +337,32 @@ fn session(
         recorded_requests: Some(recording.recorded_requests())
             .filter(|requests| requests.iter().any(Option::is_some))
             .unwrap_or_default(),
-        unreduced_calls: recording.unreduced_calls(),
-        cost_gap_causes,
+        against_recorded,
+        rebuilt_share: recording.rebuilt_share(),
+        bill_gap_causes,
         policies,
     })
 }
 
-/// Why what was recorded may have cost more or less than the same calls in a replay without a policy.
-fn cost_gap_causes(row: &str, recorded: &RecordedFigures, has_sub_agents: bool) -> String {
-    if row == DEFAULT_ROW {
-        return "no price of its model is known here".to_owned();
+/// The models of a session and the rows that they are priced with. Empty if there is only one.
+fn priced_models(recording: &Recording, row: impl Fn(&str, Option<Millis>) -> String) -> Vec<PricedModel> {
+    let models = recording.models();
+    let priced = models.into_iter().map(|(model, calls)| PricedModel {
+        model: model.to_owned(),
+        price: row(model, None),
+        calls,
+    });
+    let priced: Vec<PricedModel> = priced.collect();
+    if priced.len() > 1 { priced } else { Vec::new() }
+}
+
+/// Why the recorded bill may differ from that of the same calls without a policy.
+fn bill_gap_causes(row: &str, has_sub_agents: bool) -> &'static str {
+    match (row, has_sub_agents) {
+        (DEFAULT_ROW, _) => "no price of its model is known here",
+        (_, true) => "its sub-agents may be part of the recorded bill",
+        _ => "its tool may not use the cache, or its usage may lack what was written to it",
     }
-    let others = (recorded.models > 1).then_some("other models answered too");
-    let sub_agents = has_sub_agents.then_some("its sub-agents were paid for as well");
-    let usual = "recorded cache misses, caches of other sessions and reasoning that is not in the file are the usual causes";
-    others.into_iter().chain(sub_agents).chain([usual]).collect::<Vec<_>>().join("; ")
 }
 
 /// What was asked for, each once.

@@ -33,15 +33,20 @@ pub(super) fn page(replays: &Replays, prices: &Prices) -> String {
     };
     html += &format!("<p class=\"finding\">{}</p>\n", code(&escape(&found)));
     html += &format!("<section>\n<h2>{}</h2>\n", if sessions == 1 { "Outcome" } else { "All sessions" });
-    html += &outcome(&replays.total);
-    html += "</section>\n<section>\n<h2>Cost against recall</h2>\n";
+    let columns = if sessions == 1 { figures::OUTCOME } else { figures::OUTCOME_OF_SEVERAL };
+    html += &outcome(&replays.total, columns);
+    if let Some(compared) = show::compared(&replays.total).filter(|_| sessions > 1) {
+        html += &format!("<h3>{compared}</h3>\n");
+        html += &plain(&replays.total, figures::AGAINST);
+    }
+    html += "</section>\n<section>\n<h2>Cost against what was in the window</h2>\n";
     html += &scatter(&replays.total);
     html += "</section>\n";
     for session in &replays.sessions {
         html += &section(session, session.context, sessions > 1);
     }
     html += "<section>\n<h2>What the cost is made of</h2>\n";
-    html += &parts(&replays.total);
+    html += &plain(&replays.total, figures::PARTS);
     html += "</section>\n<footer>\n";
     html += EXPLANATION;
     html += &rule_sources(&replays.rules);
@@ -50,21 +55,20 @@ pub(super) fn page(replays: &Replays, prices: &Prices) -> String {
     html
 }
 
-/// Cost against recall, or a sentence where there is nothing to see.
+/// Cost against what was in the window, or a sentence if there is nothing to see.
 fn scatter(reports: &[Report]) -> String {
     let sentence = match chart::Finding::of(reports) {
         chart::Finding::Differ => {
             return figure(|size| chart::scatter(reports, size))
-                + "<p class=\"note\">Recall: of what a call needed from tool outputs, the share that was in the window \
-                   or was brought back, which is paid for. 0 % is a policy that shows no tool output, 100 % one that \
-                   shows all. A cross is a policy under which calls did not fit. Up and to the left is better; the axes \
-                   begin where the data does, not at zero.</p>\n";
+                + "<p class=\"note\">In the window: the share of what a call needed and only tool outputs had mentioned. 0 % is \
+                   a policy that shows no tool output, 100 % one that shows all. A cross is a policy under which calls did \
+                   not fit. Up and to the left is better; the axes begin where the data does, not at zero.</p>\n";
         }
         chart::Finding::Same => {
-            "All policies come to the same cost and the same recall, so there is nothing to compare."
+            "All policies have the same cost and the same share in the window, so there is nothing to compare."
         }
         chart::Finding::NothingNeeded => {
-            "No call needed anything that only tool outputs mention, so there is no recall to compare."
+            "No call needed anything that only tool outputs mention, so there is nothing to compare."
         }
     };
     format!("<p class=\"note\">{sentence}</p>\n")
@@ -102,7 +106,7 @@ fn section(session: &SessionReplay, context: u64, is_one_of_many: bool) -> Strin
     if is_one_of_many {
         html += &format!("<h2>{}</h2>\n", escape(&session.name));
         html += &format!("<p class=\"finding\">{}</p>\n", code(&escape(&finding::of_session(session))));
-        html += &outcome(&session.policies);
+        html += &outcome(&session.policies, figures::OUTCOME);
         html += "<h3>The window, call by call</h3>\n";
     } else {
         html += "<h2>The window, call by call</h2>\n";
@@ -137,28 +141,28 @@ fn figure(draw: impl Fn(Size) -> String) -> String {
 }
 
 /// What came out, and how often something fired.
-fn outcome(reports: &[Report]) -> String {
+fn outcome(reports: &[Report], figures: &[Figure]) -> String {
     let mut html = String::from("<div class=\"scroll\"><table class=\"outcome\">\n<thead><tr>");
-    for figure in figures::OUTCOME {
+    for figure in figures {
         html += &format!("<th scope=\"col\">{}</th>", figure.heading);
     }
     html += "<th scope=\"col\" class=\"words\">reductions</th></tr></thead>\n<tbody>\n";
     for report in reports {
-        html += &row(report, figures::OUTCOME);
+        html += &row(report, figures);
         html += &format!("<td class=\"words\">{}</td></tr>\n", escape(&figures::fired(report)));
     }
     html + "</tbody>\n</table></div>\n"
 }
 
-/// What the cost is made of. On a phone each policy is a block of its own, so that nothing is out of sight.
-fn parts(reports: &[Report]) -> String {
+/// A table of figures. On a phone each policy is a separate block, so that nothing is cut off.
+fn plain(reports: &[Report], figures: &[Figure]) -> String {
     let mut html = String::from("<div class=\"scroll\"><table class=\"parts\">\n<thead><tr>");
-    for figure in figures::PARTS {
+    for figure in figures {
         html += &format!("<th scope=\"col\">{}</th>", figure.heading);
     }
     html += "</tr></thead>\n<tbody>\n";
     for report in reports {
-        html += &row(report, figures::PARTS);
+        html += &row(report, figures);
         html += "</tr>\n";
     }
     html + "</tbody>\n</table></div>\n"
@@ -196,7 +200,9 @@ fn rule_sources(rules: &[RuleSource]) -> String {
 
 /// What the sessions were priced with, and on demand what all models cost.
 fn price_table(replays: &Replays, prices: &Prices) -> String {
-    let taken = replays.sessions.iter().map(|session| session.price.as_str());
+    let taken = replays.sessions.iter().flat_map(|session| {
+        session.models.iter().map(|model| model.price.as_str()).chain([session.price.as_str()])
+    });
     let models: Vec<&str> = taken.filter(|price| *price != FREE).collect();
     let rows = listing::price_table(prices, &models);
     let table = |rows: &mut dyn Iterator<Item = &ListedPrice>| {
@@ -265,12 +271,19 @@ const EXPLANATION: &str = "<h2>How to read this</h2>\n<dl>\n\
     written to it; the cache lives as long as the session records. Calls that did not fit cost nothing, so compare \
     costs only where there are no deaths.</dd>\n\
     <dt>deaths</dt><dd>Recorded calls whose request and answer would not have fitted into the window.</dd>\n\
-    <dt>recall</dt><dd>Calls need paths, names, numbers and hashes that a tool mentioned before. Counted is what \
-    nothing but tool outputs mentions, and what a policy has lost although something else repeated it; the mean over \
-    the calls. What is in the window is there; what is not is brought back where the policy has handles, and lost \
-    otherwise.</dd>\n\
-    <dt>in the window</dt><dd>The part of recall that the model had before it. The rest is there only for a model that \
-    asks for it; a replay lets it always ask, and no recording says whether it would have.</dd>\n\
+    <dt>window</dt><dd>Calls need paths, names, numbers and hashes that a tool output mentioned before. Of those that \
+    nothing but an output had mentioned, the share in the window when the call was made; the mean over the calls. Which \
+    references count does not depend on the policy, and a call that did not fit had none of them.</dd>\n\
+    <dt>all</dt><dd>The same share of all references that a tool output had mentioned, also of those that a prompt, an answer \
+    or an input had repeated.</dd>\n\
+    <dt>strict</dt><dd>The part of <i>window</i> that stands there with its surroundings: with its line as the output had \
+    it, or 80 letters and digits on each side. A name that only a list, an index or a summary repeats does not count.</dd>\n\
+    <dt>recall</dt><dd>What was not in the window and a recall could have brought back. A replay lets the model always \
+    ask, and no recording says whether it would have.</dd>\n\
+    <dt>median</dt><dd>The median of the sessions&#39; shares.</dd>\n\
+    <dt>at end, ever</dt><dd>Of the sessions that fit without a policy, how many cost more with one: at their \
+    end, and after any of their calls; by how much the worst did, in dollars and as a share of what had been paid without a \
+    policy by then; and (<i>&gt; recall</i>) how many did by more than one recall costs.</dd>\n\
     <dt>recalls</dt><dd>What bringing back costs: the model&#39;s call, the window once more, and what comes back.</dd>\n\
     <dt>summaries</dt><dd>Made without a model, unless the recording has one at that point; they cost what a \
     model&#39;s would, and count only for what a summariser was sent.</dd>\n</dl>";

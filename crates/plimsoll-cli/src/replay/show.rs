@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_replay::Report;
 
 use super::figures::{self, Figure};
-use super::{FREE, Replays, SessionReplay, finding, listing};
+use super::{Bills, FREE, PricedModel, Replays, SessionReplay, finding, listing};
 use crate::error::CliError;
 use crate::output::{Column, Holds, Output, Table, counted, printable, wrapped};
 use crate::recorded::dollars;
@@ -19,7 +19,7 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
         for line in std::iter::once(heading).chain(circumstances(session)) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }
-        tables(&session.policies, output)?;
+        tables(&session.policies, figures::OUTCOME, output)?;
         finding(&finding::of_session(session), output)?;
         reductions(&session.policies, output)?;
     }
@@ -33,7 +33,14 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
         for line in prices_of_all(&replays.sessions) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }
-        tables(&replays.total, output)?;
+        if let Some(recorded) = &replays.bills {
+            output.painted(&wrapped(&bills(recorded), output.width()))?;
+        }
+        tables(&replays.total, figures::OUTCOME_OF_SEVERAL, output)?;
+        if let Some(compared) = compared(&replays.total) {
+            output.painted(&format!("\n{compared}\n"))?;
+            output.table(&table(&replays.total, figures::AGAINST))?;
+        }
         finding(&finding::headline(&replays.total), output)?;
         reductions(&replays.total, output)?;
     }
@@ -44,16 +51,26 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
 pub(super) fn circumstances(session: &SessionReplay) -> Vec<String> {
     let SessionReplay { measured, hidden, recorded_cost, .. } = session;
     let counted = if *measured {
-        let cost = recorded_cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
+        // If it can be compared, it is shown with the comparison.
+        let cost = recorded_cost.filter(|_| session.against_recorded.is_none());
+        let cost = cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
         format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
     } else {
         "tokens estimated by characters over four".to_owned()
     };
-    [format!("priced {}", priced(session)), counted].into_iter().chain(not_in_file(session)).collect()
+    let lines = [Some(format!("priced {}", priced(session))), Some(counted), bill(session), rebuilt(session)];
+    lines.into_iter().flatten().collect()
 }
 
 /// What a session is priced as: the model whose prices it has, and what they are.
-fn priced(SessionReplay { price, prices, cache_minutes, .. }: &SessionReplay) -> String {
+fn priced(SessionReplay { price, prices, cache_minutes, models, .. }: &SessionReplay) -> String {
+    if !models.is_empty() {
+        let each = models.iter().map(|model| {
+            let PricedModel { price, calls, .. } = model;
+            format!("{} as {price}", counted(*calls, "call"))
+        });
+        return format!("by the model of each call: {}", each.collect::<Vec<_>>().join(", "));
+    }
     if price == FREE {
         return "at zero: every response was recorded with a cost of $0".to_owned();
     }
@@ -81,42 +98,64 @@ fn prices_of_all(sessions: &[SessionReplay]) -> Vec<String> {
     counts.iter().map(told).collect()
 }
 
-/// Where requests were recorded with more than can be rebuilt of them. Reasoning that a provider keeps and sends again is in no
-/// transcript, so that all policies come out cheaper than the session did.
-fn not_in_file(session: &SessionReplay) -> Option<String> {
-    const WORTH_TELLING: f64 = 0.9;
-    let none = session.policies.iter().find(|report| report.policy == "none")?;
-    // The largest request may be the only one that is whole, or the only one that is not.
-    let sent = none.windows.iter().zip(&session.recorded_requests);
-    let shares = sent.map(|(sent, recorded)| {
-        recorded.filter(|_| sent.tokens > 0).map(|recorded| sent.tokens as f64 / recorded as f64)
-    });
-    // After a reduction less was sent than is rebuilt.
-    let comparable = Some(session.unreduced_calls).filter(|calls| *calls > 0).unwrap_or(usize::MAX);
-    let mut shares: Vec<f64> = shares.take(comparable).flatten().collect();
-    shares.sort_by(f64::total_cmp);
-    let median = *shares.get(shares.len() / 2)?;
-    (median < WORTH_TELLING).then(|| {
-        format!(
-            "the median request is rebuilt with {} of its recorded tokens: the rest, most likely reasoning that was sent \
-             again, is not in the file and is charged to no policy",
-            figures::percent(median)
-        )
-    })
+/// Compares the recorded bill with that of the same calls without a policy.
+fn bill(session: &SessionReplay) -> Option<String> {
+    let bill = session.against_recorded?;
+    Some(format!(
+        "{} recorded at {}, and {} here without a policy ({})",
+        counted(bill.calls as usize, "call"),
+        figures::dollars(bill.recorded),
+        figures::dollars(bill.replayed),
+        figures::percent(bill.share())
+    ))
+}
+
+/// How much of their recorded tokens requests are rebuilt with, if that is far from all of them.
+fn rebuilt(session: &SessionReplay) -> Option<String> {
+    let share = session.rebuilt_share.filter(|share| !(0.9..=1.1).contains(share))?;
+    Some(format!(
+        "the median request is rebuilt with {} of its recorded tokens; all requests are scaled to what was recorded",
+        figures::percent(share)
+    ))
+}
+
+/// Compares the bills that sessions record with those of their replays without a policy.
+fn bills(bills: &Bills) -> String {
+    let Bills { sessions, differing, sum } = bills;
+    format!(
+        "recorded bills of {}: {}, {} here without a policy ({}); {differing} differ by more than {}",
+        counted(*sessions, "session"),
+        figures::dollars(sum.recorded),
+        figures::dollars(sum.replayed),
+        figures::percent(sum.share()),
+        figures::percent(Bills::FAR)
+    )
+}
+
+/// The heading of the comparison with no policy, if there is one.
+pub(super) fn compared(totals: &[Report]) -> Option<String> {
+    let sessions = totals.iter().find_map(|total| total.against_none)?.sessions as usize;
+    let those = if sessions == 1 {
+        "1 session that fits".to_owned()
+    } else {
+        format!("{sessions} sessions that fit")
+    };
+    Some(format!("Dearer than without a policy, of {those} without one"))
 }
 
 fn calls(reports: &[Report]) -> u64 {
     reports.first().map(|report| report.calls).unwrap_or_default()
 }
 
-/// The figures: all of them where there is room, in two tables where there is little.
-fn tables(reports: &[Report], output: &mut Output) -> Result<(), CliError> {
+/// The figures: of one session all of them if there is room; otherwise the outcome, and what the cost is made of.
+fn tables(reports: &[Report], outcome: &'static [Figure], output: &mut Output) -> Result<(), CliError> {
     let width = output.width();
     let one = [figures::ALL, figures::BOTH].map(|figures| table(reports, figures));
-    if let Some(table) = one.iter().find(|table| table.fits(width)) {
+    let is_one_session = std::ptr::eq(outcome, figures::OUTCOME);
+    if let Some(table) = one.iter().find(|table| is_one_session && table.fits(width)) {
         return Ok(output.table(table)?);
     }
-    output.table(&table(reports, figures::OUTCOME))?;
+    output.table(&table(reports, outcome))?;
     output.painted("\nWhat the cost is made of\n")?;
     Ok(output.table(&table(reports, figures::PARTS))?)
 }

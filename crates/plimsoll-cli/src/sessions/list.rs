@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use plimsoll::Millis;
 use plimsoll_import::{Found, ImportError, Scope, Search, Tool, Weighed, weigh_all};
 use serde_json::{Value, json};
 
@@ -101,6 +102,10 @@ fn nothing(args: &ListArgs, around: &Surroundings) -> String {
     told
 }
 
+fn recorded(weighed: &Weighed) -> RecordedFigures {
+    RecordedFigures::at(&weighed.recorded, weighed.started.map(Millis))
+}
+
 fn as_json(found: &Found, weighed: &Weighed) -> Value {
     json!({
         "tool": found.tool,
@@ -112,7 +117,7 @@ fn as_json(found: &Found, weighed: &Weighed) -> Value {
         "messages": weighed.messages,
         "window": weighed.window,
         "measured": weighed.is_measured,
-        "recorded": RecordedFigures::of(&weighed.recorded),
+        "recorded": recorded(weighed),
         "model": weighed.model,
         "title": weighed.title,
     })
@@ -134,7 +139,7 @@ impl Page<'_> {
         let mut columns = vec![column("ID", Holds::Names), column("TOOL", Holds::Names)];
         columns.extend(self.directories.then(|| column("DIRECTORY", Holds::Names)));
         columns.extend(["AGE", "MESSAGES", "WINDOW"].map(|heading| column(heading, Holds::Numbers)));
-        let cost = |weighed: &Weighed| RecordedFigures::of(&weighed.recorded).cost;
+        let cost = |weighed: &Weighed| recorded(weighed).cost;
         // Where nothing is known of cost, titles need the room.
         let has_costs = rows.iter().any(|(_, weighed)| cost(weighed).is_some());
         columns.extend(has_costs.then(|| column("COST", Holds::Numbers)));

@@ -75,7 +75,7 @@ fn look(opened: &Opened, session: Session, messages: u64) -> Result<Shown, Store
         tasks: tasks.iter().map(|task| task.id.to_string()).collect(),
         compactions: store.compactions(&session.id, None, u64::MAX)?,
         receipts: store.receipts(&session.id, None, u64::MAX)?.len(),
-        recorded: RecordedFigures::of(&recorded),
+        recorded: RecordedFigures::at(&recorded, Some(session.created)),
         spills: opened.spills(&session.id)?,
         newest,
         session,

@@ -77,7 +77,7 @@ fn the_page_is_whole_in_itself() {
         "prefers-color-scheme",
         "@media print",
         "max-width:700px",
-        "Cost against recall",
+        "Cost against what was in the window",
         "Where the rules come from",
         "sweagent/agent/history_processors.py",
         "<tr class=\"used\"><th scope=\"row\">▸ default</th>",
@@ -85,7 +85,7 @@ fn the_page_is_whole_in_itself() {
     ] {
         assert!(page.contains(present), "{present}");
     }
-    // A chart for screens and one for phones, for each of two sessions; of recall there is none to draw.
+    // A chart for screens and one for phones, for each of two sessions; there is nothing else to draw.
     assert_eq!(page.matches("<figure").count(), 4);
     assert!(page.contains("No call needed anything that only tool outputs mention"));
     let (code, _, told) = run(&home, &asked);
@@ -145,7 +145,7 @@ fn the_page_draws_what_was_recorded_and_equal_lines_once() {
     assert_eq!(
         page.matches("<figure").count(),
         4,
-        "recall against cost, and the window, for screens and phones"
+        "what was in the window against cost, and the window, for screens and phones"
     );
     // Every policy has its name at what fired under it.
     assert!(page.matches(">mask-10-by-10</text>").count() >= 4, "lines and rows, wide and narrow");

@@ -222,6 +222,20 @@ fn cached_input_that_is_part_of_the_input_is_not_counted_twice() {
 }
 
 #[test]
+fn an_answer_has_the_output_of_its_last_count() {
+    let read = read_ok(
+        r#"{"meta":{"token_counts":[
+        {"type":"token_count","_timestamp":"2026-01-01T00:00:01.000Z","info":{"last_token_usage":{"input_tokens":3,"cached_input_tokens":900,"output_tokens":1}}},
+        {"type":"token_count","_timestamp":"2026-01-01T00:00:02.000Z","info":{"last_token_usage":{"input_tokens":3,"cached_input_tokens":900,"output_tokens":85}}}]},
+        "messages":[{"role":"user","content":"x","_metadata":{"timestamp":"2026-01-01T00:00:00.000Z"}},
+        {"role":"assistant","content":"y","_metadata":{"timestamp":"2026-01-01T00:00:01.000Z"}}]}"#,
+    );
+    let outputs: Vec<Tokens> = read.recorded.responses().map(|response| response.output).collect();
+    assert_eq!(outputs, [Tokens(85)]);
+    assert_eq!(read.messages[1].info.tokens.as_ref().unwrap().output, Tokens(85));
+}
+
+#[test]
 fn sub_agents_among_the_messages_are_side_chains() {
     let read = read_ok(
         r#"{"messages":[{"role":"user","content":"Delegate"},

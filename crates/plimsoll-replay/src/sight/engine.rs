@@ -6,28 +6,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::contract::HEADING;
 use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
 use plimsoll::log::ToolState;
 use plimsoll::purse::CacheTerms;
 use plimsoll::recall::{NAME, RecallQuery};
 use plimsoll::{
     Block, CharCounter, Counter, Fixed, Ids, Message, MessageId, Millis, Part, PartBody, PartId, Plan,
-    Policy, Receipt, SessionId, Text, Tokens, Usage, Window,
+    Policy, Receipt, SessionId, Text, Tokens, Usage, Window, WindowRole,
 };
-use plimsoll_session::{Counting, Driver, Prepared, SessionError, Settings};
+use plimsoll_session::{Content, Counting, Driver, Prepared, SessionError, Settings};
 use plimsoll_store::{Archive, Clock, NewSession};
 use serde_json::json;
 
 use super::{Asked, Needed, Noted, Reduction, Sight};
-use crate::pieces::{Piece, Pieces};
+use crate::pieces::{Piece, Pieces, RECALL_PART};
 use crate::recording::{Call, Recording, Step};
+use crate::request::Request;
 use crate::rules::Handles;
-use crate::run::Circumstances;
+use crate::run::Billing;
 
 pub(super) struct Engine<'a> {
     driver: Driver,
     recording: &'a Recording,
+    billing: Billing<'a>,
     handles: Handles,
     fixed: Fixed,
     /// The recorded times, as far as they are known and go forward; otherwise a millisecond a step, because marks must be
@@ -42,6 +43,8 @@ pub(super) struct Engine<'a> {
     /// Summaries that stand in for a model's, each with the references that its summariser was sent.
     stand_ins: BTreeMap<MessageId, BTreeSet<u32>>,
     recalls: usize,
+    /// Tokens of the last request as the provider counts them, for one as the engine counted it.
+    scale: f64,
     fired: Vec<Noted>,
 }
 
@@ -50,9 +53,9 @@ impl<'a> Engine<'a> {
         policy: &Policy,
         handles: Handles,
         recording: &'a Recording,
-        circumstances: &Circumstances,
-        fixed: u64,
+        billing: Billing<'a>,
     ) -> Result<Engine<'a>, SessionError> {
+        let Billing { circumstances, fixed } = billing;
         let limits = circumstances.limits();
         let clock = Arc::new(AtomicU64::new(1));
         let time = Arc::clone(&clock);
@@ -84,6 +87,7 @@ impl<'a> Engine<'a> {
         Ok(Engine {
             driver,
             recording,
+            billing,
             handles,
             fixed,
             clock,
@@ -92,6 +96,7 @@ impl<'a> Engine<'a> {
             cut: BTreeSet::new(),
             stand_ins: BTreeMap::new(),
             recalls: 0,
+            scale: 1.0,
             fired: Vec::new(),
         })
     }
@@ -119,7 +124,10 @@ impl<'a> Engine<'a> {
                 Plan::Pin(_) => "pin",
             };
             let asked = if kind == "compact" { std::mem::take(&mut asked) } else { Vec::new() };
-            let (before, after) = (receipt.before.0, receipt.after.0);
+            // A cut output is counted by the policy and was never part of a request.
+            let scale = if kind == "truncate" { 1.0 } else { self.scale };
+            let [before, after] =
+                [receipt.before, receipt.after].map(|tokens| (tokens.0 as f64 * scale).round() as u64);
             let reduction = Reduction { kind: kind.into(), before, after, ..Reduction::default() };
             self.fired.push(Noted { reduction, asked });
         }
@@ -131,8 +139,14 @@ impl<'a> Engine<'a> {
     }
 
     /// What a summariser is sent: what of it is the session's own request, and the references in it.
-    fn ask(&self, request: &SummaryRequest, pieces: &mut Pieces<'_>) -> (Asked, BTreeSet<u32>) {
-        match &request.form {
+    fn ask(
+        &self,
+        summary: &SummaryRequest,
+        call: &Call,
+        request: &Request,
+        pieces: &mut Pieces<'_>,
+    ) -> (Asked, BTreeSet<u32>) {
+        match &summary.form {
             SummaryForm::Separate { system, prompt } => {
                 let charge = |text: &str| pieces.charge(&Text::from(text));
                 let more = charge(system).saturating_add(charge(prompt));
@@ -142,13 +156,14 @@ impl<'a> Engine<'a> {
                     let listed = self.recording.found_in(&before);
                     sent.retain(|reference| !listed.contains(reference) || counted.contains(reference));
                 }
-                (Asked { prefix: None, more, answer: 0 }, sent)
+                (Asked { more, ..Asked::default() }, sent)
             }
             SummaryForm::Appended { window, prompt } => {
-                let prefix = self.pieces_of(window, pieces);
-                let sent = pieces.references_in(&prefix);
+                let list = self.pieces_of(window, pieces);
+                let own = self.billing.tokens(pieces.charged_for(&list), call);
+                let read = self.billing.read_list(&list, request, call, pieces);
                 let more = pieces.charge(&Text::from(prompt.as_str()));
-                (Asked { prefix: Some(prefix), more, answer: 0 }, sent)
+                (Asked { own, read, more, answer: 0 }, pieces.references_in(&list))
             }
         }
     }
@@ -158,39 +173,62 @@ impl<'a> Engine<'a> {
         Some((message.text(), self.stand_ins.get(&message.info.id)?))
     }
 
-    /// Remember which references a summary that was just made counts for. What the engine itself has completed it with
-    /// counts in full.
-    fn note_stand_in(&mut self, sent: &BTreeSet<u32>) {
+    /// Remember which references a summary that was just made counts for: those that its summariser was `sent`. What the
+    /// engine has added to the `reply` counts in full, because no model was asked for it.
+    fn note_stand_in(&mut self, sent: &BTreeSet<u32>, reply: Option<&Text>) {
         let newest = self.driver.log().iter().rev().find(|message| message.info.summary);
         let Some(summary) = newest.filter(|summary| !self.stand_ins.contains_key(&summary.info.id)) else {
             return;
         };
-        let (id, text) = (summary.info.id.clone(), summary.text());
-        let headings = [HEADING, plimsoll::compact::index::HEADING];
-        let completed = headings
-            .iter()
-            .filter_map(|heading| text.find(heading))
-            .min()
-            .map(|at| self.recording.found_in(&text[at..]));
-        let counts_for = sent.iter().copied().chain(completed.unwrap_or_default()).collect();
-        self.stand_ins.insert(id, counts_for);
+        let replied = reply.map(|reply| self.recording.counts_in(reply)).unwrap_or_default();
+        let (id, counts) = (summary.info.id.clone(), self.recording.counts_in(&summary.text()));
+        let is_added =
+            |(reference, count): &(u32, usize)| *count > replied.get(reference).copied().unwrap_or_default();
+        let added = counts.into_iter().filter(is_added).map(|(reference, _)| reference);
+        self.stand_ins.insert(id, sent.iter().copied().chain(added).collect());
     }
 
     fn pieces_of(&self, window: &Window, pieces: &mut Pieces<'_>) -> Vec<Piece> {
-        let mut request = Vec::new();
+        let (mut list, layout) = (Vec::new(), self.recording.layout());
+        let mut with_hidden: Option<&MessageId> = None;
         for message in &window.messages {
-            let logged = message.place.and_then(|place| self.driver.log().get(place));
-            let stand_in = logged.and_then(|logged| self.stand_ins.get(&logged.info.id));
-            if let Some(counts_for) = stand_in {
+            let id = message.message.as_ref();
+            if let Some(counts_for) = id.and_then(|id| self.stand_ins.get(id)) {
                 for block in &message.blocks {
                     if let Block::Text { text, .. } = block {
                         pieces.note_summary(text, counts_for);
                     }
                 }
             }
-            pieces.message(message, &mut request);
+            list.push(pieces.role(message.role));
+            if message.role == WindowRole::Assistant
+                && let Some(id) = id.filter(|id| with_hidden != Some(*id))
+                && let Some(hidden) = layout.hidden(id)
+            {
+                list.push(hidden);
+                with_hidden = Some(id);
+            }
+            message.blocks.iter().for_each(|block| pieces.block(block, &mut list));
         }
-        request
+        list
+    }
+
+    /// Take the window of a call for its request.
+    fn take(
+        &mut self,
+        window: Window,
+        load: Tokens,
+        call: &Call,
+        request: &mut Request,
+        pieces: &mut Pieces<'_>,
+    ) {
+        let list = self.pieces_of(&window, pieces);
+        request.become_list(&list, pieces);
+        let tokens = self.billing.tokens(request.charged(), call);
+        if load > Tokens::ZERO {
+            self.scale = tokens as f64 / load.0 as f64;
+        }
+        self.prepared = Some(window);
     }
 
     /// Whether what is missing from a result can be brought back.
@@ -278,51 +316,47 @@ impl Sight for Engine<'_> {
         Ok(())
     }
 
-    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError> {
+    fn prepare(
+        &mut self,
+        call: &Call,
+        refused: bool,
+        request: &mut Request,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<(), SessionError> {
         if refused {
             self.driver.refused(None, self.fixed);
         }
         self.tick(call.at);
-        let (mut asked, mut sent, mut is_stand_in) = (Vec::new(), BTreeSet::new(), false);
+        let (mut asked, mut sent, mut stand_in) = (Vec::new(), BTreeSet::new(), None);
         loop {
-            match self.driver.prepare(self.fixed)? {
+            let (window, load, receipts) = match self.driver.prepare(self.fixed)? {
                 Prepared::Ready(content) => {
-                    if is_stand_in {
-                        self.note_stand_in(&sent);
-                    }
-                    self.note(&content.receipts, asked);
-                    self.prepared = Some(content.window);
-                    return Ok(());
+                    let Content { window, load, receipts, .. } = *content;
+                    (window, load.tokens, receipts)
                 }
-                Prepared::Summarise(request) => {
-                    let (mut ask, found) = self.ask(&request, pieces);
+                Prepared::CannotFit { receipts, .. } => (self.driver.window(), Tokens::ZERO, receipts),
+                Prepared::Summarise(summary) => {
+                    let (mut ask, found) = self.ask(&summary, call, request, pieces);
                     sent.extend(found);
-                    let recorded = call.summary.clone().filter(|_| request.chunk == request.of);
-                    is_stand_in |= recorded.is_none();
+                    let recorded = call.summary.clone().filter(|_| summary.chunk == summary.of);
+                    let is_recorded = recorded.is_some();
                     let reply = recorded.or_else(|| self.driver.offline_summary());
                     ask.answer = reply.as_ref().map(|reply| pieces.charge(reply)).unwrap_or_default();
                     asked.push(ask);
-                    let reply = reply.map(|text| Reply::finished(text.as_str()));
+                    let given = reply.as_ref().map(|text| Reply::finished(text.as_str()));
                     self.driver
-                        .summarised(reply.ok_or_else(|| "there is too little to summarise".to_owned()))?;
+                        .summarised(given.ok_or_else(|| "there is too little to summarise".to_owned()))?;
+                    stand_in = if is_recorded { stand_in } else { Some(reply) };
+                    continue;
                 }
-                Prepared::CannotFit { receipts, .. } => {
-                    if is_stand_in {
-                        self.note_stand_in(&sent);
-                    }
-                    self.note(&receipts, asked);
-                    self.prepared = Some(self.driver.window());
-                    return Ok(());
-                }
+            };
+            if let Some(reply) = stand_in {
+                self.note_stand_in(&sent, reply.as_ref());
             }
+            self.take(window, load, call, request, pieces);
+            self.note(&receipts, asked);
+            return Ok(());
         }
-    }
-
-    fn request(&mut self, pieces: &mut Pieces<'_>) -> Vec<Piece> {
-        let window = self.prepared.take().unwrap_or_else(|| self.driver.window());
-        let request = self.pieces_of(&window, pieces);
-        self.prepared = Some(window);
-        request
     }
 
     fn fired(&mut self) -> Vec<Noted> {
@@ -344,7 +378,7 @@ impl Sight for Engine<'_> {
         for (result, words) in by_result {
             let Some((input, text)) = self.answer(result, &words)? else { continue };
             self.recalls += 1;
-            let id = PartId::new(format!("prt_recall_{}", self.recalls));
+            let id = PartId::new(format!("{RECALL_PART}{}", self.recalls));
             let call = Text::from(input.to_string());
             // The frame of a call costs about as much as its name.
             asked = asked.saturating_add(pieces.charge(&call) + 2 * tokens(&Text::from(NAME)));

@@ -1,17 +1,14 @@
 //! The whole history, with old results replaced by a placeholder.
-//!
-//! Appending never changes what a window showed before, so the window of the whole recording is made once, and
-//! each request is its beginning.
 
-use std::ops::Range;
-
-use plimsoll::{Block, Message, Policy, Text, Usage, Window};
-
+use plimsoll::{Text, Usage};
 use plimsoll_session::SessionError;
 
 use super::{Noted, Reduction, Sight};
+use crate::layout::Layout;
 use crate::pieces::{Piece, Pieces};
 use crate::recording::{Call, Recording, Step};
+use crate::request::Request;
+use crate::run::Billing;
 
 /// Stands for a result that is no longer shown.
 const PLACEHOLDER: &str = "[earlier tool result removed]";
@@ -27,101 +24,104 @@ pub(super) struct Mask {
     pub(super) polling: usize,
 }
 
-pub(super) struct Masked {
+pub(super) struct Masked<'a> {
     mask: Option<Mask>,
-    fixed: u64,
-    /// The pieces of the whole session; `results` and `ends` point into it.
-    all: Vec<Piece>,
-    /// Where results of tools stand, with the files that came with them.
-    results: Vec<Range<usize>>,
-    /// How many pieces there are before each message of the session.
-    ends: Vec<usize>,
+    billing: Billing<'a>,
+    layout: &'a Layout,
+    /// How many messages there are by now.
     appended: usize,
+    /// How many pieces of the layout the request covers.
+    covered: usize,
+    /// Where in the request each result begins that it covers.
+    placed: Vec<usize>,
     placeholder: Piece,
+    /// How many of the oldest results are replaced.
     replaced: usize,
     fired: Vec<Noted>,
 }
 
-impl Masked {
+impl<'a> Masked<'a> {
     pub(super) fn new(
-        recording: &Recording,
+        recording: &'a Recording,
         mask: Option<Mask>,
-        fixed: u64,
+        billing: Billing<'a>,
         pieces: &mut Pieces<'_>,
-    ) -> Masked {
-        let messages: Vec<Message> = recording.steps.iter().map(|step| step.message.clone()).collect();
-        let window = Window::of(&messages, &Policy::default());
-        let mut masked = Masked {
+    ) -> Masked<'a> {
+        Masked {
             mask,
-            fixed,
-            all: Vec::new(),
-            results: Vec::new(),
-            ends: vec![0; messages.len() + 1],
+            billing,
+            layout: recording.layout(),
             appended: 0,
+            covered: 0,
+            placed: Vec::new(),
             placeholder: pieces.result(&Text::from(PLACEHOLDER)),
             replaced: 0,
             fired: Vec::new(),
-        };
-        for message in &window.messages {
-            masked.all.push(pieces.role(message.role));
-            for block in &message.blocks {
-                let start = masked.all.len();
-                pieces.block(block, &mut masked.all);
-                if matches!(block, Block::Result { .. }) {
-                    masked.results.push(start..masked.all.len());
-                }
-            }
-            // What the window itself supplies comes before the message it leads.
-            if let Some(place) = message.place {
-                masked.ends[place + 1] = masked.all.len();
-            }
         }
-        for place in 1..masked.ends.len() {
-            masked.ends[place] = masked.ends[place].max(masked.ends[place - 1]);
-        }
-        masked
     }
 
-    fn shown(&self) -> Vec<Piece> {
-        let end = self.ends[self.appended];
-        let mut request = Vec::with_capacity(end);
-        let mut from = 0;
-        for result in &self.results[..self.replaced] {
-            request.extend_from_slice(&self.all[from..result.start]);
-            request.push(self.placeholder);
-            from = result.end;
+    /// How many of the oldest results are to be replaced.
+    fn decide(&self, call: &Call) -> usize {
+        let Some(Mask { trigger, keep, polling }) = self.mask else { return 0 };
+        let end = self.layout.ends[self.appended];
+        // The provider itself decides, and it counts what it charges for.
+        let is_over = |trigger| self.billing.tokens(self.layout.charged_to(end), call) > trigger;
+        let results = self.layout.results.partition_point(|result| result.start < end);
+        let decided = results - results % polling.max(1);
+        let replaced = if trigger.is_none_or(is_over) { decided.saturating_sub(keep) } else { 0 };
+        replaced.max(self.replaced)
+    }
+
+    /// Make the request cover all messages that there are.
+    fn cover(&mut self, request: &mut Request, pieces: &Pieces<'_>) {
+        let Layout { pieces: all, results, ends, .. } = self.layout;
+        let end = ends[self.appended];
+        while self.covered < end {
+            let next = results.get(self.placed.len()).filter(|result| result.start < end);
+            let until = next.map_or(end, |result| result.start);
+            request.extend(&all[self.covered..until], pieces);
+            self.covered = until;
+            if let Some(result) = next {
+                let is_replaced = self.placed.len() < self.replaced;
+                self.placed.push(request.len());
+                match is_replaced {
+                    true => request.push(self.placeholder, pieces),
+                    false => request.extend(&all[result.clone()], pieces),
+                }
+                self.covered = result.end;
+            }
         }
-        request.extend_from_slice(&self.all[from..end]);
-        request
     }
 }
 
-impl Sight for Masked {
+impl Sight for Masked<'_> {
     fn append(&mut self, _: &Step, _: Option<Usage>) -> Result<(), SessionError> {
         self.appended += 1;
         Ok(())
     }
 
-    fn prepare(&mut self, _: &Call, _: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError> {
-        let Some(Mask { trigger, keep, polling }) = self.mask else { return Ok(()) };
-        let end = self.ends[self.appended];
-        // The provider itself decides, and it counts what it charges for.
-        let is_over = |trigger| pieces.charged(&self.all[..end]).saturating_add(self.fixed) > trigger;
-        let results = self.results.partition_point(|result| result.start < end);
-        let decided = results - results % polling.max(1);
-        let replaced = if trigger.is_none_or(is_over) { decided.saturating_sub(keep) } else { 0 };
-        if replaced > self.replaced {
-            let before = pieces.tokens(&self.shown()).saturating_add(self.fixed);
-            self.replaced = replaced;
-            let after = pieces.tokens(&self.shown()).saturating_add(self.fixed);
-            let kind = if trigger.is_some() { "clear" } else { "mask" }.to_owned();
-            self.fired.push(Reduction { kind, before, after, ..Reduction::default() }.into());
+    fn prepare(
+        &mut self,
+        call: &Call,
+        _: bool,
+        request: &mut Request,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<(), SessionError> {
+        self.cover(request, pieces);
+        let replaced = self.decide(call);
+        if replaced <= self.replaced {
+            return Ok(());
         }
+        let before = self.billing.tokens(request.charged(), call);
+        let first = std::mem::replace(&mut self.replaced, replaced);
+        request.keep(self.placed[first], pieces);
+        self.covered = self.layout.results[first].start;
+        self.placed.truncate(first);
+        self.cover(request, pieces);
+        let after = self.billing.tokens(request.charged(), call);
+        let kind = if self.mask.is_some_and(|mask| mask.trigger.is_some()) { "clear" } else { "mask" };
+        self.fired.push(Reduction { kind: kind.to_owned(), before, after, ..Reduction::default() }.into());
         Ok(())
-    }
-
-    fn request(&mut self, _: &mut Pieces<'_>) -> Vec<Piece> {
-        self.shown()
     }
 
     fn fired(&mut self) -> Vec<Noted> {

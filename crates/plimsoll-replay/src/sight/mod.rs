@@ -8,11 +8,13 @@ use plimsoll::{Limits, PartId, Usage};
 use plimsoll_session::SessionError;
 use serde::Serialize;
 
-use crate::pieces::{Piece, Pieces};
+use crate::lifetime::HOUR;
+use crate::pieces::Pieces;
 use crate::recording::{Call, Recording, Step};
 use crate::report::is_zero;
+use crate::request::Request;
 use crate::rules::Rules;
-use crate::run::Circumstances;
+use crate::run::Billing;
 use engine::Engine;
 use masked::Masked;
 use summarised::Summarised;
@@ -22,11 +24,14 @@ pub(crate) trait Sight {
     /// Something was said or done. `usage` is what the provider counted, if it was the model.
     fn append(&mut self, step: &Step, usage: Option<Usage>) -> Result<(), SessionError>;
 
-    /// Make ready for a call; with `refused` because the request as it was did not fit.
-    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError>;
-
-    /// The request as it stands.
-    fn request(&mut self, pieces: &mut Pieces<'_>) -> Vec<Piece>;
+    /// Brings the request up to date for a call. `refused` says that the last one for this call did not fit.
+    fn prepare(
+        &mut self,
+        call: &Call,
+        refused: bool,
+        request: &mut Request,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<(), SessionError>;
 
     /// What was reduced since this was last asked.
     fn fired(&mut self) -> Vec<Noted>;
@@ -58,9 +63,12 @@ pub(crate) struct Noted {
 }
 
 /// A request for a summary.
+#[derive(Default)]
 pub(crate) struct Asked {
-    /// The session's own request that it begins with, if it does: that much may be in the cache.
-    pub(crate) prefix: Option<Vec<Piece>>,
+    /// Tokens of the session's own request that it begins with, if it does.
+    pub(crate) own: u64,
+    /// Of these, tokens that are read from the cache.
+    pub(crate) read: u64,
     /// What it carries besides.
     pub(crate) more: u64,
     /// The tokens of its answer.
@@ -79,7 +87,7 @@ impl From<Reduction> for Noted {
 pub struct Reduction {
     /// What kind: truncate, prune, compact, shed, clear, mask.
     pub kind: String,
-    /// Tokens before; of a truncated output, its own, otherwise of the request.
+    /// Tokens of the request before, as the provider counts them; of a truncated output its own, as the rules count them.
     pub before: u64,
     /// The same after.
     pub after: u64,
@@ -98,39 +106,40 @@ pub struct Reduction {
 pub(crate) fn sight<'a>(
     rules: &'a Rules,
     recording: &'a Recording,
-    circumstances: &Circumstances,
-    fixed: u64,
+    billing: Billing<'a>,
     pieces: &mut Pieces<'_>,
 ) -> Result<Box<dyn Sight + 'a>, SessionError> {
-    let limits = circumstances.limits();
+    let limits = billing.circumstances.limits();
+    let masked = |mask, pieces: &mut Pieces<'_>| Box::new(Masked::new(recording, mask, billing, pieces));
     Ok(match rules {
-        Rules::Engine(policy) => {
-            Box::new(Engine::new(policy, rules.handles(), recording, circumstances, fixed)?)
-        }
+        Rules::Engine(policy) => Box::new(Engine::new(policy, rules.handles(), recording, billing)?),
         Rules::Codex { user_tokens, output_tokens } => {
-            // From 90 % on: the line itself counts.
-            let line = limits.context.share(0.9).0;
-            // In a window for which its constant was never meant, as much of it as in the model's own.
-            let user_tokens = (*user_tokens).min(limits.context.share(0.1));
-            let rule = summarised::Rule { line, user_tokens, output_tokens: Some(*output_tokens) };
-            Box::new(Summarised::new(rule, limits, fixed))
+            let rule = summarised::Rule {
+                // From 90 % on: the line itself counts.
+                line: limits.context.share(0.9).0,
+                // In a window for which its constant was never meant, as much of it as in the model's own.
+                user_tokens: (*user_tokens).min(limits.context.share(0.1)),
+                output_tokens: Some(*output_tokens),
+                clears_when_idle: None,
+            };
+            Box::new(Summarised::new(rule, recording, billing))
         }
         Rules::ClaudeCode => {
             let rule = summarised::Rule {
                 line: claude_code_line(limits),
                 user_tokens: plimsoll::Tokens::ZERO,
                 output_tokens: None,
+                clears_when_idle: Some(summarised::Idle { after: HOUR, keep: 5 }),
             };
-            Box::new(Summarised::new(rule, limits, fixed))
+            Box::new(Summarised::new(rule, recording, billing))
         }
-        Rules::None => Box::new(Masked::new(recording, None, fixed, pieces)),
+        Rules::None => masked(None, pieces),
         Rules::Mask { keep, polling } => {
-            let mask = masked::Mask { trigger: None, keep: *keep, polling: *polling };
-            Box::new(Masked::new(recording, Some(mask), fixed, pieces))
+            masked(Some(masked::Mask { trigger: None, keep: *keep, polling: *polling }), pieces)
         }
         Rules::ClearToolUses { trigger, keep } => {
-            let mask = masked::Mask { trigger: Some(trigger.tokens(limits)), keep: *keep, polling: 1 };
-            Box::new(Masked::new(recording, Some(mask), fixed, pieces))
+            let trigger = Some(trigger.tokens(limits));
+            masked(Some(masked::Mask { trigger, keep: *keep, polling: 1 }), pieces)
         }
     })
 }

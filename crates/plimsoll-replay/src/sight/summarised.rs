@@ -1,22 +1,31 @@
 //! Codex and Claude Code: when the window is nearly full, a summary takes the place of everything, and of the user's
 //! newest words as many stay as the rule says.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use plimsoll::chars::{cut_middle, tail};
 use plimsoll::compact::extract::extract;
 use plimsoll::{
-    CharCounter, Chars, Counter, Limits, Message, MessageId, PartBody, PartId, Policy, Role, Text, Tokens,
-    Usage, Window,
+    CharCounter, Chars, Counter, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Role, Text,
+    Tokens, Usage, Window,
 };
 use plimsoll_session::SessionError;
 
 use super::{Asked, Noted, Reduction, Sight};
-use crate::pieces::{Piece, Pieces};
-use crate::recording::{Call, Step};
+use crate::layout::Layout;
+use crate::pieces::Pieces;
+use crate::recording::{Call, Recording, Step};
+use crate::request::Request;
+use crate::run::Billing;
 
 /// Leads the summary, which is told to the model as a message of the user.
 const LEAD: &str = "A summary of the work so far; go on from it:";
 /// What the summariser is told costs about so much.
 const INSTRUCTION: u64 = 200;
+
+/// Placeholder of a result that was cleared while nothing was in the cache.
+const CLEARED: &str = "[Old tool result content cleared]";
 
 /// When a system compacts, and what it keeps.
 pub(super) struct Rule {
@@ -26,70 +35,165 @@ pub(super) struct Rule {
     pub(super) user_tokens: Tokens,
     /// The longest result of a tool; longer ones are cut in their middle.
     pub(super) output_tokens: Option<Tokens>,
+    /// Whether old results are cleared after a pause.
+    pub(super) clears_when_idle: Option<Idle>,
 }
 
-pub(super) struct Summarised {
+/// When old results are cleared because the cache has expired anyway.
+#[derive(Clone, Copy)]
+pub(super) struct Idle {
+    /// Shortest pause since the last call after which they are cleared.
+    pub(super) after: Millis,
+    /// Number of the newest results that stay.
+    pub(super) keep: usize,
+}
+
+pub(super) struct Summarised<'a> {
     rule: Rule,
-    limits: Limits,
-    fixed: u64,
+    billing: Billing<'a>,
+    layout: &'a Layout,
     policy: Policy,
-    history: Vec<Message>,
+    history: Vec<Cow<'a, Message>>,
+    recording: &'a Recording,
     /// How many messages at the beginning of the history are left over from a compaction.
     carried: usize,
+    /// How many messages of the recording there are by now, and how many of them the request or a summary covers.
+    appended: usize,
+    covered: usize,
+    /// Where in the request results stand that can be cleared.
+    results: Vec<usize>,
+    /// When the last call was made.
+    called: Option<Millis>,
     summary: Option<Text>,
     compactions: usize,
-    /// By how much the provider counted the last request higher than these rules did. They know its usage and estimate
-    /// what came since.
+    /// The usage of the last answer, request and output, until the answer is part of the request.
+    usage: Option<u64>,
+    /// By how much the provider counted the last request and its answer higher than these rules did. They know its usage and
+    /// estimate what came since.
     undercount: i64,
     /// What the last request weighed to these rules.
     weighed: u64,
-    /// The request, if it was built and nothing has changed since.
-    ready: Option<Vec<Piece>>,
     fired: Vec<Noted>,
 }
 
-impl Summarised {
-    pub(super) fn new(rule: Rule, limits: Limits, fixed: u64) -> Summarised {
+impl<'a> Summarised<'a> {
+    pub(super) fn new(rule: Rule, recording: &'a Recording, billing: Billing<'a>) -> Summarised<'a> {
         Summarised {
             rule,
-            limits,
-            fixed,
+            billing,
+            layout: recording.layout(),
             policy: Policy::default(),
             history: Vec::new(),
+            recording,
             carried: 0,
+            appended: 0,
+            covered: 0,
+            results: Vec::new(),
+            called: None,
             summary: None,
             compactions: 0,
+            usage: None,
             undercount: 0,
             weighed: 0,
-            ready: None,
             fired: Vec::new(),
         }
     }
 
-    fn weigh(&self, request: &[Piece], pieces: &Pieces<'_>) -> u64 {
-        pieces.tokens(request).saturating_add(self.fixed)
+    fn weigh(&self, request: &Request) -> u64 {
+        request.counted().saturating_add(self.billing.fixed)
+    }
+
+    /// Make the request cover all messages that there are, long results cut.
+    fn cover(&mut self, request: &mut Request, pieces: &mut Pieces<'_>) {
+        let Layout { pieces: all, results, ends, .. } = self.layout;
+        let (mut at, end) = (ends[self.covered], ends[self.appended]);
+        let mut result = results.partition_point(|result| result.start < at);
+        if let Some(usage) = self.usage.take() {
+            // The newest answer is the first message that is not covered. What its calls brought came after its usage.
+            let until = ends[self.covered + 1];
+            let weight =
+                |places: Range<usize>| all[places].iter().map(|piece| pieces.tokens(*piece)).sum::<u64>();
+            let brought = results[result..].iter().take_while(|result| result.start < until);
+            let brought: u64 = brought.map(|result| weight(result.clone())).sum();
+            let said = weight(at..until).saturating_sub(brought);
+            let known = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+            self.undercount = known(usage).saturating_sub(known(self.weighed.saturating_add(said)));
+        }
+        while at < end {
+            let next = results.get(result).filter(|result| result.start < end);
+            let until = next.map_or(end, |result| result.start);
+            request.extend(&all[at..until], pieces);
+            at = until;
+            if let Some(range) = next {
+                self.results.push(request.len());
+                let text = pieces.text(all[range.start]).clone();
+                let cut = self.rule.output_tokens.and_then(|most| cut(&text, most));
+                let shown = cut.map_or(all[range.start], |text| pieces.result(&text));
+                request.push(shown, pieces);
+                request.extend(&all[range.start + 1..range.end], pieces);
+                (at, result) = (range.end, result + 1);
+            }
+        }
+        self.covered = self.appended;
+    }
+
+    /// Clear old results if the cache has expired since the last call.
+    fn clear_if_idle(&mut self, call: &Call, request: &mut Request, pieces: &mut Pieces<'_>) {
+        let (Some(idle), Some(called), Some(now)) = (self.rule.clears_when_idle, self.called, call.at) else {
+            return;
+        };
+        if now.0.saturating_sub(called.0) <= idle.after.0 || self.results.len() <= idle.keep {
+            return;
+        }
+        let placeholder = pieces.result(&Text::from(CLEARED));
+        let kept = self.results.split_off(self.results.len() - idle.keep);
+        let cleared = std::mem::replace(&mut self.results, kept);
+        let (before, weighed) = (self.billing.tokens(request.charged(), call), self.weigh(request));
+        let first = cleared[0];
+        let mut rest = request.from(first).to_vec();
+        cleared.iter().for_each(|place| rest[place - first] = placeholder);
+        request.keep(first, pieces);
+        request.extend(&rest, pieces);
+        let after = self.billing.tokens(request.charged(), call);
+        // The usage of the last answer was counted with what has gone.
+        let known = |before: u64, after: u64| i64::try_from(before.saturating_sub(after)).unwrap_or(i64::MAX);
+        let freed = known(before, after).saturating_sub(known(weighed, self.weigh(request)));
+        self.undercount = self.undercount.saturating_sub(freed);
+        self.fired.push(Reduction { kind: "clear".into(), before, after, ..Reduction::default() }.into());
     }
 
     /// Put the summary in place of the history.
     fn compact(&mut self, summary: &Text) -> Text {
         self.compactions += 1;
         let host = self.history.iter().filter(|message| message.info.role == Some(Role::System));
-        let mut kept: Vec<Message> = host.cloned().collect();
-        kept.extend(self.users());
+        let mut kept: Vec<Cow<'a, Message>> = host.cloned().collect();
+        kept.extend(self.users().into_iter().map(Cow::Owned));
         let id = format!("summary-{}", self.compactions);
         let part = PartId::new(format!("{id}.1"));
         let told = Text::from(format!("{LEAD}\n{summary}"));
-        kept.push(Message::user(MessageId::new(id), part, told.clone()));
+        kept.push(Cow::Owned(Message::user(MessageId::new(id), part, told.clone())));
         self.carried = kept.len();
         self.history = kept;
         self.summary = Some(summary.clone());
+        self.results.clear();
         told
     }
 
     fn stand_in(&self) -> Text {
-        let since: Vec<&Message> = self.history[self.carried..].iter().collect();
+        let since: Vec<&Message> = self.history[self.carried..].iter().map(|message| &**message).collect();
         let most = self.policy.compact.extractive_tokens;
         extract(&since, self.summary.as_ref(), most, &self.policy.summary, &CharCounter::default())
+    }
+
+    /// The summary request. Messages that do not fit are left out, the oldest first, and then nothing is cached.
+    fn ask(&self, call: &Call, answer: u64, request: &Request, pieces: &Pieces<'_>) -> Asked {
+        let context = self.billing.circumstances.context.0;
+        let room = context.saturating_sub(answer).saturating_sub(INSTRUCTION);
+        let own = self.billing.tokens(request.charged(), call);
+        if own > room {
+            return Asked { more: room.saturating_add(INSTRUCTION), answer, ..Asked::default() };
+        }
+        Asked { own, read: self.billing.read(request, call, pieces), more: INSTRUCTION, answer }
     }
 
     /// The newest messages of the user, the oldest of them cut to what is left of the budget.
@@ -97,14 +201,15 @@ impl Summarised {
         let counter = CharCounter::default();
         let mut left = self.rule.user_tokens;
         let mut users = Vec::new();
-        let own =
-            |message: &&Message| message.starts_turn() && !message.info.id.as_str().starts_with("summary-");
+        let own = |message: &&Cow<'_, Message>| {
+            message.starts_turn() && !message.info.id.as_str().starts_with("summary-")
+        };
         for message in self.history.iter().rev().filter(own) {
             let text = message.text();
             let tokens = counter.count(&text);
             if tokens <= left {
                 left = left - tokens;
-                users.push(message.clone());
+                users.push(message.clone().into_owned());
                 continue;
             }
             let most = Chars(left.0.saturating_mul(counter.chars_per_token));
@@ -118,84 +223,93 @@ impl Summarised {
     }
 
     /// A message with its results cut in their middle.
-    fn cut(&mut self, mut message: Message) -> Message {
-        let Some(most) = self.rule.output_tokens else { return message };
-        let counter = CharCounter::default();
-        for part in &mut message.parts {
-            let text = match &mut part.body {
-                PartBody::Tool(tool) => tool.state.output.as_mut(),
-                PartBody::ToolResult(result) => Some(&mut result.text),
-                _ => None,
-            };
-            let Some(text) = text.filter(|text| counter.count_text(text) > most) else { continue };
-            let before = counter.count_text(text).0;
-            *text = cut_middle(text, Chars(most.0.saturating_mul(counter.chars_per_token)), 0.5);
-            let after = counter.count_text(text).0;
+    fn with_cut_results(&mut self, message: &'a Message) -> Cow<'a, Message> {
+        let Some(most) = self.rule.output_tokens else { return Cow::Borrowed(message) };
+        let mut shown = Cow::Borrowed(message);
+        for (at, part) in message.parts.iter().enumerate() {
+            let Some(cut) = result_of(part).and_then(|text| cut(text, most)) else { continue };
+            let counter = CharCounter::default();
+            let before = result_of(part).map(|text| counter.count_text(text).0).unwrap_or_default();
+            let after = counter.count_text(&cut).0;
+            match &mut shown.to_mut().parts[at].body {
+                PartBody::Tool(tool) => tool.state.output = Some(cut),
+                PartBody::ToolResult(result) => result.text = cut,
+                _ => {}
+            }
             let reduction = Reduction { kind: "truncate".into(), before, after, ..Reduction::default() };
             self.fired.push(reduction.into());
         }
-        message
+        shown
     }
 }
 
-impl Sight for Summarised {
+fn result_of(part: &Part) -> Option<&Text> {
+    match &part.body {
+        PartBody::Tool(tool) => tool.state.output.as_ref(),
+        PartBody::ToolResult(result) => Some(&result.text),
+        _ => None,
+    }
+}
+
+/// A text cut in its middle, if it is longer than that.
+fn cut(text: &Text, most: Tokens) -> Option<Text> {
+    let counter = CharCounter::default();
+    let is_long = counter.count_text(text) > most;
+    is_long.then(|| cut_middle(text, Chars(most.0.saturating_mul(counter.chars_per_token)), 0.5))
+}
+
+impl Sight for Summarised<'_> {
     fn append(&mut self, step: &Step, usage: Option<Usage>) -> Result<(), SessionError> {
-        self.ready = None;
         if let Some(usage) = usage {
-            let counted = usage.input + usage.cache_read + usage.cache_write;
-            let known = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
-            self.undercount = known(counted.0).saturating_sub(known(self.weighed));
+            let counted = usage.input + usage.cache_read + usage.cache_write + usage.output;
+            self.usage = Some(counted.0);
         }
-        let message = self.cut(step.message.clone());
+        if let Some(call) = &step.call {
+            self.called = call.at;
+        }
+        let message = self.with_cut_results(&self.recording.steps[self.appended].message);
         self.history.push(message);
+        self.appended += 1;
         Ok(())
     }
 
-    fn prepare(&mut self, call: &Call, refused: bool, pieces: &mut Pieces<'_>) -> Result<(), SessionError> {
+    fn prepare(
+        &mut self,
+        call: &Call,
+        refused: bool,
+        request: &mut Request,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<(), SessionError> {
+        self.cover(request, pieces);
         // A request that is refused ends the turn there; the next one finds the window full.
         if refused || self.history.len() <= self.carried {
             return Ok(());
         }
-        let request = self.request(pieces);
-        let before = self.weigh(&request, pieces).saturating_add_signed(self.undercount);
-        if before < self.rule.line {
-            self.weighed = self.weigh(&request, pieces);
-            self.ready = Some(request);
+        self.clear_if_idle(call, request, pieces);
+        self.weighed = self.weigh(request);
+        if self.weighed.saturating_add_signed(self.undercount) < self.rule.line {
             return Ok(());
         }
+        let before = self.billing.tokens(request.charged(), call);
         let summary = call.summary.clone().unwrap_or_else(|| self.stand_in());
         let told = self.compact(&summary);
         if call.summary.is_none() {
-            let sent = pieces.references_in(&request);
+            let sent = request.references().collect();
             pieces.note_summary(&told, &sent);
         }
-        let answer = pieces.charge(&summary);
-        // What does not fit into the summary request is left out of it, the oldest first, and then nothing is cached.
-        let room = self.limits.context.0.saturating_sub(answer).saturating_sub(INSTRUCTION);
-        let fits = pieces.charged(&request).saturating_add(self.fixed) <= room;
-        let asked = match fits {
-            true => Asked { prefix: Some(request), more: INSTRUCTION, answer },
-            false => Asked { prefix: None, more: room.saturating_add(INSTRUCTION), answer },
-        };
-        let request = self.request(pieces);
-        self.weighed = self.weigh(&request, pieces);
+        let asked = self.ask(call, pieces.charge(&summary), request, pieces);
+        let kept: Vec<Message> = self.history.iter().map(|message| message.clone().into_owned()).collect();
+        let mut list = Vec::new();
+        let window = Window::of(&kept, &self.policy);
+        window.messages.iter().for_each(|message| pieces.message(message, &mut list));
+        request.become_list(&list, pieces);
+        self.weighed = self.weigh(request);
         // What is known of the old window says nothing about the new one.
         self.undercount = 0;
-        let reduction =
-            Reduction { kind: "compact".into(), before, after: self.weighed, ..Reduction::default() };
-        self.ready = Some(request);
+        let after = self.billing.tokens(request.charged(), call);
+        let reduction = Reduction { kind: "compact".into(), before, after, ..Reduction::default() };
         self.fired.push(Noted { reduction, asked: vec![asked] });
         Ok(())
-    }
-
-    fn request(&mut self, pieces: &mut Pieces<'_>) -> Vec<Piece> {
-        if let Some(request) = self.ready.take() {
-            return request;
-        }
-        let window = Window::of(&self.history, &self.policy);
-        let mut request = Vec::new();
-        window.messages.iter().for_each(|message| pieces.message(message, &mut request));
-        request
     }
 
     fn fired(&mut self) -> Vec<Noted> {

@@ -2,7 +2,9 @@
 
 use plimsoll::log::TextPart;
 use plimsoll::{Millis, PartBody, Tokens, Usage};
-use plimsoll_replay::{Billed, Circumstances, Price, Recording, Report, Rules, totals};
+use plimsoll_replay::{
+    AgainstNone, Billed, Circumstances, Price, Recording, Report, Rules, compare_with_none, totals,
+};
 use plimsoll_testkit::History;
 
 use super::{a_minute_apart, lines, reading, replay, replay_without_thrift, window};
@@ -132,7 +134,40 @@ fn totals_add_up_by_policy_in_their_order() {
     assert_eq!(total[0].peak, three.peak);
     assert!((total[0].cost - one.cost - three.cost).abs() < 1e-12);
     assert!(total[0].windows.is_empty());
-    assert_eq!(Report { windows: Vec::new(), reductions: Vec::new(), ..two }, total[1]);
+    let medians = total[1].medians;
+    assert_eq!(Report { windows: Vec::new(), reductions: Vec::new(), medians, ..two }, total[1]);
+}
+
+#[test]
+fn a_policy_is_compared_with_none_after_every_call() {
+    let recording = Recording::of(reading(30, 2_000).messages());
+    let replay = |rules: &str| recording.replay(&rules.parse().unwrap(), &window(200_000)).unwrap();
+    let mut reports = [replay("none"), replay("mask-10")];
+    compare_with_none(&mut reports);
+    let [none, mask] = reports.map(|report| report.against_none.unwrap());
+    assert_eq!(none, AgainstNone { sessions: 1, ..AgainstNone::default() });
+    // Masking rewrites the window with every call, which costs more from the first time on.
+    assert_eq!((mask.sessions, mask.dearer_at_end, mask.dearer_at_any_moment), (1, 1, 1));
+    assert!(mask.worst_excess >= mask.end_excess && mask.end_excess > 0.0, "{mask:?}");
+    let small = recording.replay(&Rules::None, &window(20_000)).unwrap();
+    let mut unfit = [small.clone(), small];
+    compare_with_none(&mut unfit);
+    assert!(unfit.iter().all(|report| report.against_none.is_none()), "it does not fit without a policy");
+}
+
+#[test]
+fn a_total_has_the_medians_of_its_sessions() {
+    let needle = |turns: usize| {
+        let first = History::new().user("Look").tool("ls", "deep/inside/needle_file.rs and more");
+        let read = (0..turns).fold(first, |history, _| history.tool("read", lines(50)));
+        read.tool_with("edit", serde_json::json!({ "path": "deep/inside/needle_file.rs" }), "ok").say("done")
+    };
+    let reports: Vec<Report> =
+        [2, 20, 30].map(|turns| replay(needle(turns).messages(), "mask-10", &window(200_000))).into();
+    let total = &totals(&reports)[0];
+    assert!((total.references.only_in_outputs.in_window_share - 1.0 / 3.0).abs() < 1e-12);
+    assert_eq!(total.medians.unwrap().only_in_outputs, Some(0.0));
+    assert_eq!(totals(&reports[..2])[0].medians.unwrap().strict, Some(0.5));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod cost;
 mod extremes;
 mod properties;
 mod recall;
+mod recorded;
 mod rules;
 
 use plimsoll::{Message, Millis, Policy, Tokens};

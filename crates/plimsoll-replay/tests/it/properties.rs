@@ -25,14 +25,17 @@ proptest! {
             report.billed.read + report.billed.written,
             report.tokens_sent + report.summaries.read + report.summaries.written
         );
-        let recall = report.recall;
-        prop_assert!(recall.visible + recall.recalled <= recall.references);
-        prop_assert!((0.0..=1.0 + 1e-9).contains(&recall.share()));
+        for share in [report.references.only_in_outputs, report.references.all] {
+            prop_assert!(share.in_window + share.recalled <= share.references);
+            prop_assert!(share.strict <= share.in_window);
+            prop_assert!((0.0..=1.0 + 1e-9).contains(&share.with_recall()));
+            if rules == Rules::None && report.deaths == 0 {
+                prop_assert_eq!((share.in_window, share.strict), (share.references, share.references));
+            }
+        }
         prop_assert!((report.parts.total() - report.cost).abs() < 1e-12);
         let fired: u64 = report.fired.values().sum();
         prop_assert_eq!(fired as usize, report.reductions.len());
-        if rules == Rules::None && report.deaths == 0 {
-            prop_assert_eq!(recall.visible, recall.references);
-        }
+        prop_assert!(report.windows.is_sorted_by(|a, b| a.spent <= b.spent));
     }
 }

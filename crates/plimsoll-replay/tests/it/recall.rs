@@ -1,7 +1,7 @@
-//! What is still there when a call needs it.
+//! References that calls need: in the window, brought back by a recall, or lost.
 
 use plimsoll::{Policy, Preset};
-use plimsoll_replay::{Recording, Report, Rules};
+use plimsoll_replay::{DEFAULTS, Recording, Report, Rules, Share};
 use plimsoll_testkit::History;
 use serde_json::json;
 
@@ -16,18 +16,98 @@ fn long_after() -> History {
     read.tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "done").say("Changed.")
 }
 
+/// References that only outputs had mentioned.
+fn only(report: &Report) -> Share {
+    report.references.only_in_outputs
+}
+
+/// Needed, in the window, in it with its surroundings, brought back.
+fn counts(share: Share) -> (u64, u64, u64, u64) {
+    (share.references, share.in_window, share.strict, share.recalled)
+}
+
 #[test]
 fn a_reference_in_the_window_is_visible() {
     let report = replay(long_after().messages(), "none", &window(200_000));
-    assert_eq!((report.recall.calls, report.recall.references, report.recall.visible), (1, 1, 1));
-    assert!((report.recall.visible_share - 1.0).abs() < 1e-12);
+    assert_eq!((only(&report).calls, counts(only(&report))), (1, (1, 1, 1, 0)));
+    assert!((only(&report).in_window_share - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn what_counts_is_the_same_under_every_policy() {
+    let history = (0..24).fold(reading(12, 1_500), |history, use_| {
+        history.tool_with("grep", json!({ "symbol": format!("the_symbol_{:04}", use_ % 12) }), "found")
+    });
+    let needed = |rules: &str, context| {
+        let references = replay(history.clone().messages(), rules, &window(context)).references;
+        [references.only_in_outputs, references.all].map(|share| (share.calls, share.references))
+    };
+    for context in [200_000, 16_000, 6_000] {
+        let none = needed("none", context);
+        assert!(none[0].1 >= 12 && none[1].1 > none[0].1, "{none:?}");
+        for rules in DEFAULTS {
+            assert_eq!(needed(rules, context), none, "{rules} in {context}");
+        }
+    }
+}
+
+#[test]
+fn a_reference_that_an_input_repeats_counts_among_all() {
+    let again =
+        long_after().tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "ok").say("Done.");
+    let references = replay(again.messages(), "mask-10", &window(200_000)).references;
+    // At the first use only the output has mentioned it, and that is masked by then; the second use finds the first.
+    assert_eq!(counts(references.only_in_outputs), (1, 0, 0, 0));
+    assert_eq!(counts(references.all), (2, 1, 1, 0));
+}
+
+/// A line of an output, its compaction with a recorded summary, and a call that needs a name of the line.
+fn summarised_as(summary: &str) -> Share {
+    let line = "the listing: deep/inside/needle_file.rs has 48213 lines of text";
+    let listed = History::new().user("Look around").tool("stat", line);
+    let read = (0..8).fold(listed, |history, turn| history.tool("read", format!("{turn} {}", lines(4_000))));
+    let history = read
+        .marker()
+        .summary(summary)
+        .user(lines(3_000))
+        .tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "done")
+        .say("Changed.");
+    let report = replay(history.messages(), "codex", &window(38_000));
+    assert_eq!(report.fired["compact"], 1);
+    only(&report)
+}
+
+#[test]
+fn a_name_without_its_surroundings_is_in_the_window_and_not_strictly_so() {
+    let filler =
+        "A summary of the session that is long enough to be taken for one, with nothing else in it. ";
+    assert_eq!(counts(summarised_as(filler)), (1, 0, 0, 0));
+    let named = format!("{filler}\nNames: needle_file, deep/inside/needle_file.rs, 48213");
+    assert_eq!(counts(summarised_as(&named)), (1, 1, 0, 0));
+    let shortened = format!("{filler}\n- deep/inside/needle_file.rs has 48213 lines of text");
+    assert_eq!(counts(summarised_as(&shortened)), (1, 1, 0, 0), "the line begins in another way");
+    let quoted = format!("{filler}\n- the listing: deep/inside/needle_file.rs has 48213 lines of text\n");
+    assert_eq!(counts(summarised_as(&quoted)), (1, 1, 1, 0));
+}
+
+#[test]
+fn what_stays_of_a_cut_output_has_its_surroundings() {
+    let needle = "fn needle_of_the_head(value: u64) -> u64\n";
+    let output = format!("{needle}{}", lines(20_000));
+    let history = History::new()
+        .user("go")
+        .tool("read", output)
+        .tool_with("grep", json!({ "name": "needle_of_the_head" }), "found")
+        .say("done");
+    let report = replay(history.messages(), "codex", &window(200_000));
+    assert_eq!((report.fired["truncate"], counts(only(&report))), (1, (1, 1, 1, 0)));
 }
 
 #[test]
 fn what_a_mask_hides_is_lost() {
     let report = replay(long_after().messages(), "mask-10", &window(200_000));
-    assert_eq!((report.recall.references, report.recall.visible, report.recall.recalled), (1, 0, 0));
-    assert_eq!((report.recall.requests, report.parts.recalls), (0, 0.0));
+    assert_eq!(counts(only(&report)), (1, 0, 0, 0));
+    assert_eq!((report.references.recall_requests, report.parts.recalls), (0, 0.0));
 }
 
 #[test]
@@ -35,7 +115,7 @@ fn rules_that_show_no_result_have_nothing_and_rules_that_show_all_have_everythin
     let used = (0..12).rev().fold(reading(12, 100), |history, turn| {
         history.tool_with("grep", json!({ "symbol": format!("the_symbol_{turn:04}") }), "found")
     });
-    let share = |rules| replay(used.clone().messages(), rules, &window(200_000)).recall.share();
+    let share = |rules| only(&replay(used.clone().messages(), rules, &window(200_000))).in_window_share;
     assert_eq!((share("mask-0"), share("none")), (0.0, 1.0));
     assert!(share("mask-10") > 0.0 && share("mask-10") < 1.0);
 }
@@ -44,8 +124,8 @@ fn rules_that_show_no_result_have_nothing_and_rules_that_show_all_have_everythin
 fn what_the_engine_lets_go_is_brought_back_and_paid_for() {
     let report = replay(long_after().messages(), "plimsoll", &window(16_000));
     assert!(report.fired.contains_key("compact"), "{:?}", report.fired);
-    assert_eq!((report.recall.visible, report.recall.recalled, report.recall.requests), (0, 1, 1));
-    assert_eq!((report.deaths, report.recall.share()), (0, 1.0));
+    assert_eq!((counts(only(&report)), report.references.recall_requests), ((1, 0, 0, 1), 1));
+    assert_eq!((report.deaths, only(&report).with_recall()), (0, 1.0));
     // The window is sent once more, with the call and what it brought back.
     let Report { recalls, parts, .. } = &report;
     assert!(recalls.read > 0 && recalls.written > 10 && recalls.output > 5, "{recalls:?}");
@@ -55,20 +135,22 @@ fn what_the_engine_lets_go_is_brought_back_and_paid_for() {
 }
 
 #[test]
-fn what_was_brought_back_stays_in_sight() {
+fn what_was_brought_back_stays_and_still_counts_as_brought_back() {
     let twice = long_after()
         .tool_with("read", json!({ "what": "a little" }), "nothing")
         .tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "done again")
         .say("Changed.");
     let report = replay(twice.messages(), "plimsoll", &window(16_000));
-    assert_eq!(report.recall.requests, 1);
+    // The second use needs no recall, but the model has it only because it asked for it the first time.
+    assert_eq!((report.references.recall_requests, counts(only(&report))), (1, (1, 0, 0, 1)));
+    assert_eq!(counts(report.references.all), (2, 1, 1, 1));
 }
 
 #[test]
 fn systems_without_a_recall_tool_get_none() {
     for rules in ["opencode", "openfork", "codex", "claude-code"] {
         let report = replay(long_after().messages(), rules, &window(16_000));
-        assert_eq!((report.recall.recalled, report.recall.requests), (0, 0), "{rules}");
+        assert_eq!((only(&report).recalled, report.references.recall_requests), (0, 0), "{rules}");
     }
 }
 
@@ -76,18 +158,18 @@ fn systems_without_a_recall_tool_get_none() {
 fn in_a_call_that_does_not_fit_everything_is_lost() {
     let report = replay(long_after().messages(), "none", &window(16_000));
     assert!(report.deaths > 0);
-    assert_eq!((report.recall.references, report.recall.visible, report.recall.recalled), (1, 0, 0));
+    assert_eq!(counts(only(&report)), (1, 0, 0, 0));
 }
 
 #[test]
-fn what_is_repeated_outside_of_results_says_nothing() {
+fn what_is_repeated_outside_of_results_is_not_only_in_them() {
     let listed =
         |history: History| history.user("Look").tool("ls", "some/deep/needle_file.rs some_other_name\n");
     let used =
         |history: History, input: &str| history.tool_with("edit", json!({ "path": input }), "ok").say("done");
     let references = |history: History| {
         let report = replay(history.messages(), "none", &window(200_000));
-        (report.recall.calls, report.recall.references)
+        (only(&report).calls, only(&report).references)
     };
     assert_eq!(references(used(listed(History::new()), "some/deep/needle_file.rs")), (1, 1));
     // A prompt names it, an answer, or the model's own input.
@@ -102,19 +184,23 @@ fn what_is_repeated_outside_of_results_says_nothing() {
 }
 
 #[test]
-fn what_a_compaction_loses_counts_although_an_input_repeated_it() {
-    // The path is in a result and in an input; both leave the window, and no summary has room for it.
+fn what_a_compaction_loses_is_lost_although_an_input_had_repeated_it() {
+    // The path is in a result and in an input; both leave the window, and the summary does not name it.
     let first =
         History::new().user("Look around").tool("ls", "deep/inside/needle_file.rs and/its/neighbour.rs\n");
     let first = first.tool_with("stat", json!({ "path": "deep/inside/needle_file.rs" }), "-rw-r--r--");
     let read = (0..12).fold(first, |history, turn| {
         history.tool_with("read", json!({ "what": "more" }), format!("{turn} {}", lines(2_500)))
     });
-    let all = read.tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "done").say("Changed.");
-    let none = replay(all.clone().messages(), "none", &window(200_000)).recall;
-    assert_eq!((none.references, none.visible), (1, 1), "only the first use is of a result alone");
-    let codex = replay(all.messages(), "codex", &window(16_000)).recall;
-    assert!(codex.references >= codex.visible, "{codex:?}");
+    let summary =
+        "A summary of the session that is long enough to be taken for one, with nothing else in it. ";
+    let compacted = read.marker().summary(summary).user(lines(6_000));
+    let all =
+        compacted.tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "ok").say("Changed.");
+    let none = replay(all.clone().messages(), "none", &window(200_000)).references;
+    assert_eq!((counts(none.only_in_outputs), counts(none.all)), ((1, 1, 1, 0), (2, 2, 2, 0)));
+    let codex = replay(all.messages(), "codex", &window(40_000)).references;
+    assert_eq!((counts(codex.only_in_outputs), counts(codex.all)), ((1, 1, 1, 0), (2, 1, 1, 0)));
 }
 
 #[test]
@@ -129,7 +215,7 @@ fn a_call_counts_as_one_however_much_it_refers_to() {
         .tool_with("read", json!({ "path": "other/place.rs" }), "")
         .say("done");
     let report = replay(history.messages(), "none", &window(200_000));
-    assert_eq!((report.recall.calls, report.recall.references), (2, 51));
+    assert_eq!((only(&report).calls, only(&report).references), (2, 51));
 }
 
 #[test]
@@ -144,17 +230,17 @@ fn without_spills_what_is_cut_on_arrival_is_lost() {
     };
     let seen = |rules: &Rules| {
         let report = Recording::of(history().messages()).replay(rules, &window(200_000)).unwrap();
-        (report.fired["truncate"], report.recall.visible, report.recall.recalled)
+        (report.fired["truncate"], counts(only(&report)))
     };
     let mut spec = Preset::Plimsoll.policy().into_spec();
-    assert_eq!(seen(&Preset::Plimsoll.policy().into()), (1, 1, 0), "the name stays in the notice");
+    assert_eq!(seen(&Preset::Plimsoll.policy().into()), (1, (1, 1, 0, 0)), "the name stays in the notice");
     // Systems that spill can read the whole again while the notice is in the window, and pay for it.
     spec.names.enabled = false;
     for policy in [Policy::new(spec.clone()).unwrap(), Preset::Opencode.policy()] {
-        assert_eq!(seen(&policy.into()), (1, 0, 1));
+        assert_eq!(seen(&policy.into()), (1, (1, 0, 0, 1)));
     }
     spec.truncate.spill = false;
-    assert_eq!(seen(&Policy::new(spec).unwrap().into()), (1, 0, 0));
+    assert_eq!(seen(&Policy::new(spec).unwrap().into()), (1, (1, 0, 0, 0)));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Each set of rules does what its authors say.
 
-use plimsoll::{Policy, Tokens};
+use plimsoll::{Millis, Policy, Tokens};
 use plimsoll_replay::{DEFAULTS, Recording, Rules};
 use plimsoll_testkit::History;
 
-use super::{lines, reading, replay, replay_without_thrift, window};
+use super::{a_minute_apart, lines, reading, replay, replay_without_thrift, window};
 
 #[test]
 fn every_default_has_its_name() {
@@ -58,6 +58,24 @@ fn claude_code_compacts_a_little_before_the_window_is_full() {
     // The window less 20,000 for the answer less 13,000.
     let first = &report.reductions[0].reduction;
     assert!(first.before >= 167_000 && first.before < 173_000 && first.after < 4_000, "{first:?}");
+}
+
+#[test]
+fn claude_code_clears_all_but_five_results_after_an_hour() {
+    let after = |minutes: u64| {
+        let mut messages =
+            a_minute_apart(reading(8, 1_000).user("Are you still there?").say("Yes.").messages());
+        let last = messages.len() - 1;
+        let before = messages[last - 2].info.time.clone().unwrap().created.unwrap();
+        messages[last].info.time.as_mut().unwrap().created = Some(Millis(before.0 + minutes * 60_000));
+        replay(messages, "claude-code", &window(200_000))
+    };
+    assert!(after(60).fired.is_empty());
+    let cleared = after(61);
+    assert_eq!(cleared.fired.get("clear"), Some(&1));
+    let freed = cleared.reductions[0].reduction.before - cleared.reductions[0].reduction.after;
+    assert!((2_900..3_100).contains(&freed), "the oldest three of eight: {freed}");
+    assert!(cleared.cost < after(60).cost, "nothing of it was in the cache");
 }
 
 #[test]
@@ -166,7 +184,7 @@ fn a_session_that_starts_with_a_summary_keeps_it() {
     let report =
         replay(history.user("Open it").tool_with("read", input, "…").messages(), "none", &window(9_000));
     // What it stands for is not in the recording, so it is told by the user; and what the user told is no test.
-    assert_eq!((report.recall.references, report.windows.len()), (0, 1));
+    assert_eq!((report.references.all.references, report.windows.len()), (0, 1));
     assert!(report.peak > 25, "it is in the window: {}", report.peak);
 }
 

@@ -118,6 +118,45 @@ fn a_summary_stands_for_what_came_before_its_tail() {
     assert!(near(rebuilt.0 as f64, recorded.0 as f64, 0.05), "{rebuilt} for {recorded}");
 }
 
+/// A window was shown as 0 tokens whose request the provider had counted with 22,793: the file had more messages than its tool
+/// sent, so that a summary took more out of the rebuilt window than the recorded one had.
+#[test]
+fn the_first_request_behind_a_summary_is_believed() {
+    let mut messages = session(20, 0, true);
+    for number in 0..10 {
+        messages.insert(20, user(200 + number, &words(number, 9_000)));
+    }
+    let mut mark = user(90, "");
+    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(CompactionPart::default()))];
+    let mut summary = Message::assistant("s".into(), vec![Part::text("s.1".into(), words(7, 200))]);
+    (summary.info.summary, summary.info.parent_id) = (true, Some(mark.info.id.clone()));
+    messages.extend([mark, summary, user(91, &words(3, 400))]);
+    messages.push(answer(91, "done", Usage::new(Tokens(22_793), Tokens(5))));
+    let window = WindowMeter::of(&messages).read().unwrap().window();
+    assert_eq!(window.tokens, Tokens(22_798));
+}
+
+#[test]
+fn an_answer_weighs_what_it_was_billed_with_if_its_reasoning_is_sent_again() {
+    for (comes_back, hidden) in [(true, 400), (false, 0)] {
+        let mut messages = session(40, 400, comes_back);
+        for message in messages.iter_mut().filter(|message| message.is_assistant()) {
+            // Reasoning is counted separately, as most providers do, so that it is known what is not sent again.
+            let usage = message.info.tokens.as_mut().unwrap();
+            (usage.output, usage.reasoning) = (usage.output - Tokens(400), Tokens(400));
+        }
+        let measured = WindowMeter::of(&messages).read().unwrap();
+        assert_eq!(measured.resends_reasoning(), comes_back);
+        let last = messages.last().unwrap();
+        let weight = measured.reply(last).unwrap().0 as i64;
+        let billed = last.info.tokens.as_ref().unwrap().output.0 as i64;
+        assert_eq!(weight - billed, hidden, "{comes_back}");
+    }
+    let silent = [user(1, "hello"), answer(1, "hi", Usage::new(Tokens(100), Tokens(3))), user(2, "and?")];
+    let measured = WindowMeter::of(&silent).read().unwrap();
+    assert_eq!(measured.reply(&silent[0]), None, "it is not an answer");
+}
+
 #[test]
 fn an_answer_that_failed_is_not_sent_again() {
     let mut messages = session(20, 0, true);

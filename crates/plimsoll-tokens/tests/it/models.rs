@@ -1,6 +1,6 @@
 //! The table of models.
 
-use plimsoll::{Limits, Tokens, Usage};
+use plimsoll::{Limits, Millis, Tokens, Usage};
 use plimsoll_tokens::{CacheRule, KnownFacts, LongPromptPrice, ModelOverride, ModelPrice, ModelTable};
 use rstest::rstest;
 
@@ -15,7 +15,7 @@ fn every_row_is_consistent() {
         assert!(0.0 < price.cache_read && price.cache_read < price.input, "{name}");
         assert!(price.input <= price.cache_write && price.cache_write <= 1.25 * price.input, "{name}");
         assert!(price.cache_write_hour.is_none_or(|hour| hour > price.cache_write), "{name}");
-        assert!(price.input < price.output && price.output <= 100.0, "{name}");
+        assert!(price.input < price.output && price.output <= 150.0, "{name}");
         assert_eq!(facts.cache.breakpoints, name.starts_with("claude-"), "{name}");
         assert!(facts.cache.min_tokens >= 1_024, "{name}");
         // A row is found by its own name, and is written as names are compared.
@@ -43,6 +43,15 @@ fn every_row_is_consistent() {
 #[case("claude-opus-5", Some(5.0))]
 #[case("claude-opus-5-5", Some(4.0))]
 #[case("claude-opus-9", None)]
+#[case("gpt-5.2-codex", Some(1.75))]
+#[case("openai/gpt-5.1-codex-max", Some(1.25))]
+#[case("gpt-5.1-codex-max-xhigh", Some(1.25))]
+#[case("claude-opus-4-5-thinking", Some(5.0))]
+#[case("google/claude-sonnet-4-5-thinking-32k", Some(3.0))]
+#[case("anthropic/claude-opus-4.8-fast", Some(10.0))]
+#[case("claude-haiku-5-5", Some(0.1))]
+#[case("glm-4.7", Some(0.6))]
+#[case("gpt-5.1-codex-maximal", None)]
 #[case("o33", None)]
 #[case("smollm2:135m", None)]
 #[case("", None)]
@@ -100,6 +109,24 @@ fn a_cost_counts_each_token_once() {
     );
     let most = Usage::new(Tokens(u64::MAX), Tokens(u64::MAX));
     assert!(ModelPrice { input: f64::MAX, ..price }.cost(&most).is_finite());
+}
+
+#[test]
+fn a_session_is_priced_as_its_model_was_at_the_time() {
+    let table = ModelTable::default();
+    let july = Some(Millis(1_783_700_000_000));
+    let at = |model: &str, at| {
+        table.price_at(model, at).map(|price| (price.input, price.cache_read, price.output))
+    };
+    assert_eq!(at("openai/gpt-5.6-sol", july), Some((5.0, 0.5, 30.0)));
+    assert_eq!(at("gpt-5.6-sol", None), Some((4.0, 0.4, 20.0)));
+    assert_eq!(at("gpt-5.6-luna-high", july), Some((1.0, 0.1, 6.0)));
+    assert_eq!(at("gpt-5.6-luna", Some(Millis(1_785_369_600_000))), Some((0.2, 0.02, 1.2)));
+    assert_eq!(at("gpt-5.5", july), at("gpt-5.5", None), "it was never changed");
+    let mut own = ModelTable::default();
+    let price = ModelPrice { input: 9.0, ..table.price_at("gpt-5.6-sol", None).unwrap() };
+    own.set("gpt-5.6-sol", ModelOverride { price: Some(price), ..ModelOverride::default() });
+    assert_eq!(own.price_at("gpt-5.6-sol", july), Some(price), "what is configured holds at all times");
 }
 
 /// What is listed can be asked for: each name is one that its provider has, and is found in the table.

@@ -189,7 +189,7 @@ mod tests {
     fn policies_that_did_the_same_are_one_with_the_colour_of_ours() {
         let report = |policy: &str, tokens| Report {
             policy: policy.to_owned(),
-            windows: vec![Sent { tokens, fits: true }],
+            windows: vec![Sent { tokens, fits: true, ..Sent::default() }],
             ..Report::default()
         };
         let reports =

@@ -1,4 +1,4 @@
-//! Cost against recall: one mark for each policy, or for those that come to the same.
+//! Cost against what was in the window: one mark for each policy, or for policies with the same figures.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,14 @@ use plimsoll_replay::Report;
 use super::labels::{self, Area, Label};
 use super::{Alike, Size, decimals, line, open, step, text, ticks};
 use crate::replay::figures;
+use crate::replay::finding::share;
 use crate::replay::page::escape;
 
 /// What there is to see.
 pub(in crate::replay) enum Finding {
     /// Policies differ.
     Differ,
-    /// All come to the same cost and the same recall.
+    /// All have the same cost and the same share in the window.
     Same,
     /// No call needed anything that only tool outputs mention.
     NothingNeeded,
@@ -28,19 +29,14 @@ impl Finding {
                 && (share(report) - share(first)).abs() < 1e-6
         };
         match () {
-            () if reports.iter().all(|report| report.recall.calls == 0) => Finding::NothingNeeded,
+            () if reports.iter().all(|report| figures::only(report).calls == 0) => Finding::NothingNeeded,
             () if reports.iter().all(is_same) => Finding::Same,
             () => Finding::Differ,
         }
     }
 }
 
-/// The recall of a policy. One that has lost nothing in a session that needs nothing has all of it.
-fn share(report: &Report) -> f64 {
-    if report.recall.calls == 0 { 1.0 } else { report.recall.share() }
-}
-
-/// What a call costs against what is still there when it is needed. The axes begin where the data does: policies that
+/// Draws the cost of a call against the share in the window. The axes begin where the data does: policies that
 /// differ by a tenth would lie on each other beside an axis that begins at nothing.
 pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
     let (width, left, right, top) = (size.width(), 52.0, 10.0, 26.0);
@@ -52,7 +48,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
     let x = |cost: f64| left + 12.0 + (width - left - right - 24.0) * costs.part(cost);
     let y = |share: f64| top + 36.0 + (plot - 46.0) * (1.0 - shares.part(share));
     let mut svg =
-        open(width, height, "What a call costs against what is still there when needed, for each policy");
+        open(width, height, "What a call costs against what is in the window when needed, for each policy");
     let by = step((shares.to - shares.from) * 100.0, 5.0);
     for percent in ticks(shares.from * 100.0, shares.to * 100.0, by) {
         let at = y(percent / 100.0);
@@ -69,7 +65,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
         let _ = write!(svg, "<path class=\"axis\" d=\"M{at:.1},{top}V{:.1}\"/>", top + plot);
         text(&mut svg, (at, top + plot + 18.0), "middle", &format!("${cost:.places$}"));
     }
-    text(&mut svg, (left - 6.0, 14.0), "start", "recall");
+    text(&mut svg, (left - 6.0, 14.0), "start", "in the window");
     let middle = (left + width - right) / 2.0;
     text(&mut svg, (middle, top + plot + 38.0), "middle", "average cost of a call that was made");
     let near = |a: &Report, b: &Report| {
@@ -103,7 +99,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
 fn mark(group: &Alike, (x, y): (f64, f64), colour: &str) -> String {
     let titles = group.reports.iter().map(|report| {
         format!(
-            "{}: {} a call, recall {}, {} deaths",
+            "{}: {} a call, {} in the window, {} deaths",
             report.policy,
             figures::dollars(report.cost_per_call()),
             figures::percent(share(report)),

@@ -352,8 +352,9 @@ mod tests {
 
     #[test]
     fn calls_that_did_not_fit_are_told_in_runs() {
-        let windows: Vec<Sent> =
-            [true, false, false, true, false].map(|fits| Sent { tokens: 1, fits }).to_vec();
+        let windows: Vec<Sent> = [true, false, false, true, false]
+            .map(|fits| Sent { tokens: 1, fits, ..Sent::default() })
+            .to_vec();
         assert_eq!(runs(&windows), [(2, 3), (5, 5)]);
     }
 
@@ -362,7 +363,7 @@ mod tests {
         let report = |fits: &[bool]| Report {
             policy: "none".to_owned(),
             peak: 100,
-            windows: fits.iter().map(|fits| Sent { tokens: 100, fits: *fits }).collect(),
+            windows: fits.iter().map(|fits| Sent { tokens: 100, fits: *fits, ..Sent::default() }).collect(),
             ..Report::default()
         };
         let one = windows(&[report(&[true])], &[Some(90)], 200, Size::Narrow);
@@ -384,7 +385,7 @@ mod tests {
             policy: policy.to_owned(),
             calls: 2,
             peak: sizes[1],
-            windows: sizes.map(|tokens| Sent { tokens, fits: true }).to_vec(),
+            windows: sizes.map(|tokens| Sent { tokens, fits: true, ..Sent::default() }).to_vec(),
             ..Report::default()
         };
         let reports = [report("none", [100, 200]), report("codex", [100, 200]), report("mask-3", [100, 150])];

@@ -56,6 +56,7 @@ impl Counts {
             };
             counts[number].response = response;
         }
+        complete_outputs(&mut counts);
         if is_beside {
             add_writes(&mut counts);
         } else {
@@ -86,6 +87,22 @@ impl Counts {
                 }
             }
         }
+    }
+}
+
+/// An answer is counted again while it is written. A message is found by its time, which may be that of the first count, so
+/// that each count of a response gets the output of its last.
+fn complete_outputs(counts: &mut [Count]) {
+    let mut last: Option<(usize, Usage)> = None;
+    for count in counts.iter_mut().rev() {
+        match &last {
+            Some((response, whole)) if *response == count.response => {
+                count.usage.output = count.usage.output.max(whole.output);
+                count.usage.reasoning = count.usage.reasoning.max(whole.reasoning);
+            }
+            _ => {}
+        }
+        last = Some((count.response, count.usage.clone()));
     }
 }
 
