@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use plimsoll::log::Mark;
+use plimsoll::prune::PrunePlan;
+use plimsoll::receipt::ShedPlan;
 use plimsoll::{Message, MessageId, Part, PartId, Plan, Receipt, Text};
 use regex::Regex;
 use serde_json::Value;
@@ -94,6 +96,13 @@ impl Scrubber {
         count
     }
 
+    fn scrub_text(&self, text: &mut Text) -> u64 {
+        let mut scrubbed = text.as_str().to_owned();
+        let places = self.scrub(&mut scrubbed);
+        *text = Text::from(scrubbed);
+        places
+    }
+
     /// What is left of a part, and in how many places something was destroyed. Its marks are not looked at.
     pub(crate) fn scrub_part(&self, part: &Part) -> Result<(Part, u64), StoreError> {
         let mut value = serde_json::to_value(part.clone().without_marks())?;
@@ -133,20 +142,19 @@ impl Scrubber {
         if of.is_none() {
             places += self.scrub(&mut receipt.reason);
         }
+        let is_wanted = |part: &PartId| of.is_none_or(|of| of.parts.contains(part));
         match &mut receipt.plan {
             Plan::Pin(plan) => {
-                let is_wanted = |part: &PartId| of.is_none_or(|of| of.parts.contains(part));
                 for item in plan.items.iter_mut().filter(|item| is_wanted(&item.part)) {
-                    let mut text = item.text.as_str().to_owned();
-                    places += self.scrub(&mut text);
-                    item.text = Text::from(text);
+                    places += self.scrub_text(&mut item.text);
                 }
             }
-            Plan::Range(plan) if of.is_none_or(|of| of.parts.contains(&plan.host)) => {
-                let mut text = plan.text.as_str().to_owned();
-                places += self.scrub(&mut text);
-                plan.text = Text::from(text);
+            Plan::Prune(PrunePlan { items, .. }) | Plan::Shed(ShedPlan { cleared: items, .. }) => {
+                for item in items.iter_mut().filter(|item| is_wanted(&item.part)) {
+                    places += self.scrub_text(&mut item.names);
+                }
             }
+            Plan::Range(plan) if is_wanted(&plan.host) => places += self.scrub_text(&mut plan.text),
             Plan::Compact(plan) => {
                 let is_wanted = |source: &Option<MessageId>| {
                     of.is_none_or(|of| source.as_ref().is_some_and(|id| of.messages.contains(id)))

@@ -46,9 +46,10 @@ impl ShownMeasure {
             };
             Measure::new(tokens, 1)
         };
-        // The block stays, with a placeholder of a few words.
+        // The block stays, with a placeholder of a few words and the names that were kept.
+        let names = |names: &Text| Measure::new(base.count_text(names), 1);
         let result =
-            |text: &Text| if part.cleared().is_some() { Measure::new(Tokens::ZERO, 1) } else { count(text) };
+            |text: &Text| if part.cleared().is_some() { names(&part.names_of_result()) } else { count(text) };
         let file = Measure::default().with_exact(base.file_tokens());
         match &part.body {
             PartBody::Text(text) if text.ignored != Some(true) && !text.text.is_empty() => {
@@ -58,9 +59,16 @@ impl ShownMeasure {
                 self.thought = self.thought + count(&part.text);
             }
             PartBody::Tool(tool) => {
-                let input = tool.state.input.as_ref().map(|input| base.count_text(input.json()));
-                let call = base.count(&tool.tool) + input.unwrap_or_default();
-                self.said = self.said + Measure::new(call, 1);
+                let input = match part.names_of_input() {
+                    Some(names) => base.count_text(names),
+                    None => tool
+                        .state
+                        .input
+                        .as_ref()
+                        .map(|input| base.count_text(input.json()))
+                        .unwrap_or_default(),
+                };
+                self.said = self.said + Measure::new(base.count(&tool.tool) + input, 1);
                 if let Some(text) = tool.state.result() {
                     self.given = self.given + result(text);
                 }

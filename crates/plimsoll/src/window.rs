@@ -571,13 +571,11 @@ impl<'a> View<'a> {
     }
 
     fn placeholder(&self, part: &Part) -> Text {
-        let names = part.names_of_result();
-        let names = if names.is_empty() { String::new() } else { format!("\n{NAMES}{names}") };
-        if self.policy.prune.name_handle {
-            Text::from(format!("{PLACEHOLDER_WITH_HANDLE}{}]{names}", part.id))
-        } else {
-            Text::from(format!("{PLACEHOLDER}{names}"))
-        }
+        let placeholder = match self.policy.prune.name_handle {
+            true => format!("{PLACEHOLDER_WITH_HANDLE}{}]", part.id),
+            false => PLACEHOLDER.to_owned(),
+        };
+        Text::from(placeholder_with_names(&placeholder, part))
     }
 
     /// An input whose long texts are reduced to their first line and a placeholder, of the same shape as before. The names
@@ -717,12 +715,23 @@ fn left_out(message: &Message, parts: usize) -> Option<Block> {
     (parts > 0).then(|| Block::Text { text: Text::from(text), part: None })
 }
 
+/// A placeholder, followed by the names that stay of the result it replaces.
+pub(crate) fn placeholder_with_names(placeholder: &str, part: &Part) -> String {
+    let names = part.names_of_result();
+    if names.is_empty() { placeholder.to_owned() } else { format!("{placeholder}\n{NAMES}{names}") }
+}
+
 /// Whether a text is what the window shows instead of a cleared result.
 pub fn is_placeholder(text: &str) -> bool {
     let first = text
         .split_once('\n')
         .map_or(text, |(first, names)| if names.starts_with(NAMES) { first } else { text });
     first == PLACEHOLDER || placeholder_handle(first).is_some()
+}
+
+/// Whether a text is a placeholder that keeps no names.
+pub fn is_bare_placeholder(text: &str) -> bool {
+    is_placeholder(text) && !text.contains('\n')
 }
 
 /// The handle that a placeholder names, if the text is one that names a handle.

@@ -320,3 +320,24 @@ fn opencode_shows_of_an_export_what_the_window_shows() {
     assert_eq!(shown(&read.messages, &opencode), shown(&messages, &Policy::default()));
     assert!(written.to_string().contains("a long output"), "OpenCode keeps what is cleared");
 }
+
+/// OpenCode has a placeholder for a cleared output, but none with names and none for inputs.
+#[test]
+fn opencode_gets_the_names_that_stay_of_outputs_and_inputs() {
+    use plimsoll::log::{Effect, Mark, Moment};
+    let receipt = || Some(plimsoll::ReceiptId::new("rcp_1"));
+    let mark = |effect| Mark { receipt: receipt(), effect, set: Moment::default(), lifted: None };
+    let body = "fn parse_window() {}\n".repeat(200);
+    let read_state = ToolState::completed(json!({ "path": "src/a.rs" }), body.as_str());
+    let output = Part::tool("p1".into(), "c1", "read", read_state)
+        .with_marks(vec![mark(Effect::Clear("parse_window".into()))]);
+    let write_state = ToolState::completed(json!({ "path": "src/b.rs", "content": body }), "written");
+    let input = Part::tool("p2".into(), "c2", "write", write_state)
+        .with_marks(vec![mark(Effect::ClearInput("build_window".into()))]);
+    let messages =
+        [Message::user("m1".into(), "p0".into(), "Go"), Message::assistant("m2".into(), vec![output, input])];
+    let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap().to_string();
+    assert!(written.contains("Names in it: parse_window") && written.contains("Names in it: build_window"));
+    assert!(written.contains("recall p1]") && written.contains("recall p2:input]"), "{written}");
+    assert!(written.len() < body.len(), "neither body is written: {written}");
+}

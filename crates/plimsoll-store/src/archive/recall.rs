@@ -8,7 +8,7 @@ use super::take::Pending;
 use super::{Archive, keep};
 use crate::error::StoreError;
 use crate::recall::{
-    Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, input_text, told, told_part, what_of,
+    Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, input_text, told, told_part, tool_of, what_of,
 };
 use crate::session::PageRequest;
 use crate::store::{HandleMatch, HandleTarget, SpillRecord, Store};
@@ -118,7 +118,7 @@ impl Archive {
             HandleTarget::Part => {
                 let part = self.store.handle_part(&session, &PartId::new(handle.as_str()))?;
                 let (handle, what, text) = if is_input {
-                    let tool = part.as_tool().map(|tool| tool.tool.clone()).unwrap_or_default();
+                    let tool = tool_of(&part).unwrap_or_default();
                     let text = input_text(&part).unwrap_or_default();
                     (format!("{handle}{INPUT}"), format!("input of {tool}"), text)
                 } else {

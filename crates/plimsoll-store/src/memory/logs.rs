@@ -169,7 +169,7 @@ impl Logs for MemoryStore {
                 };
                 let hidden = |mark: &Mark| mark.is_active() && hides(mark);
                 let is_hidden = place < start || part.all_marks().iter().any(hidden);
-                let is_out = place < start || part.is_reduced();
+                let is_out = place < start || part.is_text_reduced();
                 let input = input_text(part).filter(|_| is_hidden);
                 let text = part_text(part).filter(|_| is_out).map(|text| text.as_str().to_owned());
                 for (text, ending) in [(input, INPUT), (text, "")] {

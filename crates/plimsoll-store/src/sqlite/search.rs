@@ -55,38 +55,53 @@ pub(super) fn search(
     }
     let marks =
         marks::of_range(connection, &chain, start.as_ref().map_or(i64::MIN, |start| start.time), None)?;
-    let mut marked: Vec<(Position, String, bool)> = Vec::new();
+    let mut marked: Vec<(Position, String, OutOfView)> = Vec::new();
     for (part, marks) in marks {
-        let reduces = |mark: &Mark| {
-            matches!(
-                mark.effect,
-                Effect::Clear(_) | Effect::ClearInput(_) | Effect::Cut(_) | Effect::Hide | Effect::Replace(_)
-            )
-        };
-        if marks.iter().any(|mark| mark.is_active() && reduces(mark)) {
-            // The input is still shown if only the output was cleared.
-            let hides = |mark: &Mark| {
-                matches!(mark.effect, Effect::Hide | Effect::Replace(_) | Effect::ClearInput(_))
-            };
-            let is_hidden = marks.iter().any(|mark| mark.is_active() && hides(mark));
+        let out = OutOfView::of(&marks);
+        if out.input || out.text {
             let place = chain.find_part(connection, &part)?.map(|(_, place)| place);
             let place = place.filter(|place| start.as_ref().is_none_or(|start| place >= start));
-            marked.extend(place.map(|at| (at, part, is_hidden)));
+            marked.extend(place.map(|at| (at, part, out)));
         }
     }
     marked.sort();
-    for (at, id, is_hidden) in marked {
+    for (at, id, out) in marked {
         let part = read::part(connection, session, &plimsoll::PartId::new(id.as_str()))?;
         let tool = tool_of(&part);
-        let input = if is_hidden { input_text(&part) } else { None };
+        let input = if out.input { input_text(&part) } else { None };
         if let Some(input) = input.filter(|input| pattern.is_match(input.as_bytes())) {
             hits.add(&format!("{id}{INPUT}"), &at.id, tool, &input)?;
         }
-        if let Some(text) = part_text(&part).filter(|text| pattern.is_match(text.as_bytes())) {
+        let text = part_text(&part).filter(|_| out.text);
+        if let Some(text) = text.filter(|text| pattern.is_match(text.as_bytes())) {
             hits.add(&id, &at.id, tool, text)?;
         }
     }
     Ok(hits.hits)
+}
+
+/// What marks hide of a part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct OutOfView {
+    /// The input of a tool call.
+    input: bool,
+    /// The text or the result.
+    text: bool,
+}
+
+impl OutOfView {
+    fn of(marks: &[Mark]) -> OutOfView {
+        let mut out = OutOfView { input: false, text: false };
+        for mark in marks.iter().filter(|mark| mark.is_active()) {
+            match mark.effect {
+                Effect::Hide | Effect::Replace(_) => out = OutOfView { input: true, text: true },
+                Effect::Clear(_) | Effect::Cut(_) => out.text = true,
+                Effect::ClearInput(_) => out.input = true,
+                Effect::Pin(_) | Effect::Unpin => {}
+            }
+        }
+        out
+    }
 }
 
 struct Hits<'a> {

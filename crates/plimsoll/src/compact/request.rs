@@ -20,7 +20,7 @@ use crate::limits::Limits;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::Policy;
 use crate::redact::redact;
-use crate::window::{PLACEHOLDER, Window};
+use crate::window::{PLACEHOLDER, Window, placeholder_with_names};
 
 /// One call of the summariser.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -449,7 +449,7 @@ fn call(tool: &str, input: Option<&Text>, limit: Chars) -> String {
 
 fn result(label: &str, part: &Part, text: Option<&Text>, limit: Chars) -> String {
     let text = match (part.cleared(), text) {
-        (Some(_), _) => PLACEHOLDER.to_owned(),
+        (Some(_), _) => placeholder_with_names(PLACEHOLDER, part),
         (None, Some(text)) => cut(text, limit),
         (None, None) => "(interrupted)".to_owned(),
     };

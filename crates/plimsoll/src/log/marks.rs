@@ -354,11 +354,12 @@ impl Part {
 
     /// Whether something of the part is out of view: it is cleared, cut, left out or replaced.
     pub fn is_reduced(&self) -> bool {
-        self.cleared().is_some()
-            || self.names_of_input().is_some()
-            || self.cut().is_some()
-            || self.is_hidden()
-            || self.replaced().is_some()
+        self.names_of_input().is_some() || self.is_text_reduced()
+    }
+
+    /// Whether something of the part's text or result is out of view, its input aside.
+    pub fn is_text_reduced(&self) -> bool {
+        self.cleared().is_some() || self.cut().is_some() || self.is_hidden() || self.replaced().is_some()
     }
 
     /// The marks as JSON; nothing if there are none.

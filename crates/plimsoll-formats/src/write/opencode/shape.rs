@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use plimsoll::log::{CompactionPart, ToolPart, ToolResultPart};
 use plimsoll::pivot::{Pivot, Visible};
-use plimsoll::window::is_placeholder;
+use plimsoll::window::is_bare_placeholder;
 use plimsoll::{
     Block, Log, Message, MessageId, Part, PartBody, PartId, Policy, Role, ToolState, ToolStatus, Window,
 };
@@ -303,7 +303,9 @@ impl Shaping<'_> {
         }
         let is_cut = part.cut().is_some() || part.is_hidden();
         let is_pinned = part.pins().next().is_some();
-        let is_changed = is_cut || (is_pinned && part.cleared().is_some());
+        // OpenCode shows a bare placeholder for what is cleared: pins and names have to be written out.
+        let has_more = is_pinned || !part.names_of_result().is_empty();
+        let is_changed = is_cut || part.names_of_input().is_some() || (has_more && part.cleared().is_some());
         if !is_changed {
             return true;
         }
@@ -334,7 +336,7 @@ impl Shaping<'_> {
         };
         self.cut += 1;
         // The text is what they made of it; applied again they would cut what is cut already.
-        part.marks.retain(|mark| !matches!(mark.effect.name(), "cut" | "hide"));
+        part.marks.retain(|mark| !matches!(mark.effect.name(), "cut" | "hide" | "clear" | "clear-input"));
         is_shown
     }
 }
@@ -342,7 +344,7 @@ impl Shaping<'_> {
 /// An output that is only cleared stays as it is: OpenCode knows that mark and keeps the output beside it.
 fn show_result(state: &mut ToolState, text: &plimsoll::Text, cleared: bool) {
     match state.status {
-        ToolStatus::Completed if cleared && is_placeholder(text) && state.time.compacted.is_some() => {}
+        ToolStatus::Completed if cleared && is_bare_placeholder(text) && state.time.compacted.is_some() => {}
         ToolStatus::Completed => {
             state.output = Some(text.clone());
             state.time.compacted = None;

@@ -5,7 +5,9 @@ use std::process::Command;
 
 use plimsoll::log::CompactionPart;
 use plimsoll::pin::{self, PinTarget};
-use plimsoll::{Message, Part, PartBody, Policy, Reduction, Tokens, ToolState, Window};
+use plimsoll::prune::{PruneItem, PrunePlan};
+use plimsoll::receipt::Stamp;
+use plimsoll::{Message, Part, PartBody, Plan, Policy, Reduction, Tokens, ToolState, Window};
 use plimsoll_store::{
     Archive, Claim, Durability, MemoryStore, NewSession, PurgeTarget, Scope, Search, Selection, Store,
 };
@@ -13,7 +15,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::super::search::compact;
-use super::super::{NOW, answer, fresh, session, unleased, user};
+use super::super::{NOW, answer, fresh, read, session, unleased, user};
 use super::{noise, open, take, whole};
 
 const SECRET: &str = "hunter2-correct-horse";
@@ -204,6 +206,32 @@ fn what_was_pinned_goes_with_its_part(#[values(false, true)] by_part: bool) {
         let part = store.part(session, &"msg_1.1".into()).unwrap();
         assert!(part.pins().all(|text| text.contains("[purged]")), "{part:?}");
     }
+    assert_eq!(archive.plan_purge(&id, &target).unwrap().items, []);
+}
+
+/// Names of a cleared output are quoted by its mark and its receipt.
+#[rstest::rstest]
+fn names_that_stayed_of_an_output_go_with_it(#[values(false, true)] by_part: bool) {
+    let folder = TempDir::new().unwrap();
+    let archive = open(&folder.path().join("plimsoll.db"));
+    let store = archive.store();
+    let id = session(store, "ses_1");
+    let output = format!("the value is {SECRET}");
+    store.append(&unleased(&id), vec![user("msg_1", "read"), read("msg_2", output.as_str())], NOW).unwrap();
+    let item = PruneItem::output("msg_2.1".into(), "msg_2".into(), "read", Tokens(1));
+    let item = PruneItem { names: SECRET.into(), ..item };
+    let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
+    let mut log = store.window(&id).unwrap().log;
+    let (policy, mut ids) = (Policy::default(), plimsoll_store::random_ids());
+    let stamp = Stamp { ids: &mut ids, now: NOW, policy: &policy, reason: "a test" };
+    let weigh = |log: &plimsoll::Log| Tokens(u64::from(!log[1].parts[0].is_reduced()));
+    let receipt = plan.apply(&mut log, stamp, weigh).unwrap().unwrap();
+    store
+        .reduce(&unleased(&id), Reduction { receipts: vec![receipt], ..Reduction::default() }, None, NOW)
+        .unwrap();
+    let target = if by_part { PurgeTarget::Part("msg_2.1".into()) } else { target() };
+    assert_eq!(archive.purge(&unleased(&id), &target, NOW).unwrap().unfinished, None);
+    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
     assert_eq!(archive.plan_purge(&id, &target).unwrap().items, []);
 }
 

@@ -1,6 +1,8 @@
 //! What left the window comes back, byte for byte, to those who may see it.
 
-use plimsoll::{Part, SessionId, ToolState};
+use plimsoll::prune::{Cleared, PruneItem, PrunePlan};
+use plimsoll::receipt::Stamp;
+use plimsoll::{Part, Plan, Policy, Reduction, SessionId, Tokens, ToolState};
 use plimsoll_store::{NewSession, Scope, Search, Selection, StoreError};
 use serde_json::json;
 use tempfile::TempDir;
@@ -158,6 +160,41 @@ fn a_search_looks_into_what_tools_were_given() {
     let input = text(&archive, Scope::Session(&id), "prt_1:input").unwrap();
     assert_eq!(input, "command: grep \"needle\" src\nmake all\ntimeout: 5");
     assert_eq!(text(&archive, Scope::Session(&id), "prt_1").unwrap(), "no luck");
+}
+
+#[test]
+fn a_cleared_input_is_found_and_recalled_and_its_output_stays_in_view() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(&folder.path().join("plimsoll.db"));
+    let memory = plimsoll_store::Archive::in_memory();
+    for archive in [&archive, &memory] {
+        let id = session(archive.store(), "ses_1");
+        let input = json!({ "filePath": "src/lib.rs", "content": "fn needle() {}\n".repeat(100) });
+        let call =
+            Part::tool("prt_1".into(), "call_1", "write", ToolState::completed(input, "needle written"));
+        let mut asked = plimsoll::Message::assistant("msg_2".into(), vec![call]);
+        asked.info.finish = Some("tool-calls".into());
+        archive.store().append(&unleased(&id), vec![user("msg_1", "write"), asked], NOW).unwrap();
+        let item = PruneItem::output("prt_1".into(), "msg_2".into(), "write", Tokens(1));
+        let item = PruneItem { what: Cleared::Input, names: "needle".into(), ..item };
+        let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
+        let mut log = archive.store().window(&id).unwrap().log;
+        let (policy, mut ids) = (Policy::default(), plimsoll_store::random_ids());
+        let stamp = Stamp { ids: &mut ids, now: NOW, policy: &policy, reason: "a test" };
+        let weigh = |log: &plimsoll::Log| Tokens(u64::from(!log[1].parts[0].is_reduced()));
+        let receipt = plan.apply(&mut log, stamp, weigh).unwrap().unwrap();
+        let reduction = Reduction { receipts: vec![receipt], ..Reduction::default() };
+        archive.store().reduce(&unleased(&id), reduction, None, NOW).unwrap();
+        let part = archive.store().part(&id, &"prt_1".into()).unwrap();
+        assert_eq!(part.names_of_input().map(|names| names.as_str()), Some("needle"));
+        let search = Search { pattern: "needle".into(), literal: true, ..Search::default() };
+        let wanted = Selection { search: Some(search), ..Selection::default() };
+        let handles: Vec<String> =
+            archive.search(&id, &wanted).unwrap().into_iter().map(|hit| hit.handle).collect();
+        assert_eq!(handles, ["prt_1:input"], "the output is still in the window");
+        let input = text(archive, Scope::Session(&id), "prt_1:input").unwrap();
+        assert!(input.starts_with("filePath: src/lib.rs\ncontent: fn needle() {}"), "{input}");
+    }
 }
 
 /// A handle is found by index, however many sessions there are.
