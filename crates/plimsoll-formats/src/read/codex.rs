@@ -624,5 +624,32 @@ fn output_of(output: Json, time: Option<Millis>, misfits: &mut Misfits, at: &At)
     let is_success = misfits.is(&output, at, "success");
     let is_error = !is_success && matches!(output.get("success"), Some(Json::Bool(false)));
     let (text, attachments) = flatten(output);
+    let text = decoded_shell_output(&text).unwrap_or(text);
     Answer { text, attachments, is_error, at: time, ..Answer::default() }
+}
+
+/// The output of a command that older versions wrote as JSON, in the form that newer ones write; `None` for other outputs.
+///
+/// As JSON the whole output is one line: it cannot be read line by line, and a limit on lines cuts all of it.
+fn decoded_shell_output(text: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct ShellOutput {
+        output: String,
+        #[serde(default)]
+        metadata: Metadata,
+    }
+    #[derive(Default, serde::Deserialize)]
+    struct Metadata {
+        exit_code: Option<i64>,
+        duration_seconds: Option<f64>,
+    }
+    if !text.starts_with("{\"output\":") {
+        return None;
+    }
+    let ShellOutput { output, metadata } = serde_json::from_str(text).ok()?;
+    let exit = metadata.exit_code.map(|code| format!("Exit code: {code}\n"));
+    let time = metadata.duration_seconds.map(|seconds| format!("Wall time: {seconds} seconds\n"));
+    let lead: String = exit.into_iter().chain(time).collect();
+    Some(if lead.is_empty() { output } else { format!("{lead}Output:\n{output}") })
 }

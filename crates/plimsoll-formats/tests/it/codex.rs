@@ -1,6 +1,7 @@
 use plimsoll::Tokens;
 use plimsoll::pivot::Pivot;
 use plimsoll_formats::Format;
+use serde_json::json;
 
 use crate::support::{read_ok, shape};
 
@@ -180,4 +181,26 @@ fn turns_that_were_rolled_back_are_not_in_the_session() {
     check(&["a", "b", "1", "c", "2", "d"], &["d"], 7);
     check(&["a", "b", "9"], &[], 4);
     check(&["2", "a"], &["a"], 0);
+}
+
+/// Older versions write a command's output as JSON in a string.
+#[test]
+fn the_output_of_a_command_is_read_line_by_line() {
+    let output = |text: &str| {
+        let line =
+            |payload: serde_json::Value| json!({ "type": "response_item", "payload": payload }).to_string();
+        let call = json!({ "type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}" });
+        let answer = json!({ "type": "function_call_output", "call_id": "c", "output": text });
+        let transcript = plimsoll_formats::read(format!("{}\n{}\n", line(call), line(answer)).as_bytes()).unwrap();
+        let part =
+            transcript.messages.iter().flat_map(|message| &message.parts).find_map(|part| part.as_tool());
+        part.and_then(|tool| tool.state.output.clone()).unwrap().to_string()
+    };
+    let wrapped = r#"{"output":"one\ntwo\n","metadata":{"exit_code":1,"duration_seconds":0.2}}"#;
+    assert_eq!(output(wrapped), "Exit code: 1\nWall time: 0.2 seconds\nOutput:\none\ntwo\n");
+    assert_eq!(output(r#"{"output":"one\ntwo"}"#), "one\ntwo");
+    // Other JSON is what a tool printed.
+    for other in [r#"{"output":"x","more":1}"#, r#"{"answers":{}}"#, r#"{"output":7}"#, r#"{"output":"cut"#] {
+        assert_eq!(output(other), other);
+    }
 }
