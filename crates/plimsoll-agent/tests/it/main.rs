@@ -10,6 +10,7 @@ mod attacks;
 mod closed;
 mod compaction;
 mod files;
+mod flows;
 mod globs;
 mod hints;
 mod hooks;

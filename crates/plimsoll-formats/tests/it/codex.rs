@@ -191,7 +191,8 @@ fn the_output_of_a_command_is_read_line_by_line() {
             |payload: serde_json::Value| json!({ "type": "response_item", "payload": payload }).to_string();
         let call = json!({ "type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}" });
         let answer = json!({ "type": "function_call_output", "call_id": "c", "output": text });
-        let transcript = plimsoll_formats::read(format!("{}\n{}\n", line(call), line(answer)).as_bytes()).unwrap();
+        let transcript =
+            plimsoll_formats::read(format!("{}\n{}\n", line(call), line(answer)).as_bytes()).unwrap();
         let part =
             transcript.messages.iter().flat_map(|message| &message.parts).find_map(|part| part.as_tool());
         part.and_then(|tool| tool.state.output.clone()).unwrap().to_string()
