@@ -1,9 +1,10 @@
 //! What holds for every session and all rules.
 
-use plimsoll::Tokens;
-use plimsoll_replay::{Circumstances, DEFAULTS, Recording, Rules};
-use plimsoll_testkit::histories;
+use plimsoll::{Message, Millis, Policy, Tokens};
+use plimsoll_replay::{Circumstances, DEFAULTS, Recording, Rules, compare_with_none};
+use plimsoll_testkit::{History, histories};
 use proptest::prelude::*;
+use serde_json::json;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
@@ -37,5 +38,87 @@ proptest! {
         let fired: u64 = report.fired.values().sum();
         prop_assert_eq!(fired as usize, report.reductions.len());
         prop_assert!(report.windows.is_sorted_by(|a, b| a.spent <= b.spent));
+    }
+}
+
+/// A step of a session, and the seconds that pass before it.
+#[derive(Clone, Debug)]
+enum Step {
+    Prompt,
+    Read(usize),
+    Write(usize),
+    Say(usize),
+    /// Uses a name from the middle of the output that was read so many reads ago.
+    Use(usize),
+}
+
+fn sessions() -> impl Strategy<Value = Vec<(Step, u64)>> {
+    let step = prop_oneof![
+        4 => Just(Step::Prompt),
+        6 => (100usize..60_000).prop_map(Step::Read),
+        3 => (100usize..20_000).prop_map(Step::Write),
+        3 => (10usize..2_000).prop_map(Step::Say),
+        2 => (0usize..12).prop_map(Step::Use),
+    ];
+    let pause = prop_oneof![8 => 1u64..60, 3 => 290u64..4_000];
+    prop::collection::vec((step, pause), 1..120)
+}
+
+fn messages_of(steps: &[(Step, u64)]) -> Vec<Message> {
+    let mut history = History::new().user("Begin");
+    let mut reads = 0usize;
+    for (step, _) in steps {
+        history = match step {
+            Step::Prompt => history.user("Continue"),
+            Step::Read(tokens) => {
+                reads += 1;
+                let body: String = (0..tokens / 8)
+                    .map(|line| format!("item_{reads:03}_{line:05} and some more words\n"))
+                    .collect();
+                history.tool_with("read", json!({ "path": format!("src/f{reads}.rs") }), body)
+            }
+            Step::Write(tokens) => {
+                let body = "let value = compute(input);\n".repeat(tokens / 7 + 1);
+                history.tool_with("write", json!({ "path": "src/out.rs", "content": body }), "written")
+            }
+            Step::Say(tokens) => history.say("word ".repeat(*tokens)),
+            Step::Use(ago) => {
+                let read = reads.saturating_sub(*ago);
+                history.tool_with("grep", json!({ "pattern": format!("item_{read:03}_00777") }), "found")
+            }
+        };
+    }
+    let mut messages = history.messages();
+    let mut now = 1_794_775_451_033;
+    for (message, pause) in messages.iter_mut().zip(steps.iter().map(|(_, pause)| *pause).chain([1]).cycle())
+    {
+        now += pause * 1_000;
+        let time = message.info.time.get_or_insert_default();
+        (time.created, time.completed) = (Some(Millis(now)), Some(Millis(now)));
+    }
+    messages
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+
+    /// The promise of the purse, billed by code that knows nothing of it.
+    #[test]
+    fn properties_under_the_line_no_session_is_at_any_moment_dearer_than_without_a_policy(steps in sessions()) {
+        let recording = Recording::of(messages_of(&steps));
+        let wide = Circumstances { context: Tokens(100_000_000), ..Circumstances::default() };
+        // Cutting an output as it arrives is another matter: with it, a recall may be needed before anything was saved.
+        let policy = json!({ "truncate": { "maxBytes": 100_000_000, "maxLines": 100_000_000,
+            "defaultLimit": 100_000_000, "toolLimits": { "read": 100_000_000, "grep": 100_000_000 } } });
+        let rules = Rules::from(Policy::from_value(policy).unwrap());
+        let replay = |rules: &Rules| recording.replay(rules, &wide).unwrap();
+        let mut reports = [replay(&Rules::None), replay(&rules)];
+        compare_with_none(&mut reports);
+        prop_assume!(recording.calls() > 0);
+        let against = reports[1].against_none.unwrap();
+        prop_assert_eq!(against.dearer_by_more_than_a_recall, 0, "{:?} {:?}", against, reports[1].fired);
+        if reports[1].references.only_in_outputs.recalled == 0 {
+            prop_assert_eq!(against.dearer_at_any_moment, 0, "{:?} {:?}", against, reports[1].reductions);
+        }
     }
 }
