@@ -44,7 +44,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
     (NeedsTrust, "spills", &["keep", "age", "mostBytes"]),
     // Free text that receipts carry, and by which a policy could pass for another.
     (NeedsTrust, "", &["name"]),
-    (Harmless, "count", &["charsPerToken", "rounding", "fileTokens"]),
+    (Harmless, "count", &["charsPerToken", "rounding", "fileTokens", "resultOverhead"]),
     (
         Harmless,
         "truncate",
@@ -232,6 +232,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "newestShare",
             "wordsShare",
             "historyShare",
+            "rules",
         ],
     ),
     // Lists of free text that decide what of a result is cut, as `truncate.terminalTools`.

@@ -8,6 +8,8 @@ use plimsoll_testkit::History;
 use rstest::rstest;
 use serde_json::json;
 
+use crate::yardstick::is_faster_than_json;
+
 fn tokens(count: usize) -> String {
     "abcd".repeat(count)
 }
@@ -76,6 +78,26 @@ fn r85_a_summary_ends_the_scan() {
     let before = History::new().user("u").tool("read", tokens(100_000)).marker().summary("s");
     let log = later(before.tool("read", tokens(30_000)));
     assert!(plan(&log).items.is_empty());
+}
+
+/// `summary == true` is all the pruning specification asks for. The default knows that an unfinished or undone summary
+/// replaces nothing: what precedes it is in the window.
+#[test]
+fn r85_opencode_stops_at_any_message_that_is_marked_as_a_summary() {
+    let before = || History::new().user("u").tool("read", tokens(100_000)).marker();
+    let unfinished = before().unfinished_summary("s");
+    let failed = before().summary("s").change(|message| {
+        message.info.error = Some(serde_json::json!({ "name": "APIError" }));
+    });
+    let unasked = History::new().user("u").tool("read", tokens(100_000)).say("s").change(|message| {
+        message.info.summary = true;
+    });
+    for history in [unfinished, failed, unasked] {
+        let log = later(history.tool("read", tokens(30_000)));
+        assert!(prune::plan(&log, &Preset::Opencode.policy(), None).items.is_empty());
+        let plan = prune::plan(&log, &Policy::default(), None);
+        assert_eq!(plan.items.len(), 1, "what is in the window can be cleared");
+    }
 }
 
 #[test]
@@ -203,10 +225,15 @@ fn r102_new_content_can_be_pruned_later() {
 }
 
 #[test]
-fn r104_a_plan_over_100000_parts() {
+fn r104_a_plan_over_100000_parts_takes_one_pass() {
     let history = (0..100_000).fold(History::new().user("u"), |h, _| h.tool("read", "x".repeat(120)));
-    let plan = plan(&later(history));
-    assert_eq!(plan.items.len(), 100_000 - 40_000 / 30);
+    let log = later(history);
+    assert_eq!(plan(&log).items.len(), 100_000 - 40_000 / 30);
+    for preset in Preset::ALL {
+        let policy = preset.policy();
+        let pressure = Some(Pressure { load: Tokens(3_000_000), limits: Limits::new(3_000_000, 32_000) });
+        is_faster_than_json(&log, || drop(prune::plan(&log, &policy, pressure)));
+    }
 }
 
 #[test]
@@ -329,7 +356,7 @@ fn after_an_undone_compaction_old_outputs_can_be_pruned() {
     let mut log = Log::from_messages(later(history));
     assert!(plan(&log).items.is_empty());
     log.set_aside(&"m2".into(), Millis(9)).unwrap();
-    assert_eq!(parts(&plan(&log)), ["m1.0"]);
+    assert_eq!(parts(&prune::plan(&log, &Policy::default(), None)), ["m1.0"]);
 }
 
 #[test]
