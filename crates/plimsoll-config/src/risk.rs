@@ -62,7 +62,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
         ],
     ),
     // Without the spill, what is cut from an output is gone for good; the directory is a path.
-    (NeedsTrust, "truncate", &["spill", "spillDirectory"]),
+    (NeedsTrust, "truncate", &["spill", "spillDirectory", "spillAs"]),
     // A list of free text. It decides which end of an output is cut off, so an error at its end could be hidden.
     (NeedsTrust, "truncate", &["terminalTools"]),
     (

@@ -39,5 +39,6 @@ mod terminal;
 #[cfg(unix)]
 mod tmux;
 mod trust;
+mod upkeep;
 mod watch;
 mod weights;

@@ -102,6 +102,8 @@ pub struct TruncatePolicy {
     pub spill: bool,
     /// Where it is kept; a relative path is beside the database.
     pub spill_directory: String,
+    /// How the notice of a cut names the whole output.
+    pub spill_as: SpillAs,
     /// Leave an output whole where what stays of it is, with the notice of the cut, no shorter than all of it.
     pub only_if_shorter: bool,
 }
@@ -116,6 +118,16 @@ pub enum Keep {
     HeadTail,
     /// The end.
     Tail,
+}
+
+/// How the notice of a cut names the whole output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SpillAs {
+    /// By a handle for the recall tool.
+    Handle,
+    /// By the path of a plain file, with the hint to read it. The file is removed with the spilled output.
+    File,
 }
 
 /// In whose words the model is told of a cut.

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use super::{
     AtSummary, CachePolicy, ClearedView, CompactPolicy, ContractPolicy, CutMarker, Detector, ForkPolicy,
     ForkRules, Keep, LineRule, Measure, Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError,
-    PolicySpec, PruneOrder, PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy, SplitTurns, SummaryAs,
-    SummaryPolicy, Template, ThriftPolicy, TruncatePolicy, UsageSum,
+    PolicySpec, PruneOrder, PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy, SpillAs, SplitTurns,
+    SummaryAs, SummaryPolicy, Template, ThriftPolicy, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -127,7 +127,7 @@ impl Preset {
             Preset::Openfork => PolicySpec {
                 name: "openfork".into(),
                 count: CharCounter { result_overhead: Tokens(4), ..CharCounter::default() },
-                truncate: truncate(),
+                truncate: TruncatePolicy { spill_as: SpillAs::File, ..truncate() },
                 prune: PrunePolicy {
                     after_turn: false,
                     measure: Measure::AllParts,
@@ -195,6 +195,7 @@ fn truncate() -> TruncatePolicy {
         notice: Notice::Guide,
         spill: true,
         spill_directory: "spill".into(),
+        spill_as: SpillAs::Handle,
         only_if_shorter: false,
     }
 }
