@@ -121,6 +121,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "share",
             "inclusive",
             "softShare",
+            "softWhenFree",
             "usage",
             "detector",
             "maxFactor",

@@ -7,7 +7,7 @@ use crate::count::{Counter, Tokens, window_message_tokens};
 use crate::log::{Message, PartBody, Role};
 use crate::pairs::separate_pairs;
 use crate::pivot::{Pivot, Visible};
-use crate::policy::{Policy, Scope, SplitTurns};
+use crate::policy::{CompactPolicy, Policy, Scope, SplitTurns};
 use crate::receipt::{CompactPlan, Made};
 use crate::window::{Window, lead_of};
 
@@ -101,7 +101,7 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         },
         (Scope::All, None) => end,
         (Scope::Tail, None) => {
-            let budget = room.line.share(compact.tail_share).clamp(compact.tail_min, compact.tail_max);
+            let budget = compact.tail_budget(room.line);
             // A session that is little longer than the tail would leave nothing worth a summary. Where a person asks for
             // one, they want a short window more than a long tail.
             let all: Tokens = (0..sizes.len()).filter(|at| !is_system(*at)).map(|at| sizes[at]).sum();
@@ -158,6 +158,13 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         prompt,
         prompt_trim: prompt.filter(|prompt| weights[*prompt] > most).map(|_| most),
     })
+}
+
+impl CompactPolicy {
+    /// Token budget of the tail that a compaction keeps, in a window with that line.
+    pub(crate) fn tail_budget(&self, line: Tokens) -> Tokens {
+        line.share(self.tail_share).clamp(self.tail_min, self.tail_max)
+    }
 }
 
 fn calls_tools(message: &Message) -> bool {

@@ -11,7 +11,7 @@ use crate::gauge::{Gauge, Scale};
 use crate::limits::{Limits, Line};
 use crate::load::{BelievedUsage, Load};
 use crate::log::{Message, Millis, Part, PartBody};
-use crate::policy::{Detector, Policy, RequestForm};
+use crate::policy::{Detector, Policy, PolicySpec, RequestForm, Scope};
 use crate::prune::{self, Pressure, PrunePlan};
 use crate::receipt::{CompactPlan, Made};
 use crate::thrift::{self, CacheTerms};
@@ -158,6 +158,42 @@ impl Situation {
         compaction.pays(messages, &self.policy, self.cache)
     }
 
+    /// Whether a compaction is made before the next request: because the window is over the line, or because it saves money.
+    pub fn wants_compaction(&self, messages: &[Message], load: &Load) -> bool {
+        let is_automatic = matches!(self.trigger, Trigger::Auto | Trigger::Early);
+        let is_off = is_automatic && !self.policy.overflow.auto;
+        !is_off && (self.calls_for_help(messages, load) || self.compaction_pays(messages, load))
+    }
+
+    /// Whether a compaction that is prepared now costs no more than one at the line.
+    ///
+    /// Asked at the end of the window, the session's own model reads what its cache holds. At the line it would read more,
+    /// and write all of it if the cache is cold by then. What comes before the line is in view when the summary takes effect:
+    /// as long as it fits the tail, the window is then no longer than after a compaction at the line. If a prune is
+    /// enough at the line, no summary is paid for there.
+    pub fn is_free_ahead(&self, messages: &[Message]) -> bool {
+        let compact = &self.policy.compact;
+        let is_own = self.summariser.as_ref().is_some_and(|summariser| summariser.model.is_none());
+        let (true, Some(line)) = (is_own, self.policy.overflow.line(self.limits)) else { return false };
+        if compact.request != RequestForm::Appended || compact.scope != Scope::Tail {
+            return false;
+        }
+        let load = self.load(messages);
+        let pressure = Pressure { load: self.gauge(&load).real(load.estimate), limits: self.limits };
+        (line.at - load.tokens) + compact.tail_min <= compact.tail_budget(line.room())
+            && prune::plan(messages, &self.policy, Some(pressure)).items.is_empty()
+    }
+
+    /// The policy for a compaction that is prepared ahead of the line, which is `line` estimated tokens. What comes until
+    /// then is part of the tail when the summary takes effect, so it is left out of the tail now.
+    fn ahead_of(&self, line: Tokens, load: Tokens) -> Option<Policy> {
+        let mut spec = PolicySpec::from((*self.policy).clone());
+        let compact = &mut spec.compact;
+        let tail = compact.tail_budget(line) - (line - load);
+        compact.tail_max = tail.max(compact.tail_min);
+        Policy::new(spec).ok()
+    }
+
     /// Who counts for this policy. One that follows a document is held to the document's own figures.
     pub fn counter(&self) -> &dyn Counter {
         match self.policy.overflow.detector {
@@ -256,7 +292,10 @@ impl Situation {
         let line = self.line().map(Line::room).unwrap_or(self.limits.context);
         let (line, context) = (gauge.estimate(line), gauge.estimate(self.limits.context));
         let asked = self.trigger == Trigger::Manual;
-        select(messages, &self.policy, Room { load, line, context, tail_cap, asked }, self.counter())
+        let room = Room { load, line, context, tail_cap, asked };
+        let real = self.policy.overflow.line(self.limits).filter(|_| self.trigger == Trigger::Early);
+        let ahead = real.and_then(|real| self.ahead_of(gauge.estimate(real.room()), load));
+        select(messages, ahead.as_ref().unwrap_or(&self.policy), room, self.counter())
     }
 }
 

@@ -291,6 +291,9 @@ pub struct OverflowPolicy {
     /// From this share of the line on a host may prepare a compaction while the turn goes on. It takes effect only once
     /// the line itself is crossed. Absent: none is prepared.
     pub soft_share: Option<f64>,
+    /// Prepare a compaction only if it costs no more than one at the line: the session's own model is asked at the end of the
+    /// window, which its cache holds; what may come before the line fits the tail; and no prune would do instead.
+    pub soft_when_free: bool,
     /// Which of a response's usage figures count.
     pub usage: UsageSum,
     /// What is held against the line.

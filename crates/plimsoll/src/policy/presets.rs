@@ -76,6 +76,8 @@ impl Preset {
                 overflow: OverflowPolicy {
                     usage: UsageSum::All,
                     detector: Detector::Both,
+                    soft_share: Some(0.9),
+                    soft_when_free: true,
                     max_reserve_share: 0.5,
                     default_context: Tokens(128_000),
                     ..opencode.overflow
@@ -249,6 +251,7 @@ fn opencode() -> PolicySpec {
             share: 0.90,
             inclusive: false,
             soft_share: None,
+            soft_when_free: false,
             usage: UsageSum::InputCacheReadOutput,
             detector: Detector::Usage,
             max_factor: 4.0,
