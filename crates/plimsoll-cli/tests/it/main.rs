@@ -21,6 +21,7 @@ mod manners;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod measures;
+mod mislead;
 mod range;
 mod recorded;
 mod replay;

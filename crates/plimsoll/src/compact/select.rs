@@ -161,6 +161,11 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
 }
 
 impl CompactPolicy {
+    /// Longest summary that a compaction may have.
+    pub fn longest_summary(&self) -> Tokens {
+        self.max_summary_tokens.unwrap_or(self.extractive_tokens)
+    }
+
     /// Token budget of the tail that a compaction keeps, in a window with that line.
     pub(crate) fn tail_budget(&self, line: Tokens) -> Tokens {
         line.share(self.tail_share).clamp(self.tail_min, self.tail_max)

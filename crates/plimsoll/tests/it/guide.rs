@@ -81,7 +81,7 @@ fn r150_openfork_estimates_a_request_as_the_guide_does() {
         .tools(&calls(1))
         .user("thanks")
         .messages();
-    let situation = Situation::new(&Preset::Openfork.policy(), Limits::new(128_000, 0), Millis(1));
+    let situation = Situation::new(Preset::Openfork.policy(), Limits::new(128_000, 0), Millis(1));
     assert_eq!(situation.estimate(&log), Tokens(request(&log)));
 }
 

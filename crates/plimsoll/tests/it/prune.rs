@@ -468,6 +468,62 @@ fn a_tool_that_the_policy_protects_goes_only_by_its_name() {
     assert_eq!(freed(PruneChoice { tools: vec!["bash".into()], ..PruneChoice::default() }), Tokens(30_000));
 }
 
+/// `m1` to `m3` read a file whole, `m4` edits it, `m5` reads another.
+fn read_thrice_and_edited() -> Vec<Message> {
+    let read = |h: History, path: &str| h.tool_with("read", json!({ "path": path }), tokens(500));
+    let history = (0..3).fold(History::new().user("u"), |h, _| read(h, "src/a.rs"));
+    let history = history.tool_with("edit", json!({ "filePath": "/srv/src/a.rs" }), tokens(40));
+    read(history, "src/b.rs").say("done").messages()
+}
+
+/// The result of the edit was the newest output about the file, so that all three reads were cleared.
+#[rstest]
+#[case(1, &["m1.0", "m2.0"])]
+#[case(2, &["m1.0"])]
+#[case(3, &[])]
+#[case(0, &["m1.0", "m2.0", "m3.0", "m4.0"])]
+fn keep_counts_the_newest_reads_of_a_file(#[case] keep: u64, #[case] cleared: &[&str]) {
+    let choice = PruneChoice { files: vec!["a.rs".into()], keep: Some(keep), ..PruneChoice::default() };
+    let plan = prune::plan_choice(&read_thrice_and_edited(), &Policy::default(), &choice, None);
+    assert_eq!(parts(&plan), cleared);
+}
+
+#[test]
+fn keep_counts_for_each_of_several_files() {
+    let files = vec!["a.rs".into(), "b.rs".into()];
+    let choice = PruneChoice { files, keep: Some(1), ..PruneChoice::default() };
+    let plan = prune::plan_choice(&read_thrice_and_edited(), &Policy::default(), &choice, None);
+    assert_eq!(parts(&plan), ["m1.0", "m2.0"], "the newest read of each file stays");
+    assert_eq!(choice.to_string(), "about `a.rs`, `b.rs`, all but the newest read");
+}
+
+/// Codex has no tool for reading: it reads through a shell.
+#[test]
+fn a_command_that_shows_a_file_is_about_it() {
+    let show = |h: History, command: &str| h.tool_with("bash", json!({ "command": command }), tokens(500));
+    let history = show(show(History::new().user("u"), "cat src/a.rs"), "sed -n '1,40p' src/a.rs");
+    let log = show(history, "cargo test").say("done").messages();
+    let choice = |keep| PruneChoice { files: vec!["src/a.rs".into()], keep, ..PruneChoice::default() };
+    let plan = |keep| prune::plan_choice(&log, &Policy::default(), &choice(keep), None);
+    assert_eq!(parts(&plan(None)), ["m1.0", "m2.0"]);
+    assert_eq!(parts(&plan(Some(1))), ["m1.0"]);
+}
+
+#[test]
+fn of_repeated_reads_only_what_a_later_one_shows_again_goes() {
+    let read = |h: History, input: serde_json::Value| h.tool_with("read", input, tokens(500));
+    let lines = |offset: u64| json!({ "path": "a.rs", "offset": offset, "limit": 50 });
+    let history = [lines(1), lines(51), lines(1), json!({ "path": "b.rs" }), json!({ "path": "./b.rs" })]
+        .into_iter()
+        .fold(History::new().user("u"), read);
+    let history = history.tool_with("bash", json!({ "command": "cat b.rs && cargo test" }), tokens(500));
+    let log = history.tool_with("edit", json!({ "filePath": "a.rs" }), tokens(500)).say("done").messages();
+    let choice = PruneChoice { repeated: true, ..PruneChoice::default() };
+    let plan = prune::plan_choice(&log, &Policy::default(), &choice, None);
+    assert_eq!(parts(&plan), ["m1.0", "m4.0", "m5.0"], "the lines from 51 on are shown once");
+    assert_eq!(choice.to_string(), "reads that a later one shows again");
+}
+
 #[test]
 fn what_was_chosen_is_in_the_receipt_and_undone_with_it() {
     let mut log = Log::from_messages(mixed());
