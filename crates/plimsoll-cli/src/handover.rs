@@ -157,9 +157,9 @@ fn fit(
                     "{before} tokens are over the line at {}, and the policy `{}` leaves {after}",
                     line.at, policy.name
                 );
-                return Err(CliError::no(message).hint(
-                    "`--as-is` hands it over unchanged, `--context` names a larger window, `--policy plimsoll` reduces more",
-                ));
+                let hint = "`--as-is` hands it over unchanged, `--context` names a larger window";
+                let more = if policy.shed.enabled { "" } else { ", `--policy plimsoll` reduces more" };
+                return Err(CliError::no(message).hint(format!("{hint}{more}")));
             }
             Some(Fitted { before, after, line: line.at, receipts })
         }

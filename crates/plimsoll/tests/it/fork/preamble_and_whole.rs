@@ -35,10 +35,12 @@ fn r51_r52_r53_r54_r55_r56_golden_preamble() {
 #[test]
 fn r53_r55_r57_the_preamble_follows_the_stats() {
     let stats = ForkStats { compaction_detected: true, removed_messages: 11, ..stats() };
-    let text = preamble::preamble(&stats, &tiered());
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[2], "- Compaction summary included (messages before compaction removed)");
-    assert_eq!(lines[4], "- 11 oldest messages removed to fit 200000 char budget");
+    for policy in [tiered(), fitted()] {
+        let text = preamble::preamble(&stats, &policy);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "- Compaction summary included (messages before compaction removed)");
+        assert_eq!(lines[4], "- 11 oldest messages removed to fit 200000 char budget");
+    }
 }
 
 /// "Messages before compaction removed" beside "All messages preserved" was a contradiction.

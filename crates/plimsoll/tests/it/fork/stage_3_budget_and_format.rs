@@ -82,7 +82,7 @@ fn r37_the_cap_is_hard_for_one_giant_message() {
 }
 
 #[test]
-fn r37_short_and_giant_keeps_the_newest() {
+fn r36_r37_short_and_giant_keeps_the_newest() {
     let log = History::new().user("short").user("y".repeat(300_000)).messages();
     let digest = fork(&log, &tiered());
     assert_eq!((digest.stats.removed_messages, digest.stats.final_count), (1, 1));
