@@ -189,7 +189,10 @@ impl Conversation {
             granted: &self.granted,
         };
         let mut action = within.decide(&call.tool, access, &subject, directory);
-        if action == Action::Ask && access == Access::Read && self.is_opened(&call.tool, &subject) {
+        if action == Action::Ask
+            && access == Access::Read
+            && (self.is_opened(&call.tool, &subject) || self.is_own_output(&call.tool, &subject).await)
+        {
             action = Action::Allow;
         }
         let words = match (action, self.agent.asker.clone()) {
@@ -279,10 +282,25 @@ impl Conversation {
 
     /// Whether a call reads in a folder that was opened to the model, and no rule says anything else.
     fn is_opened(&self, tool: &str, subject: &Subject) -> bool {
+        matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real))
+            && !self.is_ruled(tool, subject)
+    }
+
+    /// Whether a call reads the plain file of an output of this session, which a notice named, and no rule says anything
+    /// else. Files of other sessions are in the same folder and stay closed.
+    async fn is_own_output(&self, tool: &str, subject: &Subject) -> bool {
+        let Subject::Path { real, .. } = subject else { return false };
+        let (session, path) = (self.session.clone(), real.clone());
+        let is_own =
+            self.driver.run(move |driver| Ok(driver.archive().is_spilled_file(&session, &path))).await;
+        is_own.unwrap_or(false) && !self.is_ruled(tool, subject)
+    }
+
+    /// Whether a rule says that such a call is not made, or only if the user agrees.
+    fn is_ruled(&self, tool: &str, subject: &Subject) -> bool {
         let profile = &self.agent.profile;
-        let rules = || profile.bounds.iter().map(|bound| &bound.permissions).chain([&profile.permissions]);
-        let is_ruled = |tool| rules().any(|rules| is_denied(rules, tool, subject, &self.agent.directory));
-        matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real)) && !is_ruled(tool)
+        let mut rules = profile.bounds.iter().map(|bound| &bound.permissions).chain([&profile.permissions]);
+        rules.any(|rules| is_denied(rules, tool, subject, &self.agent.directory))
     }
 
     /// The tool of a call, and what the call is about.

@@ -11,10 +11,13 @@
 //! | [`TOOL_CALLS`] | calls of tools, by tool and status |
 //! | [`FORKS`], [`FORKS_CUT`], [`FORK_TOKENS`] | tasks that were given their parent's context, by the way it was given; those of which the budget cut something; what it took of their windows |
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
+use plimsoll::receipt::{CompactPlan, RangePlan};
 use plimsoll::{Plan, Receipt, Usage};
+use serde::Serialize;
 
 use crate::event::{CallStatus, ReceiptFigures};
 use crate::tasks::{ForkReceipt, ForkWay};
@@ -76,29 +79,93 @@ pub(crate) fn reduced(receipt: &Receipt) {
         after = figures.after.0,
         "reduced the window"
     );
-    match &receipt.plan {
-        Plan::Truncate(plan) => {
-            counter!(TRUNCATIONS).increment(1);
-            counter!(BYTES_TRUNCATED).increment(plan.original_bytes.saturating_sub(plan.kept_bytes));
-            if !plimsoll_store::handles(receipt).is_empty() {
-                counter!(SPILL_FILES).increment(1);
-                counter!(SPILL_BYTES).increment(plan.original_bytes);
+    let figures = TokenMetrics::of(receipt);
+    for (name, count) in figures.counters() {
+        if count > 0 {
+            counter!(name).increment(count);
+        }
+    }
+    if matches!(receipt.plan, Plan::Shed(_)) {
+        counter!(SHEDDINGS).increment(1);
+    }
+}
+
+/// The token management guide's eight figures, of a run or of one reduction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TokenMetrics {
+    /// Outputs that were cut as they arrived.
+    pub total_truncations: u64,
+    /// Prunings of the window.
+    pub total_prunings: u64,
+    /// Compactions.
+    pub total_compactions: u64,
+    /// Bytes of outputs that the window does not show.
+    pub bytes_truncated: u64,
+    /// Tokens that prunings freed.
+    pub tokens_pruned: u64,
+    /// Tokens of messages that summaries replace.
+    pub tokens_compacted: u64,
+    /// Outputs that were kept when they were cut.
+    pub spill_files_created: u64,
+    /// Bytes of those outputs.
+    pub spill_bytes_written: u64,
+}
+
+impl TokenMetrics {
+    /// The figures of one reduction.
+    pub fn of(receipt: &Receipt) -> TokenMetrics {
+        let mut figures = TokenMetrics::default();
+        match &receipt.plan {
+            Plan::Truncate(plan) => {
+                figures.total_truncations = 1;
+                figures.bytes_truncated = plan.original_bytes.saturating_sub(plan.kept_bytes);
+                if !plimsoll_store::handles(receipt).is_empty() {
+                    (figures.spill_files_created, figures.spill_bytes_written) = (1, plan.original_bytes);
+                }
             }
+            Plan::Prune(plan) => {
+                (figures.total_prunings, figures.tokens_pruned) = (1, plan.freed_tokens.0);
+            }
+            Plan::Compact(CompactPlan { tokens, .. }) | Plan::Range(RangePlan { tokens, .. }) => {
+                (figures.total_compactions, figures.tokens_compacted) = (1, tokens.0);
+            }
+            Plan::Shed(_) | Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => {}
         }
-        Plan::Prune(plan) => {
-            counter!(PRUNINGS).increment(1);
-            counter!(TOKENS_PRUNED).increment(plan.freed_tokens.0);
-        }
-        Plan::Compact(plan) => {
-            counter!(COMPACTIONS).increment(1);
-            counter!(TOKENS_COMPACTED).increment(plan.tokens.0);
-        }
-        Plan::Range(plan) => {
-            counter!(COMPACTIONS).increment(1);
-            counter!(TOKENS_COMPACTED).increment(plan.tokens.0);
-        }
-        Plan::Shed(_) => counter!(SHEDDINGS).increment(1),
-        Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => {}
+        figures
+    }
+
+    /// Whether nothing was reduced.
+    pub fn is_empty(&self) -> bool {
+        *self == TokenMetrics::default()
+    }
+
+    fn counters(&self) -> [(&'static str, u64); 8] {
+        [
+            (TRUNCATIONS, self.total_truncations),
+            (PRUNINGS, self.total_prunings),
+            (COMPACTIONS, self.total_compactions),
+            (BYTES_TRUNCATED, self.bytes_truncated),
+            (TOKENS_PRUNED, self.tokens_pruned),
+            (TOKENS_COMPACTED, self.tokens_compacted),
+            (SPILL_FILES, self.spill_files_created),
+            (SPILL_BYTES, self.spill_bytes_written),
+        ]
+    }
+}
+
+impl AddAssign for TokenMetrics {
+    fn add_assign(&mut self, more: TokenMetrics) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.total_truncations, more.total_truncations);
+        add(&mut self.total_prunings, more.total_prunings);
+        add(&mut self.total_compactions, more.total_compactions);
+        add(&mut self.bytes_truncated, more.bytes_truncated);
+        add(&mut self.tokens_pruned, more.tokens_pruned);
+        add(&mut self.tokens_compacted, more.tokens_compacted);
+        add(&mut self.spill_files_created, more.spill_files_created);
+        add(&mut self.spill_bytes_written, more.spill_bytes_written);
     }
 }
 

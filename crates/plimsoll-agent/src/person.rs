@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll::prune::PrunePlan;
 use plimsoll::receipt::CompactPlan;
-use plimsoll::{Receipt, ReceiptId, SessionId};
+use plimsoll::{Message, Plan, Receipt, ReceiptId, SessionId, Tokens};
 use plimsoll_session::{Inspection, SessionError};
 use plimsoll_store::NewSession;
 
@@ -19,6 +19,12 @@ pub struct NextReductions {
     pub prune: PrunePlan,
     /// The messages that a summary would stand for; none if there are too few.
     pub compaction: Option<CompactPlan>,
+    /// Tokens of the next request before the prune and after it.
+    pub pruned: (Tokens, Tokens),
+    /// Tokens before the compaction and after it, with the longest summary.
+    pub compacted: Option<(Tokens, Tokens)>,
+    /// The messages that the window is made of.
+    pub messages: Vec<Message>,
 }
 
 impl Conversation {
@@ -39,7 +45,10 @@ impl Conversation {
         let plan = self.driver.run(move |driver| {
             let fixed = fixed(driver);
             let (prune, compaction) = (driver.plan_prune(fixed), driver.plan_compaction(fixed));
-            Ok(NextReductions { prune, compaction })
+            let pruned = driver.preview(&Plan::Prune(prune.clone()), fixed);
+            let compacted = compaction.clone().map(|plan| driver.preview(&Plan::Compact(plan), fixed));
+            let messages = driver.log().messages().to_vec();
+            Ok(NextReductions { prune, compaction, pruned, compacted, messages })
         });
         Ok(plan.await?)
     }

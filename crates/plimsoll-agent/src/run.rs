@@ -8,6 +8,7 @@ use plimsoll_config::Permissions;
 use plimsoll_providers::ToolSpec;
 use plimsoll_session::{Driver, DriverHandle, SessionError};
 use serde::Serialize;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
@@ -17,7 +18,7 @@ use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::guard::Guard;
 use crate::ledger::FileLedger;
 use crate::mcp::ServerSet;
-use crate::metrics;
+use crate::metrics::{self, TokenMetrics};
 use crate::model::Model;
 use crate::step::StepEnd;
 use crate::tasks::{Reached, Spend, SpendMeter};
@@ -44,6 +45,8 @@ pub struct Conversation {
     pub(crate) turn: Option<Progress>,
     /// What a person has allowed for good in a session that others bound.
     pub(crate) granted: Permissions,
+    /// Cleanup of spilled outputs that was begun after a run.
+    pub(crate) cleanup: Option<JoinHandle<()>>,
 }
 
 /// How a run ended.
@@ -122,6 +125,8 @@ pub struct RunReport {
     pub tasks: Spend,
     /// What was reduced, oldest first.
     pub reductions: Vec<ReceiptFigures>,
+    /// Figures of those reductions.
+    pub metrics: TokenMetrics,
 }
 
 /// What a run has come to so far.
@@ -130,6 +135,7 @@ pub(crate) struct Progress {
     /// What it has spent, with its tasks.
     pub(crate) meter: Arc<SpendMeter>,
     pub(crate) reductions: Vec<ReceiptFigures>,
+    pub(crate) metrics: TokenMetrics,
     pub(crate) guard: Guard,
     pub(crate) refusals: u32,
     /// The size of the request that was last refused as too long, and the provider's words.
@@ -168,6 +174,7 @@ impl Conversation {
             granted: Permissions::default(),
             told_confinement: AtomicBool::new(false),
             turn: None,
+            cleanup: None,
         }
     }
 
@@ -187,7 +194,29 @@ impl Conversation {
             early.abort();
         }
         self.servers.close().await;
-        Ok(self.driver.clone().close().await?)
+        let closed = self.driver.clone().close().await;
+        // Bounded work, which a process that ends now would cut short every time.
+        if let Some(cleanup) = self.cleanup.take() {
+            let _ = cleanup.await;
+        }
+        Ok(closed?)
+    }
+
+    /// Removes spilled outputs that are past their retention, in the background.
+    fn begin_cleanup(&mut self) {
+        let (archive, now) = (Arc::clone(&self.agent.archive), self.agent.clock.now());
+        self.cleanup = Some(tokio::task::spawn_blocking(move || match archive.tidy(now) {
+            Ok(Some(swept)) if !swept.expired.is_empty() => {
+                tracing::info!(
+                    expired = swept.expired.len(),
+                    removed = swept.removed,
+                    "removed spilled outputs"
+                );
+            }
+            Ok(_) => {}
+            // The next run tries again.
+            Err(error) => tracing::warn!(%error, "spilled outputs could not be cleaned up"),
+        }));
     }
 
     /// Go on with another model from the next request on. A smaller window makes the next climb do its work first.
@@ -248,6 +277,7 @@ impl Conversation {
             cost: 0.0,
             tasks: Spend::default(),
             reductions: Vec::new(),
+            metrics: TokenMetrics::default(),
         })
     }
 
@@ -299,6 +329,7 @@ impl Conversation {
             steps: 0,
             meter,
             reductions: Vec::new(),
+            metrics: TokenMetrics::default(),
             guard: Guard::new(limits.repeats),
             refusals: 0,
             refused_bytes: None,
@@ -330,6 +361,7 @@ impl Conversation {
                 cost: meter.own().cost,
             });
         }
+        self.begin_cleanup();
         let own = meter.own();
         Ok(RunReport {
             session: self.session.clone(),
@@ -340,6 +372,7 @@ impl Conversation {
             cost: own.cost,
             tasks: meter.below(),
             reductions: progress.reductions.clone(),
+            metrics: progress.metrics,
         })
     }
 
@@ -389,7 +422,10 @@ impl Conversation {
 
     /// Tell, log and count what was reduced.
     pub(crate) fn reduced(&self, progress: &mut Progress, receipts: &[Receipt]) {
-        progress.reductions.extend(receipts.iter().map(|receipt| self.tell_reduced(receipt)));
+        for receipt in receipts {
+            progress.metrics += TokenMetrics::of(receipt);
+            progress.reductions.push(self.tell_reduced(receipt));
+        }
     }
 
     pub(crate) fn tell_reduced(&self, receipt: &Receipt) -> ReceiptFigures {

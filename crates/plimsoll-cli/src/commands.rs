@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use crate::args::{CompactArgs, ForkArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
-use crate::input;
-use crate::output::{Output, counted, note, printable};
+use crate::input::{self, Whole};
+use crate::output::{Output, counted, note};
+use crate::plans::{self, Contents, Page, WindowSizes};
 use crate::progress::Progress;
 use crate::range;
 use crate::reduce;
@@ -112,7 +113,7 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
         return reduce::prune(args, around, output);
     }
     let config = Config::load(&args.input.policy, around)?;
-    let (log, limits) = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, directory } = input::whole_log(&args.input, &config, around)?;
     let policy = config.policy;
     let plan = Progress::during("planning", || {
         // The scale counts the whole session, so it is made only where something was chosen.
@@ -129,10 +130,14 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
         }
     });
     let there = reduce::other_tools(&plan, &log, &policy);
+    let planned = Plan::Prune(plan.clone());
+    let sizes = WindowSizes::planned(&planned, &log, &policy, limits);
+    let contents = Contents::of(&log, directory.as_deref(), [&planned]);
     if output.json {
-        output.json(&plan)?;
+        output.json(&plans::as_json(&plan, sizes, &contents))?;
     } else {
-        output.text(&printable(&Plan::Prune(plan).detail()))?;
+        let page = Page { contents: &contents, width: output.width(), handles: false };
+        output.painted(&page.plan(&planned, sizes))?;
     }
     there.iter().for_each(|there| note(there));
     Ok(ExitCode::SUCCESS)
@@ -155,7 +160,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
         return reduce::compact(&args.input, args.force, around, output);
     }
     let config = Config::load(&args.input.policy, around)?;
-    let (log, limits) = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, directory } = input::whole_log(&args.input, &config, around)?;
     let policy = config.policy;
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };
@@ -165,7 +170,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
         scale.weigh_in(&mut situation);
     }
     if args.offline {
-        return summarise::show_offline(log, situation, &policy, output);
+        return summarise::show_offline(&log, situation, &policy, output);
     }
     let plan = Progress::during("planning", || situation.plan_compaction(&log));
     let Some(plan) = plan else {
@@ -178,7 +183,11 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
     if output.json {
         output.json(&plan)?;
     } else {
-        output.text(&printable(&Plan::Compact(plan).detail()))?;
+        let planned = Plan::Compact(plan);
+        let sizes = WindowSizes::planned(&planned, &log, &policy, limits);
+        let contents = Contents::of(&log, directory.as_deref(), [&planned]);
+        let page = Page { contents: &contents, width: output.width(), handles: false };
+        output.painted(&page.plan(&planned, sizes))?;
     }
     Ok(ExitCode::SUCCESS)
 }

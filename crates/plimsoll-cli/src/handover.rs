@@ -7,9 +7,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use plimsoll::{Millis, SessionId, Window};
+use plimsoll::compact::ladder::Situation;
+use plimsoll::policy::Thrift;
+use plimsoll::{BelievedUsage, Limits, Log, Millis, Policy, Receipt, SessionId, Tokens, Window};
 use plimsoll_formats::{Format, Lost, NewSession, Transcript, write_counting, write_session};
 use plimsoll_import::{Places, Tool};
+use plimsoll_session::{Climb, ClimbStep, UsageScale};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::args::HandoverArgs;
@@ -18,6 +22,9 @@ use crate::error::{CliError, reason};
 use crate::files::{self, Existing};
 use crate::input;
 use crate::output::{Output, note, printable};
+use crate::progress::Progress;
+use crate::recorded::{RecordedFigures, SessionWindow};
+use crate::store;
 use crate::surroundings::Surroundings;
 use crate::when;
 
@@ -36,14 +43,21 @@ pub(crate) fn run(
     around: &Surroundings,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let (origin, transcript) = input::with_stored_id(&args.input, around)?;
+    let (origin, mut transcript) = input::with_stored_id(&args.input, around)?;
     if transcript.messages.is_empty() {
         return Err(CliError::no("there is nothing in the session to go on with"));
+    }
+    let config = Config::load(&args.input.policy, around)?;
+    let fitted = fit(&mut transcript, &config, args)?;
+    // The session it works for is not handed over with it.
+    transcript.info.parent = None;
+    if let Some(fitted) = &fitted {
+        fitted.tell(origin.is_some());
     }
     let directory = directory(&transcript, around);
     let done = match args.to {
         Tool::Opencode => opencode(args, &transcript, around)?,
-        tool => lines(tool, args, origin.as_ref(), &transcript, &directory, around)?,
+        tool => lines(tool, args, origin.as_ref(), &transcript, &directory, (&config, around))?,
     };
     if !done.lost.is_empty() {
         let lost: Vec<String> = done.lost.iter().map(told).collect();
@@ -57,7 +71,7 @@ pub(crate) fn run(
         let lost: Vec<_> =
             done.lost.iter().map(|lost| json!({ "count": lost.count, "what": lost.one })).collect();
         output.json(&json!({ "session": done.id, "tool": args.to.key(), "path": done.path,
-            "directory": directory, "command": command, "lost": lost }))?;
+            "directory": directory, "command": command, "lost": lost, "reduced": fitted }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let path = around.short(&done.path);
@@ -75,6 +89,111 @@ pub(crate) fn run(
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A reduction of the copy that is handed over, so that it fits its tool. The session itself is unchanged.
+#[derive(Serialize)]
+struct Fitted {
+    before: Tokens,
+    after: Tokens,
+    line: Tokens,
+    receipts: Vec<Receipt>,
+}
+
+impl Fitted {
+    fn tell(&self, is_stored: bool) {
+        let Fitted { before, after, line, receipts } = self;
+        note(&format!("{before} tokens are over the line at {line}; the copy is reduced to {after} tokens:"));
+        receipts.iter().for_each(|receipt| note(&format!("  {}", receipt.plan.title())));
+        note(match is_stored {
+            true => {
+                "the session itself is unchanged, and `plimsoll mcp` lets the tool recall what was left out"
+            }
+            false => {
+                "the session itself is unchanged; store it first (`plimsoll sessions import`) to recall what was left out"
+            }
+        });
+    }
+}
+
+/// The window of the models that a tool usually runs; `None` if it depends on the model that is chosen there.
+fn usual_window(tool: Tool) -> Option<Tokens> {
+    match tool {
+        Tool::ClaudeCode => Some(Tokens(200_000)),
+        Tool::Codex => Some(Tokens(272_000)),
+        _ => None,
+    }
+}
+
+/// Reduces the messages that are handed over until they fit, by the rules that hold at the line. `None` if they fit, or if
+/// no reduction is wanted.
+fn fit(
+    transcript: &mut Transcript,
+    config: &Config,
+    args: &HandoverArgs,
+) -> Result<Option<Fitted>, CliError> {
+    let figures = RecordedFigures::of(&transcript.recorded);
+    let asked = args.input.policy.context;
+    let mut limits = SessionWindow::of(transcript, &figures, config, asked).limits;
+    if let (None, Some(usual)) = (asked, usual_window(args.to)) {
+        limits.context = limits.context.min(usual);
+        limits.input = limits.input.map(|input| input.min(usual));
+    }
+    let policy = &config.policy;
+    let mut log = Log::from_messages(std::mem::take(&mut transcript.messages));
+    let scale = UsageScale::shown(&log, policy);
+    let (before, line) =
+        (scale.window, policy.overflow.line(limits).filter(|line| line.is_over(scale.window)));
+    let fitted = match line {
+        None => None,
+        Some(line) if args.as_is => {
+            note(&format!("note: {before} tokens are over the line at {}", line.at));
+            None
+        }
+        Some(line) => {
+            let receipts = Progress::during("reducing", || reduced(&mut log, policy, limits, &scale))?;
+            let after = UsageScale::shown(&log, policy).window;
+            if line.is_over(after) {
+                let message = format!(
+                    "{before} tokens are over the line at {}, and the policy `{}` leaves {after}",
+                    line.at, policy.name
+                );
+                let hint = "`--as-is` hands it over unchanged, `--context` names a larger window";
+                let more = if policy.shed.enabled { "" } else { ", `--policy plimsoll` reduces more" };
+                return Err(CliError::no(message).hint(format!("{hint}{more}")));
+            }
+            Some(Fitted { before, after, line: line.at, receipts })
+        }
+    };
+    transcript.messages = log.messages().to_vec();
+    Ok(fitted)
+}
+
+/// Climbs the ladder on a copy, without a model.
+fn reduced(
+    log: &mut Log,
+    policy: &Policy,
+    limits: Limits,
+    scale: &UsageScale,
+) -> Result<Vec<Receipt>, CliError> {
+    // Only what has to leave: what would save money is the next host's to decide.
+    let mut spec = policy.clone().into_spec();
+    spec.thrift = Thrift::Off;
+    let policy = Policy::new(spec).unwrap_or_else(|_| policy.clone());
+    let mut situation = Situation::new(&policy, limits, when::now());
+    scale.weigh_in(&mut situation);
+    // Weighed as `scale` is: what the last answer of another tool was charged for may be of another window.
+    situation.believed = BelievedUsage::Own;
+    let mut climb = Climb::of_log(log.clone(), situation, store::ids());
+    loop {
+        match climb.step()? {
+            ClimbStep::Ask(_) => climb.answer(Err("no model is asked here".to_owned()))?,
+            ClimbStep::Done(climbed) => {
+                climbed.outcome.reduction.commit(log)?;
+                return Ok(climbed.outcome.reduction.receipts);
+            }
+        }
+    }
 }
 
 fn told(lost: &Lost) -> String {
@@ -95,14 +214,15 @@ fn lines(
     origin: Option<&SessionId>,
     transcript: &Transcript,
     directory: &Path,
-    around: &Surroundings,
+    (config, around): (&Config, &Surroundings),
 ) -> Result<Handover, CliError> {
-    let policy = Config::load(&args.input.policy, around)?.policy;
-    let window = Window::of(&transcript.messages, &policy);
+    let window = Window::of(&transcript.messages, &config.policy);
     let (now, place) = (when::now(), directory.to_string_lossy());
     let id = uuid(now);
     let (model, origin) = (transcript.info.model.as_deref(), origin.map(SessionId::as_str));
-    let session = NewSession { id: &id, now, directory: &place, model, origin };
+    // A stored session always has one; the first words of a conversation name it in the tool's own list.
+    let title = transcript.info.title.as_deref();
+    let session = NewSession { id: &id, now, directory: &place, model, title, origin };
     let format = if tool == Tool::Codex { Format::Codex } else { Format::ClaudeCode };
     let (text, lost) =
         write_session(format, &session, &window).map_err(|error| CliError::usage(error.to_string()))?;
@@ -212,7 +332,7 @@ fn uuid(now: Millis) -> String {
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-~+:@".contains(c);
     if text.chars().all(is_plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -8,7 +8,9 @@ use plimsoll::log::{Note, Notes};
 use plimsoll::{Limits, Log, Message, SessionId};
 use plimsoll_formats::database::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
-use plimsoll_import::{Extent, FileKind, ImportError, Kept, OnRead, Scope, Source, Survey, row_with_id};
+use plimsoll_import::{
+    Drift, Extent, FileKind, Found, ImportError, Kept, OnRead, Scope, Source, Survey, row_with_id,
+};
 use plimsoll_store::Session;
 
 use crate::args::InputArgs;
@@ -90,17 +92,23 @@ fn tell_if_empty(name: &str, messages: usize, transcript: &Transcript) {
     }
 }
 
-/// All of a session as a log, and the limits of its window. What it weighs is told by usage, and how large its window is;
-/// behind a summary there may be the only one.
-pub(crate) fn whole_log(
-    args: &InputArgs,
-    config: &Config,
-    around: &Surroundings,
-) -> Result<(Log, Limits), CliError> {
+/// All of a session.
+pub(crate) struct Whole {
+    pub(crate) log: Log,
+    /// The limits of its window.
+    pub(crate) limits: Limits,
+    /// The directory its agent worked in.
+    pub(crate) directory: Option<String>,
+}
+
+/// All of a session as a log, and the limits of its window. Both depend on recorded usage, and the only usage there is may
+/// precede a summary.
+pub(crate) fn whole_log(args: &InputArgs, config: &Config, around: &Surroundings) -> Result<Whole, CliError> {
     let (_, transcript) = named(args, around)?;
     let figures = RecordedFigures::of(&transcript.recorded);
     let window = SessionWindow::of(&transcript, &figures, config, args.policy.context);
-    Ok((Log::from_messages(transcript.messages), window.limits))
+    let directory = transcript.info.directory;
+    Ok(Whole { log: Log::from_messages(transcript.messages), limits: window.limits, directory })
 }
 
 /// A transcript that was found and not read yet.
@@ -234,10 +242,13 @@ impl Input {
 
     /// A session that was looked up; it is said which.
     fn found(located: Located, around: &Surroundings) -> Result<Input, CliError> {
-        let Located { found, opened } = located;
+        let Located { found, opened, source } = located;
         let name = sessions::name(&found, around);
         note(&format!("{}: {name}", found.tool.name()));
         if let (Some(opened), Kept::Stored(session)) = (opened, &found.kept) {
+            if let Some(source) = source {
+                tell_if_stale(&source, &opened, &session.id);
+            }
             let place = Some(opened.path.clone());
             return Ok(Input { name, path: None, place, origin: Origin::Stored(opened, session.clone()) });
         }
@@ -315,6 +326,30 @@ impl Origin {
             Origin::Source(source) => std::mem::replace(source, Source::Stream(Box::new(io::empty()))),
         }
     }
+}
+
+/// Says that the tool's own session has more than the copy that is stored, and how to bring the copy up to date. That it
+/// cannot be read is not a reason to fail: the copy can.
+fn tell_if_stale(source: &Found, opened: &Opened, session: &SessionId) {
+    let drift = Progress::during("comparing with its source", || {
+        let mut read = Source::of(source, None).ok()?;
+        let survey = Survey::of(&mut read, &|_| {}).ok()?;
+        survey.drift_from(opened.archive.store(), session).ok()?
+    });
+    let (tool, named) = (source.tool.name(), format!("{}:{}", source.tool.key(), source.id));
+    let newer = match drift {
+        None => return,
+        Some(Drift::Longer { messages: 0 }) => {
+            format!("the last message of {tool}'s session is longer than in this stored copy")
+        }
+        Some(Drift::Longer { messages }) => {
+            format!("the session of {tool} has {} more than this stored copy", counted(messages, "message"))
+        }
+        Some(Drift::Diverged) => format!("the session of {tool} is no longer what this copy was stored from"),
+    };
+    note(&format!(
+        "note: {newer}; `plimsoll sessions import {named}` updates it, `{named}` names the original"
+    ));
 }
 
 /// A source, or one session of it where one is asked for.

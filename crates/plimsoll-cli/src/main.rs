@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
 
+mod about;
 mod agent;
 mod args;
 mod chat;
@@ -18,6 +19,7 @@ mod manual;
 mod mcp;
 mod output;
 mod pins;
+mod plans;
 mod progress;
 mod range;
 mod recall;
@@ -101,7 +103,7 @@ fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
         },
         Command::Return(command) => match command {
             ReturnCommand::Receipts(args) => receipts::list(args, around, output),
-            ReturnCommand::Undo { receipt, force } => receipts::undo(receipt, *force, around, output),
+            ReturnCommand::Undo { what, force } => receipts::undo(what.as_deref(), *force, around, output),
             ReturnCommand::Recall(args) => recall::run(args, around, output),
             ReturnCommand::Revert(args) => revert::run(args, around, output),
         },

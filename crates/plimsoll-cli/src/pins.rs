@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::args::{PinArgs, PolicyArgs};
 use crate::config::Config;
 use crate::error::CliError;
-use crate::output::{Column, Holds, Output, Table, note, printable};
+use crate::output::{Column, Holds, Output, Table, note};
+use crate::plans::{Contents, Page};
 use crate::receipts;
 use crate::store::Opened;
 use crate::surroundings::Surroundings;
@@ -33,7 +34,9 @@ pub(crate) fn pin(args: &PinArgs, around: &Surroundings, output: &mut Output) ->
         output.json(&json!({ "session": session, "receipt": receipt }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    output.text(&printable(&receipts::detail(&receipt)))?;
+    let contents = Contents::default();
+    let page = Page { contents: &contents, width: output.width(), handles: true };
+    output.painted(&page.receipt(&receipt, &[]))?;
     output.flush()?;
     note(&format!("unpin it with `plimsoll unpin {}`", receipt.id));
     Ok(ExitCode::SUCCESS)
@@ -98,5 +101,5 @@ pub(crate) fn unpin(receipt: &str, force: bool, around: &Surroundings, output: &
         let why = format!("receipt `{}` pinned nothing: {}", found.id, found.plan);
         return Err(CliError::usage(why).hint("`plimsoll undo` undoes reductions"));
     }
-    receipts::undo(ReceiptId::as_str(&found.id), force, around, output)
+    receipts::undo(Some(ReceiptId::as_str(&found.id)), force, around, output)
 }

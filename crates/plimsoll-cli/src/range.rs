@@ -11,8 +11,9 @@ use serde_json::json;
 
 use crate::args::CompactArgs;
 use crate::error::CliError;
-use crate::input;
-use crate::output::{Output, printable};
+use crate::input::{self, Whole};
+use crate::output::Output;
+use crate::plans::{Contents, Page, WindowSizes};
 use crate::progress::Progress;
 use crate::reduce;
 use crate::summarise::{self, Asked};
@@ -42,9 +43,9 @@ pub(crate) fn compact(
                 "the window would not get smaller by the summary, and nothing was done",
             ));
         };
-        return reduce::tell(&session.id, &[receipt], output);
+        return reduce::tell(&opened, &session, &[receipt], output);
     }
-    let (log, limits) = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, directory } = input::whole_log(&args.input, &config, around)?;
     let ranged = Ranged { args, policy: &config.policy, limits, asked: asked.as_ref(), around };
     let range = ranged.select(&log, from, to)?;
     if asked.is_none() && !args.offline {
@@ -53,7 +54,11 @@ pub(crate) fn compact(
         if output.json {
             output.json(&plan)?;
         } else {
-            output.text(&printable(&Plan::Range(plan).detail()))?;
+            let planned = Plan::Range(plan);
+            let contents = Contents::of(&log, directory.as_deref(), [&planned]);
+            let sizes = WindowSizes::planned(&planned, &log, &config.policy, limits);
+            let page = Page { contents: &contents, width: output.width(), handles: true };
+            output.painted(&page.plan(&planned, sizes))?;
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -1,23 +1,25 @@
 //! `plimsoll receipts` and `plimsoll undo`: what was done to stored sessions, and taking it back.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use plimsoll::{Fixed, Plan, Receipt, ReceiptId, SessionId};
 use plimsoll_session::SessionError;
-use plimsoll_store::StoreError;
+use plimsoll_store::{Session, StoreError};
 use serde_json::{Value, json};
 
 use crate::args::{PolicyArgs, ReceiptsArgs};
 use crate::config::Config;
 use crate::error::CliError;
-use crate::output::{Column, Holds, Output, Table, note, printable};
+use crate::output::{Column, Holds, Output, Table, first_words, note, printable};
+use crate::plans::{Contents, Page};
 use crate::store::Opened;
 use crate::surroundings::Surroundings;
 use crate::when;
 
 type Done = Result<ExitCode, CliError>;
 
-/// So much of an id is shown at least: the time in it.
+/// Least that is shown of an id: the time in it.
 const ID: usize = "rcp_".len() + 12;
 
 /// List receipts, or tell everything about one.
@@ -39,7 +41,7 @@ pub(crate) fn list(args: &ReceiptsArgs, around: &Surroundings, output: &mut Outp
         note("nothing was done to it yet");
         return Ok(ExitCode::SUCCESS);
     }
-    output.table(&table(&receipts))?;
+    output.table(&table(&receipts, &short_ids(&opened, &receipts)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -53,12 +55,12 @@ fn one(opened: &Opened, id: &str, output: &mut Output) -> Done {
         output.json(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = receipt.detail();
-    text.push_str(&format!("  session {session}\n  at      {}\n", when::utc(receipt.at)));
-    if let Some(undone) = undone {
-        text.push_str(&format!("  undone  by {undone}\n"));
-    }
-    output.text(&printable(text.trim_end()))?;
+    let mut about = vec![("session", session.to_string()), ("at", when::utc(receipt.at))];
+    about.extend(undone.map(|undone| ("undone", format!("by {undone}"))));
+    let owner = opened.archive.store().session(&session)?;
+    let contents = Contents::stored(opened.archive.store(), &owner, std::slice::from_ref(&receipt))?;
+    let page = Page { contents: &contents, width: output.width(), handles: true };
+    output.painted(&page.receipt(&receipt, &about))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,7 +76,7 @@ fn undone_by<'a>(receipt: &Receipt, all: &'a [Receipt]) -> Option<&'a ReceiptId>
     all.iter().find(|other| other.undoes.as_ref() == Some(&receipt.id)).map(|other| &other.id)
 }
 
-fn table(receipts: &[Receipt]) -> Table {
+fn table(receipts: &[Receipt], short: &BTreeMap<ReceiptId, String>) -> Table {
     let columns = [
         ("RECEIPT", Holds::Names),
         ("AGE", Holds::Numbers),
@@ -90,30 +92,44 @@ fn table(receipts: &[Receipt]) -> Table {
             None => receipt.plan.title(),
         };
         table.row([
-            short(&receipt.id, receipts),
+            short_of(&receipt.id, short),
             when::age_of(receipt.at),
             what,
             receipt.before.to_string(),
             receipt.after.to_string(),
-            undone_by(receipt, receipts).map(|id| short(id, receipts)).unwrap_or_default(),
+            undone_by(receipt, receipts).map(|id| short_of(id, short)).unwrap_or_default(),
         ]);
     }
     table
 }
 
-/// As much of an id as tells it from the others.
-fn short(id: &ReceiptId, all: &[Receipt]) -> String {
-    let id = id.as_str();
-    let ends = id.char_indices().map(|(at, _)| at).filter(|end| *end >= ID);
-    let begins = |end: &usize| all.iter().filter(|other| other.id.as_str().starts_with(&id[..*end])).count();
-    ends.into_iter().find(|end| begins(end) == 1).map_or(id, |end| &id[..end]).to_owned()
+fn short_of(id: &ReceiptId, short: &BTreeMap<ReceiptId, String>) -> String {
+    short.get(id).cloned().unwrap_or_else(|| id.to_string())
 }
 
-/// Undo a reduction.
-pub(crate) fn undo(id: &str, force: bool, around: &Surroundings, output: &mut Output) -> Done {
+/// As much of each id as names one receipt in the whole database: any of them can be typed.
+fn short_ids(opened: &Opened, receipts: &[Receipt]) -> Result<BTreeMap<ReceiptId, String>, CliError> {
+    let store = opened.archive.store();
+    let short = |id: &ReceiptId| -> Result<String, CliError> {
+        let text = id.as_str();
+        for (end, _) in text.char_indices().filter(|(end, _)| *end >= ID) {
+            if store.receipts_like(&text[..end], 2)?.len() == 1 {
+                return Ok(text[..end].to_owned());
+            }
+        }
+        Ok(text.to_owned())
+    };
+    receipts.iter().map(|receipt| Ok((receipt.id.clone(), short(&receipt.id)?))).collect()
+}
+
+/// Undo a reduction: the one that is named, or the newest of a session.
+pub(crate) fn undo(what: Option<&str>, force: bool, around: &Surroundings, output: &mut Output) -> Done {
     let config = Config::load(&PolicyArgs::default(), around)?;
     let opened = Opened::existing(&config, around)?;
-    let (session, receipt) = find(&opened, id)?;
+    let (session, receipt) = match what.filter(|what| what.starts_with("rcp_")) {
+        Some(id) => find(&opened, id)?,
+        None => newest(&opened, &opened.chosen(what, around)?)?,
+    };
     if matches!(receipt.plan, Plan::Truncate(_)) {
         let handle = plimsoll_store::handles(&receipt).pop().unwrap_or_else(|| "HANDLE".to_owned());
         return Err(CliError::no(format!("`{}` is of an output that was cut as it came", receipt.id))
@@ -129,14 +145,42 @@ pub(crate) fn undo(id: &str, force: bool, around: &Surroundings, output: &mut Ou
     };
     driver.close()?;
     if output.json {
-        output.json(&json!({ "session": session, "receipt": undone }))?;
+        output.json(&json!({ "session": session, "undone": receipt.id, "receipt": undone }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    output.text(&printable(&format!("undone: {}", receipt.plan.title())))?;
-    output.text(&printable(&format!("  session {session}")))?;
+    let title = opened.archive.store().session(&session)?.title;
+    output.text(&printable(&format!(
+        "undone: {} ({}, {})",
+        receipt.plan.title(),
+        receipt.id,
+        ago(&receipt)
+    )))?;
+    output.text(&printable(&format!("  session {session}, {}", first_words(&title, TITLE))))?;
     output.text(&format!("  window  {} → {} tokens", undone.before, undone.after))?;
     output.text(&format!("  receipt {}", undone.id))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Characters of a session's title that are shown with its id.
+const TITLE: usize = 40;
+
+fn ago(receipt: &Receipt) -> String {
+    match when::age_of(receipt.at).as_str() {
+        "now" => "just now".to_owned(),
+        age => format!("{age} ago"),
+    }
+}
+
+/// The newest receipt of a session that can be undone and was not.
+fn newest(opened: &Opened, session: &Session) -> Result<(SessionId, Receipt), CliError> {
+    let receipts = opened.archive.store().receipts(&session.id, None, u64::MAX)?;
+    let is_open = |receipt: &&Receipt| receipt.can_undo() && undone_by(receipt, &receipts).is_none();
+    let found = receipts.iter().rev().find(is_open).cloned();
+    let found = found.map(|receipt| (session.id.clone(), receipt));
+    found.ok_or_else(|| {
+        CliError::no(format!("session `{}` has nothing to undo", session.id))
+            .hint("name another session or a receipt: `plimsoll undo SESSION`, `plimsoll receipts SESSION`")
+    })
 }
 
 /// The receipt with this id, or the one that begins with it.
@@ -146,31 +190,25 @@ pub(crate) fn find(opened: &Opened, id: &str) -> Result<(SessionId, Receipt), Cl
         Err(StoreError::Missing { .. }) => {}
         other => return Ok(other?),
     }
+    // More than the prefix that all have in common.
+    let known = id.len() > "rcp_".len();
     let mut found = Vec::new();
-    for session in opened.sessions()?.into_iter().filter(|_| id.len() > "rcp_".len()) {
-        let receipts = store.receipts(&session.id, None, u64::MAX)?.into_iter();
-        let near = receipts.filter(|receipt| receipt.id.as_str().starts_with(id));
-        found.extend(near.map(|receipt| (session.id.clone(), receipt)));
+    for near in store.receipts_like(id, LISTED)?.into_iter().filter(|_| known) {
+        found.push(store.receipt(&near)?);
     }
     if found.len() > 1 {
         let list: Vec<String> = found
             .iter()
-            .take(10)
             .map(|(_, receipt)| format!("\n  {}  {}", receipt.id, receipt.plan.title()))
             .collect();
         let message = format!("more than one receipt begins with `{id}`:{}", list.concat());
         return Err(CliError::usage(message).hint("give more of the id"));
     }
     found.pop().ok_or_else(|| {
-        CliError::usage(format!("there is no receipt whose id begins with `{id}`"))
+        CliError::usage(format!("no receipt has an id that begins with `{id}`"))
             .hint("`plimsoll receipts SESSION` lists those of a session")
     })
 }
 
-/// A receipt with everything it names, each once.
-pub(crate) fn detail(receipt: &Receipt) -> String {
-    let text = receipt.detail();
-    let named = matches!(receipt.plan, Plan::Prune(_) | Plan::Shed(_));
-    let lines = text.lines().filter(|line| !named || !line.starts_with("  recall  "));
-    lines.collect::<Vec<_>>().join("\n")
-}
+/// Receipts that are listed if an id is ambiguous.
+const LISTED: usize = 10;

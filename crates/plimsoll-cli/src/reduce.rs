@@ -7,7 +7,7 @@ use plimsoll::compact::ladder::{Outcome, Verdict};
 use plimsoll::count::window_message_tokens;
 use plimsoll::pivot::Visible;
 use plimsoll::prune::{self, PruneChoice, PrunePlan, PruneReason};
-use plimsoll::{Fixed, Limits, Log, Plan, Policy, Receipt, Role, SessionId, Tokens, Window, WindowRole};
+use plimsoll::{Fixed, Limits, Log, Plan, Policy, Receipt, Role, Tokens, Window, WindowRole};
 use plimsoll_session::Pruned;
 use plimsoll_store::Session;
 use serde_json::json;
@@ -16,8 +16,8 @@ use crate::args::{InputArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::output::{Output, counted, note, printable};
+use crate::plans::{Contents, Page};
 use crate::progress::Progress;
-use crate::receipts;
 use crate::store::Opened;
 use crate::surroundings::Surroundings;
 
@@ -48,7 +48,7 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
         Ok((pruned, there))
     })?;
     let nothing = match pruned {
-        Pruned::Done(receipt) => return tell(&session.id, &[*receipt], output),
+        Pruned::Done(receipt) => return tell(&opened, &session, &[*receipt], output),
         Pruned::Nothing(plan) => Plan::Prune(*plan).to_string(),
         Pruned::NotSmaller => "prune nothing: the window would not get smaller".to_owned(),
     };
@@ -95,7 +95,7 @@ pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, outp
         note(&nothing);
         return Ok(ExitCode::from(1));
     }
-    let done = tell(&session.id, &outcome.reduction.receipts, output)?;
+    let done = tell(&opened, &session, &outcome.reduction.receipts, output)?;
     if outcome.verdict != Verdict::Fits {
         note(&outcome.verdict.to_string());
     }
@@ -140,19 +140,21 @@ pub(crate) fn stored(
 }
 
 /// Show the receipts, and how to take them back.
-pub(crate) fn tell(session: &SessionId, done: &[Receipt], output: &mut Output) -> Done {
+pub(crate) fn tell(opened: &Opened, session: &Session, done: &[Receipt], output: &mut Output) -> Done {
     if output.json {
-        output.json(&json!({ "session": session, "receipts": done }))?;
+        output.json(&json!({ "session": session.id, "receipts": done }))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let contents = Contents::stored(opened.archive.store(), session, done)?;
+    let page = Page { contents: &contents, width: output.width(), handles: false };
     for receipt in done {
-        let detail = receipts::detail(receipt);
-        let mut lines: Vec<&str> = detail.lines().collect();
+        let text = page.receipt(receipt, &[]);
+        let mut lines: Vec<&str> = text.lines().collect();
         let more = lines.len().saturating_sub(LINES);
         lines.truncate(LINES);
-        let rest = format!("  … and {more} lines more: `plimsoll receipts {}`", receipt.id);
+        let rest = format!("  … and {more} more, with handles: `plimsoll receipts {}`", receipt.id);
         lines.extend((more > 0).then_some(rest.as_str()));
-        output.text(&printable(&lines.join("\n")))?;
+        output.painted(&lines.join("\n"))?;
     }
     output.flush()?;
     // The last done is the first to be undone.

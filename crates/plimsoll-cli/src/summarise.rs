@@ -17,8 +17,9 @@ use crate::agent::setup_failed;
 use crate::args::{AgentArgs, CompactArgs};
 use crate::config::{self, Config, ForRun};
 use crate::error::{CliError, reason};
-use crate::input;
-use crate::output::{Output, note, printable};
+use crate::input::{self, Whole};
+use crate::output::{Output, note};
+use crate::plans::{Contents, Page, WindowSizes};
 use crate::progress::Progress;
 use crate::reduce;
 use crate::store;
@@ -76,13 +77,13 @@ pub(crate) fn compact(
             note(&nothing);
             return Ok(ExitCode::from(1));
         }
-        let done = reduce::tell(&session.id, &receipts, output)?;
+        let done = reduce::tell(&opened, &session, &receipts, output)?;
         if verdict != Verdict::Fits {
             note(&verdict.to_string());
         }
         return Ok(done);
     }
-    let (log, limits) = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, .. } = input::whole_log(&args.input, &config, around)?;
     // The clock only stamps what is appended, and that is not kept.
     let mut situation = Situation {
         trigger: Trigger::Manual,
@@ -113,12 +114,13 @@ pub(crate) fn compact(
 /// Show the summary that can be made without a model. The climb that applying would make is made and not kept: a summary
 /// that is as long as what it stands for is not taken, and only the climb can tell.
 pub(crate) fn show_offline(
-    log: Log,
+    log: &Log,
     situation: Situation,
     policy: &Policy,
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
-    let nothing = reduce::too_little(&log, policy);
+    let nothing = reduce::too_little(log, policy);
+    let limits = situation.limits;
     let mut climb = Climb::of_log(log.clone(), situation, store::ids());
     let climbed = Progress::during("summarising", || -> Result<Climbed, CliError> {
         loop {
@@ -130,7 +132,7 @@ pub(crate) fn show_offline(
     })?;
     let others: Vec<Plan> =
         climbed.outcome.reduction.receipts.iter().map(|receipt| receipt.plan.clone()).collect();
-    match summary_of(climbed, log)? {
+    match summary_of(climbed, log.clone())? {
         Some((plan, summary)) if output.json => {
             output.json(&json!({ "summary": summary, "plan": plan }))?;
         }
@@ -145,8 +147,10 @@ pub(crate) fn show_offline(
         // A window that is over its line is made smaller in other ways where no summary helps.
         None if output.json => output.json(&json!({ "summary": null, "plans": others }))?,
         None => {
-            for plan in others {
-                output.text(&printable(plan.detail().trim_end()))?;
+            let contents = Contents::of(log, None, &others);
+            let page = Page { contents: &contents, width: output.width(), handles: false };
+            for plan in &others {
+                output.painted(&page.plan(plan, WindowSizes::planned(plan, log, policy, limits)))?;
             }
             note(&format!("no summary: {nothing}"));
         }

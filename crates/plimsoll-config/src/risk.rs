@@ -44,7 +44,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
     (NeedsTrust, "spills", &["keep", "age", "mostBytes"]),
     // Free text that receipts carry, and by which a policy could pass for another.
     (NeedsTrust, "", &["name"]),
-    (Harmless, "count", &["charsPerToken", "rounding", "fileTokens"]),
+    (Harmless, "count", &["charsPerToken", "rounding", "fileTokens", "resultOverhead"]),
     (
         Harmless,
         "truncate",
@@ -63,7 +63,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
         ],
     ),
     // Without the spill, what is cut from an output is gone for good; the directory is a path.
-    (NeedsTrust, "truncate", &["spill", "spillDirectory"]),
+    (NeedsTrust, "truncate", &["spill", "spillDirectory", "spillAs"]),
     // A list of free text. It decides which end of an output is cut off, so an error at its end could be hidden.
     (NeedsTrust, "truncate", &["terminalTools"]),
     (
@@ -104,6 +104,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "share",
             "inclusive",
             "softShare",
+            "softWhenFree",
             "usage",
             "detector",
             "maxFactor",
@@ -220,6 +221,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "newestShare",
             "wordsShare",
             "historyShare",
+            "rules",
         ],
     ),
     // Lists of free text that decide what of a result is cut, as `truncate.terminalTools`.

@@ -45,6 +45,8 @@ pub struct Transcript {
 pub struct SessionInfo {
     /// The session's id.
     pub id: Option<String>,
+    /// The id of the session that it works for, for the session of a sub-agent or task.
+    pub parent: Option<String>,
     /// Its title.
     pub title: Option<String>,
     /// The directory the agent worked in.

@@ -359,6 +359,13 @@ impl Search {
         Ok(found.pop())
     }
 
+    /// The session of another tool that a stored one is a copy of, by its id.
+    pub fn source_of(&self, stored: &Found) -> Option<Found> {
+        let named =
+            self.candidates.iter().filter(|it| it.tool() != Tool::Plimsoll && it.may_have(&stored.id));
+        named.filter_map(Candidate::open).find(|found| found.id == stored.id)
+    }
+
     /// As much of a session's id as tells it from all others, but at least `least` bytes after its prefix.
     pub fn short_id<'a>(&self, id: &'a str, least: usize) -> &'a str {
         let from = id.find('_').map_or(0, |end| end + 1) + least;

@@ -102,6 +102,18 @@ pub enum Because {
     Shared,
 }
 
+/// How a source differs from the copy of it that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// The source has more than the copy.
+    Longer {
+        /// Messages that the copy lacks; 0 if only its last one has grown, or a sub-agent's session has.
+        messages: usize,
+    },
+    /// The copy is not its beginning any more.
+    Diverged,
+}
+
 /// What is to be done.
 enum Plan {
     Unchanged(Vec<ImportRecord>),
@@ -254,6 +266,21 @@ impl Survey {
             self.own_id().is_none() && matches!(store.session(&own), Err(StoreError::Missing { .. }));
         let id = if is_free { own } else { ids.session(options.now) };
         Ok(Plan::New { id, keeps_ids: false, instead_of: why })
+    }
+
+    /// How the source differs from the copy of it that is stored as a session; `None` if it does not, or if the session
+    /// was not imported.
+    pub fn drift_from(&self, store: &dyn Store, session: &SessionId) -> Result<Option<Drift>, ImportError> {
+        let group = store.import_of(session)?;
+        let main = group.iter().find(|record| record.conversation.is_empty());
+        let Some(taken) = main.and_then(|record| Taken::parse(&record.state)) else { return Ok(None) };
+        Ok(match self.relation(&group) {
+            Relation::Same => None,
+            Relation::Longer => {
+                Some(Drift::Longer { messages: self.messages().saturating_sub(taken.messages) })
+            }
+            Relation::Other => Some(Drift::Diverged),
+        })
     }
 
     fn relation(&self, group: &[ImportRecord]) -> Relation {

@@ -58,7 +58,7 @@ mod write;
 
 pub use error::ImportError;
 pub use find::{Found, Kept, Problem, Scope, Search, Tool, projects_around, row_with_id};
-pub use import::{Because, ImportOptions, InsteadOf, Outcome, Report};
+pub use import::{Because, Drift, ImportOptions, InsteadOf, Outcome, Report};
 pub use places::Places;
 pub use source::{FileKind, OnRead, Source, open};
 pub use stored::{Extent, about, each, transcript, visit};

@@ -91,6 +91,7 @@ impl Reading {
 pub fn about(session: &Session) -> Transcript {
     let info = SessionInfo {
         id: Some(session.id.to_string()),
+        parent: session.parent.as_ref().map(ToString::to_string),
         title: Some(session.title.clone()).filter(|title| !title.is_empty()),
         directory: session.directory.clone(),
         model: session.model.clone(),

@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     story(&mut session);
     let info = SessionInfo {
         id: Some(session.id.to_string()),
+        parent: None,
         title: Some("Load figures per turn in the window".into()),
         directory: Some(DIRECTORY.into()),
         model: Some(MODEL.into()),

@@ -4,7 +4,7 @@ use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step};
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::receipt::Made;
-use plimsoll::{Ids, Log, Plan, Receipt, Text};
+use plimsoll::{Ids, Log, Message, Plan, Receipt, Text, Usage};
 use plimsoll_store::Revision;
 use thiserror::Error;
 
@@ -16,6 +16,41 @@ pub struct Climb {
     ladder: Ladder,
     ids: Ids,
     planned_on: Revision,
+    charges: SummaryCharges,
+}
+
+/// Charges for the summaries of a climb, whether they were accepted or not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SummaryCharges {
+    usage: Option<Usage>,
+    cost: Option<f64>,
+}
+
+impl SummaryCharges {
+    pub(crate) fn add(&mut self, usage: Option<Usage>, cost: Option<f64>) {
+        self.usage = match (self.usage.take(), usage) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
+        self.cost = cost.map(|cost| cost + self.cost.unwrap_or_default()).or(self.cost);
+    }
+
+    pub(crate) fn merge(&mut self, other: SummaryCharges) {
+        self.add(other.usage, other.cost);
+    }
+
+    /// Record the charges with a summary. They are gone from here then.
+    pub(crate) fn move_to(&mut self, summary: &mut Message) {
+        let mut all = std::mem::take(self);
+        let recorded = summary.info.cost.as_ref().and_then(serde_json::Number::as_f64);
+        all.add(summary.info.tokens.take(), recorded);
+        (summary.info.tokens, summary.info.cost) =
+            (all.usage, all.cost.and_then(serde_json::Number::from_f64));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.usage.is_none() && self.cost.is_none()
+    }
 }
 
 /// What to do next in a climb.
@@ -33,6 +68,7 @@ pub struct Climbed {
     /// Where it ended, and what it did.
     pub outcome: Outcome,
     pub(crate) planned_on: Revision,
+    pub(crate) charges: SummaryCharges,
 }
 
 /// Why there is no summary of a summariser's. The session is as it was.
@@ -51,7 +87,8 @@ pub enum SummaryFailure<E> {
 
 impl Climb {
     pub(crate) fn new(log: Log, planned_on: Revision, situation: Situation, ids: Ids) -> Climb {
-        Climb { ladder: Ladder::new(log, situation), ids, planned_on }
+        let charges = SummaryCharges::default();
+        Climb { ladder: Ladder::new(log, situation), ids, planned_on, charges }
     }
 
     /// A climb over a log that no store has, as that of a file.
@@ -90,13 +127,17 @@ impl Climb {
         Ok(match self.ladder.climb(&mut self.ids)? {
             Step::Ask(request) => ClimbStep::Ask(Box::new(request)),
             Step::Done(outcome) => {
-                ClimbStep::Done(Box::new(Climbed { outcome, planned_on: self.planned_on }))
+                let (planned_on, charges) = (self.planned_on, std::mem::take(&mut self.charges));
+                ClimbStep::Done(Box::new(Climbed { outcome, planned_on, charges }))
             }
         })
     }
 
     /// Hand in what the summariser said, or why it said nothing.
     pub fn answer(&mut self, reply: Result<Reply, String>) -> Result<(), SessionError> {
+        if let Ok(Reply { usage, cost, .. }) = &reply {
+            self.charges.add(usage.clone(), *cost);
+        }
         Ok(self.ladder.answer(reply, &mut self.ids)?)
     }
 

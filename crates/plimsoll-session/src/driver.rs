@@ -19,7 +19,7 @@ use plimsoll_store::{
 use plimsoll_tokens::Measure;
 
 use crate::answer::Writing;
-use crate::climb::{Climb, ClimbStep, Climbed};
+use crate::climb::{Climb, ClimbStep, Climbed, SummaryCharges};
 use crate::error::SessionError;
 use crate::meter::Meter;
 use crate::reduced::Reduced;
@@ -63,6 +63,8 @@ pub struct Driver {
     refusals: u32,
     climb: Option<Climb>,
     early: Early,
+    /// Charges of summaries that were prepared ahead and not used; recorded with the next summary.
+    owed: SummaryCharges,
     /// What was handed out for the next request, and becomes what was sent once its answer begins.
     prepared: Option<Sent>,
     sent: Option<Sent>,
@@ -199,6 +201,7 @@ impl Driver {
             refusals: 0,
             climb: None,
             early: Early::None,
+            owed: SummaryCharges::default(),
             prepared: None,
             sent: None,
         }
@@ -267,9 +270,11 @@ impl Driver {
         self.settings.provider = provider;
     }
 
-    /// Whether the next request would be over the line, so that [`prepare`](Driver::prepare) would climb.
+    /// Whether [`prepare`](Driver::prepare) would compact before the next request.
     pub fn is_over_line(&self, fixed: Fixed) -> bool {
-        self.situation(fixed, self.trigger).weigh(&self.log).1
+        let situation = self.situation(fixed, self.trigger);
+        let load = situation.load(&self.log);
+        situation.wants_compaction(&self.log, &load)
     }
 
     /// Say something else about summaries from now on; says whether it is something else. A climb that is under way, and
@@ -336,7 +341,11 @@ impl Driver {
         if self.climb.is_none() {
             let mut situation = self.situation(fixed, self.trigger);
             let (mut load, mut calls) = situation.weigh(&self.log);
-            if calls && let Some(held) = self.take_held() {
+            let is_held = matches!(self.early, Early::Held(_));
+            let compacts = is_held && situation.wants_compaction(&self.log, &load);
+            // A prune that only saves money would make a summary useless that is paid for.
+            calls &= !is_held || compacts;
+            if compacts && let Some(held) = self.take_held() {
                 self.keep_scale(&situation, &load);
                 receipts = self.commit_held(held)?;
                 if !receipts.is_empty() {
@@ -461,9 +470,12 @@ impl Driver {
         if !is_free || self.settings.summariser.is_none() || self.trigger != Trigger::Auto {
             return None;
         }
-        self.settings.policy.overflow.soft_line(self.limits)?;
+        let overflow = &self.settings.policy.overflow;
+        overflow.soft_line(self.limits)?;
         let situation = self.situation(fixed, Trigger::Early);
-        situation.weigh(&self.log).1.then_some(situation)
+        let is_wanted =
+            situation.weigh(&self.log).1 && (!overflow.soft_when_free || situation.is_free_ahead(&self.log));
+        is_wanted.then_some(situation)
     }
 
     /// Keep what a climb of [`begin_early`](Driver::begin_early) came to. It takes effect in the first
@@ -477,6 +489,7 @@ impl Driver {
             self.early = Early::Held(Box::new(climbed));
             return true;
         }
+        self.owed.merge(climbed.charges);
         false
     }
 
@@ -492,8 +505,12 @@ impl Driver {
 
     /// Commit what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its work.
     fn commit_held(&mut self, held: Climbed) -> Result<Vec<Receipt>, SessionError> {
+        let charges = held.charges.clone();
         match self.commit(held) {
-            Err(SessionError::Store(StoreError::Stale { .. })) => Ok(Vec::new()),
+            Err(SessionError::Store(StoreError::Stale { .. })) => {
+                self.owed.merge(charges);
+                Ok(Vec::new())
+            }
             other => other,
         }
     }
@@ -523,14 +540,23 @@ impl Driver {
         let Outcome { reduction, breaker, .. } = climbed.outcome;
         if !reduction.is_empty() {
             // A log that is no longer what was planned on is refused below, with a better reason than a missing message.
-            let reduction = reduction.clone().without_stale_go_on(&self.log).unwrap_or(reduction);
+            let mut reduction = reduction.clone().without_stale_go_on(&self.log).unwrap_or(reduction);
+            let owed = self.owed.clone();
+            if !owed.is_empty()
+                && let Some(summary) = reduction.appended.iter_mut().find(|message| message.info.summary)
+            {
+                self.owed.move_to(summary);
+            }
             let weighed = self.recorded.is_some().then(|| self.log.clone());
             let weighed = weighed.and_then(|mut log| reduction.commit(&mut log).ok().map(|()| log));
             let (reduction, recorded) = match &weighed {
                 Some(log) => self.told_by_usage(reduction, log),
                 None => (reduction, None),
             };
-            self.reduce(reduction.clone(), climbed.planned_on)?;
+            if let Err(error) = self.reduce(reduction.clone(), climbed.planned_on) {
+                self.owed = owed;
+                return Err(error);
+            }
             self.recorded = recorded.or(self.recorded.take());
             if reduction.receipts.iter().any(compacts) {
                 // What the pivot stands for need not be held any more; the store knows what must be.
@@ -551,6 +577,9 @@ impl Driver {
         self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
         self.revision = self.archive.store().session(self.session())?.revision;
         // What was planned before is of no use any more.
+        if let Some(dropped) = self.take_held() {
+            self.owed.merge(dropped.charges);
+        }
         (self.early, self.climb) = (Early::None, None);
         Ok(())
     }

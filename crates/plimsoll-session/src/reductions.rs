@@ -61,6 +61,23 @@ impl Driver {
         self.situation(fixed, Trigger::Manual).plan_compaction(&self.log)
     }
 
+    /// Tokens of the next request before a plan and after it, as its receipt would have them. For a compaction that is only
+    /// planned, the longest summary is assumed.
+    pub fn preview(&self, plan: &Plan, fixed: Fixed) -> (Tokens, Tokens) {
+        let situation = self.situation(fixed, Trigger::Auto);
+        let scale = situation.scale(&situation.load(&self.log), &self.log);
+        let before = situation.estimate(&self.log);
+        let after = match plan {
+            Plan::Compact(plan) => (before - plan.tokens) + self.settings.policy.compact.longest_summary(),
+            other => {
+                let mut reduced = self.log.clone();
+                let marked = other.mark(&mut reduced, &ReceiptId::new("rcp_plan"), self.now());
+                marked.map_or(before, |()| situation.estimate(&reduced))
+            }
+        };
+        (scale.request(before), scale.request(after))
+    }
+
     /// Clear old tool outputs from the window, by the policy's rules.
     pub fn prune(&mut self, fixed: Fixed, reason: &str) -> Result<Pruned, SessionError> {
         let plan = self.plan_prune(fixed);

@@ -39,6 +39,11 @@ impl UsageScale {
         Some(UsageScale::new(&WindowMeter::of(messages).read()?, messages, policy))
     }
 
+    /// The scale that a session is shown on: by its usage, or by characters over four if it records none.
+    pub fn shown(messages: &[Message], policy: &Policy) -> UsageScale {
+        UsageScale::of(messages, policy).unwrap_or_else(|| UsageScale::estimated(messages, policy))
+    }
+
     /// The scale of a stored session, with `log` in the place of the messages that are stored under the same ids.
     pub(crate) fn read(
         archive: &Archive,

@@ -123,6 +123,12 @@ pub trait Counter: Send + Sync {
         Tokens(4)
     }
 
+    /// Overhead of each tool result after the first of a message, for counters that count every result as a separate
+    /// message.
+    fn result_overhead(&self) -> Tokens {
+        Tokens::ZERO
+    }
+
     /// What an image or document is taken for where nobody knows better.
     fn file_tokens(&self) -> Tokens {
         FILE_TOKENS
@@ -160,11 +166,19 @@ pub struct CharCounter {
     pub rounding: Rounding,
     /// What an image or document is taken for.
     pub file_tokens: Tokens,
+    /// Overhead of each parallel tool result after the first. The token management guide sends every result as a separate
+    /// message, at 4 tokens each; elsewhere results of one step share the overhead of one message.
+    pub result_overhead: Tokens,
 }
 
 impl Default for CharCounter {
     fn default() -> CharCounter {
-        CharCounter { chars_per_token: 4, rounding: Rounding::Ceil, file_tokens: FILE_TOKENS }
+        CharCounter {
+            chars_per_token: 4,
+            rounding: Rounding::Ceil,
+            file_tokens: FILE_TOKENS,
+            result_overhead: Tokens::ZERO,
+        }
     }
 }
 
@@ -196,6 +210,10 @@ impl Counter for CharCounter {
 
     fn count_text(&self, text: &Text) -> Tokens {
         self.of_chars(text.chars())
+    }
+
+    fn result_overhead(&self) -> Tokens {
+        self.result_overhead
     }
 
     fn file_tokens(&self) -> Tokens {
@@ -252,6 +270,10 @@ impl<C: Counter> Counter for Memo<C> {
         self.inner.message_overhead()
     }
 
+    fn result_overhead(&self) -> Tokens {
+        self.inner.result_overhead()
+    }
+
     fn file_tokens(&self) -> Tokens {
         self.inner.file_tokens()
     }
@@ -303,7 +325,8 @@ pub fn block_tokens(block: &Block, counter: &dyn Counter) -> Tokens {
 /// Tokens of one message of the window.
 pub fn window_message_tokens(message: &WindowMessage, counter: &dyn Counter) -> Tokens {
     let blocks: Tokens = message.blocks.iter().map(|block| block_tokens(block, counter)).sum();
-    blocks + counter.message_overhead()
+    let results = message.blocks.iter().filter(|block| matches!(block, Block::Result { .. })).skip(1);
+    blocks + counter.message_overhead() + results.map(|_| counter.result_overhead()).sum()
 }
 
 /// What every request carries besides the window, counted once each.

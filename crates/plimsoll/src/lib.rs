@@ -104,7 +104,7 @@ pub use log::{
     Ids, Info, Input, Log, LogError, Message, MessageId, MessageUpdate, Millis, Part, PartBody, PartId,
     ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
-pub use policy::{ForkPolicy, Policy, PolicyError, PolicySpec, Preset};
+pub use policy::{ForkPolicy, ForkRules, Policy, PolicyError, PolicySpec, Preset, SpillAs};
 pub use receipt::{Handle, Plan, Receipt};
 pub use reduction::Reduction;
 pub use window::{Block, Illegal, Window, WindowMessage, WindowRole};

@@ -99,9 +99,4 @@ impl OverflowPolicy {
             (UsageSum::TotalOrAll, _) => base + usage.cache_write,
         }
     }
-
-    /// Whether a response with that usage calls for a compaction.
-    pub fn is_overflow(&self, usage: &Usage, limits: Limits) -> bool {
-        self.auto && self.line(limits).is_some_and(|line| line.is_over(self.load(usage)))
-    }
 }

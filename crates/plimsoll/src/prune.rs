@@ -17,7 +17,7 @@ use crate::count::{Counter, Tokens, part_tokens};
 use crate::limits::Limits;
 use crate::log::{Effect, Message, MessageId, Part, PartBody, PartId, ToolStatus};
 use crate::pivot::{Pivot, Visible};
-use crate::policy::{ClearedView, Measure, OnMeeting, Policy, PruneOrder};
+use crate::policy::{AtSummary, ClearedView, Measure, OnMeeting, Policy, PruneOrder};
 
 pub use choice::{PruneChoice, plan_choice, plan_choice_by};
 pub(crate) use kept::{clearable_texts, keep_names, keep_names_of};
@@ -329,13 +329,16 @@ pub(crate) fn worth_clearing(part: &Part, freed: Tokens, policy: &Policy) -> boo
 }
 
 /// The messages to look at: those after the newest summary, or all that are in the window.
-fn places(messages: &[Message], at_summary: OnMeeting) -> Box<dyn DoubleEndedIterator<Item = usize>> {
+fn places(messages: &[Message], at_summary: AtSummary) -> Box<dyn DoubleEndedIterator<Item = usize>> {
+    let after_pivot = || Pivot::newest(messages).map(|pivot| pivot.summary + 1).unwrap_or(0);
     match at_summary {
-        OnMeeting::Stop => {
-            let start = Pivot::newest(messages).map(|pivot| pivot.summary + 1).unwrap_or(0);
+        AtSummary::Stop => {
+            let marked = messages.iter().rposition(|message| message.info.summary);
+            let start = marked.map_or(0, |summary| summary + 1).max(after_pivot());
             Box::new(start..messages.len())
         }
-        OnMeeting::Skip => Box::new(Visible::of(messages).places.into_iter()),
+        AtSummary::StopAtPivot => Box::new(after_pivot()..messages.len()),
+        AtSummary::Skip => Box::new(Visible::of(messages).places.into_iter()),
     }
 }
 

@@ -656,11 +656,11 @@ impl Receipt {
     }
 }
 
-/// One line that says what was done.
+/// A line about the reduction. Sizes of the plan are estimates, so only those of the receipt are in it.
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let undo = if self.undoes.is_some() { "undo " } else { "" };
-        write!(f, "{}  {undo}{}: {} → {} tokens", self.id, self.plan, self.before, self.after)
+        write!(f, "{}  {undo}{}: {} → {} tokens", self.id, self.plan.title(), self.before, self.after)
     }
 }
 

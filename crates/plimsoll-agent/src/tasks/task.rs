@@ -9,7 +9,7 @@ use std::time::Duration;
 use plimsoll::fork::ForkStats;
 use plimsoll::{Millis, SessionId};
 use plimsoll_store::{NewTask, TaskMove, TaskRecord};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::bounds::StoredBound;
@@ -18,8 +18,7 @@ use super::status::TaskStatus;
 use crate::event::UsageFigures;
 
 /// A background task.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// Its id, which is the id of the session it runs in.
     pub id: SessionId,
@@ -30,11 +29,29 @@ pub struct Task {
     /// When it was launched.
     pub created: Millis,
     /// What is remembered of it.
-    #[serde(flatten)]
     pub data: TaskData,
     /// The data as it was read, which the next change must still find.
-    #[serde(skip)]
     seen: Value,
+}
+
+/// JSON of a task: its record, and what follows from it under the names of the source documents.
+impl Serialize for Task {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Record<'a> {
+            id: &'a SessionId,
+            parent: &'a SessionId,
+            status: TaskStatus,
+            created: Millis,
+            is_forked: bool,
+            #[serde(flatten)]
+            data: &'a TaskData,
+        }
+        let Task { id, parent, status, created, data, .. } = self;
+        let (status, created, is_forked) = (*status, *created, self.is_forked());
+        Record { id, parent, status, created, is_forked, data }.serialize(serializer)
+    }
 }
 
 /// What is remembered of a task.

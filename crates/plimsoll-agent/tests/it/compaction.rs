@@ -326,7 +326,10 @@ async fn r160_a_compaction_is_made_beside_the_turn_and_takes_effect_at_the_line(
         })
         .unwrap(),
     );
-    dock.agent.policy = crate::support::policy(|spec| spec.overflow.soft_share = Some(0.4));
+    dock.agent.policy = crate::support::policy(|spec| {
+        spec.overflow.soft_share = Some(0.4);
+        spec.overflow.soft_when_free = false;
+    });
     let mut conversation = dock.begin().await;
     run(&mut conversation, "Read it 7 times").await;
     let held = gate.clone();
@@ -394,6 +397,8 @@ async fn a_person_compacts_with_the_same_receipts() {
 #[tokio::test]
 async fn the_shape_of_the_context_before_and_after_a_compaction() {
     let dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
+    // At the line, and not prepared before it.
+    let dock = dock.with_policy(|spec| spec.overflow.soft_share = None);
     let mut conversation = dock.begin().await;
     until_compacted(&dock, &mut conversation).await;
     let requests = dock.server.requests();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use plimsoll_agent::metrics as names;
+use plimsoll_agent::metrics::{self as names, TokenMetrics};
 use plimsoll_providers::Wire;
 use plimsoll_testkit::server::{Captured, Fault, ModelServer, Reply};
 use serde_json::json;
@@ -15,7 +15,7 @@ fn r156_the_eight_figures_and_those_of_the_model_after_a_scripted_run() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let reductions = metrics::with_local_recorder(&recorder, || {
+    let (reductions, reported) = metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {
             let mut dock = Dock::on(
                 Wire::Anthropic,
@@ -40,11 +40,13 @@ fn r156_the_eight_figures_and_those_of_the_model_after_a_scripted_run() {
             dock.write("big.txt", &lines(900));
             dock.server.push(Reply::failing(Fault::status(529)));
             let mut conversation = dock.begin().await;
-            let mut all = Vec::new();
+            let (mut all, mut reported) = (Vec::new(), TokenMetrics::default());
             for turn in 0..12 {
-                all.extend(run(&mut conversation, &format!("Read {turn}\n{}", lines(120))).await.reductions);
+                let report = run(&mut conversation, &format!("Read {turn}\n{}", lines(120))).await;
+                all.extend(report.reductions);
+                reported += report.metrics;
             }
-            all
+            (all, reported)
         })
     });
     let mut counted: BTreeMap<String, f64> = BTreeMap::new();
@@ -67,6 +69,20 @@ fn r156_the_eight_figures_and_those_of_the_model_after_a_scripted_run() {
     assert!(count(names::SPILL_BYTES) > of("truncate") * lines(900).len() as f64);
     assert!(count(names::BYTES_TRUNCATED) > 0.0 && count(names::BYTES_TRUNCATED) < count(names::SPILL_BYTES));
     assert!(count(names::TOKENS_PRUNED) > 1_000.0 && count(names::TOKENS_COMPACTED) > 1_000.0);
+    // The report of each run has the same figures, under the guide's names.
+    let reported = serde_json::to_value(reported).unwrap();
+    for (name, key) in [
+        (names::TRUNCATIONS, "totalTruncations"),
+        (names::PRUNINGS, "totalPrunings"),
+        (names::COMPACTIONS, "totalCompactions"),
+        (names::BYTES_TRUNCATED, "bytesTruncated"),
+        (names::TOKENS_PRUNED, "tokensPruned"),
+        (names::TOKENS_COMPACTED, "tokensCompacted"),
+        (names::SPILL_FILES, "spillFilesCreated"),
+        (names::SPILL_BYTES, "spillBytesWritten"),
+    ] {
+        assert_eq!(reported[key].as_f64().unwrap(), count(name), "{key}");
+    }
     assert_eq!(count(names::RETRIES), 1.0);
     assert!(count(names::REQUESTS) > 6.0 && count(names::LATENCY) == count(names::REQUESTS));
     assert!(count(names::TOKENS_IN) > 0.0 && count(names::TOKENS_OUT) > 0.0);

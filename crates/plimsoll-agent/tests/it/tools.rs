@@ -121,6 +121,26 @@ async fn an_output_of_any_size_is_cut_as_it_streams_and_recalled_by_its_handle()
     assert!(cut);
 }
 
+/// Under `openfork` the notice names a file, and says to read it. No rule is needed for that: the session has it already.
+#[tokio::test]
+async fn r136_openfork_a_cut_output_is_read_back_from_the_file_that_the_notice_names() {
+    let mut dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
+    dock.agent.policy = std::sync::Arc::new(plimsoll::Preset::Openfork.policy());
+    let talk = &mut dock.begin().await;
+    let command = "for i in $(seq 1 9000); do echo \"line $i of a long output\"; done";
+    let shown = call(&dock, talk, "bash", json!({ "command": command })).await;
+    let path = shown.lines().find_map(|line| line.strip_prefix("[Full output saved to: ")).expect("a path");
+    let path = path.strip_suffix(']').unwrap();
+    assert!(shown.contains("[Use 'read' tool with the path above to see full content]"), "{shown}");
+    let input = json!({ "path": path, "offset": 8_999, "limit": 2 });
+    let back = call(&dock, talk, "read", input.clone()).await;
+    assert!(back.contains("line 8999 of a long output") && back.contains("line 9000"), "{back}");
+    // In another session it is a file outside the project like any other.
+    let other = &mut dock.begin().await;
+    let denied = call(&dock, other, "read", input).await;
+    assert!(denied.contains("Denied: reading outside the project"), "{denied}");
+}
+
 #[tokio::test]
 async fn calls_that_look_run_side_by_side_and_those_that_act_one_after_the_other() {
     let dock = Dock::new(ModelServer::start().unwrap()).allow("bash");

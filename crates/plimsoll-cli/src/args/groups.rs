@@ -119,8 +119,10 @@ pub(crate) enum ReturnCommand {
     /// What was cleared or cut is in the window again; a summary no longer counts. The log was never changed.
     #[command(after_help = UNDO)]
     Undo {
-        /// The receipt: its id or the beginning of it.
-        receipt: String,
+        /// A receipt, by its id or the beginning of it, or a stored session, whose newest reduction is undone; that of the
+        /// newest session of this directory if none is given.
+        #[arg(value_name = "RECEIPT|SESSION")]
+        what: Option<String>,
 
         /// Do it although another process runs the session; that one is named, and can write no more.
         #[arg(long)]

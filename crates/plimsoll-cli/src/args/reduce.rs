@@ -15,10 +15,11 @@ Examples:
   plimsoll prune --plan --json s.jsonl | jq .freedTokens
   plimsoll prune --apply ses_5c             do that to a stored session
   plimsoll prune --tool bash --keep 5       all outputs of `bash` but the newest 5
-  plimsoll prune --file src/lib.rs s.jsonl  what was read of a file
+  plimsoll prune --file src/lib.rs s.jsonl  what was read of a file; `--keep 1` keeps its newest read
+  plimsoll prune --repeated s.jsonl         reads that a later one shows again
   plimsoll prune --to 60% --apply ses_5c    the oldest, until the window is at most 60 % full
 
-`--tool`, `--file`, `--keep` and `--to` choose in place of the policy, and can be combined: what the policy protects by age \
+`--tool`, `--file`, `--repeated`, `--keep` and `--to` choose in place of the policy, and can be combined: what the policy protects by age \
 or amount can go then, what it protects by the name of its tool only where `--tool` names it.";
 
 pub(super) const COMPACT: &str = "\
@@ -74,11 +75,15 @@ pub(crate) struct ChoiceArgs {
     #[arg(long = "tool", value_name = "NAME")]
     tools: Vec<String>,
 
-    /// Outputs of calls that name this file, whole or by the end of its path; can be given several times.
+    /// Outputs of calls that name or show this file, whole or by the end of its path; can be given several times.
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<String>,
 
-    /// All but so many of the newest of them.
+    /// Reads of files that a later read shows again.
+    #[arg(long)]
+    repeated: bool,
+
+    /// All but the newest N of them. With `--file`, all that is older than the newest N reads of the file.
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
 
@@ -90,8 +95,9 @@ pub(crate) struct ChoiceArgs {
 impl ChoiceArgs {
     /// The choice; none where the policy decides.
     pub(crate) fn choice(&self) -> Option<PruneChoice> {
-        let ChoiceArgs { tools, files, keep, to } = self;
-        let choice = PruneChoice { tools: tools.clone(), files: files.clone(), keep: *keep, to: *to };
+        let ChoiceArgs { tools, files, repeated, keep, to } = self;
+        let (tools, files) = (tools.clone(), files.clone());
+        let choice = PruneChoice { tools, files, repeated: *repeated, keep: *keep, to: *to };
         (!choice.is_empty()).then_some(choice)
     }
 }

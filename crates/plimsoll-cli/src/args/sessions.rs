@@ -236,6 +236,10 @@ pub(crate) struct HandoverArgs {
     /// Write below this folder instead of the tool's own.
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+
+    /// Hand over the window unchanged, even if it is over the line of the tool's model.
+    #[arg(long)]
+    pub(crate) as_is: bool,
 }
 
 fn takers() -> impl TypedValueParser<Value = Tool> {

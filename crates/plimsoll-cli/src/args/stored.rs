@@ -14,6 +14,8 @@ Examples:
 
 pub(super) const UNDO: &str = "\
 Examples:
+  plimsoll undo                             the newest reduction of this directory's newest session
+  plimsoll undo ses_5c                      the newest of another session
   plimsoll undo rcp_1e0f40599001            the beginning of an id is enough";
 
 pub(super) const REVERT: &str = "\

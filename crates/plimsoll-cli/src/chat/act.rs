@@ -10,6 +10,7 @@ use super::text::{clean, one_line, visible, wrap};
 use super::{Chat, lists, todo, words};
 use crate::agent::failed;
 use crate::error::CliError;
+use crate::plans::{Contents, Page, WindowSizes};
 use crate::reduce;
 use crate::revert;
 use crate::style::{HEADING, QUIET, paint};
@@ -113,15 +114,23 @@ impl Chat<'_> {
 
     fn plan(&self) -> Done {
         let plan = self.runtime.block_on(self.require()?.plan()).map_err(|error| told(&error))?;
+        let width = self.screen.width().saturating_sub(1);
+        let planned = Plan::Prune(plan.prune.clone());
+        let compaction = plan.compaction.map(Plan::Compact);
+        let directory = self.around.directory.to_string_lossy();
+        let contents =
+            Contents::of(&plan.messages, Some(&*directory), [&planned].into_iter().chain(&compaction));
+        let page = Page { contents: &contents, width, handles: false };
         let prune = match plan.prune.items.len() {
             0 => format!("no output would be set aside: {}", plan.prune.explain()),
-            _ => Plan::Prune(plan.prune).detail().replace("cleared", "set aside"),
+            _ => page
+                .plan(&planned, WindowSizes::driven(&planned, plan.pruned))
+                .replace("cleared", "set aside"),
         };
-        let compaction = match plan.compaction {
+        let compaction = match compaction.zip(plan.compacted) {
             None => self.too_little(),
-            Some(plan) => Plan::Compact(plan).detail(),
+            Some((plan, sizes)) => page.plan(&plan, WindowSizes::driven(&plan, sizes)),
         };
-        let width = self.screen.width().saturating_sub(1);
         let heading = paint(HEADING, &wrap("Next, when the window is full or with /compact", width, 0));
         let note = "Nothing was done. What is set aside or summarised stays stored.";
         let note = paint(QUIET, &wrap(note, width, 0));

@@ -6,6 +6,7 @@ mod scale;
 mod window;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll::Tokens;
@@ -14,11 +15,13 @@ use plimsoll_formats::Transcript;
 use serde::Serialize;
 
 use self::render::Page;
+pub(crate) use self::render::cut_middle;
 use self::scale::Inspection;
-pub(crate) use self::scale::{MeasuredBy, Scale};
-use crate::args::InspectArgs;
+pub(crate) use self::scale::{MeasuredBy, Scale, is_prompt};
+use crate::args::{InputArgs, InspectArgs};
 use crate::config::Config;
 use crate::error::CliError;
+use crate::handover::quoted;
 use crate::input;
 use crate::output::Output;
 use crate::recorded::{RecordedFigures, SessionWindow, WindowSource};
@@ -84,6 +87,14 @@ impl About {
     }
 }
 
+/// The arguments that named a session, to be typed again; `None` if it was found by its directory or piped.
+fn named(args: &InputArgs) -> Option<String> {
+    let file = args.file.as_deref().filter(|file| *file != Path::new("-")).map(quoted);
+    let id = args.session.as_ref().map(|id| format!("--session {}", quoted(Path::new(id))));
+    let both: Vec<String> = file.into_iter().chain(id).collect();
+    (!both.is_empty()).then(|| both.join(" "))
+}
+
 /// Show what is in the window of a session.
 pub(crate) fn run(
     args: &InspectArgs,
@@ -106,7 +117,8 @@ pub(crate) fn run(
     if output.json {
         output.json(&inspected)?;
     } else {
-        let page = Page { inspected: &inspected, width: output.width(), log: args.log };
+        let session = named(&args.input);
+        let page = Page { inspected: &inspected, width: output.width(), log: args.log, session };
         output.report(&page.render())?;
     }
     Ok(ExitCode::SUCCESS)

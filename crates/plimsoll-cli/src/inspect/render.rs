@@ -27,6 +27,8 @@ pub(super) struct Page<'a> {
     pub(super) width: usize,
     /// Whether the log is shown beside the window.
     pub(super) log: bool,
+    /// How the session was named, for commands that are advised.
+    pub(super) session: Option<String>,
 }
 
 impl Page<'_> {
@@ -194,8 +196,10 @@ impl Page<'_> {
             let room = self.width.saturating_sub(3 + after.chars().count());
             out.push_str(&format!("  `{}{after}\n", cut_middle(name, room)));
         }
-        // A prune by itself takes what is old, whether it was read again or not.
-        out.push_str(&wrapped("  `plimsoll prune --file FILE --keep 1` clears what is older", self.width));
+        // A prune by the policy takes what is old, whether it was read again or not, and `--keep` counts reads of any lines.
+        let session = self.session.as_ref().map(|session| format!(" {session}")).unwrap_or_default();
+        let advice = format!("  `plimsoll prune --repeated{session}` clears what a later read shows again");
+        out.push_str(&wrapped(&advice, self.width));
     }
 
     fn growth(&self, out: &mut String, growth: &[Turn]) {
@@ -241,7 +245,7 @@ fn thousands(tokens: Tokens) -> String {
 }
 
 /// A name that fits its column: of a long path both ends tell most.
-fn cut_middle(name: &str, most: usize) -> String {
+pub(crate) fn cut_middle(name: &str, most: usize) -> String {
     let name = printable(name);
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= most {

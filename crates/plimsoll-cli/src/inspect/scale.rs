@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::ranking::{Ranking, Share, Weight};
 use super::window::{Weigher, WindowReport, kind_of_model_part, kind_of_user_part};
+use crate::about::Describer;
 use crate::output::printable;
 
 /// How many rows of a ranking are worth looking at.
@@ -268,7 +269,7 @@ impl<'a> Scale<'a> {
         let factor = measured.as_ref().map(Measured::factor);
         let calibrated = measured.as_ref().map(Measured::counter);
         let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
-        let weigher = Weigher { policy, counter, directory };
+        let weigher = Weigher { policy, counter, words: Describer { directory } };
         let report = view.report(&weigher, factor);
         let window = measured.as_ref();
         let window = window.map_or(report.visible, |measured| measured.window_of(report.visible));
@@ -302,7 +303,7 @@ impl<'a> Scale<'a> {
 
 /// The rows with their paths as they are from the session's directory.
 fn relative_rows(mut rows: Vec<Share>, weigher: &Weigher) -> Vec<Share> {
-    rows.iter_mut().for_each(|row| row.name = weigher.relative(&row.name));
+    rows.iter_mut().for_each(|row| row.name = weigher.words.relative(&row.name));
     rows
 }
 
@@ -477,7 +478,7 @@ fn kind(message: &Message, part: &Part) -> &'static str {
 
 /// Whether a person speaks. What a host puts in between, such as a file that it attaches, begins no turn, and neither
 /// does a command that the user runs beside the conversation.
-pub(super) fn is_prompt(message: &Message) -> bool {
+pub(crate) fn is_prompt(message: &Message) -> bool {
     message.starts_turn() && !message.parts.iter().all(|part| kind_of_user_part(part) != "the user")
 }
 
@@ -498,7 +499,7 @@ mod tests {
 
     use super::super::ranking::{MOST_NAMES, Ranking, Weight};
     use super::super::window::Weigher;
-    use super::{Growth, MOST_TURNS, Scale, View};
+    use super::{Describer, Growth, MOST_TURNS, Scale, View};
 
     fn message(value: serde_json::Value) -> Message {
         serde_json::from_value(value).unwrap()
@@ -537,7 +538,7 @@ mod tests {
         messages.iter().cloned().for_each(|message| view.add(message, 1));
         assert!(view.kept.len() < messages.len(), "something was dropped");
         let whole = request_tokens(&Window::of(messages, &policy), Fixed::default(), &policy.count);
-        let weigher = Weigher { policy: &policy, counter: &policy.count, directory: None };
+        let weigher = Weigher { policy: &policy, counter: &policy.count, words: Describer::default() };
         assert_eq!(view.report(&weigher, None).visible, whole);
     }
 

@@ -3,23 +3,20 @@
 use std::collections::BTreeMap;
 
 use plimsoll::compact::extract::paths;
-use plimsoll::compact::facts::{ReadLines, ShellReads, shell_commands, shell_reads};
+use plimsoll::compact::facts::{ReadLines, SeenLines, ShellReads, file_reads};
 use plimsoll::count::block_tokens;
 use plimsoll::{
     Block, Counter, Message, Part, PartBody, PartId, Policy, Tokens, ToolState, Window, WindowMessage,
     WindowRole,
 };
 use serde::Serialize;
-use serde_json::Value;
 
 use super::ranking::{Ranking, Share};
 use super::scale::is_prompt;
-use crate::output::printable;
+use crate::about::{Describer, first_words};
 
 /// How many items are listed for machines; people are shown as many as fit.
 const MOST_ITEMS: usize = 20;
-/// So much of what an item is about is kept.
-const LONGEST: usize = 300;
 
 /// What is in the window.
 #[derive(Debug, Serialize)]
@@ -84,8 +81,8 @@ struct Reading {
 pub(crate) struct Weigher<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) counter: &'a dyn Counter,
-    /// The directory of the session, from which paths are told.
-    pub(crate) directory: Option<&'a str>,
+    /// Paths and commands in words.
+    pub(crate) words: Describer<'a>,
 }
 
 #[derive(Default)]
@@ -146,13 +143,13 @@ impl Weigher<'_> {
                     tally.tools.add_to(name, tokens);
                 }
                 self.files(tally, name, &tool.state, block, tokens);
-                (name.as_str(), self.about(name, &tool.state))
+                (name.as_str(), self.words.call(name, tool.state.input.as_ref().map(|input| input.value())))
             }
             (Block::File { filename, mime, .. }, _) => {
                 (kind, filename.as_deref().or(mime.as_deref()).unwrap_or("unnamed").to_owned())
             }
             (Block::Text { text, .. } | Block::Reasoning { text, .. }, _) => {
-                (kind, self.shorten(&first_words(text)))
+                (kind, self.words.shorten(&first_words(text)))
             }
             (Block::Result { tool, text, .. }, None) => (tool.as_str(), first_words(text)),
             (Block::Call { tool, input, .. }, None) => (tool.as_str(), first_words(input.json())),
@@ -174,82 +171,28 @@ impl Weigher<'_> {
         let is_call = matches!(block, Block::Call { .. });
         let is_shown = matches!(block, Block::Result { cleared: false, is_error: false, .. });
         let named = paths(input);
+        let ShellReads { files, is_all } = file_reads(tool, input);
         // What each of several files takes of one output is not known.
         let each = |count: usize| Tokens(tokens.0 / count.max(1) as u64);
-        for path in named.iter().map(|path| self.relative(path)) {
+        for path in named.iter().map(|path| self.words.relative(path)) {
             tally.add_file(&path, each(named.len()), is_call);
-            if is_shown && is_reading(tool) {
-                let lines = lines_asked(input);
-                tally.reads.entry(path).or_default().push(Reading { lines, tokens: each(named.len()) });
-            }
         }
-        let ShellReads { files, is_all } = shell_reads(tool, input);
-        if !named.is_empty() || files.is_empty() {
-            return;
+        if named.is_empty() {
+            let paths = files.iter().map(|read| self.words.relative(&read.path));
+            paths.for_each(|path| tally.add_file(&path, each(files.len()), is_call));
         }
-        let each = each(files.len());
-        let clears = if is_all && files.len() == 1 { tokens } else { Tokens::ZERO };
-        for read in files {
-            let path = self.relative(&read.path);
-            tally.add_file(&path, each, is_call);
-            if is_shown {
+        if is_shown {
+            // An output of several commands would be lost with the file that one of them showed.
+            let clears = match (is_all, files.len()) {
+                (true, 1) => tokens,
+                (true, count) if !named.is_empty() => each(count),
+                _ => Tokens::ZERO,
+            };
+            for read in files {
+                let path = self.words.relative(&read.path);
                 tally.reads.entry(path).or_default().push(Reading { lines: read.lines, tokens: clears });
             }
         }
-    }
-
-    /// What a call is about: its command, its path, or whatever it was given first.
-    fn about(&self, tool: &str, state: &ToolState) -> String {
-        let Some(input) = &state.input else { return String::new() };
-        let value = input.value();
-        let commands = shell_commands(tool, value);
-        if !commands.is_empty() {
-            return first_words(&self.shorten(&commands.join("; ")));
-        }
-        if let Some(path) = paths(value).first() {
-            return self.relative(path);
-        }
-        let fields =
-            ["command", "cmd", "script", "pattern", "query", "url", "description", "prompt", "input"];
-        let named = fields.iter().find_map(|key| words(value.get(*key)?));
-        let any = || value.as_object()?.values().find_map(words);
-        first_words(&self.shorten(&named.or_else(any).unwrap_or_default()))
-    }
-
-    /// A path as it is from the session's directory.
-    pub(super) fn relative(&self, path: &str) -> String {
-        let Some(directory) = self.directory.map(|directory| directory.trim_end_matches(['/', '\\'])) else {
-            return path.to_owned();
-        };
-        match path.strip_prefix(directory).filter(|_| !directory.is_empty()) {
-            Some("") => ".".to_owned(),
-            Some(rest) => rest.strip_prefix(['/', '\\']).unwrap_or(path).to_owned(),
-            None => path.to_owned(),
-        }
-    }
-
-    /// A command with the session's directory left out of its paths.
-    fn shorten(&self, command: &str) -> String {
-        let directory = self.directory.map(|directory| directory.trim_end_matches(['/', '\\']));
-        let Some(directory) = directory.filter(|directory| directory.len() > 1) else {
-            return command.to_owned();
-        };
-        let mut short = String::with_capacity(command.len());
-        let mut rest = command;
-        while let Some(at) = rest.find(directory) {
-            let (before, after) = (&rest[..at], &rest[at + directory.len()..]);
-            short.push_str(before);
-            // Inside a longer path it is another directory.
-            let begins = !short.ends_with(|c: char| c.is_alphanumeric() || "/\\._-~".contains(c));
-            match after.strip_prefix(['/', '\\']).filter(|_| begins) {
-                Some(inside) => rest = inside,
-                None => {
-                    short.push_str(directory);
-                    rest = after;
-                }
-            }
-        }
-        short + rest
     }
 }
 
@@ -295,21 +238,15 @@ impl Tally {
 /// What of reads of one file a later one shows again: the same lines, more of them, or all. Another part of a long file is no
 /// repetition, and clearing it would lose it.
 fn superseded(reads: &[Reading]) -> Tokens {
-    let is_repeated =
-        |(at, read): &(usize, &Reading)| reads[at + 1..].iter().any(|later| later.lines.cover(&read.lines));
-    reads.iter().enumerate().filter(is_repeated).map(|(_, read)| read.tokens).sum()
-}
-
-/// Which lines of a file a tool was asked for, as its input names them.
-fn lines_asked(input: &Value) -> ReadLines {
-    let fields = input.as_object().into_iter().flatten().filter(|(name, value)| {
-        let name = name.to_ascii_lowercase();
-        let asks =
-            ["offset", "limit", "line", "range", "start", "end"].iter().any(|word| name.contains(word));
-        asks && !value.is_null()
-    });
-    let picked: String = fields.map(|(name, value)| format!("{name}={value};")).collect();
-    if picked.is_empty() { ReadLines::All } else { ReadLines::Picked(picked) }
+    let mut seen = SeenLines::default();
+    let mut frees = Tokens::ZERO;
+    for read in reads.iter().rev() {
+        if seen.cover(&read.lines) {
+            frees += read.tokens;
+        }
+        seen.add(&read.lines);
+    }
+    frees
 }
 
 /// A name for each turn whose prompt is held.
@@ -376,56 +313,20 @@ pub(super) fn kind_of_model_part(part: &Part) -> &'static str {
     }
 }
 
-/// Whether a tool shows a file's content, by its name.
-fn is_reading(tool: &str) -> bool {
-    let tool = tool.to_ascii_lowercase();
-    ["read", "view", "cat", "open"].iter().any(|word| tool.contains(word))
-}
-
-/// The text of a value: a string, or a list of strings as commands are written.
-fn words(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
-        Value::Array(items) => {
-            let words: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
-            words.filter(|words| !words.is_empty()).map(|words| words.join(" "))
-        }
-        _ => None,
-    }
-}
-
-fn first_words(text: &str) -> String {
-    let start: String = text.chars().take(4 * LONGEST).collect();
-    let words = printable(&start).split_whitespace().collect::<Vec<_>>().join(" ");
-    words.chars().take(LONGEST).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use plimsoll::{CharCounter, Policy, Tokens};
+    use plimsoll::Tokens;
+    use plimsoll::compact::facts::file_reads;
     use serde_json::json;
 
-    use super::{ReadLines, Reading, Weigher, lines_asked, superseded};
-
-    #[test]
-    fn commands_name_paths_from_the_directory() {
-        let (policy, counter) = (Policy::default(), CharCounter::default());
-        let shorten = |directory: &str, command: &str| {
-            Weigher { policy: &policy, counter: &counter, directory: Some(directory) }.shorten(command)
-        };
-        for (directory, command, short) in [
-            ("/srv/app", "cat /srv/app/src/a.rs '/srv/app/b'", "cat src/a.rs 'b'"),
-            ("/srv/app/", "cat /backup/srv/app/a /srv/app2/b", "cat /backup/srv/app/a /srv/app2/b"),
-            ("/srv/app", "cd /srv/app && ls", "cd /srv/app && ls"),
-            (r"C:\repos\game", r"Get-Content C:\repos\game\src\a.ts", r"Get-Content src\a.ts"),
-        ] {
-            assert_eq!(shorten(directory, command), short);
-        }
-    }
+    use super::{ReadLines, Reading, superseded};
 
     #[test]
     fn a_read_of_other_lines_is_no_repetition() {
-        let read = |input: serde_json::Value| Reading { lines: lines_asked(&input), tokens: Tokens(10) };
+        let read = |input: serde_json::Value| {
+            let lines = file_reads("read", &input).files.remove(0).lines;
+            Reading { lines, tokens: Tokens(10) }
+        };
         let first = || read(json!({ "file_path": "a", "offset": 1, "limit": 50 }));
         let second = || read(json!({ "file_path": "a", "offset": 51, "limit": 50 }));
         let whole = || read(json!({ "file_path": "a" }));

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll::{SessionId, Tokens};
+use plimsoll_agent::metrics::TokenMetrics;
 use plimsoll_agent::tasks::{TaskStatus, duration_text, short_id};
 use plimsoll_agent::{
     AgentError, CallStatus, Event, Follower, McpChange, ReceiptFigures, ReductionKind, RunEnd, RunReport,
@@ -136,6 +137,9 @@ impl Teller {
             report.session
         );
         state.note(&told);
+        if let Some(reduced) = metrics_text(&report.metrics) {
+            state.note(&reduced);
+        }
         if let Some(why) = explain(&report.end) {
             state.note(&why);
         }
@@ -293,6 +297,34 @@ pub(crate) fn reduced(figures: &ReceiptFigures) -> Option<String> {
         "· {what}: {before} to {after} tokens; all of it is kept: `plimsoll recall {receipt}`, back with `plimsoll undo \
          {receipt}`"
     ))
+}
+
+/// One line about what a run reduced; `None` if it reduced nothing.
+fn metrics_text(metrics: &TokenMetrics) -> Option<String> {
+    let bytes = plimsoll::truncate::format_bytes;
+    let of = |count: u64, noun: &str| counted(count as usize, noun);
+    let truncated = format!(
+        "{} truncated by {} ({} kept in {})",
+        of(metrics.total_truncations, "output"),
+        bytes(metrics.bytes_truncated),
+        bytes(metrics.spill_bytes_written),
+        of(metrics.spill_files_created, "file")
+    );
+    let pruned =
+        format!("{} ({} tokens)", of(metrics.total_prunings, "prune"), Tokens(metrics.tokens_pruned));
+    let compacted = format!(
+        "{} ({} tokens)",
+        of(metrics.total_compactions, "compaction"),
+        Tokens(metrics.tokens_compacted)
+    );
+    let parts = [
+        (metrics.total_truncations, truncated),
+        (metrics.total_prunings, pruned),
+        (metrics.total_compactions, compacted),
+    ];
+    let parts: Vec<String> =
+        parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+    (!parts.is_empty()).then(|| format!("reduced: {}", parts.join(", ")))
 }
 
 /// How a task has ended, in words that go on from its name.

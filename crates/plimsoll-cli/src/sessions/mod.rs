@@ -27,6 +27,8 @@ pub(crate) struct Lookup {
 pub(crate) struct Located {
     pub(crate) found: Found,
     pub(crate) opened: Option<Arc<Opened>>,
+    /// The session of another tool that a stored one is a copy of.
+    pub(crate) source: Option<Found>,
 }
 
 impl Lookup {
@@ -66,8 +68,9 @@ impl Lookup {
     }
 
     fn located(self, found: Found) -> Located {
-        let opened = self.opened.filter(|_| matches!(found.kept, Kept::Stored(_)));
-        Located { found, opened }
+        let is_stored = matches!(found.kept, Kept::Stored(_));
+        let source = if is_stored { self.search.source_of(&found) } else { None };
+        Located { found, opened: self.opened.filter(|_| is_stored), source }
     }
 }
 

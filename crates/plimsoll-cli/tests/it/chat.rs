@@ -34,7 +34,7 @@ pub(crate) fn assert_screen(name: &str, screen: &str) {
         (r"(/[^ \n]*)?/project\b", "[PROJECT]"),
         (r"\$\d+\.\d+", "$$[COST]"),
         // How much something weighs is calibrated by the usage of requests, which grow with the tools that there are.
-        (r"[\d,]+ → [\d,]+ tokens", "[N] → [N] tokens"),
+        (r"[\d,]+ → (at most )?[\d,]+ tokens", "[N] → ${1}[N] tokens"),
         (r"([\d,]+ of )?[\d,]+ tokens", "[N] tokens"),
         (r"\d+k of \d+k", "[N]"),
         (r"[█░]{10} \d+ %", "[BAR] [N] %"),

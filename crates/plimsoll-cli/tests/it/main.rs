@@ -21,6 +21,7 @@ mod manners;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod measures;
+mod mislead;
 mod range;
 mod recorded;
 mod replay;
@@ -39,5 +40,6 @@ mod terminal;
 #[cfg(unix)]
 mod tmux;
 mod trust;
+mod upkeep;
 mod watch;
 mod weights;

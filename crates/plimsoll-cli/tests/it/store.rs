@@ -20,7 +20,7 @@ macro_rules! assert_page {
             (r"rcp_[0-9a-f]{12}", "[RCP]"),
             (r"(msg|prt)_[0-9a-f]{12}[0-9A-Za-z]{14}", "[$1]"),
             (r"20\d\d-\d\d-\d\d \d\d:\d\d UTC, just now", "[NOW], just now"),
-            (r"  at      20\d\d-\d\d-\d\d \d\d:\d\d UTC", "  at      [NOW]"),
+            (r"  at          20\d\d-\d\d-\d\d \d\d:\d\d UTC", "  at          [NOW]"),
             (r"until 20[-\d]+ [:\d]+ UTC, for \d+ (s|min) more", "until [THEN], for [SPAN] more"),
             (r"(\d+) (mo|d|y) ago", "[AGE] ago"),
             (r" +\d+ (mo|d|y|h|min)  ", "  [AGE]  "),
@@ -358,7 +358,7 @@ fn chats_without_ids_are_known_by_their_content_and_handles_do_not_clash() {
     let (one, two) = (parts(&ids[0]), parts(&ids[1]));
     assert!(one.iter().all(|id| id.starts_with("prt_") && !two.contains(id)), "{one:?} {two:?}");
     // A file that does not say where its agent worked is of the directory it was stored from.
-    assert!(home.run(&["prune", "--apply", &ids[1]]).contains("prune 4 tool outputs, 40,000 tokens"));
+    assert!(home.run(&["prune", "--apply", &ids[1]]).contains("prune 4 tool outputs\n"));
     assert!(home.run(&["receipts", &ids[1]]).contains("prune 4 tool outputs"));
     let check = home.run(&["sessions", "check"]);
     assert!(check.starts_with("exit: 0") && check.contains("no problems in 2 sessions"), "{check}");

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::origin::Origin;
+use crate::run::OPENCODE_EVENTS;
 
 /// A setting of OpenCode's that has no effect here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +25,10 @@ impl Notice {
         Notice {
             key: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             origin: Origin::File { path: folder.to_owned(), line: None },
-            reason: Some("files in this folder are not read".to_owned()),
+            reason: Some(match folder.file_name().and_then(|name| name.to_str()) {
+                Some("plugin" | "plugins") => plugin_reason(),
+                _ => "files in this folder are not read".to_owned(),
+            }),
         }
     }
 
@@ -32,6 +36,14 @@ impl Notice {
         let origin = Origin::Variable(name.to_owned());
         Notice { key: name.to_owned(), origin, reason: Some("this variable is not read".to_owned()) }
     }
+}
+
+/// Why plugins have no effect, and where a hook of one can be set instead.
+pub(crate) fn plugin_reason() -> String {
+    format!(
+        "plugins are not run; a command in `[[hooks]]` of `plimsoll.toml` can handle {}",
+        OPENCODE_EVENTS.map(|name| format!("`{name}`")).join(", ")
+    )
 }
 
 impl fmt::Display for Notice {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::notice::Notice;
+use super::notice::{Notice, plugin_reason};
 use super::parse::Parsed;
 use crate::error::ConfigError;
 use crate::origin::Origin;
@@ -70,6 +70,7 @@ impl Translator<'_> {
             "compaction" => self.each(key, value, Translator::compaction),
             "tool_output" => self.each(key, value, Translator::tool_output),
             label if LABELS.contains(&label) => {}
+            "plugin" => self.notice(key, key, Some(plugin_reason())),
             other => self.notice(other, other, None),
         }
     }

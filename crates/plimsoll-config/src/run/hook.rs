@@ -4,30 +4,52 @@ use std::fmt;
 use std::time::Duration;
 
 use plimsoll::redact::redact;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::permission::matches;
 use crate::origin::Origin;
 
-/// The moment at which a hook is run.
+/// The moment at which a hook is run. The names that OpenCode gives to the same moments are accepted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = with_opencode_names)]
 pub enum HookEvent {
     /// Before a tool is called: may change the input, or refuse.
-    #[serde(rename = "tool.before")]
+    #[serde(rename = "tool.before", alias = "tool.execute.before")]
     ToolBefore,
     /// After a tool was called: may add to what the model sees, or replace it.
-    #[serde(rename = "tool.after")]
+    #[serde(rename = "tool.after", alias = "tool.execute.after")]
     ToolAfter,
     /// Before a summary is asked for: may add to the instruction, or replace it.
-    #[serde(rename = "session.compacting")]
+    #[serde(rename = "session.compacting", alias = "experimental.session.compacting")]
     Compacting,
     /// After a compaction in the middle of a turn: may end the turn.
-    #[serde(rename = "compaction.autocontinue")]
+    #[serde(rename = "compaction.autocontinue", alias = "experimental.compaction.autocontinue")]
     Autocontinue,
     /// After a compaction.
     #[serde(rename = "session.compacted")]
     Compacted,
+}
+
+/// OpenCode's names of events that hooks are run at.
+pub(crate) const OPENCODE_EVENTS: [&str; 4] = [
+    "tool.execute.before",
+    "tool.execute.after",
+    "experimental.session.compacting",
+    "experimental.compaction.autocontinue",
+];
+
+/// Adds OpenCode's names to the schema: it is derived from `rename` and leaves out every `alias`.
+fn with_opencode_names(schema: &mut Schema) {
+    let names = json!({
+        "type": "string",
+        "enum": OPENCODE_EVENTS,
+        "description": "OpenCode's names of the same moments."
+    });
+    if let Some(variants) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
+        variants.push(names);
+    }
 }
 
 impl HookEvent {

@@ -36,6 +36,7 @@ use crate::surroundings::Surroundings;
 use spec::RunSpec;
 
 pub use agent::{AgentConfig, AgentFork, AgentMode};
+pub(crate) use hook::OPENCODE_EVENTS;
 pub use hook::{HookCommand, HookEvent};
 pub use instructions::InstructionSource;
 pub(crate) use layer::{RunLayer, rule_key};

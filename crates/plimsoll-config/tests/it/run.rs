@@ -496,6 +496,26 @@ fn hooks_of_all_files_count_in_order_and_mistakes_have_a_place() {
     }
 }
 
+/// The parity document and OpenCode's plugins name the events so.
+#[test]
+fn r121_opencodes_names_of_hooks_are_accepted() {
+    let names = [
+        ("experimental.session.compacting", "session.compacting"),
+        ("experimental.compaction.autocontinue", "compaction.autocontinue"),
+        ("tool.execute.before", "tool.before"),
+        ("tool.execute.after", "tool.after"),
+    ];
+    let schema = Config::schema().to_string();
+    for (theirs, ours) in names {
+        let text = format!("[[hooks]]\nevent = \"{theirs}\"\ncommand = [\"a\"]\n");
+        let home = Home::new().with(USER, &text);
+        let config = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap();
+        let hooks = config.run.unwrap().hooks;
+        assert_eq!(hooks.iter().map(|hook| hook.event.name()).collect::<Vec<_>>(), [ours]);
+        assert!(schema.contains(theirs), "{theirs}");
+    }
+}
+
 #[test]
 fn a_time_without_its_unit_is_told_with_its_line() {
     let told = |text: &str| problem(&Home::new().with(USER, text));

@@ -121,6 +121,7 @@ fn session(row: &Row) -> SessionRow {
     SessionRow {
         info: SessionInfo {
             id: text(row, 0),
+            parent: None,
             title: text(row, 1).or_else(|| text(row, 2)),
             directory: text(row, 3),
             model: config.as_ref().and_then(|config| config.string("model_name")),

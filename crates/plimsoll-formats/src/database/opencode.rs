@@ -102,6 +102,7 @@ fn session(row: &Row) -> SessionRow {
     SessionRow {
         info: SessionInfo {
             id: text(row, 0),
+            parent: text(row, 6),
             title: text(row, 1),
             directory: text(row, 2),
             model,

@@ -523,7 +523,9 @@ impl Reading<'_> {
     /// An event that was not parsed yet: most need not be.
     fn event(&mut self, payload: &str, at: &At, transcript: &mut Transcript) -> serde_json::Result<()> {
         let only_type = |_: &[(Cow<str>, Json)], _, key: &str| match key {
-            "type" | "num_turns" | "info" | "total_token_usage" | "last_token_usage" => Take::Whole,
+            "type" | "num_turns" | "info" | "total_token_usage" | "last_token_usage" | "thread_name" => {
+                Take::Whole
+            }
             CONTEXT => Take::Whole,
             key if key.ends_with("_tokens") => Take::Whole,
             _ => Take::Skip,
@@ -537,6 +539,10 @@ impl Reading<'_> {
 
     fn known_event(&mut self, mut payload: Json, at: &At, transcript: &mut Transcript) {
         let shapes = [("num_turns", ROLLED_BACK), ("info", "token_count")];
+        if payload.text("type") == Some("thread_name_updated") {
+            let title = self.log.misfits.string(&payload, at, "thread_name");
+            transcript.info.title = title.or(transcript.info.title.take());
+        }
         let kind = self.log.misfits.kind(&payload, at, "type", &shapes).unwrap_or_default();
         if kind != "token_count" {
             note_context(&payload, &mut transcript.info);

@@ -25,6 +25,7 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
     }
     let info = &mut transcript.info;
     info.id = misfits.string(&session, &about, "id").or(info.id.take());
+    info.parent = misfits.string(&session, &about, "parentID");
     info.title = misfits.string(&session, &about, "title");
     info.directory = misfits.string(&session, &about, "directory");
     info.version = misfits.string(&session, &about, "version");

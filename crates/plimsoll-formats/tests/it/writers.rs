@@ -233,6 +233,25 @@ fn an_opencode_export_has_every_field_that_opencode_insists_on() {
     assert_eq!(told, ["1 system message (kept, but not sent)", "1 part of a kind OpenCode does not know"]);
 }
 
+/// A child without `parentID` shows in OpenCode as a session of its own.
+#[test]
+fn r62_the_export_of_a_child_names_its_parent() {
+    let info = |parent: Option<&str>| SessionInfo {
+        id: Some("ses_child".into()),
+        parent: parent.map(str::to_owned),
+        ..SessionInfo::default()
+    };
+    let written = |parent| write(Format::OpencodeExport, &info(parent), &conversation()).unwrap();
+    let export = written(Some("ses_parent"));
+    assert_eq!(export["info"]["parentID"], "ses_parent");
+    let read = read(export.to_string().as_bytes()).unwrap();
+    assert_eq!(read.info.parent.as_deref(), Some("ses_parent"));
+    // OpenCode refuses other names, and the whole import with them.
+    for parent in [None, Some("d0f5c3")] {
+        assert_eq!(written(parent)["info"].get("parentID"), None);
+    }
+}
+
 /// What no user's message follows comes to the last one, beside what stands there.
 #[test]
 fn an_opencode_export_keeps_every_system_message() {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::request::Summariser;
-use plimsoll::{Fixed, Limits, Plan, Policy, Preset, Tokens};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Climb, ClimbStep, Climbed, Driver, Settings};
+use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
+use plimsoll::policy::RequestForm;
+use plimsoll::{Fixed, Limits, Plan, Policy, PolicySpec, Preset, Tokens};
+use plimsoll_session::{AnswerEnd, AnswerEvent, Climb, ClimbStep, Climbed, Driver, Prepared, Settings};
 use serde_json::json;
 
 use crate::support::{Harbour, ready, say, shown};
@@ -14,6 +15,8 @@ use crate::support::{Harbour, ready, say, shown};
 fn policy() -> Arc<Policy> {
     let mut spec = Preset::Plimsoll.policy().into_spec();
     spec.overflow.soft_share = Some(0.5);
+    // Whatever it costs; the default is more careful.
+    spec.overflow.soft_when_free = false;
     Arc::new(Policy::new(spec).unwrap())
 }
 
@@ -53,7 +56,13 @@ fn r160_nothing_is_prepared_below_the_soft_line_or_without_one() {
     let mut driver = open(&harbour);
     exchange(&mut driver, 0);
     assert!(driver.begin_early(Fixed::default()).is_none(), "it is below the soft line");
-    let mut plain = harbour.open_with_model("ses_2");
+    let session = harbour.session("ses_2");
+    let mut spec = Preset::Plimsoll.policy().into_spec();
+    spec.overflow.soft_share = None;
+    let summariser = Some(Summariser::own(Limits::new(32_000, 4_000)));
+    let policy_without = Arc::new(Policy::new(spec).unwrap());
+    let settings = Settings { policy: policy_without, summariser, ..harbour.settings() };
+    let mut plain = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
     (0..7).for_each(|number| exchange(&mut plain, number));
     assert!(plain.begin_early(Fixed::default()).is_none(), "the policy has no soft line");
     let session = harbour.session("ses_3");
@@ -158,4 +167,159 @@ fn r160_what_was_prepared_before_another_reduction_is_dropped() {
     driver.compact(Fixed::default(), |_| Ok(Reply::finished("## Goal\nA person asked."))).unwrap();
     assert!(!driver.hold(climb(early, &summary()).0));
     assert!(shown(&driver).contains("A person asked.") && !shown(&driver).contains("prepared ahead"));
+}
+
+/// The default in a window of 32,000 tokens, whose line is at 28,000, with a tail of 7,000.
+fn careful(change: impl FnOnce(&mut PolicySpec)) -> Arc<Policy> {
+    let mut spec = Preset::Plimsoll.policy().into_spec();
+    spec.thrift.enabled = false;
+    (spec.compact.tail_share, spec.compact.tail_min, spec.compact.tail_max) =
+        (0.25, Tokens(2_000), Tokens(15_000));
+    change(&mut spec);
+    Arc::new(Policy::new(spec).unwrap())
+}
+
+/// A session of `exchanges` under a policy, of which an exchange has about 3,400 tokens.
+fn session(
+    harbour: &Harbour,
+    id: &str,
+    policy: Arc<Policy>,
+    summariser: Summariser,
+    exchanges: u64,
+) -> Driver {
+    let session = harbour.session(id);
+    let settings = Settings { policy, summariser: Some(summariser), ..harbour.settings() };
+    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    (0..exchanges).for_each(|number| exchange(&mut driver, number));
+    driver
+}
+
+fn own() -> Summariser {
+    Summariser::own(Limits::new(32_000, 4_000))
+}
+
+#[test]
+fn r160_by_default_a_compaction_is_prepared_where_it_costs_no_more() {
+    let harbour = Harbour::new();
+    let overflow = &Policy::default().overflow;
+    assert!(overflow.soft_share.is_some() && overflow.soft_when_free);
+    let begins = |id: &str, policy, summariser, exchanges| {
+        let mut driver = session(&harbour, id, policy, summariser, exchanges);
+        driver.begin_early(Fixed::default()).is_some()
+    };
+    // Eight exchanges are 27,200 tokens, seven 23,800.
+    assert!(begins("ses_1", careful(|_| {}), own(), 8));
+    assert!(!begins("ses_2", careful(|_| {}), own(), 7), "it is below the soft line");
+    // Another model has nothing in its cache, now or at the line.
+    let other = Summariser::named("other", Limits::new(32_000, 4_000));
+    assert!(!begins("ses_3", careful(|_| {}), other, 8));
+    assert!(!begins("ses_4", careful(|spec| spec.compact.request = RequestForm::Separate), own(), 8));
+    // What may still come would make the window longer than after a compaction at the line.
+    let short = careful(|spec| spec.compact.tail_max = Tokens(2_400));
+    assert!(!begins("ses_5", short, own(), 8));
+}
+
+#[test]
+fn r160_nothing_is_prepared_where_a_prune_will_do_at_the_line() {
+    let harbour = Harbour::new();
+    let policy = careful(|spec| {
+        spec.prune.protect_tokens = Tokens(1_000);
+        spec.prune.min_tokens = Tokens(1_000);
+        spec.prune.active_turns = 0;
+    });
+    let mut driver = session(&harbour, "ses_1", policy, own(), 6);
+    driver.prompt("Read it").unwrap();
+    for number in 0..2 {
+        ready(&mut driver, "");
+        driver.begin_answer(None).unwrap();
+        driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
+        let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
+        driver
+            .end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None })
+            .unwrap();
+        driver.start_call(&call).unwrap();
+        driver.take_output(&call, &mut "it is deep, and cold too\n".repeat(500).as_bytes()).unwrap();
+    }
+    assert!(driver.begin_early(Fixed::default()).is_none());
+}
+
+/// Price of a summary request in tokens of plain input: at the end of the window it is read from the cache.
+fn price(request: &SummaryRequest) -> f64 {
+    let share = match request.form {
+        SummaryForm::Appended { .. } => Policy::default().thrift.read_price,
+        SummaryForm::Separate { .. } => 1.0,
+    };
+    request.tokens.0 as f64 * share
+}
+
+/// A prepared summary is asked for on a shorter window, and the window afterwards is no longer than after a compaction at the
+/// line.
+#[test]
+fn r160_what_is_prepared_by_default_costs_less_and_leaves_no_more_than_a_compaction_at_the_line() {
+    let harbour = Harbour::new();
+    let mut ahead = session(&harbour, "ses_1", careful(|_| {}), own(), 8);
+    let mut climb_ahead = ahead.begin_early(Fixed::default()).expect("it costs no more");
+    let ClimbStep::Ask(asked_ahead) = climb_ahead.step().unwrap() else { panic!("a summary is asked for") };
+    climb_ahead.answer(summary()).unwrap();
+    let ClimbStep::Done(climbed) = climb_ahead.step().unwrap() else { panic!("it is done") };
+    assert!(ahead.hold(*climbed));
+    let late = careful(|spec| spec.overflow.soft_share = None);
+    let mut at_line = session(&harbour, "ses_2", late, own(), 8);
+    let mut asked_late = None;
+    for driver in [&mut ahead, &mut at_line] {
+        driver.prompt(format!("One more: {}", "word ".repeat(1_200))).unwrap();
+    }
+    if let Prepared::Summarise(request) = at_line.prepare(Fixed::default()).unwrap() {
+        asked_late = Some(price(&request));
+        at_line.summarised(summary()).unwrap();
+    }
+    let (ahead, at_line) = (ready(&mut ahead, "never asked for"), ready(&mut at_line, "never asked for"));
+    assert_eq!((ahead.receipts.len(), at_line.receipts.len()), (1, 1));
+    assert!(price(&asked_ahead) < asked_late.unwrap(), "{} and {asked_late:?}", price(&asked_ahead));
+    let (ahead, at_line) = (ahead.load.tokens, at_line.load.tokens);
+    // The marker names its figures.
+    assert!(
+        ahead <= at_line + Tokens(20),
+        "{ahead} after one that was prepared, {at_line} after one at the line"
+    );
+}
+
+/// The summary is paid for. A prune that only saves money would make it useless.
+#[test]
+fn r160_what_was_prepared_is_not_given_up_for_a_prune_that_saves_money() {
+    let harbour = Harbour::new();
+    let policy = careful(|spec| {
+        (spec.overflow.soft_share, spec.overflow.soft_when_free) = (Some(0.5), false);
+        spec.thrift.enabled = true;
+        // Only where the cache is cold.
+        spec.thrift.margin = 1_000.0;
+        spec.thrift.compact_share = 1.0;
+        spec.thrift.protect_tokens = Tokens(500);
+        spec.thrift.min_tokens = Tokens(500);
+    });
+    let mut driver = session(&harbour, "ses_1", policy, own(), 1);
+    for number in 0..6 {
+        driver.prompt(format!("Read it {number}")).unwrap();
+        ready(&mut driver, "");
+        driver.begin_answer(None).unwrap();
+        driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
+        let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
+        driver
+            .end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None })
+            .unwrap();
+        driver.start_call(&call).unwrap();
+        driver.take_output(&call, &mut "it is deep, and cold too\n".repeat(560).as_bytes()).unwrap();
+        say(&mut driver, "Read.");
+    }
+    let early = driver.begin_early(Fixed::default()).expect("it is over the soft line");
+    assert!(driver.hold(climb(early, &summary()).0));
+    harbour.wait(3_600_000);
+    driver.prompt("Go on").unwrap();
+    let content = ready(&mut driver, "never asked for");
+    assert_eq!(content.receipts, [], "it waits for the line");
+    (7..10).for_each(|number| exchange(&mut driver, number));
+    driver.prompt("And now?").unwrap();
+    let content = ready(&mut driver, "never asked for");
+    assert!(matches!(content.receipts[0].plan, Plan::Compact(_)), "{:?}", content.receipts);
+    assert!(shown(&driver).contains("What was prepared ahead."));
 }

@@ -7,6 +7,7 @@ mod sweep;
 mod take;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use plimsoll::{Handle, Ids, Millis, Policy, Receipt};
@@ -27,6 +28,8 @@ pub struct Archive {
     store: Box<dyn Store>,
     blobs: Result<Arc<dyn Blobs>, String>,
     ids: Mutex<Ids>,
+    /// When [`tidy`](Archive::tidy) was last due, in epoch milliseconds; 0 if it never was.
+    tidied: AtomicU64,
     /// The copy that was made of an older database before it was upgraded.
     pub copy: Option<PathBuf>,
     /// How long spilled outputs stay.
@@ -59,7 +62,14 @@ impl Archive {
 
     /// Any store and any place for spills, or why there is none.
     pub fn new(store: Box<dyn Store>, blobs: Result<Arc<dyn Blobs>, String>) -> Archive {
-        Archive { store, blobs, ids: Mutex::new(random_ids()), copy: None, retention: Retention::default() }
+        Archive {
+            store,
+            blobs,
+            ids: Mutex::new(random_ids()),
+            tidied: AtomicU64::new(0),
+            copy: None,
+            retention: Retention::default(),
+        }
     }
 
     /// The store.

@@ -1,6 +1,7 @@
 //! Letting go of what is too old, too much or left over, a little at a time.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,8 +11,10 @@ use serde::Serialize;
 
 use super::Archive;
 use super::take::Pending;
+use crate::blobs::Blobs;
 use crate::error::StoreError;
-use crate::store::ExpiredSpill;
+use crate::recall::Scope;
+use crate::store::{ExpiredSpill, HandleMatch, HandleTarget};
 
 /// How long spilled outputs stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +78,7 @@ impl Archive {
         }
         swept.removed = self.finish_deleting()? + self.remove_leftovers(now)?;
         if let Ok(blobs) = &self.blobs {
-            swept.removed += blobs.sweep()?;
+            swept.removed += blobs.sweep()? + self.remove_plain_files(&**blobs)?;
         }
         self.store.sweep_stages(crate::store::ABANDONED)?;
         self.store.finish_removals()?;
@@ -90,21 +93,54 @@ impl Archive {
         Ok(swept)
     }
 
+    /// Bounded cleanup that hosts make by themselves after a run: lets go of at most [`STEP`] spills that are past their
+    /// retention, removes their files, and those of processes that died while they wrote. It is made at most once in
+    /// [`SWEEP`] for each open archive; `None` if it is not due. What is left is for the next one, or for a
+    /// [`sweep`](Archive::sweep).
+    pub fn tidy(&self, now: Millis) -> Result<Option<Swept>, StoreError> {
+        let last = self.tidied.load(Ordering::Relaxed);
+        let is_due = last == 0 || now.0.saturating_sub(last) >= SWEEP.as_millis() as u64;
+        // Of several runs that end at once in this process, one does it.
+        let is_ours =
+            || self.tidied.compare_exchange(last, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed);
+        if !is_due || is_ours().is_err() {
+            return Ok(None);
+        }
+        let Ok(blobs) = &self.blobs else { return Ok(None) };
+        let before = self.retention.age.map(|age| Millis(now.0.saturating_sub(age.0)));
+        let expired = self.store.expire_spills(before, self.retention.most_bytes, now, STEP)?;
+        let mut removed = self.delete_step(&**blobs)? + blobs.sweep()?;
+        for spill in
+            expired.iter().filter(|spill| blobs.copy_path(&spill.handle).is_some_and(|path| path.exists()))
+        {
+            removed += u64::from(self.remove_plain_file(&**blobs, &spill.handle)?);
+        }
+        Ok(Some(Swept { expired, removed, ..Swept::default() }))
+    }
+
     /// Remove the blobs that are marked as being deleted, and confirm it.
     pub(super) fn finish_deleting(&self) -> Result<u64, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(0) };
         let mut removed = 0;
         loop {
-            let names = self.store.deleting(STEP)?;
-            if names.is_empty() {
-                return Ok(removed);
+            match self.delete_step(&**blobs)? {
+                0 => return Ok(removed),
+                more => removed += more,
             }
-            for name in &names {
-                blobs.remove(name)?;
-            }
-            removed += names.len() as u64;
+        }
+    }
+
+    /// Remove at most [`STEP`] of the blobs that are marked as being deleted, and confirm it.
+    fn delete_step(&self, blobs: &dyn Blobs) -> Result<u64, StoreError> {
+        let names = self.store.deleting(STEP)?;
+        for name in &names {
+            blobs.remove(name)?;
+        }
+        let removed = names.len() as u64;
+        if removed > 0 {
             self.store.confirm_deleted(names)?;
         }
+        Ok(removed)
     }
 
     /// Remove blobs that were put by processes that died before they committed the row.
@@ -132,6 +168,29 @@ impl Archive {
             removed += names.len() as u64;
             self.store.confirm_deleted(names)?;
         }
+    }
+
+    /// Remove plain files of outputs that expired or whose sessions are gone.
+    fn remove_plain_files(&self, blobs: &dyn Blobs) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        for handle in blobs.copies()? {
+            removed += u64::from(self.remove_plain_file(blobs, &handle)?);
+        }
+        Ok(removed)
+    }
+
+    /// Removes the plain file of an output that no session needs. Returns whether it was removed.
+    fn remove_plain_file(&self, blobs: &dyn Blobs, handle: &str) -> Result<bool, StoreError> {
+        let found = self.store.find_handles(Scope::Everywhere, handle, 1)?;
+        let is_needed = |found: &HandleMatch| match &found.target {
+            HandleTarget::Spill(spill) => spill.handle == handle && spill.expired.is_none(),
+            HandleTarget::Part | HandleTarget::Message => false,
+        };
+        let is_left = !found.iter().any(is_needed);
+        if is_left {
+            blobs.remove_copy(handle)?;
+        }
+        Ok(is_left)
     }
 
     fn pending_blobs(&self) -> Result<HashSet<String>, StoreError> {

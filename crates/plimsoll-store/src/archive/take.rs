@@ -1,13 +1,14 @@
 //! Layer 1: an output is cut as it arrives, and the whole is kept before the window names it.
 
 use std::io::Read;
+use std::path::Path;
 
 use plimsoll::truncate::{Address, OutputEnds, Spill, TruncatePlan};
-use plimsoll::{Millis, PartId, Policy, Receipt, Reduction, SessionId, Text};
+use plimsoll::{Millis, PartId, Policy, Receipt, Reduction, SessionId, SpillAs, Text};
 use serde::{Deserialize, Serialize};
 
 use super::Archive;
-use crate::blobs::{Blob, Staged};
+use crate::blobs::{Staged, spill_handle};
 use crate::error::StoreError;
 use crate::store::{Claim, SpillRecord};
 
@@ -32,11 +33,6 @@ pub(super) struct Pending {
     pub(super) session: SessionId,
     pub(super) spill: Option<SpillRecord>,
     pub(super) receipt: Option<Receipt>,
-}
-
-/// The address of content by what it is.
-fn handle_of(blob: &Blob) -> String {
-    format!("spill_{}", &blob.hash[..32])
 }
 
 /// So much of what is shown is remembered with a spill, for when it has expired.
@@ -109,7 +105,7 @@ impl Archive {
         staged.put()?;
         let blob = staged.blob().clone();
         let record = SpillRecord {
-            handle: handle_of(&blob),
+            handle: spill_handle(&blob.hash),
             hash: blob.hash,
             blob: blob.name,
             part: Some(part.clone()),
@@ -136,8 +132,9 @@ impl Archive {
         now: Millis,
     ) -> Taken {
         let blob = staged.blob().clone();
-        let handle = handle_of(&blob);
-        // The file is compressed and in a private directory: no tool of an agent can read it.
+        let handle = spill_handle(&blob.hash);
+        let is_file = policy.truncate.spill_as == SpillAs::File;
+        // The blob is compressed and in a private directory: no tool of an agent can read it.
         let saved = Spill::Saved(Address::Handle(handle.clone()));
         let record = SpillRecord {
             handle,
@@ -146,13 +143,18 @@ impl Archive {
             part: Some(part.clone()),
             tool: plan.tool.clone(),
             bytes: blob.bytes,
-            stored: blob.stored,
+            stored: blob.stored + if is_file { blob.bytes } else { 0 },
             created: now,
             shown: plan.render(&saved).as_str().chars().take(SHOWN).collect(),
             expired: None,
         };
         let error = match self.store.add_spill(claim, record.clone()) {
-            Ok(()) => return self.record(claim, plan, &saved, policy, now),
+            Ok(()) => {
+                // Only now that a row names it: a sweep removes plain files that no row needs.
+                let file = is_file.then(|| self.plain_file(&record.handle, &blob.name)).flatten();
+                let shown = plan.render(&file.map_or_else(|| saved.clone(), Spill::Saved));
+                return Taken { shown, ..self.record(claim, plan, &saved, policy, now) };
+            }
             Err(error) => error,
         };
         // A session that is gone, or that another process runs now, is no longer the caller's to write to, today or later.
@@ -176,6 +178,24 @@ impl Archive {
             let _ = blobs.remove(&blob.name);
         }
         self.record(claim, plan, &Spill::Failed(error.to_string()), policy, now)
+    }
+
+    /// The address of a blob as a plain file. Without one the handle is shown, by which the content can be recalled.
+    fn plain_file(&self, handle: &str, name: &str) -> Option<Address> {
+        let path = self.blobs.as_ref().ok()?.copy_out(handle, name).ok()??;
+        Some(Address::Path(path.to_str()?.to_owned()))
+    }
+
+    /// Whether a path is the plain file of a spilled output that a session can see.
+    pub fn is_spilled_file(&self, session: &SessionId, path: &Path) -> bool {
+        let (Ok(blobs), Some(handle)) = (&self.blobs, path.file_stem().and_then(|stem| stem.to_str())) else {
+            return false;
+        };
+        let Some(own) = blobs.copy_path(handle) else { return false };
+        // By what they are: the path that a tool opens has its links resolved.
+        let is_own = own.canonicalize().is_ok_and(|own| own == path);
+        let is_seen = || self.kept(session, handle).is_ok_and(|kept| kept.is_some());
+        is_own && is_seen()
     }
 
     /// Record a cut.

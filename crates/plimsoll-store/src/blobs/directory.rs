@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::ownership::{self, UNFINISHED};
-use super::{Blob, Blobs, Staged, is_name};
+use super::{Blob, Blobs, Staged, is_name, is_spill_handle, spill_handle};
 use crate::error::StoreError;
 
 /// The directory of one database among those of others.
@@ -26,6 +26,8 @@ pub struct Directory {
 
 /// Fast, and still three to ten times smaller on what tools print.
 const LEVEL: i32 = 3;
+/// Where content is kept as plain files, for readers that know no handles.
+const PLAIN: &str = "plain";
 /// Where records that the database could not take wait for it.
 const PENDING: &str = "pending";
 
@@ -289,7 +291,36 @@ impl Blobs for Directory {
         self.pending_path(id).map_or(Ok(()), |path| remove_file(&path))
     }
 
+    fn copy_out(&self, handle: &str, name: &str) -> Result<Option<PathBuf>, StoreError> {
+        let failed = |source| StoreError::Io { what: "cannot keep the output as a file".into(), source };
+        let (Some(path), Some(mut content)) = (self.copy_path(handle), self.get(name)?) else {
+            return Ok(None);
+        };
+        self.make()?;
+        self.make_folder(&path).map_err(failed)?;
+        let mut file = self.temporary().map_err(failed)?;
+        io::copy(&mut content, file.as_file_mut()).map_err(failed)?;
+        file.as_file().sync_data().map_err(failed)?;
+        // The name follows from the content, so that a file of that name holds the same.
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(Some(path))
+    }
+
+    fn copy_path(&self, handle: &str) -> Option<PathBuf> {
+        is_spill_handle(handle).then(|| self.own.join(PLAIN).join(format!("{handle}.txt")))
+    }
+
+    fn copies(&self) -> Result<Vec<String>, StoreError> {
+        let names = self.names_in(&self.own.join(PLAIN), ".txt")?;
+        Ok(names.into_iter().filter(|name| is_spill_handle(name)).collect())
+    }
+
+    fn remove_copy(&self, handle: &str) -> Result<(), StoreError> {
+        self.copy_path(handle).map_or(Ok(()), |path| remove_file(&path))
+    }
+
     fn remove_copies(&self, hash: &str) -> Result<(), StoreError> {
+        self.remove_copy(&spill_handle(hash))?;
         self.older_path(hash).map_or(Ok(()), |path| remove_file(&path))
     }
 }

@@ -20,6 +20,7 @@ mod memory;
 mod ownership;
 
 use std::io::Read;
+use std::path::PathBuf;
 
 use crate::error::StoreError;
 
@@ -69,10 +70,47 @@ pub trait Blobs: Send + Sync {
     /// Let such a record go.
     fn remove_pending(&self, id: &str) -> Result<(), StoreError>;
 
-    /// Remove content, by its hash, that is kept here besides the blobs of this database, such as what an older layout left
-    /// where it was when it was taken over.
+    /// Also keeps a blob as a plain file, for readers that open files and know no handles. Returns its path; `None` if this
+    /// place has no files.
+    fn copy_out(&self, _handle: &str, _name: &str) -> Result<Option<PathBuf>, StoreError> {
+        Ok(None)
+    }
+
+    /// The path of the plain file of a handle, whether or not it exists.
+    fn copy_path(&self, _handle: &str) -> Option<PathBuf> {
+        None
+    }
+
+    /// The handles of all plain files.
+    fn copies(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Remove the plain file of a handle, if it exists.
+    fn remove_copy(&self, _handle: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Remove content, by its hash, that is kept here besides the blobs of this database, such as its plain file, or what an
+    /// older layout left where it was when it was taken over.
     fn remove_copies(&self, hash: &str) -> Result<(), StoreError>;
 }
+
+/// The handle of spilled content with this hash.
+pub(crate) fn spill_handle(hash: &str) -> String {
+    format!("{SPILL}{}", hash.get(..SPILL_DIGITS).unwrap_or(hash))
+}
+
+/// Whether this is the handle of spilled content: a name that is safe in a path.
+fn is_spill_handle(handle: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    handle
+        .strip_prefix(SPILL)
+        .is_some_and(|digits| digits.len() == SPILL_DIGITS && digits.bytes().all(is_digit))
+}
+
+const SPILL: &str = "spill_";
+const SPILL_DIGITS: usize = 32;
 
 /// Content that was taken in. Dropped before [`put`](Staged::put) it leaves nothing.
 pub trait Staged: Send {

@@ -75,6 +75,16 @@ impl Reductions for MemoryStore {
         found.cloned().ok_or_else(|| StoreError::missing("receipt", id))
     }
 
+    fn receipts_like(&self, prefix: &str, most: usize) -> Result<Vec<ReceiptId>, StoreError> {
+        let state = self.state();
+        let known = state.receipts.iter().filter(|(owner, _)| state.held(owner).is_ok());
+        let mut found: Vec<ReceiptId> = known.map(|(_, receipt)| receipt.id.clone()).collect();
+        found.retain(|id| id.as_str().starts_with(prefix));
+        found.sort();
+        found.truncate(most);
+        Ok(found)
+    }
+
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError> {
         let (session, receipt) = self.receipt(id)?;
         if session != claim.session {

@@ -587,6 +587,21 @@ pub(crate) fn receipt(connection: &Connection, id: &ReceiptId) -> Result<(Sessio
     Ok((SessionId::new(session), serde_json::from_str(&data)?))
 }
 
+/// Ids of receipts that begin with a prefix.
+pub(crate) fn receipts_like(
+    connection: &Connection,
+    prefix: &str,
+    most: usize,
+) -> Result<Vec<ReceiptId>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT r.id FROM receipt r JOIN session s ON s.key = r.session
+         WHERE r.id >= ?1 AND r.id < ?2 AND s.removed IS NULL ORDER BY r.id LIMIT ?3",
+    )?;
+    let bounds = params![prefix, format!("{prefix}\u{10ffff}"), rows::integer(most as u64)];
+    let ids = statement.query_map(bounds, |row| row.get::<_, String>(0))?;
+    ids.map(|id| Ok(ReceiptId::new(id?))).collect()
+}
+
 /// The receipts of a session, oldest first.
 pub(crate) fn receipts(
     connection: &Connection,

@@ -212,6 +212,10 @@ impl Reductions for SqliteStore {
         self.read(|connection| read::receipt(connection, id))
     }
 
+    fn receipts_like(&self, prefix: &str, most: usize) -> Result<Vec<ReceiptId>, StoreError> {
+        self.read(|connection| read::receipts_like(connection, prefix, most))
+    }
+
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError> {
         let (claim, id, mut ids) = (claim.clone(), id.clone(), random_ids());
         self.write(move |connection| undo::undo(connection, &claim, &id, &mut ids, now))

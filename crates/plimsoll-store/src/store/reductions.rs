@@ -34,6 +34,9 @@ pub trait Reductions {
     /// One receipt, and its session.
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError>;
 
+    /// Ids of receipts that begin with a prefix, of all sessions, at most `most`.
+    fn receipts_like(&self, prefix: &str, most: usize) -> Result<Vec<ReceiptId>, StoreError>;
+
     /// Undo a reduction of the claimed session; gives the receipt of that.
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError>;
 

@@ -641,12 +641,15 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(
     assert!(Window::of(&window, &Policy::default()).pivot.is_some());
 }
 
-/// The notice names what an agent can use. It cannot read the file behind a spill, whatever the preset.
+/// The notice names what an agent can use. It cannot read the compressed file of a spill; `openfork` keeps a plain one.
 #[rstest]
-fn what_a_cut_output_names_can_be_recalled(#[values(0, 1, 2, 3)] preset: usize) {
+#[case(Preset::Plimsoll)]
+#[case(Preset::Opencode)]
+#[case(Preset::Opencode118)]
+fn what_a_cut_output_names_can_be_recalled(#[case] preset: Preset) {
     let home = home();
     let output = "line\n".repeat(20_000);
-    let taken = home.take("prt_1", &output, &Preset::ALL[preset].policy(), NOW);
+    let taken = home.take("prt_1", &output, &preset.policy(), NOW);
     let (_, named) = taken.shown.split_once("Full output kept: recall ").expect("a handle is named");
     let handle = named.split([']', '\n']).next().unwrap();
     assert!(!taken.shown.contains("'read'") && !taken.shown.contains("saved to"), "{}", taken.shown);
@@ -700,4 +703,25 @@ fn r141_a_sweeper_cleans_up_by_itself() {
     let handle = archive.store().spills(&session, 0, 1_000).unwrap().spills[0].handle.clone();
     let error = archive.recall(Scope::Everywhere, &handle, &Selection::default()).unwrap_err().to_string();
     assert!(error.contains("expired at") && error.contains("the window still shows: line"), "{error}");
+}
+
+/// Hosts do it by themselves after a run, a bounded piece at a time.
+#[test]
+fn r141_tidying_lets_go_of_a_bounded_number_of_old_spills_and_is_due_once_an_hour() {
+    let mut home = home();
+    home.archive.retention = Retention { age: Some(Millis(1_000)), most_bytes: None };
+    for n in 0..300 {
+        home.take(&format!("prt_{n}"), &format!("{n} word ").repeat(10_000), &Policy::default(), NOW);
+    }
+    let later = Millis(NOW.0 + 2_000);
+    home.take("prt_new", &"new ".repeat(100_000), &Policy::default(), later);
+    let tidied = home.archive.tidy(later).unwrap().expect("it is due");
+    assert_eq!((tidied.expired.len(), tidied.removed), (256, 256));
+    assert_eq!(home.archive.tidy(Millis(later.0 + 60_000)).unwrap(), None, "not every minute");
+    let next = Millis(later.0 + 3_600_000);
+    home.archive.retention = Retention { age: Some(Millis(3_600_500)), most_bytes: None };
+    let tidied = home.archive.tidy(next).unwrap().expect("an hour has passed");
+    assert_eq!((tidied.expired.len(), tidied.removed), (44, 44));
+    assert_eq!(home.files().len(), 1, "the new one stays");
+    assert_eq!(home.archive.check().unwrap().problems, Vec::<String>::new());
 }

@@ -118,8 +118,8 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         },
         (Scope::All, None) => end,
         (Scope::Tail, None) => {
-            let tail_max = room.tail_max.unwrap_or(compact.tail_max);
-            let budget = room.line.share(compact.tail_share).clamp(compact.tail_min.min(tail_max), tail_max);
+            let budget = compact.tail_budget(room.line);
+            let budget = room.tail_max.map_or(budget, |max| budget.min(max));
             // A session that is little longer than the tail would leave nothing worth a summary. Where a person asks for
             // one, they want a short window more than a long tail.
             let all: Tokens = (0..sizes.len()).filter(|at| !is_system(*at)).map(|at| sizes[at]).sum();
@@ -176,6 +176,18 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         prompt,
         prompt_trim: prompt.filter(|prompt| weights[*prompt] > most).map(|_| most),
     })
+}
+
+impl CompactPolicy {
+    /// Longest summary that a compaction may have.
+    pub fn longest_summary(&self) -> Tokens {
+        self.max_summary_tokens.unwrap_or(self.extractive_tokens)
+    }
+
+    /// Token budget of the tail that a compaction keeps, in a window with that line.
+    pub(crate) fn tail_budget(&self, line: Tokens) -> Tokens {
+        line.share(self.tail_share).clamp(self.tail_min.min(self.tail_max), self.tail_max)
+    }
 }
 
 fn calls_tools(message: &Message) -> bool {

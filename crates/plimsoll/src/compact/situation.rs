@@ -12,7 +12,7 @@ use crate::limits::{Limits, Line};
 use crate::load::{BelievedUsage, Load};
 use crate::log::{Message, Millis, Part, PartBody};
 use crate::pivot::Visible;
-use crate::policy::{Detector, Policy, RequestForm};
+use crate::policy::{Detector, Policy, RequestForm, Scope};
 use crate::prune::{self, Pressure, PrunePlan};
 use crate::purse::{CacheTerms, Purse};
 use crate::receipt::{CompactPlan, Made};
@@ -217,6 +217,41 @@ impl Situation {
         self.policy.contract.budget(line) + self.policy.names.index_room(line)
     }
 
+    /// Whether a compaction is made before the next request: because the window is over the line, or because it saves money.
+    pub fn wants_compaction(&self, messages: &[Message], load: &Load) -> bool {
+        let is_automatic = matches!(self.trigger, Trigger::Auto | Trigger::Early);
+        let is_off = is_automatic && !self.policy.overflow.auto;
+        !is_off && (self.calls_for_help(messages, load) || self.compaction_pays(messages, load))
+    }
+
+    /// Whether a compaction that is prepared now costs no more than one at the line.
+    ///
+    /// Asked at the end of the window, the session's own model reads what its cache holds. At the line it would read more,
+    /// and write all of it if the cache is cold by then. What comes before the line is in view when the summary takes effect:
+    /// as long as it fits the tail, the window is then no longer than after a compaction at the line. If a prune is
+    /// enough at the line, no summary is paid for there.
+    pub fn is_free_ahead(&self, messages: &[Message]) -> bool {
+        let compact = &self.policy.compact;
+        let is_own = self.summariser.as_ref().is_some_and(|summariser| summariser.model.is_none());
+        let (true, Some(line)) = (is_own, self.policy.overflow.line(self.limits)) else { return false };
+        if compact.request != RequestForm::Appended || compact.scope != Scope::Tail {
+            return false;
+        }
+        let load = self.load(messages);
+        let pressure = Pressure { load: self.gauge(&load).real(load.estimate), limits: self.limits };
+        (line.at - load.tokens) + compact.tail_min <= compact.tail_budget(line.room())
+            && prune::plan(messages, &self.policy, Some(pressure)).items.is_empty()
+    }
+
+    /// The largest tail of a compaction that is prepared ahead of the line. What comes until then is part of the tail when
+    /// the summary takes effect, so room for it is left now.
+    fn tail_ahead(&self, load: Tokens, gauge: Gauge) -> Option<Tokens> {
+        let line = self.policy.overflow.line(self.limits).filter(|_| self.trigger == Trigger::Early)?;
+        let line = gauge.estimate(line.room());
+        let compact = &self.policy.compact;
+        Some((compact.tail_budget(line) - (line - load)).max(compact.tail_min))
+    }
+
     /// Who counts for this policy. One that follows a document is held to the document's own figures.
     pub fn counter(&self) -> &dyn Counter {
         match self.policy.overflow.detector {
@@ -322,7 +357,7 @@ impl Situation {
             line: gauge.estimate(line),
             context: gauge.estimate(self.limits.context),
             tail_cap: None,
-            tail_max: None,
+            tail_max: self.tail_ahead(load, gauge),
             besides: self.fixed.total() + self.summary_tokens() + self.completed_tokens(),
             asked: self.trigger == Trigger::Manual,
         }

@@ -12,7 +12,7 @@ use crate::chars::Chars;
 use crate::count::{Counter, Fixed, Tokens};
 use crate::limits::{Limits, Line};
 use crate::log::Message;
-use crate::policy::{ForkPolicy, Policy};
+use crate::policy::{ForkPolicy, ForkRules, Policy};
 
 /// The session that is to read a digest.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,11 @@ pub struct Child<'a> {
 }
 
 impl Child<'_> {
-    /// How much a digest may take; nothing where the child's window is unknown.
+    /// Most tokens a digest may take; `None` if the child's window is unknown or the budget counts only chars.
     pub fn room(&self, policy: &Policy, counter: &dyn Counter) -> Option<Tokens> {
+        if policy.fork.rules == ForkRules::Document {
+            return None;
+        }
         let line = policy.overflow.line(self.limits).map(Line::room)?;
         let task = message_tokens(self.task, counter);
         Some((line - self.fixed.total() - task).share(policy.fork.child_share))

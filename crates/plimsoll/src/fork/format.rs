@@ -52,7 +52,10 @@ pub enum Line<'a> {
         shown: Shown<'a>,
     },
     /// A result that was cleared before.
-    Cleared,
+    Cleared {
+        /// Its age.
+        tier: Tier,
+    },
 }
 
 /// The age of a tool result.
@@ -94,6 +97,8 @@ pub enum Shown<'a> {
 pub struct Results {
     /// Results by age, cut or not.
     pub distribution: TierDistribution,
+    /// Results that were cleared before, which are not among those.
+    pub cleared: TierDistribution,
     /// Those that were cut for their age.
     pub cut: TierDistribution,
     /// Those that were cut, or cut further, because a message did not fit the budget.
@@ -201,8 +206,10 @@ impl<'a> Lines<'a> {
     /// Count the results of the message as it is.
     pub(super) fn count(&self, results: &mut Results) {
         for line in &self.lines {
-            if let Line::Result { tier, shown } = line {
-                results.add(*tier, shown, None);
+            match line {
+                Line::Result { tier, shown } => results.add(*tier, shown, None),
+                Line::Cleared { tier } => *results.cleared.of(*tier) += 1,
+                Line::Text(_) | Line::Call { .. } => {}
             }
         }
     }
@@ -236,7 +243,7 @@ impl Line<'_> {
         match self {
             Line::Text(text) => harmless_chars(text),
             Line::Result { shown: Shown::Whole(text), .. } => result + harmless_chars(text),
-            Line::Cleared => result + Chars(PLACEHOLDER.len() as u64),
+            Line::Cleared { .. } => result + Chars(PLACEHOLDER.len() as u64),
             // Short by construction; writing them is cheaper than a second set of rules.
             Line::Call { .. } | Line::Result { .. } => {
                 let mut text = String::new();
@@ -262,7 +269,7 @@ impl Line<'_> {
                     }
                 }
             }
-            Line::Cleared => {
+            Line::Cleared { .. } => {
                 out.push_str(RESULT);
                 out.push_str(PLACEHOLDER);
             }

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use self::format::{Results, Tier};
 use crate::chars::Chars;
 use crate::log::Message;
-use crate::policy::ForkPolicy;
+use crate::policy::{ForkPolicy, ForkRules};
 
 /// A parent's history, ready for a child.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -52,7 +52,8 @@ impl Digest {
     }
 }
 
-/// What the pipeline did. The figures hold for the text that is delivered.
+/// Figures of the pipeline. [`ForkRules`] decides whether those about tool results count the second stage, before the
+/// budget removes messages, or the delivered text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForkStats {
@@ -77,9 +78,9 @@ pub struct ForkStats {
     pub compaction_detected: bool,
     /// Where that summary stands in the parent's list; -1 if there is none.
     pub compaction_slice_index: i64,
-    /// Tool results that were cut, for whatever reason.
+    /// Tool results that were cut; with [`ForkRules::Document`] those that their tier cut.
     pub truncated_results: usize,
-    /// The same by reason.
+    /// Cut tool results by reason; what the budget cut is listed with either rules.
     #[serde(default)]
     pub truncated_by: TruncatedBy,
     /// Tool results by age, cut or not.
@@ -104,6 +105,14 @@ impl TierDistribution {
     /// All of them.
     pub fn total(&self) -> usize {
         self.tier1 + self.tier2 + self.tier3
+    }
+
+    fn plus(&self, other: &TierDistribution) -> TierDistribution {
+        TierDistribution {
+            tier1: self.tier1 + other.tier1,
+            tier2: self.tier2 + other.tier2,
+            tier3: self.tier3 + other.tier3,
+        }
     }
 
     fn of(&mut self, tier: Tier) -> &mut usize {
@@ -155,14 +164,24 @@ impl<'a> DigestSource<'a> {
         DigestSource { slice, original: messages.len() + usize::from(last.is_some()) }
     }
 
-    /// Its digest by a policy. Costs what the digest is long and not what the history is: messages are looked at from the
-    /// newest on, until the budget is full.
+    /// Makes the digest by a policy.
     pub(crate) fn digest(&self, policy: &ForkPolicy) -> Digest {
         let DigestSource { slice, original } = self;
-        let (newest, left_out) = tiers::newest(&slice.messages, slice.pinned(), policy);
-        let fitted = budget::fit(&newest, slice.pinned(), policy);
-        let Results { distribution, cut, squeezed, head_tail } = &fitted.results;
-        let TierDistribution { tier1, tier2, tier3 } = *cut;
+        let (fitted, left_out, results) = match policy.rules {
+            ForkRules::Document => {
+                let tiered = tiers::apply(&slice.messages, policy);
+                let fitted = budget::fit(&tiered.messages, slice.pinned(), policy);
+                (fitted, 0, Figures::of_stage_2(&tiered.results()))
+            }
+            // Costs what the digest is long and not what the history is: messages are looked at from the newest on, until
+            // the budget is full.
+            ForkRules::Fitted => {
+                let (newest, left_out) = tiers::newest(&slice.messages, slice.pinned(), policy);
+                let fitted = budget::fit(&newest, slice.pinned(), policy);
+                let results = Figures::of_delivered(&fitted.results);
+                (fitted, left_out, results)
+            }
+        };
         let stats = ForkStats {
             original_count: *original,
             final_count: fitted.count,
@@ -173,11 +192,37 @@ impl<'a> DigestSource<'a> {
             shortened_messages: fitted.shortened,
             compaction_detected: slice.summary.is_some(),
             compaction_slice_index: slice.summary.map(|at| at as i64).unwrap_or(-1),
-            truncated_results: fitted.results.truncated(),
-            truncated_by: TruncatedBy { tier1, tier2, tier3, budget: *squeezed },
-            tier_distribution: distribution.clone(),
-            head_tail_applied: *head_tail,
+            truncated_results: results.truncated,
+            truncated_by: TruncatedBy { budget: fitted.results.squeezed, ..results.by_tier },
+            tier_distribution: results.distribution,
+            head_tail_applied: results.head_tail,
         };
         Digest { preamble: preamble::preamble(&stats, policy), context: fitted.text, stats }
+    }
+}
+
+/// The figures about tool results in [`ForkStats`].
+struct Figures {
+    truncated: usize,
+    by_tier: TruncatedBy,
+    distribution: TierDistribution,
+    head_tail: usize,
+}
+
+impl Figures {
+    fn of_delivered(results: &Results) -> Figures {
+        let TierDistribution { tier1, tier2, tier3 } = results.cut;
+        Figures {
+            truncated: results.truncated(),
+            by_tier: TruncatedBy { tier1, tier2, tier3, budget: 0 },
+            distribution: results.distribution.clone(),
+            head_tail: results.head_tail,
+        }
+    }
+
+    /// Every numbered result has its tier, those that were cleared before among them.
+    fn of_stage_2(results: &Results) -> Figures {
+        let distribution = results.distribution.plus(&results.cleared);
+        Figures { distribution, ..Figures::of_delivered(results) }
     }
 }

@@ -1,10 +1,11 @@
 //! What the child is told about its digest.
 //!
-//! Every figure is true of the text that follows: results that were removed with their messages are not counted,
-//! and a result that was short enough for its tier is a full one.
+//! With [`ForkRules::Fitted`] every figure describes the text that follows: results that were removed with their messages
+//! are not counted, and a result that was short enough for its tier is a full one. With [`ForkRules::Document`] the words and
+//! counts are the document's: results by tier, cut or not.
 
-use super::ForkStats;
-use crate::policy::ForkPolicy;
+use super::{ForkStats, TierDistribution};
+use crate::policy::{ForkPolicy, ForkRules};
 
 /// The preamble for a digest with those figures.
 pub fn preamble(stats: &ForkStats, policy: &ForkPolicy) -> String {
@@ -25,6 +26,13 @@ pub fn preamble(stats: &ForkStats, policy: &ForkPolicy) -> String {
 }
 
 fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {
+    if policy.rules == ForkRules::Document {
+        let TierDistribution { tier1, tier2, tier3 } = stats.tier_distribution;
+        let (second, third) = (policy.tier2_limit.0, policy.tier3_limit.0);
+        return format!(
+            "Tool results: {tier1} full, {tier2} truncated to {second} chars, {tier3} truncated to {third} chars"
+        );
+    }
     let cut = &stats.truncated_by;
     let full = stats.tier_distribution.total().saturating_sub(stats.truncated_results);
     let (second, third) = (policy.tier2_limit.0, policy.tier3_limit.0);
@@ -50,6 +58,12 @@ fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {
 fn messages(stats: &ForkStats, policy: &ForkPolicy) -> String {
     let budget = policy.char_budget.0;
     let removed = stats.removed_messages;
+    if policy.rules == ForkRules::Document {
+        return match removed {
+            0 => "All messages preserved".to_owned(),
+            removed => format!("{removed} oldest messages removed to fit {budget} char budget"),
+        };
+    }
     let mut text = match (removed, stats.kept_words) {
         (0, _) if !stats.compaction_detected => "All messages preserved".to_owned(),
         // Those before it are gone, as the first point says.

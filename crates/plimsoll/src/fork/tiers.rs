@@ -8,8 +8,8 @@ use aho_corasick::{AhoCorasick, packed};
 use super::format::{Line, Lines, Results, Shown, Tier};
 use crate::chars::{Chars, Text, head, level, tail};
 use crate::log::{Message, Part, PartBody};
-use crate::policy::{CutMarker, ForkPolicy};
-use crate::window::is_placeholder;
+use crate::policy::{CutMarker, ForkPolicy, ForkRules};
+use crate::window::{PLACEHOLDER, is_placeholder};
 
 /// History with its tool results cut by age.
 #[derive(Clone, Debug)]
@@ -305,9 +305,12 @@ impl<'p> Cutter<'p> {
     }
 
     fn result<'a>(&self, part: &Part, tool: &str, text: &'a Text, tier: Tier) -> Line<'a> {
-        // What was cleared keeps its place in the numbering, so that age stays honest, but is not counted.
+        // What was cleared keeps its place in the numbering, so that age stays honest, but is not counted as cut.
         if is_cleared(part, text) {
-            return Line::Cleared;
+            return Line::Cleared { tier };
+        }
+        if self.policy.rules == ForkRules::Document && text.contains(PLACEHOLDER) {
+            return Line::Result { tier, shown: Shown::Whole(text) };
         }
         let limit = match tier {
             Tier::First => self.first_limit,

@@ -106,6 +106,8 @@ pub struct TruncatePolicy {
     pub spill: bool,
     /// Where it is kept; a relative path is beside the database.
     pub spill_directory: String,
+    /// How the notice of a cut names the whole output.
+    pub spill_as: SpillAs,
     /// Leave an output whole where what stays of it is, with the notice of the cut, no shorter than all of it.
     pub only_if_shorter: bool,
 }
@@ -130,6 +132,16 @@ pub enum Keep {
     HeadTail,
     /// The end.
     Tail,
+}
+
+/// How the notice of a cut names the whole output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SpillAs {
+    /// By a handle for the recall tool.
+    Handle,
+    /// By the path of a plain file, with the hint to read it. The file is removed with the spilled output.
+    File,
 }
 
 /// In whose words the model is told of a cut.
@@ -171,7 +183,7 @@ pub struct PrunePolicy {
     /// What to do on meeting an output that was cleared before.
     pub at_cleared: OnMeeting,
     /// What to do on meeting a summary.
-    pub at_summary: OnMeeting,
+    pub at_summary: AtSummary,
     /// What the window shows of a cleared output.
     pub view: ClearedView,
     /// With `retain`, how many chars are shown.
@@ -255,13 +267,26 @@ pub enum PruneOrder {
     OldestFirst,
 }
 
-/// What a scan for old outputs does on meeting the traces of an earlier reduction.
+/// Action of a scan for old outputs on one that was cleared before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnMeeting {
     /// End: everything older was decided then.
     Stop,
     /// Go on past it.
+    Skip,
+}
+
+/// Action of a scan for old outputs on a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AtSummary {
+    /// End at any message that is marked as a summary, also at one that failed or was undone.
+    Stop,
+    /// End at the summary that the window begins with. What precedes a failed or undone one is in the window and can be
+    /// cleared.
+    StopAtPivot,
+    /// Continue past it, through everything that is in the window.
     Skip,
 }
 
@@ -290,6 +315,9 @@ pub struct OverflowPolicy {
     /// From this share of the line on a host may prepare a compaction while the turn goes on. It takes effect only once
     /// the line itself is crossed. Absent: none is prepared.
     pub soft_share: Option<f64>,
+    /// Prepare a compaction only if it costs no more than one at the line: the session's own model is asked at the end of the
+    /// window, which its cache holds; what may come before the line fits the tail; and no prune would do instead.
+    pub soft_when_free: bool,
     /// Which of a response's usage figures count.
     pub usage: UsageSum,
     /// What is held against the line.
@@ -601,11 +629,26 @@ pub struct ForkPolicy {
     /// A child that inherits the history itself starts at most at this share of its line; above it, a digest is
     /// used.
     pub history_share: f64,
+    /// Which rules apply where the fork document and the needs of a child differ.
+    pub rules: ForkRules,
 }
 
 impl ForkPolicy {
     /// The smallest digest that can hold its own tags, labels and markers.
     pub const LEAST_BUDGET: Chars = Chars(1_000);
+}
+
+/// Which rules a digest follows where the fork document and the needs of a child differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ForkRules {
+    /// The document's. The budget is a number of chars, whatever the child's window is. Figures and preamble count the
+    /// results of the second stage by tier, before the budget removes messages. A result that contains the placeholder
+    /// passes unchanged.
+    Document,
+    /// The child's. A digest is made smaller for a child with a small window. Figures and preamble describe the delivered
+    /// text. Only a result that consists of the placeholder counts as cleared.
+    Fitted,
 }
 
 /// How the digest marks a cut result.
@@ -690,7 +733,8 @@ impl Policy {
         let guide = schemars::schema_for!(guide::TokenManagement).to_value();
         if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             let fork = properties.shift_remove("fork").unwrap_or_default();
-            let named = json!({ "enum": ["tiered", "uniform"], "description": "A named fork policy." });
+            let named =
+                json!({ "enum": ["tiered", "fitted", "uniform"], "description": "A named fork policy." });
             properties.insert("fork".into(), json!({ "anyOf": [fork, named] }));
             properties.insert(
                 "preset".into(),

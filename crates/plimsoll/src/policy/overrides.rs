@@ -67,8 +67,9 @@ impl Overrides {
         if let Some(name) = fields.get("fork").and_then(Value::as_str) {
             let fork = match name {
                 "tiered" => ForkPolicy::tiered(),
+                "fitted" => ForkPolicy::fitted(),
                 "uniform" => ForkPolicy::uniform(),
-                _ => return Err(wrong("fork", "expected `tiered`, `uniform` or an object")),
+                _ => return Err(wrong("fork", "expected `tiered`, `fitted`, `uniform` or an object")),
             };
             fields.insert("fork".into(), json(&fork)?);
         }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    CachePolicy, ClearedView, CompactPolicy, ContractPolicy, CutMarker, Detector, ForkPolicy, Keep, LineRule,
-    Measure, NamesPolicy, Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy, PolicyError, PolicySpec,
-    PruneOrder, PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy, ShortenLines, SplitTurns,
-    SummaryAs, SummaryPolicy, Template, Thrift, TruncatePolicy, UsageSum,
+    AtSummary, CachePolicy, ClearedView, CompactPolicy, ContractPolicy, CutMarker, Detector, ForkPolicy,
+    ForkRules, Keep, LineRule, Measure, NamesPolicy, Notice, OnMeeting, OverflowPolicy, PinPolicy, Policy,
+    PolicyError, PolicySpec, PruneOrder, PrunePolicy, RecallPolicy, RequestForm, Scope, ShedPolicy,
+    ShortenLines, SpillAs, SplitTurns, SummaryAs, SummaryPolicy, Template, Thrift, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
 use crate::count::{CharCounter, Rounding, Tokens};
@@ -60,6 +60,7 @@ impl Preset {
                 },
                 prune: PrunePolicy {
                     after_turn: false,
+                    at_summary: AtSummary::StopAtPivot,
                     min_output_chars: Chars(100),
                     name_handle: true,
                     inputs: true,
@@ -70,6 +71,8 @@ impl Preset {
                 overflow: OverflowPolicy {
                     usage: UsageSum::All,
                     detector: Detector::Both,
+                    soft_share: Some(0.9),
+                    soft_when_free: true,
                     max_reserve_share: 0.5,
                     default_context: Tokens(128_000),
                     ..opencode.overflow
@@ -90,6 +93,7 @@ impl Preset {
                 contract: ContractPolicy { enabled: true, ..opencode.contract },
                 shed: ShedPolicy { enabled: true, ..opencode.shed },
                 recall: RecallPolicy { max_chars: Chars(8_000), max_share: 0.012, ..opencode.recall },
+                fork: ForkPolicy::fitted(),
                 ..opencode
             },
             Preset::Opencode => opencode,
@@ -121,8 +125,8 @@ impl Preset {
             },
             Preset::Openfork => PolicySpec {
                 name: "openfork".into(),
-                count: CharCounter::default(),
-                truncate: truncate(),
+                count: CharCounter { result_overhead: Tokens(4), ..CharCounter::default() },
+                truncate: TruncatePolicy { spill_as: SpillAs::File, ..truncate() },
                 prune: PrunePolicy {
                     after_turn: false,
                     measure: Measure::AllParts,
@@ -132,7 +136,7 @@ impl Preset {
                     order: PruneOrder::OldestFirst,
                     stop_after_tokens: Some(Tokens(20_000)),
                     at_cleared: OnMeeting::Skip,
-                    at_summary: OnMeeting::Skip,
+                    at_summary: AtSummary::Skip,
                     view: ClearedView::Retain,
                     gate_share: Some(0.85),
                     gate_headroom: Some(Tokens(16_384)),
@@ -148,6 +152,9 @@ impl Preset {
                 },
                 compact: CompactPolicy {
                     scope: Scope::Target,
+                    // The guide counts messages and knows no turns. Moved to the start of a turn, its target of 50 % came
+                    // out at up to 70 %.
+                    turn_share: 1.0,
                     summary_as: SummaryAs::System,
                     template: Template::Guide,
                     max_summary_tokens: Some(Tokens(2_000)),
@@ -188,6 +195,7 @@ fn truncate() -> TruncatePolicy {
         notice: Notice::Guide,
         spill: true,
         spill_directory: "spill".into(),
+        spill_as: SpillAs::Handle,
         only_if_shorter: false,
     }
 }
@@ -210,7 +218,7 @@ fn opencode() -> PolicySpec {
             order: PruneOrder::NewestFirst,
             stop_after_tokens: None,
             at_cleared: OnMeeting::Stop,
-            at_summary: OnMeeting::Stop,
+            at_summary: AtSummary::Stop,
             view: ClearedView::Clear,
             retain_chars: Chars(2_000),
             name_handle: false,
@@ -233,6 +241,7 @@ fn opencode() -> PolicySpec {
             share: 0.90,
             inclusive: false,
             soft_share: None,
+            soft_when_free: false,
             usage: UsageSum::InputCacheReadOutput,
             detector: Detector::Usage,
             max_factor: 4.0,
@@ -301,7 +310,7 @@ fn opencode() -> PolicySpec {
 }
 
 impl ForkPolicy {
-    /// The default: the newest results whole, older ones shorter, within 200,000 chars.
+    /// The fork document to the letter: the newest results whole, older ones shorter, within 200,000 chars.
     pub fn tiered() -> ForkPolicy {
         ForkPolicy {
             char_budget: Chars(200_000),
@@ -317,7 +326,7 @@ impl ForkPolicy {
             tail_ratio: 0.2,
             error_patterns: words(&["error", "Error", "ERROR", "failed", "FAILED", "exception", "traceback"]),
             head_tail_keywords: words(&["bash", "pty", "exec"]),
-            uncut_tools: words(&["ask_user_questions"]),
+            uncut_tools: Vec::new(),
             cut_marker: CutMarker::Gap,
             newest_room: None,
             words_room: None,
@@ -326,6 +335,17 @@ impl ForkPolicy {
             newest_share: 0.5,
             words_share: 0.25,
             history_share: 0.8,
+            rules: ForkRules::Document,
+        }
+    }
+
+    /// The default: `tiered`, made smaller for a child with a small window, with figures of the delivered text. Answers of
+    /// the user to questions stay whole.
+    pub fn fitted() -> ForkPolicy {
+        ForkPolicy {
+            uncut_tools: words(&["ask_user_questions"]),
+            rules: ForkRules::Fitted,
+            ..ForkPolicy::tiered()
         }
     }
 
@@ -346,7 +366,7 @@ impl ForkPolicy {
             cut_marker: CutMarker::Prefix,
             // So that its 100,000 tokens are not made smaller for a child with the usual window of 200,000.
             child_share: 0.6,
-            ..ForkPolicy::tiered()
+            ..ForkPolicy::fitted()
         }
     }
 }

@@ -4,7 +4,7 @@
 //! still needs and that no cache is broken for little. A person who names tools or files has weighed that. Tools that the
 //! policy protects stay all the same unless they are named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,9 @@ use super::{
 };
 use super::{keep_names, worth_clearing};
 use crate::chars::thousands;
-use crate::compact::extract::paths;
+use crate::compact::facts::{FileRead, SeenLines, ShellReads, file_reads, paths};
 use crate::count::Counter;
-use crate::log::{Input, Message, Part, PartBody};
+use crate::log::{Input, Message, Part, PartBody, PartId};
 use crate::pivot::Visible;
 use crate::policy::Policy;
 
@@ -27,9 +27,13 @@ use crate::policy::Policy;
 pub struct PruneChoice {
     /// Outputs of these tools.
     pub tools: Vec<String>,
-    /// Outputs of calls that name one of these files, whole or by the end of its path.
+    /// Outputs of calls that name or show one of these files, whole or by the end of its path.
     pub files: Vec<String>,
-    /// How many of the newest of them stay.
+    /// Only outputs that show nothing but files, and of these only what a later output in the window shows again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+    /// How many of the newest of them stay. With `files` it counts what shows the file: the newest reads of each file stay,
+    /// and everything about it that came after the oldest of those.
     pub keep: Option<u64>,
     /// Only as many, the oldest first, as it takes until the window is at most this full, in percent.
     pub to: Option<u8>,
@@ -45,10 +49,62 @@ impl PruneChoice {
         self.tools.is_empty() || self.tools.iter().any(|name| name.eq_ignore_ascii_case(tool))
     }
 
-    fn takes_input(&self, input: Option<&Value>) -> bool {
-        let named = |path: &String| self.files.iter().any(|file| is_same_file(path, file));
-        self.files.is_empty() || input.is_some_and(|input| paths(input).iter().any(named))
+    /// The chosen files that a call is about, by their places among those chosen, and whether it shows the file.
+    fn files_of(&self, input: Option<&Value>, shown: &ShellReads) -> Vec<(usize, bool)> {
+        let named = input.map(paths).unwrap_or_default();
+        let about = |file: &str| {
+            let is_read = shown.files.iter().any(|read| is_same_file(&read.path, file));
+            (is_read || named.iter().any(|path| is_same_file(path, file))).then_some(is_read)
+        };
+        let files = self.files.iter().enumerate();
+        files.filter_map(|(at, file)| about(file).map(|is_read| (at, is_read))).collect()
     }
+}
+
+/// An output that was chosen.
+struct Chosen<'a> {
+    item: PruneItem,
+    part: &'a Part,
+    /// The chosen files that it is about, and whether it shows them.
+    files: Vec<(usize, bool)>,
+}
+
+/// Which of the chosen outputs stay because they are among the newest.
+fn newest(found: &[Chosen<'_>], choice: &PruneChoice) -> Vec<bool> {
+    let keep = usize::try_from(choice.keep.unwrap_or(0)).unwrap_or(usize::MAX);
+    if choice.files.is_empty() {
+        let first = found.len().saturating_sub(keep);
+        return (0..found.len()).map(|at| at >= first).collect();
+    }
+    let mut stays = vec![false; found.len()];
+    for file in 0..choice.files.len() {
+        let about = |at: &usize| found[*at].files.iter().find(|(of, _)| *of == file).copied();
+        let all: Vec<usize> = (0..found.len()).filter(|at| about(at).is_some()).collect();
+        // The result of an edit does not show the file: without its newest read the model would have nothing of it.
+        let reads: Vec<usize> =
+            all.iter().copied().filter(|at| about(at).is_some_and(|(_, read)| read)).collect();
+        let counted = if reads.is_empty() { &all } else { &reads };
+        let Some(first) = counted.iter().rev().take(keep).next_back() else { continue };
+        all.iter().filter(|at| *at >= first).for_each(|at| stays[*at] = true);
+    }
+    stays
+}
+
+/// Which outputs show nothing but files, and only lines that a later one shows again.
+fn repeated(shown: &[(PartId, ShellReads)]) -> BTreeSet<&PartId> {
+    let mut seen: BTreeMap<&str, SeenLines> = BTreeMap::new();
+    let mut found = BTreeSet::new();
+    for (part, reads) in shown.iter().rev().filter(|(_, reads)| !reads.files.is_empty()) {
+        let path = |read: &'_ FileRead| read.path.trim_start_matches("./").to_owned();
+        let is_shown = |read: &FileRead| seen.get(&*path(read)).is_some_and(|seen| seen.cover(&read.lines));
+        if reads.is_all && reads.files.iter().all(is_shown) {
+            found.insert(part);
+        }
+        for read in &reads.files {
+            seen.entry(read.path.trim_start_matches("./")).or_default().add(&read.lines);
+        }
+    }
+    found
 }
 
 /// Whether a path of a call is the file that is meant: the same, or one is the end of the other by whole names. Agents
@@ -74,8 +130,16 @@ impl fmt::Display for PruneChoice {
         if !self.files.is_empty() {
             told.push(format!("about {}", quoted(&self.files)));
         }
-        if let Some(keep) = self.keep {
-            told.push(format!("all but the newest {}", thousands(keep)));
+        if self.repeated {
+            told.push("reads that a later one shows again".to_owned());
+        }
+        match self.keep {
+            Some(1) if !self.files.is_empty() => told.push("all but the newest read".to_owned()),
+            Some(keep) if !self.files.is_empty() => {
+                told.push(format!("all but the newest {} reads", thousands(keep)));
+            }
+            Some(keep) => told.push(format!("all but the newest {}", thousands(keep))),
+            None => {}
         }
         if let Some(to) = self.to {
             told.push(format!("until the window is at most {to} % full"));
@@ -121,30 +185,13 @@ pub fn plan_choice_by(
         plan.reason = PruneReason::SmallEnough;
         return plan;
     }
-    let inputs = inputs(messages);
-    let mut found: Vec<PruneItem> = Vec::new();
-    for place in Visible::of(messages).places {
-        let message = &messages[place];
-        for part in &message.parts {
-            let Some((tool, _)) = finished_output(part) else { continue };
-            let is_named = !choice.tools.is_empty();
-            let may_go = part.cleared().is_none() && (is_named || !is_protected(tool, policy));
-            if may_go && choice.takes_tool(tool) && choice.takes_input(input_of(part, &inputs)) {
-                let tokens = freed_by(part, policy, counter);
-                found.push(PruneItem::output(part.id.clone(), message.info.id.clone(), tool, tokens));
-            }
-        }
-    }
-    let chosen = found.len().saturating_sub(usize::try_from(choice.keep.unwrap_or(0)).unwrap_or(usize::MAX));
-    let stays = found.split_off(chosen);
-    plan.kept_tokens = stays.iter().map(|item| item.tokens).sum();
-    let parts: BTreeMap<_, &Part> =
-        messages.iter().flat_map(|message| &message.parts).map(|part| (&part.id, part)).collect();
+    let found = chosen(messages, policy, choice, counter);
+    let stays = newest(&found, choice);
     let is_done = |plan: &PrunePlan| target.is_some_and(|(load, most)| load - plan.freed_tokens <= most);
-    for item in found {
-        let is_worth = parts.get(&item.part).is_some_and(|part| worth_clearing(part, item.tokens, policy));
-        if is_done(&plan) || !is_worth {
-            plan.too_short += u64::from(!is_done(&plan));
+    for (Chosen { item, part, .. }, stays) in found.into_iter().zip(stays) {
+        let is_worth = worth_clearing(part, item.tokens, policy);
+        if stays || is_done(&plan) || !is_worth {
+            plan.too_short += u64::from(!stays && !is_done(&plan));
             plan.kept_tokens += item.tokens;
             continue;
         }
@@ -157,6 +204,51 @@ pub fn plan_choice_by(
     }
     plan.reason = if plan.items.is_empty() { PruneReason::NoneChosen } else { PruneReason::Chosen };
     plan
+}
+
+/// The outputs in the window that fit a choice, oldest first.
+fn chosen<'a>(
+    messages: &'a [Message],
+    policy: &Policy,
+    choice: &PruneChoice,
+    counter: &dyn Counter,
+) -> Vec<Chosen<'a>> {
+    let inputs = inputs(messages);
+    let outputs = || {
+        let places = Visible::of(messages).places.into_iter().map(|place| &messages[place]);
+        let parts = places.flat_map(|message| message.parts.iter().map(move |part| (message, part)));
+        parts.filter_map(|(message, part)| Some((message, part, finished_output(part)?.0)))
+    };
+    let reads = |tool: &str, part: &Part| {
+        input_of(part, &inputs).map(|input| file_reads(tool, input)).unwrap_or_default()
+    };
+    let shown: Vec<(PartId, ShellReads)> = match choice.repeated {
+        true => {
+            let outputs = outputs().filter(|(_, part, _)| part.cleared().is_none());
+            outputs.map(|(_, part, tool)| (part.id.clone(), reads(tool, part))).collect()
+        }
+        false => Vec::new(),
+    };
+    let repeated = repeated(&shown);
+    let mut found = Vec::new();
+    for (message, part, tool) in outputs() {
+        let is_named = !choice.tools.is_empty();
+        let may_go = part.cleared().is_none() && (is_named || !is_protected(tool, policy));
+        if !may_go || !choice.takes_tool(tool) || (choice.repeated && !repeated.contains(&part.id)) {
+            continue;
+        }
+        let files = match choice.files.is_empty() {
+            true => Vec::new(),
+            false => choice.files_of(input_of(part, &inputs), &reads(tool, part)),
+        };
+        if files.is_empty() && !choice.files.is_empty() {
+            continue;
+        }
+        let tokens = freed_by(part, policy, counter);
+        let item = PruneItem::output(part.id.clone(), message.info.id.clone(), tool, tokens);
+        found.push(Chosen { item, part, files });
+    }
+    found
 }
 
 /// What tools were given, by the names of calls whose results stand apart.

@@ -190,14 +190,18 @@ mod selecting {
     }
 
     #[test]
-    fn r146_c15_the_guide_takes_the_oldest_down_to_half() {
+    fn r146_the_guide_takes_the_oldest_down_to_half() {
         let log = turns(10, 1_000).messages();
-        // 10,000 in the window; half of 12,000 must stay, so about 4,000 go: four turns.
+        // 10,000 in the window; half of 12,000 must stay, so about 4,000 go: four turns, and the question of the fifth.
         let room =
             Room { load: Tokens(10_100), line: Tokens(10_800), context: Tokens(12_000), ..Room::default() };
         let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
-        assert_eq!(selection.head, [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert!(log[selection.tail[0]].starts_turn());
+        assert_eq!(selection.head, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    /// The guide's scope with a boundary that moves to the start of a turn.
+    fn by_turns() -> Policy {
+        Policy::from_value(json!({ "preset": "openfork", "compact": { "turnShare": 0.5 } })).unwrap()
     }
 
     /// A short turn before a long one is no boundary: moving back to its end would free next to nothing, and the
@@ -229,7 +233,7 @@ mod selecting {
         let log = (0..40).fold(opening, |h, _| h.say(tokens(50))).messages();
         let room =
             Room { load: Tokens(2_500), line: Tokens(2_700), context: Tokens(3_000), ..Room::default() };
-        let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
+        let selection = choose(&log, &by_turns(), room).unwrap();
         assert_eq!(log[selection.tail[0]].starts_turn(), moves, "{:?}", selection.tail[0]);
         assert_eq!(selection.head.len() == 2, moves);
     }
@@ -241,7 +245,7 @@ mod selecting {
         let log = (0..60).fold(opening, |h, _| h.say(tokens(50))).messages();
         let room =
             Room { load: Tokens(4_500), line: Tokens(2_700), context: Tokens(3_000), ..Room::default() };
-        let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
+        let selection = choose(&log, &by_turns(), room).unwrap();
         assert!(selection.head_tokens >= Tokens(1_800), "{}", selection.head_tokens);
     }
 
@@ -255,7 +259,43 @@ mod selecting {
         let room =
             Room { load: Tokens(13_100), line: Tokens(12_600), context: Tokens(14_000), ..Room::default() };
         let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
-        assert_eq!(selection.head.len(), 12, "six turns of about 1,000 are the 6,100 that have to go");
+        // Six turns of about 1,000 are the 6,100 that have to go, with the question of the seventh.
+        assert_eq!(selection.head.len(), 13);
+    }
+
+    /// Room for a window of `load` tokens that is over the guide's line of 90 %.
+    fn guide_room(load: u64, context: u64) -> Room {
+        let (load, line, context) = (Tokens(load), Tokens(context * 9 / 10 - 1), Tokens(context));
+        Room { load, line, context, ..Room::default() }
+    }
+
+    /// 11,008 of 12,000 tokens: 5,008 have to go. With the second message it would be more, and one message is not
+    /// enough for a summary.
+    #[rstest]
+    #[case(4_000, 7_000, None)]
+    #[case(2_500, 2_500, Some(vec![0, 1]))]
+    fn r146_the_guide_summarises_two_messages_or_none(
+        #[case] first: usize,
+        #[case] second: usize,
+        #[case] head: Option<Vec<usize>>,
+    ) {
+        let rest = 11_008 - 8 - first - second;
+        let history = History::new().user(tokens(first)).say(tokens(second));
+        let log = (0..rest / 500).fold(history, |h, _| h.say(tokens(496))).user("go on").messages();
+        let selection = choose(&log, &Preset::Openfork.policy(), guide_room(11_008, 12_000));
+        assert_eq!(selection.map(|selection| selection.head), head);
+    }
+
+    /// A prompt that waits for its answer stays, so that the answer before it is all there is to summarise.
+    #[test]
+    fn r146_one_message_before_a_waiting_prompt_is_not_enough() {
+        let one = History::new().say(tokens(20_000)).user("go on").messages();
+        let two = History::new().user("q").say(tokens(20_000)).user("go on").messages();
+        for preset in [Preset::Opencode, Preset::Opencode118] {
+            let policy = preset.policy();
+            assert_eq!(choose(&one, &policy, room(10_000)), None, "{preset}");
+            assert_eq!(choose(&two, &policy, room(10_000)).unwrap().head, [0, 1], "{preset}");
+        }
     }
 
     #[test]
@@ -289,6 +329,7 @@ mod asking {
             chars_per_token: 4,
             rounding: plimsoll::Rounding::Ceil,
             file_tokens: Tokens(1_600),
+            result_overhead: Tokens::ZERO,
         };
         Measured { limits, counter: COUNTER, factor: 1.0 }
     }

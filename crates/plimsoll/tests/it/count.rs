@@ -1,7 +1,9 @@
 //! Estimates and their cache.
 
 use plimsoll::count::{message_tokens, part_tokens, request_tokens};
-use plimsoll::{CharCounter, Chars, Counter, Fixed, Memo, Part, Policy, Rounding, Text, Tokens, Window};
+use plimsoll::{
+    CharCounter, Chars, Counter, Fixed, Memo, Part, Policy, Preset, Rounding, Text, Tokens, Window,
+};
 use plimsoll_testkit::History;
 use proptest::prelude::*;
 use rstest::rstest;
@@ -62,6 +64,18 @@ fn r150_system_prompt_and_tools_are_counted_once() {
     let two = Window::of(&History::new().user("abcd").user("abcd").messages(), &Policy::default());
     assert_eq!(request_tokens(&one, fixed, &counter), Tokens(9));
     assert_eq!(request_tokens(&two, fixed, &counter), Tokens(14));
+}
+
+/// The guide sends each result of a step as a separate message; the other documents know of no such overhead.
+#[test]
+fn r150_openfork_counts_four_tokens_for_each_parallel_result() {
+    let calls = ["a", "b", "c"].map(|tool| (tool, "abcd".to_owned()));
+    let log = History::new().user("abcd").tools(&calls).messages();
+    let weigh = |preset: Preset| {
+        let policy = preset.policy();
+        request_tokens(&Window::of(&log, &policy), Fixed::default(), &policy.count)
+    };
+    assert_eq!(weigh(Preset::Openfork), weigh(Preset::Plimsoll) + Tokens(2 * 4));
 }
 
 #[test]

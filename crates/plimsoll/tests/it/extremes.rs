@@ -98,9 +98,7 @@ fn exercise(policy: &Policy, messages: &[Message], limits: Limits) {
     window.check().unwrap();
     let load = Load::of(messages, policy, Fixed::default(), &policy.count);
     let _ = (policy.overflow.line(limits), policy.overflow.reserve(limits), load.tokens);
-    for usage in messages.iter().filter_map(|message| message.info.tokens.as_ref()) {
-        let _ = policy.overflow.is_overflow(usage, limits);
-    }
+    let _ = Situation::new(policy, limits, Millis(u64::MAX)).weigh(messages);
 
     let mut log = Log::from_messages(messages.to_vec());
     let plan = prune::plan(&log, policy, Some(Pressure { load: load.tokens, limits }));

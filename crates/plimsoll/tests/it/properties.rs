@@ -8,8 +8,8 @@ use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::fork;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{
-    Block, CharCounter, Chars, Counter, Fixed, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens,
-    Window, WindowRole, prune,
+    Block, CharCounter, Chars, Counter, Fixed, ForkRules, Limits, Log, Message, Millis, Plan, Policy, Preset,
+    Tokens, Window, WindowRole, prune,
 };
 use plimsoll_testkit::{histories, ids, renamed};
 use proptest::prelude::*;
@@ -494,6 +494,8 @@ proptest! {
         newest in prop::option::of(0u64..20_000),
     ) {
         let mut spec = preset.policy().into_spec();
+        // By the document's rules all of it is always walked over.
+        spec.fork.rules = ForkRules::Fitted;
         spec.fork.char_budget = Chars(budget);
         spec.fork.no_removal = Chars(budget * no_removal / 100);
         spec.fork.words_room = words.map(Chars);
@@ -524,7 +526,9 @@ proptest! {
         system in 0u64..5_000,
         per_token in 1u64..6,
     ) {
-        let policy = preset.policy();
+        let mut spec = preset.policy().into_spec();
+        spec.fork.rules = ForkRules::Fitted;
+        let policy = Policy::new(spec).unwrap();
         let counter = CharCounter { chars_per_token: per_token, ..CharCounter::default() };
         let fixed = Fixed { system: Tokens(system), tools: Tokens(0) };
         // The window that leaves just so much room beside the fixed part, whatever the preset sets aside.

@@ -8,6 +8,8 @@ use plimsoll_testkit::History;
 use rstest::rstest;
 use serde_json::json;
 
+use crate::yardstick::is_faster_than_json;
+
 fn tokens(count: usize) -> String {
     "abcd".repeat(count)
 }
@@ -76,6 +78,26 @@ fn r85_a_summary_ends_the_scan() {
     let before = History::new().user("u").tool("read", tokens(100_000)).marker().summary("s");
     let log = later(before.tool("read", tokens(30_000)));
     assert!(plan(&log).items.is_empty());
+}
+
+/// `summary == true` is all the pruning specification asks for. The default knows that an unfinished or undone summary
+/// replaces nothing: what precedes it is in the window.
+#[test]
+fn r85_opencode_stops_at_any_message_that_is_marked_as_a_summary() {
+    let before = || History::new().user("u").tool("read", tokens(100_000)).marker();
+    let unfinished = before().unfinished_summary("s");
+    let failed = before().summary("s").change(|message| {
+        message.info.error = Some(serde_json::json!({ "name": "APIError" }));
+    });
+    let unasked = History::new().user("u").tool("read", tokens(100_000)).say("s").change(|message| {
+        message.info.summary = true;
+    });
+    for history in [unfinished, failed, unasked] {
+        let log = later(history.tool("read", tokens(30_000)));
+        assert!(prune::plan(&log, &Preset::Opencode.policy(), None).items.is_empty());
+        let plan = prune::plan(&log, &Policy::default(), None);
+        assert_eq!(plan.items.len(), 1, "what is in the window can be cleared");
+    }
 }
 
 #[test]
@@ -203,10 +225,15 @@ fn r102_new_content_can_be_pruned_later() {
 }
 
 #[test]
-fn r104_a_plan_over_100000_parts() {
+fn r104_a_plan_over_100000_parts_takes_one_pass() {
     let history = (0..100_000).fold(History::new().user("u"), |h, _| h.tool("read", "x".repeat(120)));
-    let plan = plan(&later(history));
-    assert_eq!(plan.items.len(), 100_000 - 40_000 / 30);
+    let log = later(history);
+    assert_eq!(plan(&log).items.len(), 100_000 - 40_000 / 30);
+    for preset in Preset::ALL {
+        let policy = preset.policy();
+        let pressure = Some(Pressure { load: Tokens(3_000_000), limits: Limits::new(3_000_000, 32_000) });
+        is_faster_than_json(&log, || drop(prune::plan(&log, &policy, pressure)));
+    }
 }
 
 #[test]
@@ -329,7 +356,7 @@ fn after_an_undone_compaction_old_outputs_can_be_pruned() {
     let mut log = Log::from_messages(later(history));
     assert!(plan(&log).items.is_empty());
     log.set_aside(&"m2".into(), Millis(9)).unwrap();
-    assert_eq!(parts(&plan(&log)), ["m1.0"]);
+    assert_eq!(parts(&prune::plan(&log, &Policy::default(), None)), ["m1.0"]);
 }
 
 #[test]
@@ -439,6 +466,62 @@ fn a_tool_that_the_policy_protects_goes_only_by_its_name() {
     let freed = |choice: PruneChoice| prune::plan_choice(&mixed(), &policy, &choice, None).freed_tokens;
     assert_eq!(freed(PruneChoice { keep: Some(0), ..PruneChoice::default() }), Tokens(30_000));
     assert_eq!(freed(PruneChoice { tools: vec!["bash".into()], ..PruneChoice::default() }), Tokens(30_000));
+}
+
+/// `m1` to `m3` read a file whole, `m4` edits it, `m5` reads another.
+fn read_thrice_and_edited() -> Vec<Message> {
+    let read = |h: History, path: &str| h.tool_with("read", json!({ "path": path }), tokens(500));
+    let history = (0..3).fold(History::new().user("u"), |h, _| read(h, "src/a.rs"));
+    let history = history.tool_with("edit", json!({ "filePath": "/srv/src/a.rs" }), tokens(40));
+    read(history, "src/b.rs").say("done").messages()
+}
+
+/// The result of the edit was the newest output about the file, so that all three reads were cleared.
+#[rstest]
+#[case(1, &["m1.0", "m2.0"])]
+#[case(2, &["m1.0"])]
+#[case(3, &[])]
+#[case(0, &["m1.0", "m2.0", "m3.0", "m4.0"])]
+fn keep_counts_the_newest_reads_of_a_file(#[case] keep: u64, #[case] cleared: &[&str]) {
+    let choice = PruneChoice { files: vec!["a.rs".into()], keep: Some(keep), ..PruneChoice::default() };
+    let plan = prune::plan_choice(&read_thrice_and_edited(), &Policy::default(), &choice, None);
+    assert_eq!(parts(&plan), cleared);
+}
+
+#[test]
+fn keep_counts_for_each_of_several_files() {
+    let files = vec!["a.rs".into(), "b.rs".into()];
+    let choice = PruneChoice { files, keep: Some(1), ..PruneChoice::default() };
+    let plan = prune::plan_choice(&read_thrice_and_edited(), &Policy::default(), &choice, None);
+    assert_eq!(parts(&plan), ["m1.0", "m2.0"], "the newest read of each file stays");
+    assert_eq!(choice.to_string(), "about `a.rs`, `b.rs`, all but the newest read");
+}
+
+/// Codex has no tool for reading: it reads through a shell.
+#[test]
+fn a_command_that_shows_a_file_is_about_it() {
+    let show = |h: History, command: &str| h.tool_with("bash", json!({ "command": command }), tokens(500));
+    let history = show(show(History::new().user("u"), "cat src/a.rs"), "sed -n '1,40p' src/a.rs");
+    let log = show(history, "cargo test").say("done").messages();
+    let choice = |keep| PruneChoice { files: vec!["src/a.rs".into()], keep, ..PruneChoice::default() };
+    let plan = |keep| prune::plan_choice(&log, &Policy::default(), &choice(keep), None);
+    assert_eq!(parts(&plan(None)), ["m1.0", "m2.0"]);
+    assert_eq!(parts(&plan(Some(1))), ["m1.0"]);
+}
+
+#[test]
+fn of_repeated_reads_only_what_a_later_one_shows_again_goes() {
+    let read = |h: History, input: serde_json::Value| h.tool_with("read", input, tokens(500));
+    let lines = |offset: u64| json!({ "path": "a.rs", "offset": offset, "limit": 50 });
+    let history = [lines(1), lines(51), lines(1), json!({ "path": "b.rs" }), json!({ "path": "./b.rs" })]
+        .into_iter()
+        .fold(History::new().user("u"), read);
+    let history = history.tool_with("bash", json!({ "command": "cat b.rs && cargo test" }), tokens(500));
+    let log = history.tool_with("edit", json!({ "filePath": "a.rs" }), tokens(500)).say("done").messages();
+    let choice = PruneChoice { repeated: true, ..PruneChoice::default() };
+    let plan = prune::plan_choice(&log, &Policy::default(), &choice, None);
+    assert_eq!(parts(&plan), ["m1.0", "m4.0", "m5.0"], "the lines from 51 on are shown once");
+    assert_eq!(choice.to_string(), "reads that a later one shows again");
 }
 
 #[test]

@@ -66,6 +66,8 @@ async fn r63_r65_r67_a_fork_has_its_parents_context_in_one_message_and_its_task_
     assert_eq!(session.title, "Background (forked): Weigh it");
     let stored = dock.dock.archive.store().task(task.id.as_str()).unwrap();
     assert_eq!(stored.data["fork"]["way"], "digest", "r67: stored and reloaded");
+    let reloaded = plimsoll_agent::tasks::Task::try_from(stored).unwrap();
+    assert_eq!(serde_json::to_value(reloaded).unwrap()["isForked"], true);
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ async fn r59_r60_r66_a_task_works_beside_its_parent_and_its_parent_is_told_once(
     let tasks = dock.board.tasks(Some(talk.session())).await.unwrap();
     assert_eq!(tasks.len(), 1);
     assert_eq!((tasks[0].status, tasks[0].is_forked()), (TaskStatus::Completed, false));
+    assert_eq!(serde_json::to_value(&tasks[0]).unwrap()["isForked"], false);
     assert_eq!(tasks[0].data.result.as_deref(), Some("Nine ships."));
     let session = dock.dock.archive.store().session(&tasks[0].id).unwrap();
     assert_eq!(session.title, "Background: About Count the ships");

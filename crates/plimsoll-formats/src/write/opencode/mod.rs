@@ -59,7 +59,7 @@ pub(super) fn write(format: Format, info: &SessionInfo, messages: &[Message]) ->
     }
     let title = info.title.as_deref().unwrap_or(TITLE);
     let updated = info.updated.or(last).unwrap_or(started);
-    let export = json!({
+    let mut export = json!({
         "info": {
             "id": id,
             "slug": slug(title),
@@ -71,6 +71,10 @@ pub(super) fn write(format: Format, info: &SessionInfo, messages: &[Message]) ->
         },
         "messages": written,
     });
+    // A name that OpenCode does not take as a session's would make the import fail.
+    if let Some(parent) = info.parent.as_deref().filter(|parent| parent.starts_with("ses")) {
+        export["info"]["parentID"] = parent.into();
+    }
     (export, lost)
 }
 

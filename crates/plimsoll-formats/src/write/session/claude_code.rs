@@ -53,7 +53,14 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
                 "cache_read_input_tokens": 0 },
         } }));
     }
-    (chain.finish(), thoughts)
+    let mut records = chain.finish();
+    if let Some(title) = session.title() {
+        // As the command `/rename` leaves it: a record that is not part of the conversation.
+        let mut named = json!({ "type": "custom-title", "customTitle": title, "sessionId": session.id });
+        session.mark(&mut named);
+        records.push(named);
+    }
+    (records, thoughts)
 }
 
 fn content(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {

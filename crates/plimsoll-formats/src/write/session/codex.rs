@@ -26,6 +26,10 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
         let compacted = json!({ "message": summary, "replacement_history": [said] });
         records.push(record("compacted", compacted));
     }
+    if let Some(title) = session.title() {
+        let named = json!({ "type": "thread_name_updated", "thread_id": session.id, "thread_name": title });
+        records.push(record("event_msg", named));
+    }
     let (mut ids, mut thoughts) = (Names::new(ID), 0);
     for message in messages {
         for item in items(message, &mut ids) {

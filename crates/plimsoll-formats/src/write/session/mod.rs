@@ -28,12 +28,19 @@ pub struct NewSession<'a> {
     pub directory: &'a str,
     /// The model that spoke.
     pub model: Option<&'a str>,
+    /// Title of the session in the tool's list.
+    pub title: Option<&'a str>,
     /// The stored session that the window is of. The file names it, so that what is not in the window can be looked for
     /// there.
     pub origin: Option<&'a str>,
 }
 
 impl NewSession<'_> {
+    /// The title, if it says something.
+    fn title(&self) -> Option<&str> {
+        self.title.map(str::trim).filter(|title| !title.is_empty())
+    }
+
     /// Name the origin in a record, under a key that no tool uses. They leave alone what they do not know.
     fn mark(&self, record: &mut Value) {
         if let Some(origin) = self.origin {
@@ -50,9 +57,10 @@ impl NewSession<'_> {
 /// use plimsoll_formats::{Format, NewSession, read, write_session};
 /// let log = [Message::user("msg_1".into(), "prt_1".into(), "hello")];
 /// let session = NewSession { id: "0199aaaa-1111-7222-8333-444455556666", now: Millis(1_794_775_451_033),
-///     directory: "/code", model: None, origin: None };
+///     directory: "/code", model: None, title: Some("Greetings"), origin: None };
 /// let (file, _) = write_session(Format::Codex, &session, &Window::of(&log, &Policy::default()))?;
-/// assert_eq!(read(file.as_bytes())?.messages[0].text(), "hello");
+/// let session = read(file.as_bytes())?;
+/// assert_eq!((session.messages[0].text().as_str(), session.info.title.as_deref()), ("hello", Some("Greetings")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_session(

@@ -3,6 +3,7 @@
 mod check;
 mod model;
 mod place;
+mod plain;
 mod purge;
 mod recall;
 mod take;

@@ -24,7 +24,7 @@ pub use changes::{Change, ChangedFile, paths};
 pub use commands::{CommandRun, Commit, Ended, OpenError, shell_commands};
 pub use instructions::Instruction;
 pub(in crate::compact) use instructions::is_instruction;
-pub use reads::{FileRead, ReadLines, ShellReads, shell_reads};
+pub use reads::{FileRead, ReadLines, SeenLines, ShellReads, file_reads, shell_reads};
 pub use steps::Step;
 pub(in crate::compact) use steps::end_of_path;
 pub use todos::{Todo, TodoList, TodoState};

@@ -2,8 +2,11 @@
 //!
 //! Agents that have no tool for reading read through a shell. Where this errs it names one file too few.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
+use super::changes::paths as paths_of_input;
 use super::commands::shell_commands;
 use super::shell::{self, Program};
 
@@ -45,6 +48,82 @@ impl ReadLines {
             _ => self == others,
         }
     }
+}
+
+/// Lines of one file that reads have shown so far.
+#[derive(Clone, Debug, Default)]
+pub struct SeenLines {
+    all: bool,
+    /// First and last lines of ranges of which none is inside another, so that both grow.
+    ranges: BTreeMap<u64, u64>,
+    picked: BTreeSet<String>,
+}
+
+impl SeenLines {
+    /// Adds a read.
+    pub fn add(&mut self, lines: &ReadLines) {
+        match lines {
+            ReadLines::All => self.all = true,
+            ReadLines::Picked(words) => drop(self.picked.insert(words.clone())),
+            ReadLines::Range(first, last) if !self.cover(lines) => {
+                let inside: Vec<u64> = self
+                    .ranges
+                    .range(first..)
+                    .take_while(|(_, end)| *end <= last)
+                    .map(|(at, _)| *at)
+                    .collect();
+                for at in inside {
+                    self.ranges.remove(&at);
+                }
+                self.ranges.insert(*first, *last);
+            }
+            ReadLines::Range(..) => {}
+        }
+    }
+
+    /// Whether one of the reads shows all of these lines.
+    pub fn cover(&self, lines: &ReadLines) -> bool {
+        self.all
+            || match lines {
+                ReadLines::All => false,
+                ReadLines::Picked(words) => self.picked.contains(words),
+                ReadLines::Range(from, to) => {
+                    self.ranges.range(..=from).next_back().is_some_and(|(_, last)| last >= to)
+                }
+            }
+    }
+}
+
+/// The files that a call showed: by a tool that reads files, or by its commands.
+pub fn file_reads(tool: &str, input: &Value) -> ShellReads {
+    let named = paths_of_input(input);
+    if named.is_empty() {
+        return shell_reads(tool, input);
+    }
+    if !is_reading(tool) {
+        return ShellReads::default();
+    }
+    let lines = lines_asked(input);
+    let files = named.into_iter().map(|path| FileRead { path, lines: lines.clone() }).collect();
+    ShellReads { files, is_all: true }
+}
+
+/// Whether a tool shows a file's content, by its name.
+fn is_reading(tool: &str) -> bool {
+    let tool = tool.to_ascii_lowercase();
+    ["read", "view", "cat", "open"].iter().any(|word| tool.contains(word))
+}
+
+/// Lines of a file that a tool was asked for, as its input names them.
+fn lines_asked(input: &Value) -> ReadLines {
+    let fields = input.as_object().into_iter().flatten().filter(|(name, value)| {
+        let name = name.to_ascii_lowercase();
+        let asks =
+            ["offset", "limit", "line", "range", "start", "end"].iter().any(|word| name.contains(word));
+        asks && !value.is_null()
+    });
+    let picked: String = fields.map(|(name, value)| format!("{name}={value};")).collect();
+    if picked.is_empty() { ReadLines::All } else { ReadLines::Picked(picked) }
 }
 
 /// What the commands of a call showed of files; nothing for a call that ran no command.
@@ -234,7 +313,7 @@ impl Arguments {
 mod tests {
     use serde_json::json;
 
-    use super::{ReadLines, shell_reads};
+    use super::{ReadLines, SeenLines, shell_reads};
 
     fn check(command: &str, expected: &[(&str, ReadLines)], is_all: bool) {
         let reads = shell_reads("exec_command", &json!({ "cmd": command }));
@@ -297,6 +376,28 @@ mod tests {
         }
         // What else was printed would be lost with the output.
         check("cat a.rs && cargo test", &[("a.rs", ReadLines::All)], false);
+    }
+
+    #[test]
+    fn lines_that_were_seen_are_those_that_one_read_shows() {
+        let ranges = |seed: u64| {
+            (0..200u64).map(move |n| {
+                let first = (n * 7_919 + seed) % 50;
+                ReadLines::Range(first, first + (n * 104_729 + seed) % 20)
+            })
+        };
+        let (mut seen, mut all) = (SeenLines::default(), Vec::new());
+        for (added, asked) in ranges(1).zip(ranges(5)) {
+            let expected = all.iter().any(|read: &ReadLines| read.cover(&asked));
+            assert_eq!(seen.cover(&asked), expected, "{asked:?} in {all:?}");
+            seen.add(&added);
+            all.push(added);
+        }
+        assert!(!seen.cover(&ReadLines::All) && !seen.cover(&ReadLines::Picked("x".into())));
+        seen.add(&ReadLines::Picked("x".into()));
+        assert!(seen.cover(&ReadLines::Picked("x".into())));
+        seen.add(&ReadLines::All);
+        assert!(seen.cover(&ReadLines::All) && seen.cover(&ReadLines::Range(0, 1_000)));
     }
 
     #[test]

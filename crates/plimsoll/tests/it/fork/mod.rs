@@ -5,6 +5,7 @@ mod sized_to_a_child;
 mod stage_1_boundary;
 mod stage_2_tiers;
 mod stage_3_budget_and_format;
+mod to_the_letter;
 mod uniform_preset;
 
 use plimsoll::fork::{ForkStats, TierDistribution, TruncatedBy, boundary, fork, preamble};
@@ -13,8 +14,14 @@ use plimsoll_testkit::History;
 use rstest::rstest;
 use serde_json::json;
 
+/// The document to the letter.
 fn tiered() -> ForkPolicy {
     ForkPolicy::tiered()
+}
+
+/// The default.
+fn fitted() -> ForkPolicy {
+    ForkPolicy::fitted()
 }
 
 fn read_results(count: usize, chars: usize) -> Vec<Message> {

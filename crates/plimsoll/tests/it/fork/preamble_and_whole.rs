@@ -35,17 +35,19 @@ fn r51_r52_r53_r54_r55_r56_golden_preamble() {
 #[test]
 fn r53_r55_r57_the_preamble_follows_the_stats() {
     let stats = ForkStats { compaction_detected: true, removed_messages: 11, ..stats() };
-    let text = preamble::preamble(&stats, &tiered());
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[2], "- Compaction summary included (messages before compaction removed)");
-    assert_eq!(lines[4], "- 11 oldest messages removed to fit 200000 char budget");
+    for policy in [tiered(), fitted()] {
+        let text = preamble::preamble(&stats, &policy);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "- Compaction summary included (messages before compaction removed)");
+        assert_eq!(lines[4], "- 11 oldest messages removed to fit 200000 char budget");
+    }
 }
 
 /// "Messages before compaction removed" beside "All messages preserved" was a contradiction.
 #[test]
 fn r53_r55_a_header_does_not_contradict_itself_after_a_compaction() {
     let log = History::new().user("a").say("b").marker().summary("s").user("c").messages();
-    let digest = fork(&log, &tiered());
+    let digest = fork(&log, &fitted());
     let lines: Vec<&str> = digest.preamble.lines().collect();
     assert_eq!(lines[2], "- Compaction summary included (messages before compaction removed)");
     assert_eq!(lines[4], "- All messages after the compaction preserved");
@@ -56,7 +58,7 @@ fn r53_r55_a_header_does_not_contradict_itself_after_a_compaction() {
 #[test]
 fn r54_a_short_result_is_a_full_one_whatever_its_age() {
     let log = [read_results(2, 6_000), read_results(10, 100), read_results(5, 6_000)].concat();
-    let digest = fork(&log, &tiered());
+    let digest = fork(&log, &fitted());
     assert_eq!(digest.stats.tier_distribution, TierDistribution { tier1: 5, tier2: 10, tier3: 2 });
     assert_eq!(digest.stats.truncated_results, 2);
     let told = "- Tool results: 15 full, 0 truncated to 3000 chars, 2 truncated to 500 chars\n";
@@ -68,7 +70,7 @@ fn r48_results_removed_with_their_messages_are_not_counted() {
     let old = (0..3).fold(History::new(), |h, _| h.tool("bash", "x".repeat(6_000)));
     let new = (0..20).fold(old, |h, _| h.tool("read", "x".repeat(49_000)));
     let log = new.user("y".repeat(199_000)).messages();
-    let stats = fork(&log, &tiered()).stats;
+    let stats = fork(&log, &fitted()).stats;
     assert_eq!((stats.final_count, stats.removed_messages), (1, 23));
     assert_eq!((stats.tier_distribution.total(), stats.truncated_results), (0, 0));
     assert_eq!(stats.head_tail_applied, 0);
@@ -77,7 +79,7 @@ fn r48_results_removed_with_their_messages_are_not_counted() {
 /// One step with results that are too long for the budget together.
 fn squeezed(chars: [usize; 4]) -> plimsoll::fork::Digest {
     let calls: Vec<(&str, String)> = chars.map(|chars| ("read", "x".repeat(chars))).to_vec();
-    fork(&History::new().user("go").tools(&calls).messages(), &tiered())
+    fork(&History::new().user("go").tools(&calls).messages(), &fitted())
 }
 
 #[test]
@@ -105,7 +107,7 @@ fn r48_a_squeezed_result_that_keeps_both_ends_counts_as_head_and_tail() {
 
 #[test]
 fn r55_a_message_cut_to_fit_is_not_called_preserved_without_more() {
-    let digest = fork(&History::new().user("x".repeat(300_000)).messages(), &tiered());
+    let digest = fork(&History::new().user("x".repeat(300_000)).messages(), &fitted());
     let last = digest.preamble.lines().nth(4).unwrap();
     assert_eq!(last, "- All messages preserved, 1 shortened to fit 200000 char budget");
 }
@@ -160,13 +162,13 @@ fn r49_constants_of_the_tiered_preset() {
         "headRatio": 0.8, "tailRatio": 0.2,
         "errorPatterns": ["error", "Error", "ERROR", "failed", "FAILED", "exception", "traceback"],
         "headTailKeywords": ["bash", "pty", "exec"],
-        "uncutTools": ["ask_user_questions"],
+        "uncutTools": [],
         "cutMarker": "gap",
         "newestRoom": null, "wordsRoom": null, "leastResult": 200,
         "childShare": 0.5, "newestShare": 0.5, "wordsShare": 0.25, "historyShare": 0.8,
+        "rules": "document",
     });
     assert_eq!(json, expected);
-    assert_eq!(Policy::default().fork, tiered());
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn afternoon() -> Vec<Message> {
 #[test]
 fn a_digest_that_fits_its_child_is_the_ordinary_one() {
     let log = [read_results(16, 6_000), read_results(3, 6_000)].concat();
-    assert_eq!(digest(&log, 200_000), fork(&log, &tiered()));
+    assert_eq!(digest(&log, 200_000), fork(&log, &fitted()));
 }
 
 #[rstest]

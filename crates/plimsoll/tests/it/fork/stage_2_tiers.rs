@@ -81,7 +81,7 @@ fn r22_head_only_marker_stands_at_the_end() {
 #[test]
 fn r23_a_cleared_result_passes_and_is_not_counted() {
     let cleared = History::new().tool("read", "[Old tool result content cleared]").messages();
-    let digest = fork(&[cleared, read_results(16, 10)].concat(), &tiered());
+    let digest = fork(&[cleared, read_results(16, 10)].concat(), &fitted());
     assert!(digest.context.contains("[Tool result]\n[Old tool result content cleared]"));
     assert_eq!(digest.stats.truncated_results, 0);
     let tiers = &digest.stats.tier_distribution;
@@ -92,7 +92,7 @@ fn r23_a_cleared_result_passes_and_is_not_counted() {
 fn r23_a_long_result_that_only_quotes_the_placeholder_is_cut() {
     let quote = format!("[Old tool result content cleared] {}", "x".repeat(9_000));
     let log = [History::new().tool("read", quote).messages(), read_results(15, 10)].concat();
-    assert_eq!(fork(&log, &tiered()).stats.truncated_results, 1);
+    assert_eq!(fork(&log, &fitted()).stats.truncated_results, 1);
 }
 
 #[test]
@@ -157,6 +157,6 @@ fn empty_results_take_no_place_and_errors_count_as_results() {
 #[test]
 fn answers_of_the_user_to_questions_are_never_cut() {
     let old = History::new().tool("mcp_ask_user_questions", "a".repeat(9_000)).messages();
-    let digest = fork(&[old, read_results(16, 10)].concat(), &tiered());
+    let digest = fork(&[old, read_results(16, 10)].concat(), &fitted());
     assert_eq!(digest.stats.truncated_results, 0);
 }

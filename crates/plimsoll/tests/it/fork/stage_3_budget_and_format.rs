@@ -1,6 +1,7 @@
 //! What is removed and cut to fit the budget, and how the rest is written.
 
 use super::*;
+use crate::yardstick::is_faster_than_json;
 
 fn texts_of(count: usize, chars: usize) -> Vec<Message> {
     let say = |history: History, n: usize| history.user(format!("Message {n}: {}", "x".repeat(chars)));
@@ -54,8 +55,12 @@ fn r35_total_chars_is_the_length_of_the_text() {
 /// The reference formats everything anew for each message it removes; here that would take hours.
 #[test]
 fn r44_removing_many_messages_from_10_megabytes_is_one_pass() {
-    let digest = fork(&texts_of(100_000, 100), &tiered());
-    assert!(digest.stats.removed_messages > 98_000 && digest.stats.total_chars <= Chars(200_000));
+    let log = texts_of(100_000, 100);
+    for policy in [tiered(), fitted(), ForkPolicy::uniform()] {
+        let digest = fork(&log, &policy);
+        assert!(digest.stats.removed_messages > 95_000 && digest.stats.total_chars <= policy.char_budget);
+        is_faster_than_json(&log, || drop(fork(&log, &policy)));
+    }
 }
 
 #[test]
@@ -77,7 +82,7 @@ fn r37_the_cap_is_hard_for_one_giant_message() {
 }
 
 #[test]
-fn r37_short_and_giant_keeps_the_newest() {
+fn r36_r37_short_and_giant_keeps_the_newest() {
     let log = History::new().user("short").user("y".repeat(300_000)).messages();
     let digest = fork(&log, &tiered());
     assert_eq!((digest.stats.removed_messages, digest.stats.final_count), (1, 1));
