@@ -29,4 +29,5 @@ mod streaming;
 mod summary;
 mod thrift;
 mod truncate;
+mod unicode;
 mod window;

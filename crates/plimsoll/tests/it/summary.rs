@@ -169,3 +169,19 @@ fn surroundings_in_the_agents_words_are_kept() {
     let found = section(&summarise(history, 160), "Found and decided");
     assert!(found.contains("localhost:4400") && found.matches("gamma").count() < 8, "{found}");
 }
+
+/// A name was sliced inside its first character, so that a compaction without a model panicked.
+#[rstest]
+#[case::chinese(&["docs/说明.md", "docs/设计.md"], "{说明,设计}.md")]
+#[case::emoji(&["notes/🚢.txt", "notes/🌊.txt"], "{🚢,🌊}.txt")]
+#[case::combining_mark(&["a/\u{301}e.rs"], "\u{301}e.rs")]
+#[case::joined_emoji(&["a/👩‍👩‍👧.md"], "👩‍👩‍👧.md")]
+#[case::one_character(&["a/é", "a/x.y"], "é")]
+#[case::hidden(&["a/.env", "a/.é.b"], ".env")]
+fn a_changed_file_with_a_name_in_any_script_is_listed(#[case] paths: &[&str], #[case] listed: &str) {
+    let history = paths.iter().fold(History::new().user("write them"), |history, path| {
+        history.tool_with("edit", json!({ "filePath": path, "oldString": "x" }), "ok")
+    });
+    let files = section(&summarise(history.say("Done."), 600), "Files changed");
+    assert!(files.contains(listed), "{files}");
+}

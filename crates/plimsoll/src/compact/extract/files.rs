@@ -133,8 +133,10 @@ fn grouped(files: &[&Named], root: &str, with_marks: bool) -> String {
 fn braced(below: &str, names: &[String]) -> Vec<String> {
     let mut endings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in names {
-        // A name that begins with a dot has no ending, and one with a mark keeps it.
-        let split = name[1.min(name.len())..].find('.').map(|at| at + 1).filter(|_| !name.contains(' '));
+        // A name that begins with a dot has no ending, and one with a mark keeps it. The first character may have several
+        // bytes.
+        let split = name.char_indices().skip(1).find(|(_, c)| *c == '.').map(|(at, _)| at);
+        let split = split.filter(|_| !name.contains(' '));
         let (stem, ending) = split.map_or((name.as_str(), ""), |at| name.split_at(at));
         endings.entry(ending).or_default().push(stem);
     }
