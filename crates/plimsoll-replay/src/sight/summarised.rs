@@ -15,6 +15,8 @@ use crate::recording::{Call, Step};
 
 /// Leads the summary, which is told to the model as a message of the user.
 const LEAD: &str = "A summary of the work so far; go on from it:";
+/// Length of the summaries of these systems, about what they were recorded to write.
+const STAND_IN: Tokens = Tokens(2_000);
 /// What the summariser is told costs about so much.
 const INSTRUCTION: u64 = 200;
 
@@ -88,8 +90,7 @@ impl Summarised {
 
     fn stand_in(&self) -> Text {
         let since: Vec<&Message> = self.history[self.carried..].iter().collect();
-        let most = self.policy.compact.extractive_tokens;
-        extract(&since, self.summary.as_ref(), most, &self.policy.summary, &CharCounter::default())
+        extract(&since, self.summary.as_ref(), STAND_IN, &self.policy.summary, &CharCounter::default())
     }
 
     /// The newest messages of the user, the oldest of them cut to what is left of the budget.

@@ -525,7 +525,7 @@ impl Ladder {
         let compact = &self.is.policy.compact;
         let gain = self.replaced(selection).share(compact.extractive_gain_share);
         let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
-        let most = compact.extractive_tokens.min(gain).min(line.share(compact.extractive_line_share));
+        let most = compact.summary_budget(self.is.limits.context, line).min(gain);
         let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
         let prior = selection.prior.map(|pivot| pivot.text(&self.log));
         (most >= compact.extractive_least)

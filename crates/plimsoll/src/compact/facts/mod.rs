@@ -28,7 +28,7 @@ pub use reads::{FileRead, ReadLines, ShellReads, shell_reads};
 pub use steps::Step;
 pub(in crate::compact) use steps::end_of_path;
 pub use todos::{Todo, TodoList, TodoState};
-pub use user::{Occasion, UserWords};
+pub use user::{Occasion, UserWords, is_typed, typed_words};
 
 use self::call::{Call, Results};
 use crate::chars::Chars;

@@ -11,7 +11,7 @@ use super::call::Call;
 use super::steps::end_of_path;
 use super::strip::{is_host_command, is_nod, own_words, without_pastes};
 use crate::chars::{Chars, head};
-use crate::log::{Message, MessageId, PartBody, Role};
+use crate::log::{Message, MessageId, Part, PartBody, Role};
 use crate::policy::SummaryPolicy;
 use crate::redact::redact;
 
@@ -41,6 +41,34 @@ pub enum Occasion {
     Interjection,
 }
 
+/// Returns the text that the user typed in a message, without wrappers and without texts that a host wrote in the user's
+/// name; empty if the user typed none.
+///
+/// ```
+/// use plimsoll::Message;
+/// use plimsoll::compact::facts::typed_words;
+/// let text = "<system-reminder>be brief</system-reminder>\nfix the build";
+/// assert_eq!(typed_words(&Message::user("msg_1".into(), "prt_1".into(), text)), "fix the build");
+/// ```
+pub fn typed_words(message: &Message) -> String {
+    let words: Vec<String> = message.parts.iter().filter_map(typed_in).collect();
+    words.join("\n")
+}
+
+/// Whether a part has text that the user typed.
+pub fn is_typed(part: &Part) -> bool {
+    typed_in(part).is_some()
+}
+
+fn typed_in(part: &Part) -> Option<String> {
+    match &part.body {
+        PartBody::Text(text) if text.synthetic != Some(true) && text.ignored != Some(true) => {
+            Some(own_words(&text.text)).filter(|words| !words.is_empty())
+        }
+        _ => None,
+    }
+}
+
 /// The user's words as they are gathered.
 pub(super) struct Gathered<'p> {
     pub(super) words: Vec<UserWords>,
@@ -59,20 +87,13 @@ impl<'p> Gathered<'p> {
         if matches!(message.info.role, Some(Role::System | Role::Other(_))) || message.marker().is_some() {
             return false;
         }
-        let mut typed = String::new();
         for part in &message.parts {
             let PartBody::Text(text) = &part.body else { continue };
-            if text.ignored == Some(true) {
-                continue;
-            }
-            for queued in queued(&text.text) {
-                self.add(&queued, Occasion::Interjection, id);
-            }
-            if text.synthetic != Some(true) {
-                typed.push_str(&own_words(&text.text));
-                typed.push('\n');
+            if text.ignored != Some(true) {
+                queued(&text.text).iter().for_each(|queued| self.add(queued, Occasion::Interjection, id));
             }
         }
+        let typed = typed_words(message);
         let beside_results = message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)));
         let occasion = if beside_results { Occasion::Interjection } else { Occasion::Prompt };
         let is_turn = !typed.trim().is_empty() && !beside_results;
