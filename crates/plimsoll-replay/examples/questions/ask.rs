@@ -197,7 +197,7 @@ impl Asker<'_> {
             } else {
                 text.clone()
             };
-            question(Kind::Asked, text, word_needs(self.rarity.rarest(&ends, 8)), 50)
+            question(Kind::Asked, text, word_needs(self.rarity.rarest(&ends, 8)), 65)
         });
         texts.filter(|question| question.needs.len() >= 2).collect()
     }
@@ -232,7 +232,7 @@ impl Asker<'_> {
                         Kind::Rules,
                         &sentence,
                         word_needs(self.rarity.rarest(&sentence, 8)),
-                        60,
+                        75,
                     ));
                 }
             }
@@ -258,7 +258,7 @@ impl Asker<'_> {
                 let answer = part.split('"').next().unwrap_or_default();
                 let mut needs = word_needs(self.rarity.rarest(answer, 4));
                 needs.extend(word_needs(self.rarity.rarest(asked, 4)));
-                found.push(question(Kind::Answers, &format!("{asked} = {answer}"), needs, 60));
+                found.push(question(Kind::Answers, &format!("{asked} = {answer}"), needs, 70));
                 asked = part.rsplit_once('"').map_or("", |(_, asked)| asked);
             }
         }
@@ -272,7 +272,7 @@ impl Asker<'_> {
             if let Some(asked) = asked.filter(|_| (1..=12).contains(&count)) {
                 let mut needs = word_needs(self.rarity.rarest(&asked, 5));
                 needs.extend(word_needs(self.rarity.rarest(&answer, 4)));
-                found.push(question(Kind::Answers, &format!("{asked} = {answer}"), needs, 60));
+                found.push(question(Kind::Answers, &format!("{asked} = {answer}"), needs, 70));
             }
         }
         found.retain(|question| question.needs.len() >= 3);
@@ -384,7 +384,7 @@ impl Asker<'_> {
             "dead end",
             "ruled out",
         ];
-        self.sentences_with(Kind::Failures, CUES, 0, 55)
+        self.sentences_with(Kind::Failures, CUES, 0, 65)
     }
 
     /// Decisions and their reasons, in the agent's words, about things that the rest of the session names again.
@@ -414,7 +414,7 @@ impl Asker<'_> {
             "決定",
             "决定",
         ];
-        self.sentences_with(Kind::Decisions, CUES, 1, 55)
+        self.sentences_with(Kind::Decisions, CUES, 1, 65)
     }
 
     /// Sentences of the agent with one of the cues, ranked by how many of their names the rest of the session uses.
@@ -463,13 +463,17 @@ impl Asker<'_> {
         let open = list.iter().filter(|item| item.get("status").and_then(Value::as_str) != Some("completed"));
         let texts = open
             .filter_map(|item| ["content", "step", "text"].iter().find_map(|key| item.get(*key)?.as_str()));
-        texts.map(|text| question(Kind::Todos, text, word_needs(content_words(text)), 70)).collect()
+        texts.map(|text| question(Kind::Todos, text, word_needs(content_words(text)), 80)).collect()
     }
 
     /// Addresses, variables and directories that the rest uses and that were known.
     fn environment(&self) -> Vec<Question> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
+        // A variable that was set or used in a command, not one that a file names.
+        let ran: String =
+            self.tools_before().filter_map(|(_, tool)| command(tool)).collect::<Vec<_>>().join("\n");
+        let ran = ran.to_lowercase();
         for line in self.after.iter().flat_map(tools).filter_map(command).take(40) {
             let pieces = line
                 .split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '(' | ')' | '|' | '&'));
@@ -494,7 +498,8 @@ impl Asker<'_> {
                 let text = match &need {
                     Need::Word(word) | Need::Name(word) => word.clone(),
                 };
-                if !text.is_empty() && self.known.to_lowercase().contains(&text) && seen.insert(text) {
+                let is_shells = matches!(text.as_str(), "home" | "path" | "exit" | "pwd" | "user" | "null");
+                if !text.is_empty() && !is_shells && ran.contains(&text) && seen.insert(text) {
                     found.push(question(Kind::Environment, piece, vec![need], 100));
                 }
             }
@@ -507,7 +512,9 @@ impl Asker<'_> {
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
         for tool in self.next_calls() {
-            let file = path(tool).or_else(|| changed(tool).into_iter().next());
+            // Files of the host's own are not the work.
+            let file = path(tool).filter(|path| !path.contains("/.claude/"));
+            let file = file.or_else(|| changed(tool).into_iter().next());
             let asked = match (file, command(tool).and_then(|line| subject(&line))) {
                 (Some(path), _) => {
                     let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
@@ -557,99 +564,44 @@ fn names_in(sentence: &str) -> BTreeSet<String> {
     names
 }
 
+/// Programs that build, test, run or deploy something.
+const PROGRAMS: &str = " cargo go make just npm pnpm yarn npx bun bunx deno tsx node python python3 pytest pip pip3 uv poetry tox ruff mypy \
+    ruby bundle rails rake rspec php composer phpunit docker docker-compose kubectl helm terraform mvn gradle gradlew dotnet tsc jest vitest \
+    eslint biome playwright cmake ctest ninja bazel swift flutter mix forge anchor solana gh vercel npm.cmd npx.cmd sqlite3 psql alembic \
+    uvicorn R Rscript ";
+
 /// A command reduced to its program and first operands: `cargo test -p x` as `cargo test`; `None` if it only inspects
 /// files.
 fn subject(line: &str) -> Option<String> {
-    const LOOKS: &[&str] = &[
-        "ls",
-        "cat",
-        "head",
-        "tail",
-        "sed",
-        "grep",
-        "rg",
-        "find",
-        "echo",
-        "cd",
-        "pwd",
-        "wc",
-        "git",
-        "mkdir",
-        "cp",
-        "mv",
-        "rm",
-        "curl",
-        "which",
-        "sleep",
-        "kill",
-        "pkill",
-        "ps",
-        "lsof",
-        "chmod",
-        "touch",
-        "export",
-        "nl",
-        "awk",
-        "sort",
-        "jq",
-        "printf",
-        "test",
-        "true",
-        "source",
-        "set",
-        "for",
-        "if",
-        "python3",
-        "python",
-        "node",
-        "Get-Content",
-        "xargs",
-        "open",
-        "tree",
-        "file",
-        "diff",
-        "stat",
-        "date",
-        "lcm",
-        "read",
-        "wait",
-        "env",
-        "tee",
-        "done",
-        "do",
-        "fi",
-        "then",
-        "else",
-        "cut",
-        "tr",
-        "unzip",
-        "tar",
-        "nproc",
-        "uname",
-        "base64",
-    ];
+    // The text of a here-document is not a command.
+    let line = line.split("<<").next().unwrap_or(line);
     let pieces = line.split("&&").flat_map(|piece| piece.split([';', '|', '\n']));
     let mut best = None;
     for piece in pieces {
-        let mut words = piece.split_whitespace().skip_while(|word| {
-            word.contains('=') || matches!(*word, "sudo" | "timeout" | "time") || word.parse::<u64>().is_ok()
-        });
-        let Some(program) = words.next().map(|word| word.rsplit('/').next().unwrap_or(word)) else {
-            continue;
+        let is_wrapper = |word: &&str| {
+            word.contains('=')
+                || matches!(*word, "sudo" | "timeout" | "time" | "nice")
+                || word.parse::<u64>().is_ok()
         };
-        let plain = program.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        if LOOKS.contains(&program) || !plain || program.len() < 2 || program.starts_with('-') {
+        let mut words = piece.split_whitespace().skip_while(is_wrapper);
+        let Some(program) = words.next() else { continue };
+        let is_script = program.starts_with("./") && program.len() > 3;
+        let program = program.rsplit('/').next().unwrap_or(program);
+        if !is_script && !PROGRAMS.contains(&format!(" {program} ")) {
             continue;
         }
-        let operands = words.filter(|word| !word.starts_with(['-', '2', '>', '<', '"', '\'', '$', '(']));
-        let operands: Vec<&str> = operands
-            .take(if program == "npm" || program == "pnpm" || program == "npx" { 2 } else { 1 })
-            .collect();
+        let most = if matches!(program, "npm" | "pnpm" | "npx" | "docker" | "uv" | "python" | "python3") {
+            2
+        } else {
+            1
+        };
         let is_plain = |word: &&str| {
             word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':'))
         };
-        if operands.iter().all(is_plain) && !operands.is_empty() {
-            best = Some(format!("{program} {}", operands.join(" ")));
+        let operands: Vec<&str> =
+            words.take_while(is_plain).filter(|word| !word.starts_with('-')).take(most).collect();
+        if is_script || !operands.is_empty() {
+            best = Some([&[program], operands.as_slice()].concat().join(" "));
         }
     }
     best

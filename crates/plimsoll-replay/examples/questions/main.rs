@@ -6,8 +6,9 @@
 //! Without a path, the sessions under `$PLIMSOLL_CORPUS` are used. Each session is cut at 40 % and at 70 % of its calls and
 //! compacted there without a model, as a request of the user. The questions about a cut are made of the recording itself
 //! ([`ask`]): what the user asked for, files, commands with their outcome, failures, decisions, todos, and what the recorded
-//! agent needed next. Three texts are searched for the answers ([`answer`]): the summary alone, the window with its tail, and
-//! both after a second compaction at 70 % that follows one at 40 %.
+//! agent needed next. Two texts are searched for the answers ([`answer`]): a summary of everything before the cut
+//! (`Summary`), and the window that a compaction with a tail leaves (`Window`). Both are also searched after a second
+//! compaction at 70 % that follows one at 40 %.
 //!
 //! The halves are those of the example `sweep`. What counts as the user's words, a change or a failure is decided here again
 //! and more simply than in the engine, so that the measure does not depend on what it measures.
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
 use plimsoll::fork::child::{Child, fork_for};
+use plimsoll::policy::Scope;
 use plimsoll::{Fixed, Ids, Limits, Log, Message, Millis, Policy, Tokens, Window};
 
 use self::answer::Haystack;
@@ -53,6 +55,8 @@ struct Options {
     dump: Option<PathBuf>,
     per_session: bool,
     policy: Policy,
+    /// Policy with a summary of everything and no tail.
+    whole: Policy,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -63,6 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         dump: None,
         per_session: false,
         policy: Policy::default(),
+        whole: Policy::default(),
     };
     let (mut paths, mut budget) = (Vec::<PathBuf>::new(), None);
     let mut args = std::env::args().skip(1);
@@ -85,6 +90,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             .push(std::env::var_os("PLIMSOLL_CORPUS").ok_or("name sessions, or set PLIMSOLL_CORPUS")?.into());
     }
     options.policy = as_automatic(options.policy, budget)?;
+    let mut whole = options.policy.clone().into_spec();
+    whole.compact.scope = Scope::All;
+    options.whole = Policy::new(whole)?;
     let mut files = Vec::new();
     for path in paths {
         collect(&path, &mut files)?;
@@ -105,7 +113,7 @@ fn as_automatic(policy: Policy, budget: Option<u64>) -> Result<Policy, Box<dyn E
     let mut spec = policy.into_spec();
     spec.compact.asked_tail_share = 1.0;
     if let Some(budget) = budget {
-        spec.compact.extractive_tokens = Tokens(budget);
+        (spec.compact.extractive_tokens, spec.compact.extractive_base) = (Tokens(budget), Tokens(budget));
         spec.compact.extractive_line_share = 1.0;
     }
     Ok(Policy::new(spec)?)
@@ -149,24 +157,20 @@ fn session(
             own.add(Text::Fork, &questions, &digest(&messages[..cut], window, &options.policy)?);
         }
     } else {
-        let mut ids = fixed_ids();
         for cut in cuts {
             let questions = ask(&messages, cut);
-            let mut log = Log::from_messages(messages[..cut].iter().cloned());
-            let (summary, window) = compact(&mut log, options, None, &mut ids)?;
-            own.add(Text::Alone, &questions, &summary);
-            own.add(Text::WithTail, &questions, &window);
-            dump(options, &format!("{name}-{cut}"), &summary, &window, &questions)?;
+            let whole = compacted(&messages, &[cut], &options.whole, options)?;
+            let tailed = compacted(&messages, &[cut], &options.policy, options)?;
+            own.add(Text::Summary, &questions, &whole.summary);
+            own.add(Text::Window, &questions, &tailed.window);
+            dump(options, &format!("{name}-{cut}"), &whole.summary, &tailed.window, &questions)?;
         }
-        let mut log = Log::from_messages(messages[..cuts[0]].iter().cloned());
-        let size = weigh(&log, &options.policy);
-        compact(&mut log, options, Some(size), &mut ids)?;
-        messages[cuts[0]..cuts[1]].iter().try_for_each(|message| log.append(message.clone()))?;
-        let (summary, window) = compact(&mut log, options, Some(size), &mut ids)?;
         let questions = ask(&messages, cuts[1]);
-        own.add(Text::SecondAlone, &questions, &summary);
-        own.add(Text::SecondWithTail, &questions, &window);
-        dump(options, &format!("{name}-{}-second", cuts[1]), &summary, &window, &questions)?;
+        let whole = compacted(&messages, &cuts, &options.whole, options)?;
+        let tailed = compacted(&messages, &cuts, &options.policy, options)?;
+        own.add(Text::SecondSummary, &questions, &whole.summary);
+        own.add(Text::SecondWindow, &questions, &tailed.window);
+        dump(options, &format!("{name}-{}-second", cuts[1]), &whole.summary, &tailed.window, &questions)?;
     }
     if options.per_session {
         let shares: Vec<String> =
@@ -189,27 +193,38 @@ fn weigh(log: &Log, policy: &Policy) -> Tokens {
     Situation::new(policy.clone(), Limits::new(1_000_000, OUTPUT), NOW).estimate(log)
 }
 
-/// Compacts a log without a model, in the given window or in one that the log just fills. Returns the summary and the
-/// text of the whole window.
-fn compact(
-    log: &mut Log,
+/// A log after its compactions.
+struct Compacted {
+    summary: Haystack,
+    window: Haystack,
+}
+
+/// Compacts a session at each of the cuts without a model, in a window that is full at the first of them.
+fn compacted(
+    messages: &[Message],
+    cuts: &[usize],
+    policy: &Policy,
     options: &Options,
-    size: Option<Tokens>,
-    ids: &mut Ids,
-) -> Result<(Haystack, Haystack), Box<dyn Error>> {
-    let size = size.unwrap_or_else(|| weigh(log, &options.policy)).max(Tokens(8_000));
-    let context = options.context.unwrap_or(size.0 + OUTPUT);
-    let limits = Limits::new(context, OUTPUT.min(context / 4));
-    let situation =
-        Situation { trigger: Trigger::Manual, ..Situation::new(options.policy.clone(), limits, NOW) };
-    let mut ladder = Ladder::new(log.clone(), situation);
-    if let Step::Done(outcome) = ladder.climb(ids)? {
-        outcome.reduction.commit(log)?;
+) -> Result<Compacted, Box<dyn Error>> {
+    let (mut log, mut ids, mut from) = (Log::default(), fixed_ids(), 0);
+    let mut size = None;
+    for cut in cuts {
+        messages[from..*cut].iter().try_for_each(|message| log.append(message.clone()))?;
+        from = *cut;
+        let size = *size.get_or_insert_with(|| weigh(&log, policy).max(Tokens(8_000)));
+        let context = options.context.unwrap_or(size.0 + OUTPUT);
+        let limits = Limits::new(context, OUTPUT.min(context / 4));
+        let situation = Situation { trigger: Trigger::Manual, ..Situation::new(policy.clone(), limits, NOW) };
+        if let Step::Done(outcome) = Ladder::new(log.clone(), situation).climb(&mut ids)? {
+            outcome.reduction.commit(&mut log)?;
+        }
     }
-    let window = Window::of(log, &options.policy);
     let summary =
         log.iter().rev().find(|message| message.info.summary).map(Message::text).unwrap_or_default();
-    Ok((Haystack::of_text(&summary), Haystack::of_window(&window)))
+    Ok(Compacted {
+        summary: Haystack::of_text(&summary),
+        window: Haystack::of_window(&Window::of(&log, policy)),
+    })
 }
 
 fn digest(messages: &[Message], window: u64, policy: &Policy) -> Result<Haystack, Box<dyn Error>> {
@@ -246,10 +261,10 @@ fn dump(
 /// A text that is searched for answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Text {
-    Alone,
-    WithTail,
-    SecondAlone,
-    SecondWithTail,
+    Summary,
+    Window,
+    SecondSummary,
+    SecondWindow,
     Fork,
 }
 

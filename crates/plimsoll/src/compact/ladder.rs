@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::accept::{Rejection, Reply, accept};
 use super::contract::{self, ContractItem, Terms};
-use super::extract::extract;
+use super::extract::extract_before;
 pub use super::outcome::{Burden, Outcome, Verdict};
 use super::request::{SummaryJob, SummaryRequest, TooSmall, appended_request};
 use super::select::Selection;
@@ -526,10 +526,12 @@ impl Ladder {
         let gain = self.replaced(selection).share(compact.extractive_gain_share);
         let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
         let most = compact.summary_budget(self.is.limits.context, line).min(gain);
-        let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
-        let prior = selection.prior.map(|pivot| pivot.text(&self.log));
+        let message = |place: &usize| &self.log[*place];
+        let head: Vec<&Message> = selection.head.iter().map(message).collect();
+        let tail: Vec<&Message> = selection.tail.iter().map(message).collect();
+        let (prior, policy) = (selection.prior.map(|pivot| pivot.text(&self.log)), &self.is.policy.summary);
         (most >= compact.extractive_least)
-            .then(|| extract(&head, prior.as_ref(), most, &self.is.policy.summary, self.is.counter()))
+            .then(|| extract_before(&head, &tail, prior.as_ref(), most, policy, self.is.counter()))
     }
 
     /// Append marker and summary, the summary completed with what the contract asks for; where the window would not get

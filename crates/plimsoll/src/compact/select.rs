@@ -197,6 +197,9 @@ pub(super) fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
     legal
 }
 
+/// Share of its budget that a tail of whole turns must fill; a tail that fills less begins inside a turn.
+const FILLED: f64 = 0.5;
+
 struct Division<'a> {
     messages: &'a [Message],
     places: &'a [usize],
@@ -235,9 +238,12 @@ impl Division<'_> {
                 anywhere = cut;
             }
         }
+        // A short newest turn after a long one would otherwise be all that stays.
+        let is_filled =
+            |cut: usize| self.sizes[cut..].iter().copied().sum::<Tokens>() >= budget.share(FILLED);
         let chosen = match split {
             SplitTurns::Always => anywhere,
-            SplitTurns::WhenNeeded if at_turn < self.end => at_turn,
+            SplitTurns::WhenNeeded if at_turn < self.end && is_filled(at_turn) => at_turn,
             SplitTurns::WhenNeeded => anywhere,
         };
         // A tail that holds everything leaves nothing to summarise.

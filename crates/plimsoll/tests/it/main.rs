@@ -6,6 +6,7 @@
 
 mod cache;
 mod compact;
+mod continuing;
 mod contract;
 mod corpus;
 mod count;
