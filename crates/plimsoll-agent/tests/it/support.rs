@@ -138,6 +138,7 @@ pub(crate) fn is_summary(request: &Captured) -> bool {
     asked.contains("## Goal")
         || asked.contains("about to leave your view")
         || request.system.contains("You write the summary")
+        || request.system.contains("You are a conversation summarizer")
 }
 
 /// A summary that keeps to the form.

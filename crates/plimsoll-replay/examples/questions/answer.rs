@@ -40,7 +40,7 @@ impl Haystack {
         for block in window.messages.iter().flat_map(|message| &message.blocks) {
             match block {
                 Block::Text { text: words, .. } | Block::Reasoning { text: words, .. } => {
-                    text.push_str(words)
+                    text.push_str(words);
                 }
                 // Escaped line ends would otherwise become part of the next word.
                 Block::Call { input, .. } => text.push_str(&input.json().replace("\\n", "\n")),

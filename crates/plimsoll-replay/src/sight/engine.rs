@@ -301,7 +301,7 @@ impl Sight for Engine<'_> {
                     self.driver
                         .summarised(reply.ok_or_else(|| "there is too little to summarise".to_owned()))?;
                 }
-                Prepared::CannotFit { receipts, .. } => {
+                Prepared::CannotFit { receipts, .. } | Prepared::NotSummarised { receipts, .. } => {
                     if is_stand_in {
                         self.note_stand_in(&sent);
                     }

@@ -13,6 +13,7 @@ pub mod contract;
 pub mod extract;
 pub mod facts;
 pub mod ladder;
+mod names;
 mod outcome;
 mod prompt;
 mod prose;

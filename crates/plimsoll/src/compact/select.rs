@@ -54,6 +54,8 @@ impl Selection {
             contract: Vec::new(),
             marker: None,
             go_on: None,
+            unknown_names: Vec::new(),
+            rejections: Vec::new(),
         })
     }
 }
@@ -197,8 +199,8 @@ pub(super) fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
     legal
 }
 
-/// Share of its budget that a tail of whole turns must fill; a tail that fills less begins inside a turn.
-const FILLED: f64 = 0.5;
+/// A tail begins inside a turn if it is longer by this share of its budget than a tail of whole turns.
+const GAINED: f64 = 0.25;
 
 struct Division<'a> {
     messages: &'a [Message],
@@ -239,11 +241,10 @@ impl Division<'_> {
             }
         }
         // A short newest turn after a long one would otherwise be all that stays.
-        let is_filled =
-            |cut: usize| self.sizes[cut..].iter().copied().sum::<Tokens>() >= budget.share(FILLED);
+        let gained: Tokens = self.sizes[anywhere..at_turn].iter().copied().sum();
         let chosen = match split {
             SplitTurns::Always => anywhere,
-            SplitTurns::WhenNeeded if at_turn < self.end && is_filled(at_turn) => at_turn,
+            SplitTurns::WhenNeeded if at_turn < self.end && gained < budget.share(GAINED) => at_turn,
             SplitTurns::WhenNeeded => anywhere,
         };
         // A tail that holds everything leaves nothing to summarise.

@@ -433,7 +433,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SplitTurns {
-    /// Only if a tail of whole turns would leave most of its budget unused.
+    /// Only if a tail of whole turns would leave a good part of its budget unused.
     WhenNeeded,
     /// Always, to fill the tail's budget.
     Always,

@@ -19,6 +19,7 @@ mod limits;
 mod live;
 mod load;
 mod log;
+mod model_summaries;
 mod policy;
 mod properties;
 mod prune;

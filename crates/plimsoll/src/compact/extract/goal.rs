@@ -58,11 +58,13 @@ const LONGEST: Chars = Chars(320);
 const ANNOUNCEMENTS: usize = 2;
 
 /// Writes the step to take first: what is being done and what the agent last said it would do. `facts` are those of all
-/// messages up to the newest, because what was announced may be done by now.
-pub(super) fn write_next(facts: &Facts, room: Chars) -> Written {
+/// messages up to the newest, because what was announced may be done by now. `is_in_view` says whether the newest request
+/// is in a message after the summary.
+pub(super) fn write_next(facts: &Facts, is_in_view: bool, room: Chars) -> Written {
+    let request = if is_in_view { "the user's newest message below" } else { "the newest request" };
     let mut lines: Vec<String> = Vec::new();
     if facts.is_waiting {
-        lines.push("- Work on the newest request: nothing was done about it yet.".to_owned());
+        lines.push(format!("- Work on {request}: nothing was done about it yet."));
     }
     if let Some(list) = &facts.todos {
         let of = |state: TodoState| -> Vec<&str> {
@@ -83,7 +85,7 @@ pub(super) fn write_next(facts: &Facts, room: Chars) -> Written {
         lines.push(format!("- Still failing: {}", error.text));
     }
     if lines.is_empty() && !facts.words.is_empty() {
-        lines.push("- Continue with the newest request.".to_owned());
+        lines.push(format!("- Continue with {request}."));
     }
     let mut out = String::new();
     let mut complete = true;

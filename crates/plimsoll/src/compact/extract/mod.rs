@@ -211,7 +211,8 @@ impl<'a> Material<'a> {
         let left = room.saturating_sub(Chars::of(&out));
         let rest = if self.earlier.is_empty() { 1.0 } else { 1.0 - policy.prior_share };
         let goal = |room: Chars| self.goal.write(room, policy);
-        let next = |room: Chars| goal::write_next(self.now, room);
+        let next =
+            |room: Chars| goal::write_next(self.now, self.now.words.len() > self.facts.words.len(), room);
         let earlier = |room: Chars| foreign::write(&self.earlier, room);
         let said = |room: Chars| said::write(&self.words, room, policy);
         let standing = |room: Chars| standing::write(self.facts, self.now, room, policy);

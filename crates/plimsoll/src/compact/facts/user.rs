@@ -89,11 +89,11 @@ impl<'p> Gathered<'p> {
 
     /// Records the question that a message of the agent ends with; the user's next words may answer it.
     pub(super) fn heard(&mut self, message: &Message) {
-        let texts = message.parts.iter().filter_map(|part| match &part.body {
+        let mut texts = message.parts.iter().filter_map(|part| match &part.body {
             PartBody::Text(text) if text.ignored != Some(true) => Some(text.text.trim()),
             _ => None,
         });
-        if let Some(text) = texts.filter(|text| !text.is_empty()).next_back() {
+        if let Some(text) = texts.rfind(|text| !text.is_empty()) {
             self.asked = question_in(text);
         }
     }
