@@ -228,6 +228,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "tailRatio",
             "cutMarker",
             "labelHost",
+            "summaryShare",
             "newestRoom",
             "wordsRoom",
             "leastResult",

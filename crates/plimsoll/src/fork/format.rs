@@ -314,7 +314,7 @@ fn harmless_chars(text: &Text) -> Chars {
 }
 
 /// Write content so that it does not close the block it stands in.
-fn push_harmless(out: &mut String, text: &str) {
+pub(super) fn push_harmless(out: &mut String, text: &str) {
     let mut done = 0;
     for at in tags(text) {
         out.push_str(&text[done..at]);

@@ -558,6 +558,9 @@ pub struct ForkPolicy {
     /// A digest for a child takes at most this share of what the child's line leaves beside its system prompt, its
     /// tools and its task; the rest is for its work.
     pub child_share: f64,
+    /// A digest made smaller for its child begins with a summary of the removed messages in at most this share of its
+    /// room; 0 for none.
+    pub summary_share: f64,
     /// In a digest made smaller for its child, the first tier's results take at most this share together,
     pub newest_share: f64,
     /// and words of the user that would be removed this share.

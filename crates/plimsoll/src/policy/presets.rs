@@ -96,7 +96,7 @@ impl Preset {
                 contract: ContractPolicy { enabled: true, ..opencode.contract },
                 shed: ShedPolicy { enabled: true, ..opencode.shed },
                 recall: RecallPolicy { max_chars: Chars(8_000), ..opencode.recall },
-                fork: ForkPolicy { label_host: true, ..opencode.fork },
+                fork: ForkPolicy { label_host: true, summary_share: 0.4, ..opencode.fork },
                 ..opencode
             },
             Preset::Opencode => opencode,
@@ -330,6 +330,7 @@ impl ForkPolicy {
             words_room: None,
             least_result: Chars(200),
             child_share: 0.5,
+            summary_share: 0.0,
             newest_share: 0.5,
             words_share: 0.25,
             history_share: 0.8,

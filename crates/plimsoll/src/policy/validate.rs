@@ -166,6 +166,9 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     rule(fork.tier3_limit <= fork.tier2_limit, "fork.tier3Limit", || {
         format!("{} is more than `fork.tier2Limit`, which is {}", fork.tier3_limit, fork.tier2_limit)
     })?;
+    rule((0.0..1.0).contains(&fork.summary_share), "fork.summaryShare", || {
+        format!("{} is not a share from 0 to below 1", fork.summary_share)
+    })?;
     share("fork.headRatio", fork.head_ratio)?;
     share("fork.tailRatio", fork.tail_ratio)?;
     rule(fork.head_ratio + fork.tail_ratio <= 1.0 + 1e-9, "fork.tailRatio", || {

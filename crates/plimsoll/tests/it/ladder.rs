@@ -256,7 +256,9 @@ fn a_small_summariser_is_asked_in_chunks_each_with_the_summary_before() {
     });
     assert!(requests.len() > 5);
     for (at, request) in requests.iter().enumerate().skip(1) {
-        assert!(request.prompt().contains(&format!("<prior-summary>\n## Goal\nsummary {at}\n</prior-summary>")));
+        assert!(
+            request.prompt().contains(&format!("<prior-summary>\n## Goal\nsummary {at}\n</prior-summary>"))
+        );
     }
     assert_eq!(kinds(&outcome), ["compact"]);
     let last = format!("## Goal\nsummary {}", requests.len());

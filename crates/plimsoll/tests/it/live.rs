@@ -606,7 +606,8 @@ fn a_summary_request_on_the_sessions_own_model_is_appended_to_its_window() {
     let ask = |summariser: Summariser, trigger, policy: &Policy| {
         let situation = Situation::new(policy, limits, NOW);
         let situation = Situation { summariser: Some(summariser), trigger, ..situation };
-        let mut requests = climb(&mut log.clone(), situation, |_| Ok(Reply::finished("## Goal\na summary"))).1;
+        let mut requests =
+            climb(&mut log.clone(), situation, |_| Ok(Reply::finished("## Goal\na summary"))).1;
         requests.remove(0)
     };
     let request = ask(Summariser::own(limits), Trigger::Auto, &policy);

@@ -8,6 +8,7 @@ fn stats() -> ForkStats {
         final_count: 18,
         total_chars: Chars(1),
         removed_messages: 0,
+        summarised_messages: 0,
         kept_words: 0,
         left_out_messages: 2,
         shortened_messages: 0,
@@ -161,12 +162,13 @@ fn r49_constants_of_the_tiered_preset() {
         "errorPatterns": ["error", "Error", "ERROR", "failed", "FAILED", "exception", "traceback"],
         "headTailKeywords": ["bash", "pty", "exec"],
         "uncutTools": ["ask_user_questions"],
-        "cutMarker": "gap", "labelHost": false,
+        "cutMarker": "gap", "labelHost": false, "summaryShare": 0.0,
         "newestRoom": null, "wordsRoom": null, "leastResult": 200,
         "childShare": 0.5, "newestShare": 0.5, "wordsShare": 0.25, "historyShare": 0.8,
     });
     assert_eq!(json, expected);
-    assert_eq!(ForkPolicy { label_host: false, ..Policy::default().fork.clone() }, tiered());
+    let own = ForkPolicy { label_host: false, summary_share: 0.0, ..Policy::default().fork.clone() };
+    assert_eq!(own, tiered());
 }
 
 #[test]
