@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll::compact::accept::Reply;
+use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::{SummaryForm, SummaryRequest};
 use plimsoll::window::{Block, WindowMessage, WindowRole};
@@ -22,15 +22,47 @@ use crate::model::{Model, Question};
 use crate::run::{Conversation, Progress};
 use crate::step::{one_message, reply_of, summary_max_tokens};
 
-/// What came of asking for a summary.
+/// The answer to a summary request.
 pub(crate) struct Summary {
     pub(crate) reply: Result<Reply, String>,
     pub(crate) cost: Option<f64>,
+    early: bool,
+}
+
+/// Figures of a summary that are reported once it is known whether it was taken.
+pub(crate) struct SummaryFigures {
+    error: Option<String>,
+    usage: Option<UsageFigures>,
+    cost: Option<f64>,
+    early: bool,
 }
 
 impl Summary {
     pub(crate) fn usage(&self) -> Option<&Usage> {
         self.reply.as_ref().ok().and_then(|reply| reply.usage.as_ref())
+    }
+
+    /// The reply, for the ladder, and the figures to report afterwards.
+    pub(crate) fn into_parts(self) -> (Result<Reply, String>, SummaryFigures) {
+        let figures = SummaryFigures {
+            error: self.reply.as_ref().err().cloned(),
+            usage: self.usage().map(UsageFigures::from),
+            cost: self.cost,
+            early: self.early,
+        };
+        (self.reply, figures)
+    }
+}
+
+impl SummaryFigures {
+    /// Reports the summary. An answer that came and was rejected is an error too.
+    pub(crate) fn tell(self, agent: &Agent, rejection: Option<&Rejection>) {
+        let SummaryFigures { error, usage, cost, early } = self;
+        let error = error.or_else(|| rejection.map(ToString::to_string));
+        if let Some(rejection) = rejection {
+            tracing::warn!(%rejection, early, "a summary was not taken");
+        }
+        agent.tell(&Event::Summarised { error, usage, cost, early });
     }
 }
 
@@ -134,13 +166,7 @@ pub(crate) async fn ask_summary(
         early,
         "asked for a summary"
     );
-    agent.tell(&Event::Summarised {
-        error: said.as_ref().err().cloned(),
-        usage: usage.as_ref().map(UsageFigures::from),
-        cost,
-        early,
-    });
-    Summary { reply: said.map(|said| reply_of(said, model)), cost }
+    Summary { reply: said.map(|said| reply_of(said, model)), cost, early }
 }
 
 impl Model {
@@ -204,10 +230,18 @@ impl Conversation {
                         () = cancel.cancelled() => return Ok(Vec::new()),
                         summary = self.summarise(&request, false) => summary,
                     };
-                    climb.answer(summary.reply)?;
+                    let (reply, figures) = summary.into_parts();
+                    figures.tell(&self.agent, answer(&mut climb, reply)?.as_ref());
                 }
                 ClimbStep::Done(climbed) => {
+                    let rejection = climbed.outcome.rejections.last().cloned();
                     let receipts = self.driver.run(move |driver| driver.commit(*climbed)).await?;
+                    // A summary that is not smaller means that there was too little to summarise.
+                    let is_failure =
+                        |why: &Rejection| receipts.is_empty() && !matches!(why, Rejection::NotSmaller { .. });
+                    if let Some(rejection) = rejection.filter(is_failure) {
+                        return Err(AgentError::NotSummarised(rejection));
+                    }
                     self.tell_compacted("manual", &receipts, cancel).await;
                     let mut figures = Vec::new();
                     for receipt in &receipts {
@@ -298,6 +332,13 @@ pub(crate) fn compaction_figures(receipts: &[Receipt]) -> Vec<ReceiptFigures> {
     figures.filter(|figures| figures.kind == ReductionKind::Compact).collect()
 }
 
+/// Hands in an answer, and returns why it was rejected, if it was.
+fn answer(climb: &mut Climb, reply: Result<Reply, String>) -> Result<Option<Rejection>, SessionError> {
+    let before = climb.rejections().len();
+    climb.answer(reply)?;
+    Ok(climb.rejections().get(before).cloned())
+}
+
 /// A step counts and cuts, which takes a while on a long log.
 async fn step_of(mut climb: Climb) -> Result<(Climb, Result<ClimbStep, SessionError>), AgentError> {
     let stepped = tokio::task::spawn_blocking(move || {
@@ -324,9 +365,9 @@ async fn climb_beside(
                 let summary =
                     ask_summary(&agent, &specs, &request, cache.as_ref(), true, Some(&session)).await;
                 charged.push((summary.usage().cloned(), summary.cost));
-                if climb.answer(summary.reply).is_err() {
-                    return charged;
-                }
+                let (reply, figures) = summary.into_parts();
+                let Ok(rejection) = answer(&mut climb, reply) else { return charged };
+                figures.tell(&agent, rejection.as_ref());
             }
             Ok(ClimbStep::Done(climbed)) => {
                 let held = driver.run(move |driver| Ok(driver.hold(*climbed))).await;

@@ -1,5 +1,6 @@
 //! Why a run did not come to its end.
 
+use plimsoll::compact::accept::Rejection;
 use plimsoll::compact::ladder::Burden;
 use plimsoll_providers::{BuildError, ProviderError};
 use plimsoll_session::SessionError;
@@ -28,6 +29,9 @@ pub enum AgentError {
         /// What it said last.
         last: String,
     },
+    /// The session had to be summarised, and no summary was taken. The history is unchanged.
+    #[error("the session could not be summarised: {0}")]
+    NotSummarised(Rejection),
     /// Something inside the process failed that cannot fail, such as a thread that panicked.
     #[error("{0}")]
     Internal(String),
@@ -42,6 +46,7 @@ impl AgentError {
             AgentError::Build(_) => "RequestError",
             AgentError::CannotFit(_) => "CannotFit",
             AgentError::Refused { .. } => "ContextOverflowError",
+            AgentError::NotSummarised(_) => "SummaryError",
             AgentError::Internal(_) => "InternalError",
         }
     }

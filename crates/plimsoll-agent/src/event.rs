@@ -69,9 +69,9 @@ pub enum Event {
         /// Whether it is prepared beside the running turn.
         early: bool,
     },
-    /// A summary came, or failed.
+    /// A summary was taken, failed or was rejected.
     Summarised {
-        /// Why it failed, if it did.
+        /// Why the call failed or its answer was rejected; `None` if the summary was taken.
         error: Option<String>,
         /// What the provider counted.
         usage: Option<UsageFigures>,

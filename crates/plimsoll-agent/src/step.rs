@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll::compact::accept::Reply;
+use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::{Message, MessageId, Tokens};
 use plimsoll_config::HookEvent;
@@ -153,12 +153,23 @@ impl Conversation {
                         summary = self.summarise(&request, false) => summary,
                     };
                     progress.charge(summary.usage(), summary.cost);
-                    self.driver.run(move |driver| driver.summarised(summary.reply)).await?;
+                    let (reply, figures) = summary.into_parts();
+                    let rejection = self.driver.run(move |driver| {
+                        let before = driver.rejections().len();
+                        driver.summarised(reply)?;
+                        Ok(driver.rejections().get(before).cloned())
+                    });
+                    figures.tell(&self.agent, rejection.await?.as_ref());
                 }
                 Prepared::CannotFit { burden, receipts } => {
                     self.reduced(progress, &receipts);
                     self.tell_compacted("auto", &receipts, cancel).await;
                     return Err(AgentError::CannotFit(burden));
+                }
+                Prepared::NotSummarised { mut rejections, receipts } => {
+                    self.reduced(progress, &receipts);
+                    let last = rejections.pop().unwrap_or(Rejection::Empty);
+                    return Err(AgentError::NotSummarised(last));
                 }
             }
         }
@@ -398,7 +409,16 @@ pub(crate) fn reply_of(said: CollectedAnswer, model: &Model) -> Reply {
     let CollectedAnswer { text, calls, finish, usage } = said;
     let cost = usage.as_ref().and_then(|usage| model.cost(usage));
     let model = Some(model.name.model.clone());
-    Reply { text, finish: Some(finish), tool_calls: calls, usage, cost, model, is_extracted: false }
+    Reply {
+        text,
+        finish: Some(finish),
+        tool_calls: calls,
+        usage,
+        cost,
+        model,
+        is_extracted: false,
+        is_edited: false,
+    }
 }
 
 /// A window with nothing but one message of the user's.

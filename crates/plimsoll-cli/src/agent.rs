@@ -271,6 +271,9 @@ pub(crate) fn failed(error: &AgentError, go_on: &str) -> CliError {
             told.hint("`plimsoll config` shows where the key comes from")
         }
         AgentError::Provider(_) => told.hint(format!("nothing is lost: `{go_on}` goes on")),
+        AgentError::NotSummarised(_) => told.hint(format!(
+            "the history is unchanged: `{go_on}` asks for a summary again, and the policy `plimsoll` can do without a model"
+        )),
         _ => told,
     }
 }

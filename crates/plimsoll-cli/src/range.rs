@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use plimsoll::compact::accept::{Reply, accept};
+use plimsoll::compact::accept::{Bounds, Reply, accept};
 use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
 use plimsoll::compact::request::Measured;
 use plimsoll::receipt::{Made, RangePlan};
@@ -108,14 +108,20 @@ impl Ranged<'_> {
             Some(editor) => summarise::edit(reply, editor, self.around),
             None => Ok(reply),
         };
+        let longest = policy
+            .compact
+            .max_summary_tokens
+            .unwrap_or(self.limits.output)
+            .max(policy.compact.extractive_tokens);
         let take = |reply: &Reply, replaced: Tokens| {
-            accept(reply, replaced, &policy.count)
+            accept(reply, Bounds { replaced, longest }, &policy.count)
                 .map_err(|why| CliError::failed(format!("no summary: {why}")).hint("nothing was changed"))
         };
         let Some(asked) = self.asked else {
             let extracted =
                 Progress::during("summarising", || range.extract(log, policy, &policy.count).to_string());
-            let summary = take(&edited(Reply::finished(extracted))?, range.tokens)?;
+            let extracted = Reply { is_extracted: true, ..Reply::finished(extracted) };
+            let summary = take(&edited(extracted)?, range.tokens)?;
             let plan = self.plan(log, range, &summary, (Made::WithoutModel, 0));
             return Ok((summary, plan));
         };

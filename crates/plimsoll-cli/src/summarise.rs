@@ -339,7 +339,7 @@ pub(crate) fn edit(reply: Reply, editor: &str, around: &Surroundings) -> Result<
     let text = std::fs::read_to_string(file.path()).map_err(failed)?;
     match text.trim() {
         "" => Err(CliError::no("the summary was emptied, and nothing was done")),
-        text => Ok(Reply { text: text.to_owned(), ..reply }),
+        text => Ok(Reply { text: text.to_owned(), is_edited: true, ..reply }),
     }
 }
 

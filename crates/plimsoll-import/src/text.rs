@@ -1,6 +1,7 @@
 //! Titles: a few printable words of what was said.
 
 use plimsoll::Message;
+use plimsoll::compact::facts::typed_words;
 
 /// Longest title that is made of a prompt.
 pub(crate) const TITLE: usize = 80;
@@ -38,7 +39,7 @@ pub fn first_words(text: &str, most: usize) -> String {
     printable(&words).chars().take(most).collect()
 }
 
-/// The first words a person said. What hosts put before them stands in tags or names its file.
+/// Returns the first words that the user typed, or the first words of a host if the user typed none.
 pub fn first_prompt(messages: &[Message]) -> String {
     let mut prompts = FirstPrompt::default();
     messages.iter().for_each(|message| prompts.see(message));
@@ -60,19 +61,60 @@ impl FirstPrompt {
             return;
         }
         self.seen += 1;
-        let text = message.text();
-        if text.trim().is_empty() {
+        let typed = first_words(&typed_words(message), TITLE);
+        if !typed.is_empty() {
+            self.found = Some(typed);
             return;
         }
-        let words = first_words(&text, TITLE);
-        if !words.starts_with('<') && !words.starts_with("# AGENTS.md") && !words.starts_with("Caveat:") {
-            self.found = Some(words);
-        } else {
+        let words = first_words(&message.text(), TITLE);
+        if !words.is_empty() {
             self.first.get_or_insert(words);
         }
     }
 
     pub(crate) fn words(&self) -> String {
         self.found.as_ref().or(self.first.as_ref()).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::Message;
+    use serde_json::json;
+
+    use super::first_prompt;
+
+    fn user(text: &str, synthetic: bool) -> Message {
+        let part = json!({ "type": "text", "text": text, "synthetic": synthetic });
+        serde_json::from_value(json!({ "info": { "role": "user" }, "parts": [part] })).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_title_is_made_of_what_a_person_typed() {
+        let skill = "Base directory for this skill: /skills/review\n\n# Review";
+        let cases: [(&[(&str, bool)], &str); 6] = [
+            (
+                &[("- loop: again", true), ("/w/a.rs:\n1 fn a() {}", true), ("fix the build", false)],
+                "fix the build",
+            ),
+            (&[(skill, false), ("and the tests", false)], "and the tests"),
+            (
+                &[("<command-name>/review</command-name><command-args>only src</command-args>", false)],
+                "/review only src",
+            ),
+            (&[("<mcp-resource-update>x</mcp-resource-update>", false), ("go on", false)], "go on"),
+            (
+                &[
+                    ("# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>be brief</INSTRUCTIONS>", false),
+                    ("hello", false),
+                ],
+                "hello",
+            ),
+            (&[("only a host speaks", true)], "only a host speaks"),
+        ];
+        for (texts, title) in cases {
+            let messages: Vec<Message> = texts.iter().map(|(text, is_host)| user(text, *is_host)).collect();
+            assert_eq!(first_prompt(&messages), title);
+        }
     }
 }

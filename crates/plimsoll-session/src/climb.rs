@@ -141,6 +141,11 @@ impl Climb {
         Ok(self.ladder.answer(reply, &mut self.ids)?)
     }
 
+    /// Answers of the summariser that were rejected so far.
+    pub fn rejections(&self) -> &[Rejection] {
+        self.ladder.rejections()
+    }
+
     /// The summary that can be made without a model of what is being asked for.
     pub fn offline(&self) -> Option<Text> {
         self.ladder.offline()

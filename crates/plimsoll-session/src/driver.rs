@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll::cache::Fingerprint;
-use plimsoll::compact::accept::Reply;
+use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::{Breaker, Burden, Outcome, Situation, Trigger, Verdict};
 use plimsoll::compact::request::{HookText, SummaryRequest};
 use plimsoll::purse::CacheTerms;
@@ -101,6 +101,14 @@ pub enum Prepared {
         /// What takes the room.
         burden: Box<Burden>,
         /// What was reduced all the same, oldest first.
+        receipts: Vec<Receipt>,
+    },
+    /// The window is over the line, no summary was taken, and the policy has no other way to reduce it. The history is
+    /// unchanged. Preparing again asks for a summary again, unless the summariser has failed too often.
+    NotSummarised {
+        /// Why each summary was rejected, oldest first; never empty.
+        rejections: Vec<Rejection>,
+        /// Receipts of other reductions, oldest first.
         receipts: Vec<Receipt>,
     },
 }
@@ -366,7 +374,8 @@ impl Driver {
             ClimbStep::Ask(request) => Ok(Prepared::Summarise(request)),
             ClimbStep::Done(climbed) => {
                 self.climb = None;
-                let verdict = climbed.outcome.verdict.clone();
+                let (verdict, rejections) =
+                    (climbed.outcome.verdict.clone(), climbed.outcome.rejections.clone());
                 receipts.extend(self.commit(*climbed)?);
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
                 let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
@@ -375,6 +384,10 @@ impl Driver {
                         Some(load) => Ok(Prepared::Ready(Box::new(self.content(load, receipts)))),
                         None => Ok(Prepared::CannotFit { burden: Box::new(burden), receipts }),
                     },
+                    // A request over the line would go out as if nothing had happened.
+                    Verdict::StillOver if !rejections.is_empty() => {
+                        Ok(Prepared::NotSummarised { rejections, receipts })
+                    }
                     Verdict::Fits | Verdict::StillOver => {
                         Ok(Prepared::Ready(Box::new(self.content(load, receipts))))
                     }
@@ -399,6 +412,11 @@ impl Driver {
             Some(climb) => climb.answer(reply),
             None => Err(SessionError::OutOfOrder("a summary was handed in that nobody asked for")),
         }
+    }
+
+    /// Answers of the summariser that were rejected in the climb under way.
+    pub fn rejections(&self) -> &[Rejection] {
+        self.climb.as_ref().map(Climb::rejections).unwrap_or_default()
     }
 
     /// The summary that can be made without a model of what is being asked for.

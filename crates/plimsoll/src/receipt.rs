@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 use serde::{Deserialize, Serialize};
 
 use crate::chars::{Chars, Text, thousands};
+use crate::compact::accept::Rejection;
 use crate::compact::contract::{ContractFate, ContractItem};
 use crate::count::Tokens;
 use crate::fork::ForkStats;
@@ -92,6 +93,12 @@ pub struct CompactPlan {
     /// The word to go on that was appended with it.
     #[serde(default)]
     pub go_on: Option<PartId>,
+    /// Names in a model's summary that the history does not contain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_names: Vec<String>,
+    /// Answers of the summariser that were rejected before this summary was made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejections: Vec<Rejection>,
 }
 
 /// Messages that a summary takes the place of where they stand.
@@ -361,6 +368,10 @@ impl Plan {
                         [ContractFate::Found, ContractFate::Added, ContractFate::LeftOut].map(of);
                     row(&"contract", format!("{found} found, {added} added, {left} left out"));
                 }
+                if !plan.unknown_names.is_empty() {
+                    row(&"names", format!("not in the history: {}", plan.unknown_names.join(", ")));
+                }
+                plan.rejections.iter().for_each(|rejection| row(&"rejected", rejection.to_string()));
                 plan.cut.iter().for_each(|item| row(&item.part, item.detail()));
             }
             Plan::Range(plan) => {

@@ -201,6 +201,87 @@ async fn a_failed_or_empty_summary_loses_no_history(#[case] bad: Reply) {
     );
 }
 
+/// The errors of all summaries that were reported.
+fn summary_errors(dock: &Dock) -> Vec<Option<String>> {
+    let events = dock.events.lock().unwrap();
+    let errors = events.iter().filter_map(|event| match event {
+        Event::Summarised { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    errors.collect()
+}
+
+fn summarising_with(bad: Reply) -> ModelServer {
+    let read = reader();
+    ModelServer::answering(
+        move |request: &Captured| if is_summary(request) { bad.clone() } else { read(request) },
+    )
+    .unwrap()
+}
+
+/// A rejected summary was reported with `error: null`, the request went out over the line, and the run ended well.
+#[rstest]
+#[case::empty(Reply::new().text("   "), "the summary was empty")]
+#[case::refused(Reply::new().text("I'm sorry, I can't help"), "the summariser refused to write a summary")]
+#[case::not_smaller(Reply::new().text(lines(2_500)), "is not smaller than")]
+#[tokio::test]
+async fn r128_r129_a_run_whose_summary_is_rejected_stops_with_the_reason(
+    #[values(Preset::Opencode, Preset::Openfork)] preset: Preset,
+    #[case] bad: Reply,
+    #[case] reason: &str,
+) {
+    let mut dock = dock(Wire::Anthropic, summarising_with(bad));
+    dock.agent.policy = Arc::new(preset.policy());
+    let mut conversation = dock.begin().await;
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let mut ended = None;
+    for turn in 0..12 {
+        if let Err(error) = conversation.run(&format!("Read it 3 times, round r{turn}"), &cancel).await {
+            ended = Some(error);
+            break;
+        }
+    }
+    let error = ended.expect("the window never reached the line");
+    assert_eq!(error.name(), "SummaryError");
+    assert!(error.to_string().contains(reason), "{error}");
+    let told = summary_errors(&dock);
+    assert!(
+        !told.is_empty()
+            && told.iter().all(|error| error.as_ref().is_some_and(|error| error.contains(reason))),
+        "{told:?}"
+    );
+    assert!(is_summary(&dock.server.last().unwrap()), "no request went out over the line");
+    let log = dock.log(conversation.session());
+    assert!(pivots(&log).is_empty() && log.iter().any(|message| message.text().contains("round r0")));
+}
+
+#[tokio::test]
+async fn a_rejected_summary_is_an_error_in_its_event_and_in_the_receipt() {
+    let dock = dock(Wire::Anthropic, summarising_with(Reply::new().text("I'm sorry, I can't help")));
+    let mut conversation = dock.begin().await;
+    until_compacted(&dock, &mut conversation).await;
+    let reason = "the summariser refused to write a summary";
+    assert_eq!(summary_errors(&dock)[0].as_deref(), Some(reason));
+    let receipts = dock.archive.store().receipts(conversation.session(), None, 100).unwrap();
+    assert!(receipts.iter().any(|receipt| receipt.detail().contains(reason)), "{receipts:?}");
+}
+
+#[tokio::test]
+async fn a_compaction_that_the_user_asked_for_and_that_failed_is_an_error() {
+    let mut dock = dock(Wire::Anthropic, summarising_with(Reply::new().text("")));
+    dock.agent.policy = Arc::new(Preset::Opencode.policy());
+    let mut conversation = dock.begin().await;
+    for turn in 0..2 {
+        run(&mut conversation, &format!("Read it 1 times, round r{turn}")).await;
+    }
+    let error = conversation.compact(&tokio_util::sync::CancellationToken::new()).await.unwrap_err();
+    assert_eq!(
+        (error.name(), error.to_string().contains("the summary was empty")),
+        ("SummaryError", true),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn a_summary_request_that_is_itself_too_large_does_not_end_the_session() {
     // The summariser's window is told to be larger than it is, so that its first request is refused.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll::compact::extract::paths;
-use plimsoll::compact::facts::{ReadLines, SeenLines, ShellReads, file_reads};
+use plimsoll::compact::facts::{ReadLines, SeenLines, ShellReads, file_reads, is_typed};
 use plimsoll::count::block_tokens;
 use plimsoll::{
     Block, Counter, Message, Part, PartBody, PartId, Policy, Tokens, ToolState, Window, WindowMessage,
@@ -300,6 +300,7 @@ pub(super) fn kind_of_user_part(part: &Part) -> &'static str {
         // What a tool puts into the user's mouth: reminders, listings, files that were attached.
         PartBody::Text(text) if text.synthetic == Some(true) => "the host",
         _ if part.is_user_command() => "user's commands",
+        PartBody::Text(_) if !is_typed(part) => "the host",
         _ => "the user",
     }
 }

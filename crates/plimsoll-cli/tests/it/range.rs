@@ -71,7 +71,13 @@ fn a_range_is_compacted_without_a_model_recalled_and_undone() {
     let part = home.run(&["recall", "prt_fixed000000500CDEFGHIJKLMN"]);
     assert!(part.starts_with("exit: 0") && part.contains("output 3"), "{}", &part[..part.len().min(300)]);
     // A compaction of all of it has the summary in its request.
-    let asked = home.run(&["compact", "-s", &id, "--command", "cat > request.txt; echo 'All of it.'"]);
+    let asked = home.run(&[
+        "compact",
+        "-s",
+        &id,
+        "--command",
+        "cat > request.txt; echo '## Goal'; echo 'All of it.'",
+    ]);
     assert!(asked.starts_with("exit: 0"), "{asked}");
     let request = std::fs::read_to_string(home.project.join("request.txt")).unwrap();
     assert!(request.contains("[Summary of 4 messages]") && !request.contains("output 3"), "{request}");
@@ -86,7 +92,7 @@ fn a_model_or_a_command_summarises_the_range_alone_and_it_can_be_edited() {
     let ((home, id), server) = (stored(), ModelServer::start().unwrap());
     let before = window(&home, &id);
     let range = ["compact", "--from", FROM, "--to", TO, "--apply", "-s", &id, "--json"];
-    server.push(Reply::new().text("Four files were read."));
+    server.push(Reply::new().text("## Goal\nFour files were read."));
     let variables =
         [("ANTHROPIC_API_KEY", "sk-ant-test-0123456789abcdefghij"), ("ANTHROPIC_BASE_URL", &server.url())];
     let told = home.run_with(&[&range[..], &["--model", "anthropic/claude-haiku-4-5"]].concat(), &variables);

@@ -159,6 +159,46 @@ fn notifications_about_tasks_are_the_hosts() {
 }
 
 #[test]
+fn what_a_host_wrote_in_the_users_name_is_nobodys_prompt() {
+    let user = |uuid: &str, parent: Value, content: Value| {
+        json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s",
+            "message": { "role": "user", "content": content } })
+    };
+    let attached = |uuid: &str, parent: &str, attachment: Value| json!({ "type": "attachment", "uuid": uuid, "parentUuid": parent, "sessionId": "s", "attachment": attachment });
+    let command = "<command-message>review</command-message>\n<command-name>/review</command-name>\n<command-args>only src</command-args>";
+    let answer = json!({ "type": "assistant", "uuid": "5", "parentUuid": "4", "sessionId": "s",
+        "message": { "id": "r1", "role": "assistant", "content": [{ "type": "text", "text": "Done." }] } });
+    let records = [
+        user("1", Value::Null, json!(command)),
+        user("2", json!("1"), json!([{ "type": "text", "text": "# Review\n\nRead every file." }])),
+        attached("3", "2", json!({ "type": "edited_text_file", "filename": "/w/a", "snippet": "1 x" })),
+        attached(
+            "4",
+            "3",
+            json!({ "type": "mcp_instructions_delta", "addedNames": ["pay"], "addedBlocks": ["## pay"] }),
+        ),
+        answer,
+        attached(
+            "6",
+            "5",
+            json!({ "type": "queued_command", "prompt": "and the tests", "origin": { "kind": "human" } }),
+        ),
+    ];
+    let home = Home::new().with("project/s.jsonl", &lines(&records));
+    let found = home.json(&["inspect", "s.jsonl", "--json"]);
+    let count = |name: &str| {
+        let row = found["byKind"].as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {}", found["byKind"]))["count"].clone()
+    };
+    assert_eq!((count("the user"), count("the host")), (json!(2), json!(3)));
+    let digest = told(&home, &["fork", "s.jsonl"]);
+    let blocks = |label: &str| digest.matches(label).count();
+    assert_eq!((blocks(" User: "), blocks(" Host: ")), (2, 3), "{digest}");
+    let summary = told(&home, &["compact", "--offline", "s.jsonl"]);
+    assert!(!summary.contains("Read every file"), "{summary}");
+}
+
+#[test]
 fn a_cost_that_is_far_from_the_recorded_one_is_told_with_both() {
     // All input of each request was charged anew.
     let made = claude(&Made { responses: 9, hidden: 16_000 });

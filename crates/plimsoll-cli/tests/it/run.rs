@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use plimsoll::{Tokens, Usage};
 use plimsoll_testkit::server::{Captured, Fault, Finish, Gate, ModelServer, Reply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -229,6 +231,46 @@ fn scripts_are_told_how_it_ended() {
         assert_eq!(code(&run(&home, &server, &args)), 2, "{args:?}");
     }
     assert_eq!(code(&run(&home, &server, &["--model", MODEL])), 2, "there is no prompt");
+}
+
+/// The request went out over the line and the command ended with 0, as if the summary had been taken.
+#[test]
+fn r128_r129_a_run_whose_summary_is_rejected_fails_with_the_reason() {
+    for (policy, summary, reason) in [
+        ("opencode", "", "the summary was empty"),
+        ("openfork", "I'm sorry, I can't help", "the summariser refused to write a summary"),
+    ] {
+        let home = Home::new();
+        // Outputs that together are more than the window that is configured.
+        home.write("project/long.txt", &"a line of some length, again and again\n".repeat(900));
+        let limits = json!({ "claude-sonnet-4-6": { "context": 24_000, "output": 4_000 } });
+        let file = json!({ "preset": policy, "overflow": { "models": limits } });
+        home.write("project/plimsoll.json", &file.to_string());
+        let (reads, summary) = (AtomicUsize::new(0), summary.to_owned());
+        let server = ModelServer::answering(move |request: &Captured| {
+            if request.system.contains("You write the summary")
+                || request.system.contains("conversation summarizer")
+            {
+                return Reply::new().text(summary.clone());
+            }
+            let call = format!("call_{}", reads.fetch_add(1, Ordering::Relaxed));
+            Reply::new()
+                .call(call, "read", json!({ "path": "long.txt" }))
+                .usage(Usage::new(Tokens(30_000), Tokens(10)))
+        })
+        .unwrap();
+        let args = ["--json", "--policy", "plimsoll.json", "--model", MODEL, "Read it"];
+        let output = run(&home, &server, &args);
+        assert_eq!(code(&output), 3, "{policy}: {}", stdout(&output));
+        assert!(stderr(&output).contains(reason) && stderr(&output).contains("hint:"), "{}", stderr(&output));
+        let events: Vec<Value> =
+            stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of =
+            |kind: &str| events.iter().filter(|event| event["type"] == kind).cloned().collect::<Vec<_>>();
+        assert!(of("summarised").iter().all(|event| event["error"] == reason), "{:?}", of("summarised"));
+        assert_eq!(of("error")[0]["name"], "SummaryError", "{policy}");
+        assert!(of("report").is_empty(), "{policy}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn run(home: &Home, server: &ModelServer, args: &[&str]) -> String {
 fn a_model_summarises_a_stored_session_and_it_can_be_undone() {
     let ((home, id), server) = (stored(), ModelServer::start().unwrap());
     let before = window(&home, &id);
-    server.push(Reply::new().text("The build was read through; never touch the tests."));
+    server.push(Reply::new().text("## Goal\nThe build was read through; never touch the tests."));
     let told = run(&home, &server, &["compact", "--model", MODEL, "--apply", "--session", &id, "--json"]);
     assert!(told.starts_with("exit: 0"), "{told}");
     let json = told.lines().find(|line| line.starts_with('{')).unwrap();
@@ -53,7 +53,7 @@ fn a_model_summarises_a_stored_session_and_it_can_be_undone() {
 #[test]
 fn any_compatible_endpoint_will_do_and_a_file_is_only_read() {
     let ((home, _), server) = (stored(), ModelServer::start().unwrap());
-    server.push(Reply::new().text("Summarised elsewhere."));
+    server.push(Reply::new().text("## Goal\nSummarised elsewhere."));
     let url = format!("{}/v1", server.url());
     let told = home.run_with(
         &["compact", "-m", "openai-chat/local-model", "s.json"],
@@ -102,14 +102,14 @@ fn where_the_summariser_fails_the_session_stays_as_it_was() {
 #[test]
 fn a_command_reads_the_request_and_prints_the_summary() {
     let (home, id) = stored();
-    let command = "tee request.txt | grep -c 'Never touch the tests' | sed 's/.*/A summary by a command./'";
+    let command = "tee request.txt | grep -c 'Never touch the tests' | sed 's/.*/# A summary by a command./'";
     let told = home.run(&["compact", "--apply", "--session", &id, "--command", command]);
     assert!(told.starts_with("exit: 0"), "{told}");
     assert!(window(&home, &id).contains("A summary by a command."));
     let request = std::fs::read_to_string(home.project.join("request.txt")).unwrap();
     assert!(request.contains("Never touch the tests") && request.len() > 1_000);
     // One that answers without reading is as good.
-    let told = home.run(&["compact", "s.json", "--command", "echo 'Not read.'"]);
+    let told = home.run(&["compact", "s.json", "--command", "echo '## Goal'; echo 'Not read.'"]);
     assert!(told.starts_with("exit: 0") && told.contains("Not read."), "{told}");
 }
 

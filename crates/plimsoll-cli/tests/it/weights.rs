@@ -94,7 +94,7 @@ fn a_range_and_a_summary_of_a_commands_are_told_so_too() {
     session.check(&["prune", "--file", "main.rs", "--apply", "-s", id, "--json"]);
     session.undo(&range);
     #[cfg(unix)]
-    session.check(&["compact", "--command", "echo All of it.", "--apply", "-s", id, "--json"]);
+    session.check(&["compact", "--command", "echo '## All of it.'", "--apply", "-s", id, "--json"]);
 }
 
 #[test]

@@ -275,10 +275,45 @@ fn attachments_are_what_the_host_showed_the_model() {
         "user host:see file:data:image/png;base64,QUJD",
     );
     shown(
+        r#"{"type":"queued_command","prompt":"<task-notification>done</task-notification>","commandMode":"task-notification"}"#,
+        "user host:<task-notification>done</task-notification>",
+    );
+    shown(
         r#"{"type":"nested_memory","path":"/w/N.md","content":{"path":"/w/N.md","type":"Project","content":"Rules"}}"#,
         "user host:/w/N.md:\nRules",
     );
     shown(r#"{"type":"edited_text_file","filename":"/w/a","snippet":"1 x"}"#, "user host:/w/a:\n1 x");
+}
+
+#[test]
+fn a_message_that_the_user_queued_while_the_agent_worked_is_the_users() {
+    for attachment in [
+        r#"{"type":"queued_command","prompt":"use port 8080","commandMode":"prompt","origin":{"kind":"human"}}"#,
+        r#"{"type":"queued_command","prompt":"use port 8080","origin":{"kind":"human"}}"#,
+        r#"{"type":"queued_command","prompt":"use port 8080","commandMode":"prompt"}"#,
+    ] {
+        assert_eq!(attached(attachment).0.as_deref(), Some("user text:use port 8080"), "{attachment}");
+    }
+    let other =
+        r#"{"type":"queued_command","prompt":"ping","commandMode":"prompt","origin":{"kind":"channel"}}"#;
+    assert_eq!(attached(other).0.as_deref(), Some("user host:ping"));
+}
+
+/// Versions that do not mark the expansion as theirs made a command look like two messages of the user.
+#[test]
+fn the_text_that_a_slash_command_expands_to_is_the_hosts() {
+    let read = read_ok(
+        r##"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"<command-message>review</command-message>\n<command-name>/review</command-name>\n<command-args>only src</command-args>"}}
+{"type":"user","uuid":"2","parentUuid":"1","message":{"content":[{"type":"text","text":"# Review\n\nRead every file and never skip one."}]}}
+{"type":"assistant","uuid":"3","parentUuid":"2","message":{"id":"r","content":[{"type":"tool_use","id":"c","name":"Read","input":{}}]}}
+{"type":"user","uuid":"4","parentUuid":"3","message":{"content":[{"type":"tool_result","tool_use_id":"c","content":"x"}]}}
+{"type":"user","uuid":"5","parentUuid":"4","message":{"content":"<command-name>/model</command-name>\n<command-message>model</command-message>"}}
+{"type":"user","uuid":"6","parentUuid":"5","message":{"content":[{"type":"text","text":"and the tests"}]}}
+"##,
+    );
+    let shape = shape(&read.messages);
+    assert_eq!(shape[1], "user host:# Review\n\nRead every file and never skip one.");
+    assert_eq!(shape.last().map(String::as_str), Some("user text:and the tests"));
 }
 
 #[test]

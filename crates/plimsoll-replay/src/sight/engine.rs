@@ -334,7 +334,9 @@ impl Sight for Engine<'_> {
                     let Content { window, load, receipts, .. } = *content;
                     (window, load.tokens, receipts)
                 }
-                Prepared::CannotFit { receipts, .. } => (self.driver.window(), Tokens::ZERO, receipts),
+                Prepared::CannotFit { receipts, .. } | Prepared::NotSummarised { receipts, .. } => {
+                    (self.driver.window(), Tokens::ZERO, receipts)
+                }
                 Prepared::Summarise(summary) => {
                     let (mut ask, found) = self.ask(&summary, call, request, pieces);
                     sent.extend(found);

@@ -21,6 +21,8 @@ use crate::run::Billing;
 
 /// Leads the summary, which is told to the model as a message of the user.
 const LEAD: &str = "A summary of the work so far; go on from it:";
+/// Length of the summaries of these systems, about what Claude Code was recorded to write.
+const STAND_IN: Tokens = Tokens(3_000);
 /// What the summariser is told costs about so much.
 const INSTRUCTION: u64 = 200;
 
@@ -181,8 +183,7 @@ impl<'a> Summarised<'a> {
 
     fn stand_in(&self) -> Text {
         let since: Vec<&Message> = self.history[self.carried..].iter().map(|message| &**message).collect();
-        let most = self.policy.compact.extractive_tokens;
-        extract(&since, self.summary.as_ref(), most, &self.policy.summary, &CharCounter::default())
+        extract(&since, self.summary.as_ref(), STAND_IN, &self.policy.summary, &CharCounter::default())
     }
 
     /// The summary request. Messages that do not fit are left out, the oldest first, and then nothing is cached.

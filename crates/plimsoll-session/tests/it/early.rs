@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
-use plimsoll::policy::RequestForm;
+use plimsoll::policy::{RequestForm, Thrift};
 use plimsoll::{Fixed, Limits, Plan, Policy, PolicySpec, Preset, Tokens};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Climb, ClimbStep, Climbed, Driver, Prepared, Settings};
 use serde_json::json;
@@ -172,7 +172,7 @@ fn r160_what_was_prepared_before_another_reduction_is_dropped() {
 /// The default in a window of 32,000 tokens, whose line is at 28,000, with a tail of 7,000.
 fn careful(change: impl FnOnce(&mut PolicySpec)) -> Arc<Policy> {
     let mut spec = Preset::Plimsoll.policy().into_spec();
-    spec.thrift.enabled = false;
+    spec.thrift = Thrift::Off;
     (spec.compact.tail_share, spec.compact.tail_min, spec.compact.tail_max) =
         (0.25, Tokens(2_000), Tokens(15_000));
     change(&mut spec);
@@ -246,7 +246,7 @@ fn r160_nothing_is_prepared_where_a_prune_will_do_at_the_line() {
 /// Price of a summary request in tokens of plain input: at the end of the window it is read from the cache.
 fn price(request: &SummaryRequest) -> f64 {
     let share = match request.form {
-        SummaryForm::Appended { .. } => Policy::default().thrift.read_price,
+        SummaryForm::Appended { .. } => Policy::default().cache.read_price,
         SummaryForm::Separate { .. } => 1.0,
     };
     request.tokens.0 as f64 * share
@@ -290,12 +290,8 @@ fn r160_what_was_prepared_is_not_given_up_for_a_prune_that_saves_money() {
     let harbour = Harbour::new();
     let policy = careful(|spec| {
         (spec.overflow.soft_share, spec.overflow.soft_when_free) = (Some(0.5), false);
-        spec.thrift.enabled = true;
-        // Only where the cache is cold.
-        spec.thrift.margin = 1_000.0;
-        spec.thrift.compact_share = 1.0;
-        spec.thrift.protect_tokens = Tokens(500);
-        spec.thrift.min_tokens = Tokens(500);
+        spec.thrift = Thrift::Careful;
+        (spec.prune.protect_tokens, spec.prune.min_tokens) = (Tokens(500), Tokens(500));
     });
     let mut driver = session(&harbour, "ses_1", policy, own(), 1);
     for number in 0..6 {

@@ -227,6 +227,7 @@ impl Host {
                     };
                     self.driver().summarised(reply).unwrap();
                 }
+                Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
                 Prepared::CannotFit { receipts, .. } => {
                     return self.receipts.extend(receipts.into_iter().map(|receipt| receipt.id));
                 }

@@ -128,7 +128,7 @@ fn a_summariser_that_fails_or_is_not_taken_leaves_the_session_as_it_was() {
     assert_eq!(empty.to_string(), "the summary was empty");
     assert_eq!((harbour.stored(&driver), driver.log()), (before.clone(), &before));
     let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
-    let climbed = climb.summarise(|_| Ok::<_, String>(Reply::finished("All was read."))).unwrap();
+    let climbed = climb.summarise(|_| Ok::<_, String>(Reply::finished("## Goal\nAll was read."))).unwrap();
     let receipts = driver.commit(climbed).unwrap();
     assert_eq!(receipts.len(), 1);
     assert!(driver.log().iter().any(|message| message.text().contains("All was read.")));

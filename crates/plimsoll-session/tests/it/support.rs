@@ -85,6 +85,7 @@ pub(crate) fn ready(driver: &mut Driver, summary: &str) -> Content {
         match driver.prepare(Fixed::default()).unwrap() {
             Prepared::Ready(content) => return *content,
             Prepared::Summarise(_) => driver.summarised(Ok(Reply::finished(summary))).unwrap(),
+            Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
             Prepared::CannotFit { burden, .. } => panic!("{burden}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll::compact::accept::Reply;
+use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::Summariser;
 use plimsoll::{Fixed, Limits, Plan, Preset, Tokens, Usage};
@@ -78,6 +78,31 @@ fn a_summary_is_asked_for_and_taken() {
     );
 }
 
+/// R128: a policy without other ways to reduce the window reports the rejection instead of a request over the line.
+#[test]
+fn r128_a_window_that_could_not_be_summarised_is_not_handed_out() {
+    let harbour = Harbour::new();
+    let summariser = Some(Summariser::own(Limits::new(32_000, 4_000)));
+    let policy = Arc::new(Preset::Openfork.policy());
+    let settings = Settings { summariser, policy, ..harbour.settings() };
+    let mut driver = Driver::open(Arc::clone(&harbour.archive), &harbour.session("ses_1"), settings).unwrap();
+    for number in 0..10 {
+        driver.prompt(format!("Never touch file {number}. {}", "word ".repeat(800))).unwrap();
+        say(&mut driver, &"answer ".repeat(2_000));
+    }
+    driver.prompt("And now?").unwrap();
+    let before = driver.log().clone();
+    let rejections = loop {
+        match driver.prepare(Fixed::default()).unwrap() {
+            Prepared::Summarise(_) => driver.summarised(Ok(Reply::finished(""))).unwrap(),
+            Prepared::NotSummarised { rejections, .. } => break rejections,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(rejections.last(), Some(&Rejection::Empty));
+    assert_eq!(driver.log(), &before);
+}
+
 #[test]
 fn a_summariser_that_fails_costs_nothing_but_its_summary() {
     let harbour = Harbour::new();
@@ -91,6 +116,7 @@ fn a_summariser_that_fails_costs_nothing_but_its_summary() {
         match driver.prepare(Fixed::default()).unwrap() {
             Prepared::Ready(content) => break content,
             Prepared::Summarise(_) => driver.summarised(Err("the provider is down".into())).unwrap(),
+            Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
             Prepared::CannotFit { burden, .. } => panic!("{burden}"),
         }
     };

@@ -66,6 +66,8 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
         prompt: None,
         cut: Vec::new(),
         contract: Vec::new(),
+        rejections: Vec::new(),
+        unknown_names: Vec::new(),
         go_on: None,
         marker: Some("marker".into()),
     };

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::extract::listed_files;
 use super::facts::Facts;
 use super::prose::normal;
 use crate::chars::Text;
@@ -101,6 +102,8 @@ pub fn complete(
     let said = without_section(summary);
     let mut items = items(terms, policy);
     let mut carries = normal(said);
+    carries.push('\n');
+    carries.push_str(&normal(&named_paths(said)));
     for message in terms.in_view {
         carries.push('\n');
         carries.push_str(&normal(&message.text()));
@@ -137,12 +140,16 @@ fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
         .map(|(message, _, text)| item(ContractKind::Pin, text, &message.info.id))
         .collect();
     let carried = |kind| terms.carried.iter().filter(move |item| item.kind == kind).cloned();
-    items.extend(carried(ContractKind::Instruction));
-    let new = facts.instructions.iter();
+    let newer = Facts::gather(terms.in_view, &policy.summary);
+    // An order that was superseded since would be repeated as a rule.
+    let still_holds = |order: &str| !newer.supersedes(order);
+    let rules = carried(ContractKind::Instruction)
+        .filter(|rule| !facts.supersedes(&rule.text) && still_holds(&rule.text));
+    items.extend(rules);
+    let new = facts.instructions.iter().filter(|rule| still_holds(&rule.text));
     items.extend(new.map(|rule| item(ContractKind::Instruction, &rule.text, &rule.source)));
     // A list that stays in view, or a newer one, takes the place of an older.
-    let newer = Facts::gather(terms.in_view, &policy.summary).todos;
-    match (newer, &facts.todos) {
+    match (newer.todos, &facts.todos) {
         (Some(_), _) => {}
         (None, Some(list)) => {
             items.extend(list.open().map(|todo| item(ContractKind::Todo, &todo.text, &list.source)));
@@ -157,6 +164,20 @@ fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
     items.retain(|item| !item.text.trim().is_empty() && seen.insert((item.kind, normal(&item.text))));
     items.reverse();
     items
+}
+
+/// Writes out the paths that a summary names in groups, one per line: `src/{a,b}.rs`, and the names after a directory in
+/// the list of changed files.
+fn named_paths(summary: &str) -> String {
+    let mut paths = listed_files(summary);
+    for word in summary.split_whitespace() {
+        let word = word.trim_matches(['`', ',', ';', '(', ')', '"']);
+        let braces = word.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+        if let Some((before, (stems, ending))) = braces {
+            paths.extend(stems.split(',').map(|stem| format!("{before}{stem}{ending}")));
+        }
+    }
+    paths.join("\n")
 }
 
 fn is_carried(item: &ContractItem, carries: &str) -> bool {

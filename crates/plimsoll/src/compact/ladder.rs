@@ -14,32 +14,34 @@
 //! conversation, the pins, the newest prompt. Where those collide with the line, the line wins, in this order: the
 //! prompt is cut to its share, then further; then pins are set aside, with a receipt that says so.
 
+mod burden;
+mod pivot_messages;
+
 use std::sync::Arc;
 
-use super::accept::{Rejection, Reply, accept};
+use super::accept::{Bounds, Rejection, Reply, accept};
 use super::contract::{self, ContractItem, Terms};
-use super::extract::extract;
+use super::extract::extract_before;
 use super::index;
+use super::names::unknown_names;
 pub use super::outcome::{Burden, Outcome, Verdict};
 use super::request::{SummaryJob, SummaryRequest, TooSmall, appended_request};
 use super::select::Selection;
 use super::shed::{self, Goal, Newest, Reach};
 pub use super::situation::{Breaker, Situation, Trigger};
 use crate::chars::Text;
-use crate::count::{Counter, Fixed, Tokens, window_message_tokens};
+use crate::count::{Counter, Tokens, window_message_tokens};
 use crate::gauge::{Gauge, Scale};
 use crate::limits::Line;
-use crate::log::{
-    CompactionPart, Cut, Ids, Info, Log, LogError, Message, MessageId, Part, PartBody, Role, Time, Usage,
-};
+use crate::log::{Cut, Ids, Log, LogError, Message, Part, Usage};
 use crate::pivot::{Pivot, Visible};
 use crate::policy::{Detector, RequestForm};
 use crate::prune::{self, Pressure};
-use crate::receipt::{CompactPlan, CutItem, Made, Plan, Receipt, ShedPlan, Stamp};
+use crate::receipt::{CutItem, Made, Plan, Receipt, ShedPlan, Stamp};
 use crate::redact::redact;
 use crate::reduction::Reduction;
 use crate::thrift::Rules;
-use crate::window::{Block, MARKER_QUESTION, PINNED, Window, WindowMessage, WindowRole};
+use crate::window::{MARKER_QUESTION, Window};
 
 /// What the caller has to do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +112,15 @@ struct Asking {
 }
 
 impl Asking {
+    /// Longest answer to what is asked now.
+    fn longest(&self) -> Tokens {
+        match (&self.appended, &self.job) {
+            (Some(request), _) => request.max_tokens,
+            (None, Ok(job)) => job.max_tokens(),
+            (None, Err(_)) => Tokens::ZERO,
+        }
+    }
+
     /// Whether the answer to what is asked now is the whole summary.
     fn is_last(&self) -> bool {
         self.appended.is_some() || self.job.as_ref().is_ok_and(|job| self.chunk + 1 == job.chunks())
@@ -208,7 +219,11 @@ impl Ladder {
         };
         let is_extracted = reply.as_ref().is_ok_and(|reply| reply.is_extracted);
         let taken = match reply {
-            Ok(reply) => accept(&reply, replaced, counter),
+            Ok(reply) => {
+                // An extracted summary may be handed in as a model's, so its length is allowed too.
+                let longest = asking.longest().max(self.is.policy.compact.extractive_tokens);
+                accept(&reply, Bounds { replaced, longest }, counter)
+            }
             Err(why) => Err(Rejection::Failed(redact(&why).text)),
         };
         let rejection = match taken {
@@ -241,6 +256,9 @@ impl Ladder {
             Err(rejection) => rejection,
         };
         let again = rejection.is_worth_a_retry() && asking.tries_left > 0;
+        if let Some(job) = asking.job.as_mut().ok().filter(|_| rejection.is_cut_off()) {
+            job.shorten();
+        }
         self.rejections.push(rejection);
         self.is.breaker.failures += 1;
         asking.tries_left = asking.tries_left.saturating_sub(1);
@@ -250,10 +268,15 @@ impl Ladder {
         Ok(())
     }
 
-    /// The summary that can be made without a model of what is being asked for; nothing if nothing is asked.
+    /// Answers of the summariser that were rejected so far.
+    pub fn rejections(&self) -> &[Rejection] {
+        &self.rejections
+    }
+
+    /// A summary made without a model, of what is being asked for and in that length; nothing if nothing is asked.
     pub fn offline(&self) -> Option<Text> {
         match &self.rung {
-            Rung::Ask(asking) => self.extractive(&asking.selection),
+            Rung::Ask(asking) => self.extractive(&asking.selection, self.is.summary_tokens()),
             _ => None,
         }
     }
@@ -302,7 +325,11 @@ impl Ladder {
     fn select(&mut self) -> Rung {
         let asked = self.is.trigger == Trigger::Manual;
         let broken = self.is.breaker.failures >= self.is.policy.compact.breaker && !asked;
-        let (Some(summariser), false) = (&self.is.summariser, broken) else { return Rung::Extract };
+        let (Some(summariser), false) = (&self.is.summariser, broken) else {
+            let failures = self.is.breaker.failures;
+            self.rejections.extend(self.is.summariser.as_ref().map(|_| Rejection::GivenUp { failures }));
+            return Rung::Extract;
+        };
         let Some(selection) = self.selection(None) else { return Rung::ClearTail };
         // A summary that could replace nothing is not asked for.
         if self.replaced(&selection) == Tokens::ZERO {
@@ -311,7 +338,7 @@ impl Ladder {
         let (policy, measured) = (&self.is.policy, self.is.measured(summariser, self.gauge));
         let head = selection.head.iter().map(|place| &self.log[*place]);
         let job = SummaryJob::new(head, &self.is.hook, policy, measured);
-        let job = job.map(|job| job.for_model(summariser.model.clone()));
+        let job = job.map(|job| job.for_model(summariser.model.clone()).for_window(policy, self.is.limits));
         let prior = selection.prior.map(|pivot| self.prior_text(pivot));
         let own = summariser.model.is_none() && policy.compact.request == RequestForm::Appended;
         let appended =
@@ -523,7 +550,9 @@ impl Ladder {
         reason: &str,
         ids: &mut Ids,
     ) -> Result<(), LogError> {
-        if let Some(summary) = self.extractive(selection) {
+        let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
+        let most = self.is.policy.compact.summary_budget(self.is.limits.context, line);
+        if let Some(summary) = self.extractive(selection, most) {
             let made = Making { made: Made::WithoutModel, calls: 0, reason };
             self.pivot(selection, summary, made, ids)?;
         }
@@ -531,15 +560,16 @@ impl Ladder {
     }
 
     /// A summary made without a model, unless it would have to be too short to be worth anything.
-    fn extractive(&self, selection: &Selection) -> Option<Text> {
+    fn extractive(&self, selection: &Selection, most: Tokens) -> Option<Text> {
         let compact = &self.is.policy.compact;
         let gain = self.replaced(selection).share(compact.extractive_gain_share);
-        let line = self.line.map(Line::room).unwrap_or(self.is.limits.context);
-        let most = compact.extractive_tokens.min(gain).min(line.share(compact.extractive_line_share));
-        let head: Vec<&Message> = selection.head.iter().map(|place| &self.log[*place]).collect();
-        let prior = selection.prior.map(|pivot| self.prior_text(pivot));
+        let most = most.min(gain);
+        let message = |place: &usize| &self.log[*place];
+        let head: Vec<&Message> = selection.head.iter().map(message).collect();
+        let tail: Vec<&Message> = selection.tail.iter().map(message).collect();
+        let (prior, policy) = (selection.prior.map(|pivot| self.prior_text(pivot)), &self.is.policy.summary);
         (most >= compact.extractive_least)
-            .then(|| extract(&head, prior.as_ref(), most, &self.is.policy.summary, self.is.counter()))
+            .then(|| extract_before(&head, &tail, prior.as_ref(), most, policy, self.is.counter()))
     }
 
     /// Append marker and summary, the summary completed with what the contract asks for; where the window would not get
@@ -596,6 +626,11 @@ impl Ladder {
         let Making { made, calls, reason } = making;
         let Some(mut plan) = selection.plan(&self.log, made, calls) else { return Ok(false) };
         plan.contract = contract;
+        plan.rejections.clone_from(&self.rejections);
+        if made == Made::ByModel {
+            let prior = selection.prior.map(|pivot| pivot.text(&self.log));
+            plan.unknown_names = unknown_names(&summary, self.log.iter(), prior.as_ref());
+        }
         let before = self.estimate();
         let (known, now) = (self.log.len(), self.is.now);
         let messages = self.pivot_messages(selection, summary, &plan, ids);
@@ -619,68 +654,6 @@ impl Ladder {
         }
         self.receipts.push(receipt.on(self.scale));
         Ok(true)
-    }
-
-    fn pivot_messages(
-        &mut self,
-        selection: &Selection,
-        summary: Text,
-        plan: &CompactPlan,
-        ids: &mut Ids,
-    ) -> Vec<Message> {
-        let now = self.is.now;
-        let auto = self.is.trigger != Trigger::Manual;
-        let waiting = selection.tail.last().is_some_and(|place| self.log[*place].starts_turn());
-        let newest_user = self.log.iter().rev().find(|message| message.starts_turn()).map(|m| m.info.clone());
-        let user = |id: MessageId, part: Part| {
-            // Under the same agent and model as the newest message of the user.
-            let mut info = Info { id, role: Some(Role::User), ..Info::default() };
-            if let Some(user) = &newest_user {
-                (info.session_id, info.agent) = (user.session_id.clone(), user.agent.clone());
-                info.extra.extend(user.extra.get("model").map(|model| ("model".to_owned(), model.clone())));
-            }
-            info.time = Some(Time { created: Some(now), ..Time::default() });
-            Message { info, parts: vec![part], ..Message::default() }
-        };
-        let marker = CompactionPart {
-            auto: Some(auto),
-            tail_start: plan.tail_start.clone(),
-            prompt: plan.prompt.clone(),
-            messages: Some(plan.messages),
-            tokens: Some(plan.tokens.0),
-            extractive: (plan.made == Made::WithoutModel).then_some(true),
-            contract: plan.contract.clone(),
-            ..CompactionPart::default()
-        };
-        let marker = Part::new(ids.part(now), PartBody::Compaction(marker));
-        let marker = user(ids.message(now), marker);
-        let by_model = plan.made == Made::ByModel;
-        let summariser = self.is.summariser.as_ref().and_then(|summariser| summariser.model.clone());
-        let answer = Info {
-            id: ids.message(now),
-            role: Some(Role::Assistant),
-            parent_id: Some(marker.info.id.clone()),
-            agent: Some("compaction".into()),
-            mode: Some("compaction".into()),
-            session_id: marker.info.session_id.clone(),
-            summary: true,
-            finish: Some("stop".into()),
-            model_id: self.model.clone().or_else(|| summariser.filter(|_| by_model)),
-            // All that was asked for it: chunks, and answers that were not taken.
-            tokens: self.usage.iter().cloned().reduce(|all, one| all + one),
-            cost: self.cost.and_then(serde_json::Number::from_f64),
-            time: Some(Time { created: Some(now), completed: Some(now), ..Time::default() }),
-            ..Info::default()
-        };
-        let parts = vec![Part::text(ids.part(now), summary)];
-        let mut messages = vec![marker, Message { info: answer, parts, ..Message::default() }];
-        let compacted = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
-        if auto && !waiting && !self.receipts.iter().any(compacted) {
-            let part = ids.part(now);
-            let go_on = Message::go_on(ids.message(now), part, &self.is.policy.compact.continue_text);
-            messages.extend(go_on.parts.into_iter().map(|part| user(go_on.info.id.clone(), part)));
-        }
-        messages
     }
 
     /// What is cut of a newest step and a prompt that are too long for what stays.
@@ -775,30 +748,6 @@ impl Ladder {
             breaker: self.is.breaker,
         }
     }
-
-    /// What takes the room.
-    fn burden(&self, after: Tokens) -> Burden {
-        let (counter, newest) = (self.is.counter(), Newest::of(&self.log));
-        let window = Window::of(&self.log, &self.is.policy);
-        let Fixed { system, tools } = self.is.fixed;
-        let mut burden = Burden {
-            system,
-            tools,
-            line: self.line.map(|line| line.at).unwrap_or_default(),
-            ..Burden::default()
-        };
-        for message in &window.messages {
-            let tokens = window_message_tokens(message, counter);
-            match message.place {
-                _ if message.role == WindowRole::System => burden.laid_down += tokens,
-                Some(place) if Some(place) == newest.prompt => burden.prompt += tokens,
-                None if is_pins(message) => burden.pins += tokens,
-                _ => burden.conversation += tokens,
-            }
-        }
-        burden.unknown = after - self.estimate();
-        burden
-    }
 }
 
 /// How a summary came about.
@@ -807,9 +756,4 @@ struct Making<'a> {
     made: Made,
     calls: u64,
     reason: &'a str,
-}
-
-/// Whether a message of the window holds pins whose places are out of view.
-fn is_pins(message: &WindowMessage) -> bool {
-    matches!(message.blocks.first(), Some(Block::Text { text, .. }) if text.as_str() == PINNED)
 }

@@ -14,6 +14,7 @@ pub mod extract;
 pub mod facts;
 pub mod index;
 pub mod ladder;
+mod names;
 mod outcome;
 mod prompt;
 mod prose;

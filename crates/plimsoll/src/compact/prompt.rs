@@ -1,5 +1,6 @@
 //! The words with which a summary is asked for.
 
+use crate::count::Tokens;
 use crate::policy::Template;
 
 /// Said in every summary request, whatever hooks replace.
@@ -67,7 +68,29 @@ Format the summary as:
 
 Keep the summary under 2000 tokens. Be concise but keep critical context.";
 
-/// What is asked for, after the conversation.
+/// Length and place of a summary, for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Aim {
+    /// Longest summary that is wanted.
+    pub(super) target: Tokens,
+    /// Where the newest messages are, which stay in view after the summary.
+    pub(super) newer: Newer,
+    /// Whether the last answer was cut off at its limit.
+    pub(super) was_cut_off: bool,
+}
+
+/// Where the newest messages of the session are in relation to a summary request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Newer {
+    /// None besides the summarised ones.
+    None,
+    /// Not part of the request.
+    Left,
+    /// The last messages of the request.
+    Included,
+}
+
+/// Returns the instruction after the conversation.
 pub(super) fn instruction(template: Template, has_prior: bool) -> String {
     match (template, has_prior) {
         (Template::Anchored, false) => {
@@ -81,6 +104,34 @@ pub(super) fn instruction(template: Template, has_prior: bool) -> String {
     }
 }
 
+/// Returns what a request says about length and newer messages; `None` for templates of documents, which say nothing of
+/// either, unless an answer was cut off.
+pub(super) fn aim(template: Template, aim: Aim) -> Option<String> {
+    let (target, words) = (aim.target, Tokens(aim.target.0 * 3 / 4));
+    let length = format!("Write at most {target} tokens, about {words} words.");
+    let length = match aim.was_cut_off {
+        true => format!(
+            "Your last summary was cut off because it was too long. {length} Leave out details first, not sections."
+        ),
+        false => length,
+    };
+    let newer = match aim.newer {
+        Newer::None => "",
+        Newer::Left => NEWER_LEFT,
+        Newer::Included => NEWER_INCLUDED,
+    };
+    match template {
+        Template::Anchored => Some([length.as_str(), newer].join("\n").trim_end().to_owned()),
+        Template::Continuing | Template::Guide => aim.was_cut_off.then_some(length),
+    }
+}
+
+const NEWER_LEFT: &str = "Newer messages than those above follow the summary word for word. The agent reads both, so do \
+    not guess what came after the last message above.";
+
+const NEWER_INCLUDED: &str = "Newer messages, the last ones above, stay in view after the summary. Take the state and the \
+    next step from them, and spend the length on what came before.";
+
 const MERGE: &str = "The earlier summary above will be thrown away, so carry over everything in it that still \
     matters. Where the conversation contradicts it, the conversation is right. Move what has been finished \
     meanwhile to what is done.";
@@ -92,19 +143,29 @@ const CONTINUING: &str = "Provide a detailed prompt for continuing our conversat
 const SECTIONS: &str = "## Goal
 What the user wants, in their own terms.
 
+## Next step
+The one thing to do first, as exactly as the conversation allows.
+
+## User messages
+List every message of the user in order: the newest word for word, the others as their own words or close to them.
+
 ## Constraints
-What the user demanded, preferred or ruled out; quote exact wording where it matters.
+What the user demanded, preferred or ruled out; quote exact wording where it matters. Leave out what a later message \
+lifted.
 
 ## Facts and decisions
-What was found out and decided, with the reasons; exact names, numbers, commands, error texts.
+What was found out and decided, with the reasons; exact names, numbers, error texts; how and where things run.
+
+## Failed approaches
+What was tried and did not work, and why.
 
 ## Work
 ### Done
 ### In progress
 ### Blocked
 
-## Next step
-The one thing to do first.
+## Commands and verification
+The commands that build, test and run, each with its latest result; what was verified and what was not.
 
 ## Files
 Each path that matters, with what it is or what was changed in it.

@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::prompt;
+use super::prompt::{self, Aim, Newer};
 use crate::chars::{Chars, Text, cut_middle, head};
 use crate::count::{Counter, Tokens};
 use crate::gauge::Factor;
 use crate::limits::Limits;
 use crate::log::{Message, Part, PartBody};
-use crate::policy::Policy;
+use crate::policy::{Policy, Scope};
 use crate::redact::redact;
 use crate::window::{PLACEHOLDER, Window, placeholder_with_names};
 
@@ -171,6 +171,7 @@ struct Instruction {
     hook: Option<String>,
     context: Option<String>,
     focus: Option<String>,
+    aim: Aim,
 }
 
 /// Why a history cannot be put to a summariser.
@@ -194,7 +195,9 @@ impl SummaryJob {
         let compact = &policy.compact;
         let max_tokens = longest_answer(policy, summariser.limits);
         let system = prompt::system(compact.template);
-        let instruction = Instruction::new(hook, policy);
+        let newer = if compact.scope == Scope::All { Newer::None } else { Newer::Left };
+        let instruction =
+            Instruction::new(hook, policy, Aim { newer, ..aim(policy, summariser.limits, max_tokens) });
         // The prior summary is at most as long as the longest answer; room for it is kept in every chunk.
         let frame = render(&instruction, "", Some(""));
         let overhead = summariser.real(&system) + summariser.real(&frame) + max_tokens;
@@ -212,6 +215,23 @@ impl SummaryJob {
     /// The same job for a model of that name.
     pub fn for_model(self, model: Option<String>) -> SummaryJob {
         SummaryJob { model, ..self }
+    }
+
+    /// Sets the window of the session, which decides the length of the summary.
+    pub fn for_window(mut self, policy: &Policy, session: Limits) -> SummaryJob {
+        self.instruction.aim.target = aim(policy, session, self.max_tokens).target;
+        self
+    }
+
+    /// Asks for half the length from now on, because an answer was cut off.
+    pub fn shorten(&mut self) {
+        let aim = &mut self.instruction.aim;
+        *aim = Aim { target: Tokens(aim.target.0 / 2).max(SHORTEST), was_cut_off: true, ..*aim };
+    }
+
+    /// Longest answer to one call.
+    pub fn max_tokens(&self) -> Tokens {
+        self.max_tokens
     }
 
     /// How many calls it takes.
@@ -254,6 +274,24 @@ fn longest_answer(policy: &Policy, summariser: Limits) -> Tokens {
     policy.compact.max_summary_tokens.unwrap_or(reserve).min(reserve).max(Tokens(1))
 }
 
+/// Shortest length that is asked for.
+const SHORTEST: Tokens = Tokens(200);
+/// Share of the longest answer that a summary is asked to keep to: models count badly, and one that is cut off is lost.
+const AIMED_SHARE: f64 = 0.75;
+
+/// The length of a summary for a window, within the longest answer.
+fn aim(policy: &Policy, window: Limits, longest: Tokens) -> Aim {
+    let line = policy.overflow.line(window).map(|line| line.room()).unwrap_or(window.context);
+    let budget = policy.compact.summary_budget(window.context, line);
+    let target = budget.min(longest.share(AIMED_SHARE)).max(SHORTEST.min(longest));
+    Aim { target, newer: Newer::None, was_cut_off: false }
+}
+
+/// Length of the summary that `summariser` is asked for, for a session with `window`.
+pub(super) fn asked_length(policy: &Policy, window: Limits, summariser: Limits) -> Tokens {
+    aim(policy, window, longest_answer(policy, summariser)).target
+}
+
 /// The request that appends the instruction to the session's own window, if that and the answer fit the model's
 /// context window. `window_tokens` is what the session's request really weighs.
 pub fn appended_request(
@@ -265,7 +303,9 @@ pub fn appended_request(
 ) -> Option<SummaryRequest> {
     let Limits { context, input, .. } = summariser.limits;
     let max_tokens = longest_answer(policy, summariser.limits);
-    let instruction = Instruction::new(hook, policy);
+    let newer = if policy.compact.scope == Scope::All { Newer::None } else { Newer::Included };
+    let instruction =
+        Instruction::new(hook, policy, Aim { newer, ..aim(policy, summariser.limits, max_tokens) });
     let prompt = render_appended(&instruction);
     let tokens = window_tokens + summariser.real(&prompt) + summariser.counter.message_overhead();
     let fits = tokens + max_tokens <= context && input.is_none_or(|input| tokens <= input);
@@ -274,7 +314,7 @@ pub fn appended_request(
 }
 
 impl Instruction {
-    fn new(hook: &HookText, policy: &Policy) -> Instruction {
+    fn new(hook: &HookText, policy: &Policy, aim: Aim) -> Instruction {
         let compact = &policy.compact;
         let context: Vec<&str> =
             hook.context.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
@@ -290,6 +330,7 @@ impl Instruction {
             hook: said(&hook.prompt, "hook"),
             context: (!context.is_empty()).then(|| bounded("hook", &context.join("\n\n"))),
             focus: said(&hook.focus, "focus"),
+            aim,
         }
     }
 
@@ -304,6 +345,7 @@ impl Instruction {
             }
             None => sections.push(prompt::instruction(self.template, has_prior)),
         }
+        sections.extend(prompt::aim(self.template, self.aim));
         if let Some(focus) = &self.focus {
             let lead = "The user asks that the summary keep the following above all, in full detail.";
             sections.push(format!("{lead}\n{focus}"));

@@ -54,6 +54,8 @@ impl Selection {
             contract: Vec::new(),
             marker: None,
             go_on: None,
+            unknown_names: Vec::new(),
+            rejections: Vec::new(),
         })
     }
 }
@@ -227,6 +229,9 @@ pub(super) fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
     legal
 }
 
+/// A tail begins inside a turn if it is longer by this share of its budget than a tail of whole turns.
+const GAINED: f64 = 0.25;
+
 struct Division<'a> {
     messages: &'a [Message],
     places: &'a [usize],
@@ -265,9 +270,11 @@ impl Division<'_> {
                 anywhere = cut;
             }
         }
+        // A short newest turn after a long one would otherwise be all that stays.
+        let gained: Tokens = self.sizes[anywhere..at_turn].iter().copied().sum();
         let chosen = match split {
             SplitTurns::Always => anywhere,
-            SplitTurns::WhenNeeded if at_turn < self.end => at_turn,
+            SplitTurns::WhenNeeded if at_turn < self.end && gained < budget.share(GAINED) => at_turn,
             SplitTurns::WhenNeeded => anywhere,
         };
         // A tail that holds everything leaves nothing to summarise.

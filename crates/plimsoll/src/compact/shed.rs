@@ -20,13 +20,16 @@ use crate::window::{Block, PLACEHOLDER, Window, WindowRole};
 pub(super) struct Newest {
     pub(super) prompt: Option<usize>,
     pub(super) step: Option<usize>,
+    /// The summary at the beginning of the window.
+    summary: Option<usize>,
 }
 
 impl Newest {
     pub(super) fn of(messages: &[Message]) -> Newest {
         let visible = Visible::of(messages);
         let step = visible.places.iter().copied().rev().find(|place| messages[*place].is_assistant());
-        Newest { prompt: visible.newest_prompt(messages), step }
+        let summary = visible.pivot.map(|pivot| pivot.summary);
+        Newest { prompt: visible.newest_prompt(messages), step, summary }
     }
 
     /// Whether a message belongs to the newest step: the answer itself, or results that came after it.
@@ -106,7 +109,7 @@ pub(super) enum Reach {
     NewestResults,
     /// Everything of the message at this place.
     Message(usize),
-    /// Everything but the user's newest message.
+    /// Everything but the user's newest message and the summary, which is all that is left of what came before.
     AllButPrompt,
 }
 
@@ -203,7 +206,7 @@ fn pieces(window: &Window, log: &Log, reach: Reach, counter: &dyn Counter) -> Ve
         let reached = match reach {
             Reach::NewestResults => newest.is_step(place) && message.role == WindowRole::Tool,
             Reach::Message(only) => place == only,
-            Reach::AllButPrompt => Some(place) != newest.prompt,
+            Reach::AllButPrompt => Some(place) != newest.prompt && Some(place) != newest.summary,
         };
         if !reached {
             continue;

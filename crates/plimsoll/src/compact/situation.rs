@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::request::{HookText, Measured, Summariser, SummaryJob};
+use super::request::{HookText, Measured, Summariser, SummaryJob, asked_length};
 use super::select::{Room, Selection, select};
 use crate::count::{Counter, Fixed, Tokens, request_tokens};
 use crate::gauge::{Gauge, Scale};
@@ -206,9 +206,12 @@ impl Situation {
     }
 
     /// Estimated tokens of a summary.
-    fn summary_tokens(&self) -> Tokens {
-        let compact = &self.policy.compact;
-        compact.max_summary_tokens.unwrap_or(compact.extractive_tokens)
+    pub(super) fn summary_tokens(&self) -> Tokens {
+        let line = self.line().map(Line::room).unwrap_or(self.limits.context);
+        match &self.summariser {
+            Some(summariser) => asked_length(&self.policy, self.limits, summariser.limits),
+            None => self.policy.compact.summary_budget(self.limits.context, line),
+        }
     }
 
     /// Estimated tokens that the contract and the index add to a summary, at most.

@@ -13,12 +13,14 @@ pub struct Slice<'a> {
     pub messages: Vec<&'a Message>,
     /// Where the summary stands in the original list.
     pub summary: Option<usize>,
+    /// Whether the summary was taken out of the messages.
+    pub is_apart: bool,
 }
 
 impl Slice<'_> {
     /// How many messages at the beginning must not be removed while others can be.
     pub fn pinned(&self) -> usize {
-        usize::from(self.summary.is_some())
+        usize::from(self.summary.is_some() && !self.is_apart)
     }
 }
 
@@ -31,6 +33,7 @@ pub fn slice(messages: &[Message]) -> Slice<'_> {
         return Slice {
             messages: messages.iter().filter(|message| is_shown(message)).collect(),
             summary: None,
+            is_apart: false,
         };
     }
     let visible = Visible::of(messages);
@@ -43,7 +46,7 @@ pub fn slice(messages: &[Message]) -> Slice<'_> {
             let waits = |at: usize| messages[at].marker().is_some() && !tried.contains(&at);
             let passes = |at: &usize| (said.contains(at) || waits(*at)) && is_shown(&messages[*at]);
             let messages = (0..messages.len()).filter(passes).map(|at| &messages[at]).collect();
-            Slice { messages, summary: None }
+            Slice { messages, summary: None, is_apart: false }
         }
         Some(pivot) => {
             let first = std::iter::once(pivot.summary);
@@ -51,7 +54,7 @@ pub fn slice(messages: &[Message]) -> Slice<'_> {
             let others = visible.places.into_iter().filter(|place| *place != pivot.summary);
             let others = others.filter(|place| is_shown(&messages[*place]));
             let messages = first.chain(others).map(|place| &messages[place]).collect();
-            Slice { messages, summary: Some(pivot.summary) }
+            Slice { messages, summary: Some(pivot.summary), is_apart: false }
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use thiserror::Error;
 
-use super::{Digest, DigestSource};
+use super::{Digest, DigestSource, summary};
 use crate::chars::Chars;
 use crate::count::{Counter, Fixed, Tokens};
 use crate::limits::{Limits, Line};
@@ -81,9 +81,25 @@ pub(crate) fn fork_for_until(
     counter: &dyn Counter,
 ) -> Result<Digest, NoRoom> {
     let source = DigestSource::until(messages, last);
-    let mut digest = source.digest(&policy.fork);
+    let digest = source.digest(&policy.fork);
     let Some(room) = child.room(policy, counter) else { return Ok(digest) };
-    let mut budget = policy.fork.char_budget;
+    let fits = |digest: &Digest| digest.message().is_none_or(|text| message_tokens(&text, counter) <= room);
+    if fits(&digest) {
+        return Ok(digest);
+    }
+    let summarised = summary::digest(&source, policy, room, counter).filter(fits);
+    summarised.map_or_else(|| sized(&source, &policy.fork, room, counter), Ok)
+}
+
+/// The largest digest that has at most `room` tokens.
+pub(super) fn sized(
+    source: &DigestSource<'_>,
+    policy: &ForkPolicy,
+    room: Tokens,
+    counter: &dyn Counter,
+) -> Result<Digest, NoRoom> {
+    let mut budget = policy.char_budget;
+    let mut digest = source.digest(policy);
     loop {
         let Some(message) = digest.message() else { return Ok(digest) };
         let needed = message_tokens(&message, counter);
@@ -100,11 +116,11 @@ pub(crate) fn fork_for_until(
         // it is smaller by a step at least, so the loop ends.
         let fitting = (chars as f64 * may_have as f64 / has as f64) as u64;
         budget = Chars(fitting.min(chars - chars / STEPS)).max(ForkPolicy::LEAST_BUDGET);
-        digest = source.digest(&policy.fork.sized_to(budget));
+        digest = source.digest(&policy.sized_to(budget));
     }
 }
 
-fn message_tokens(text: &str, counter: &dyn Counter) -> Tokens {
+pub(super) fn message_tokens(text: &str, counter: &dyn Counter) -> Tokens {
     counter.count(text) + counter.message_overhead()
 }
 

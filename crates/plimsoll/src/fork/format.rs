@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use super::TierDistribution;
 use crate::chars::{Chars, Text, head};
+use crate::compact::facts::is_typed;
 use crate::log::{Message, Part, PartBody, Role};
 use crate::window::PLACEHOLDER;
 
@@ -140,8 +141,10 @@ struct Squeezed {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(message: &'a Message) -> Lines<'a> {
+    /// An empty message with its label. With `labels_host`, texts that a host wrote in the user's name are not the user's.
+    pub(super) fn new(message: &'a Message, labels_host: bool) -> Lines<'a> {
         let label = match &message.info.role {
+            Some(Role::User) if labels_host && Lines::is_host_alone(message) => "Host".to_owned(),
             Some(Role::User) => "User".to_owned(),
             Some(Role::Assistant) => "Agent".to_owned(),
             None => "Unknown".to_owned(),
@@ -159,15 +162,14 @@ impl<'a> Lines<'a> {
 
     /// Whether a person said something in a message.
     pub(super) fn are_words_in(message: &Message) -> bool {
-        // Hosts speak as the user too; such texts are marked.
-        let typed = |part: &Part| match &part.body {
-            PartBody::Text(text) => {
-                let is_shown = text.ignored != Some(true) && part.replaced().is_none();
-                text.synthetic != Some(true) && is_shown && !text.text.trim().is_empty()
-            }
-            _ => false,
-        };
-        message.starts_turn() && message.parts.iter().any(typed)
+        let is_shown = |part: &Part| part.replaced().is_none();
+        message.starts_turn() && message.parts.iter().any(|part| is_shown(part) && is_typed(part))
+    }
+
+    /// Whether a message has nothing but texts of a host.
+    fn is_host_alone(message: &Message) -> bool {
+        let is_text = |part: &Part| matches!(part.body, PartBody::Text(_));
+        !message.parts.is_empty() && message.parts.iter().all(|part| is_text(part) && !is_typed(part))
     }
 
     pub(super) fn push(&mut self, line: Line<'a>) {
@@ -319,7 +321,7 @@ fn harmless_chars(text: &Text) -> Chars {
 }
 
 /// Write content so that it does not close the block it stands in.
-fn push_harmless(out: &mut String, text: &str) {
+pub(super) fn push_harmless(out: &mut String, text: &str) {
     let mut done = 0;
     for at in tags(text) {
         out.push_str(&text[done..at]);

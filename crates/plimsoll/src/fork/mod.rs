@@ -3,7 +3,7 @@
 //! Three pure stages, each callable alone, and [`fork`] for all of them: find the [`boundary`] behind which a
 //! summary already speaks, cut old tool results by [`tiers`], keep the whole within a [`budget`]; [`mod@format`]
 //! writes the text and [`preamble`] tells the child what was done to it. No model is asked and nothing is
-//! changed. [`child`] sizes a digest to the window of the one who reads it, and [`history`] gives a child of the same
+//! changed. [`child`] sizes a digest to the window of the one who reads it, with a summary before it if messages must be removed, and [`history`] gives a child of the same
 //! agent the parent's window itself, so that its first request is read from the cache.
 //!
 //! ```
@@ -24,12 +24,13 @@ pub mod child;
 pub mod format;
 pub mod history;
 pub mod preamble;
+mod summary;
 pub mod tiers;
 
 use serde::{Deserialize, Serialize};
 
 use self::format::{Results, Tier};
-use crate::chars::Chars;
+use crate::chars::{Chars, Text};
 use crate::log::Message;
 use crate::policy::{ForkPolicy, ForkRules};
 
@@ -65,6 +66,9 @@ pub struct ForkStats {
     pub total_chars: Chars,
     /// Messages removed to fit the budget; those before the boundary are not counted.
     pub removed_messages: usize,
+    /// Removed messages that a summary at the beginning of the digest covers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub summarised_messages: usize,
     /// Older messages of the user that are in the digest though others of their age were removed.
     #[serde(default)]
     pub kept_words: usize,
@@ -87,6 +91,10 @@ pub struct ForkStats {
     pub tier_distribution: TierDistribution,
     /// Cut results that keep their end as well.
     pub head_tail_applied: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Tool results by age.
@@ -164,6 +172,16 @@ impl<'a> DigestSource<'a> {
         DigestSource { slice, original: messages.len() + usize::from(last.is_some()) }
     }
 
+    /// Takes the summary out of the source.
+    fn without_summary(&self) -> (DigestSource<'a>, Option<Text>) {
+        let boundary::Slice { messages, summary, .. } = &self.slice;
+        let pinned = self.slice.pinned();
+        let prior = messages.first().filter(|_| pinned > 0).map(|message| Text::from(message.text()));
+        let slice =
+            boundary::Slice { messages: messages[pinned..].to_vec(), summary: *summary, is_apart: true };
+        (DigestSource { slice, original: self.original }, prior)
+    }
+
     /// Makes the digest by a policy.
     pub(crate) fn digest(&self, policy: &ForkPolicy) -> Digest {
         let DigestSource { slice, original } = self;
@@ -187,6 +205,7 @@ impl<'a> DigestSource<'a> {
             final_count: fitted.count,
             total_chars: fitted.chars,
             removed_messages: fitted.removed + left_out,
+            summarised_messages: 0,
             kept_words: fitted.words,
             left_out_messages: original - slice.messages.len(),
             shortened_messages: fitted.shortened,

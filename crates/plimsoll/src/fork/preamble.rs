@@ -14,15 +14,21 @@ pub fn preamble(stats: &ForkStats, policy: &ForkPolicy) -> String {
     } else {
         "No compaction detected"
     };
-    [
-        "You are working with forked context from a parent agent session.",
-        "Context processing applied:",
-        &format!("- {compaction}"),
-        &format!("- {}", results(stats, policy)),
-        &format!("- {}", messages(stats, policy)),
-        "If you need complete file contents or detailed results, re-read the files directly.",
-    ]
-    .join("\n")
+    let mut lines = vec![
+        "You are working with forked context from a parent agent session.".to_owned(),
+        "Context processing applied:".to_owned(),
+        format!("- {compaction}"),
+        format!("- {}", results(stats, policy)),
+        format!("- {}", messages(stats, policy)),
+    ];
+    if stats.summarised_messages > 0 {
+        let count = stats.summarised_messages;
+        lines.push(format!("- Summary of {count} older messages, made without a model, comes first"));
+    }
+    lines.push(
+        "If you need complete file contents or detailed results, re-read the files directly.".to_owned(),
+    );
+    lines.join("\n")
 }
 
 fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {

@@ -120,7 +120,7 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
         let policy = self.policy;
         self.skip(message);
         let mut index = self.results;
-        let mut lines = Lines::new(message);
+        let mut lines = Lines::new(message, policy.label_host);
         for part in &message.parts {
             if let Some(summary) = part.replaced() {
                 // The summary of a range stands in one of its parts; the others show nothing.

@@ -435,7 +435,11 @@ pub struct CompactPolicy {
     pub breaker: u32,
     /// Make a summary without a model when the model fails.
     pub extractive: bool,
-    /// Longest summary made without a model.
+    /// Length of a summary in a small context window,
+    pub extractive_base: Tokens,
+    /// plus this share of the context window,
+    pub extractive_window_share: f64,
+    /// up to this: the longest summary made without a model.
     pub extractive_tokens: Tokens,
     /// The same, as a share of the line.
     pub extractive_line_share: f64,
@@ -443,6 +447,17 @@ pub struct CompactPolicy {
     pub extractive_gain_share: f64,
     /// A summary made without a model that would have to be shorter than this is not made.
     pub extractive_least: Tokens,
+}
+
+impl CompactPolicy {
+    /// The length of a summary for a context window of that size, whose line is at `line`.
+    ///
+    /// A fixed length is too short for a large window and too long for a small one. Of what a session needs to continue,
+    /// 2,000 tokens keep less than 4,000 or 8,000, and beyond that hardly anything is gained.
+    pub fn summary_budget(&self, context: Tokens, line: Tokens) -> Tokens {
+        let wanted = self.extractive_base + context.share(self.extractive_window_share);
+        wanted.min(self.extractive_tokens).min(line.share(self.extractive_line_share))
+    }
 }
 
 /// In which form a summary is asked for.
@@ -472,7 +487,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SplitTurns {
-    /// Only where the newest turn alone is too long.
+    /// Only if a tail of whole turns would leave a good part of its budget unused.
     WhenNeeded,
     /// Always, to fill the tail's budget.
     Always,
@@ -611,6 +626,8 @@ pub struct ForkPolicy {
     pub uncut_tools: Vec<String>,
     /// How a cut is marked.
     pub cut_marker: CutMarker,
+    /// Label a message in which only a host speaks as `Host` instead of `User`.
+    pub label_host: bool,
     /// Most that the first tier's results may take together; longer ones are cut to one length. Without it they
     /// stay whole.
     pub newest_room: Option<Chars>,
@@ -622,6 +639,9 @@ pub struct ForkPolicy {
     /// A digest for a child takes at most this share of what the child's line leaves beside its system prompt, its
     /// tools and its task; the rest is for its work.
     pub child_share: f64,
+    /// A digest made smaller for its child begins with a summary of the removed messages in at most this share of its
+    /// room; 0 for none.
+    pub summary_share: f64,
     /// In a digest made smaller for its child, the first tier's results take at most this share together,
     pub newest_share: f64,
     /// and words of the user that would be removed this share.

@@ -88,6 +88,9 @@ impl Preset {
                     request: RequestForm::Appended,
                     max_summary_tokens: Some(Tokens(4_000)),
                     extractive: true,
+                    extractive_base: Tokens(1_000),
+                    extractive_window_share: 0.025,
+                    extractive_tokens: Tokens(8_000),
                     ..opencode.compact
                 },
                 contract: ContractPolicy { enabled: true, ..opencode.contract },
@@ -280,6 +283,8 @@ fn opencode() -> PolicySpec {
             retries: 1,
             breaker: 3,
             extractive: false,
+            extractive_base: Tokens(2_000),
+            extractive_window_share: 0.0,
             extractive_tokens: Tokens(2_000),
             extractive_line_share: 0.25,
             extractive_gain_share: 0.5,
@@ -328,10 +333,12 @@ impl ForkPolicy {
             head_tail_keywords: words(&["bash", "pty", "exec"]),
             uncut_tools: Vec::new(),
             cut_marker: CutMarker::Gap,
+            label_host: false,
             newest_room: None,
             words_room: None,
             least_result: Chars(200),
             child_share: 0.5,
+            summary_share: 0.0,
             newest_share: 0.5,
             words_share: 0.25,
             history_share: 0.8,
@@ -340,11 +347,13 @@ impl ForkPolicy {
     }
 
     /// The default: `tiered`, made smaller for a child with a small window, with figures of the delivered text. Answers of
-    /// the user to questions stay whole.
+    /// the user to questions stay whole, and a summary of messages that are removed comes first.
     pub fn fitted() -> ForkPolicy {
         ForkPolicy {
             uncut_tools: words(&["ask_user_questions"]),
             rules: ForkRules::Fitted,
+            label_host: true,
+            summary_share: 0.4,
             ..ForkPolicy::tiered()
         }
     }

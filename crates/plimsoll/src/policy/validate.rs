@@ -116,6 +116,10 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("compact.requestHeadShare", compact.request_head_share)?;
     share("compact.extractiveLineShare", compact.extractive_line_share)?;
     share("compact.extractiveGainShare", compact.extractive_gain_share)?;
+    let of_window = compact.extractive_window_share;
+    rule((0.0..=1.0).contains(&of_window), "compact.extractiveWindowShare", || {
+        format!("{of_window} is not a share from 0 to 1")
+    })?;
     above_zero("compact.extractiveTokens", compact.extractive_tokens.0)?;
     if let Some(most) = compact.max_summary_tokens {
         above_zero("compact.maxSummaryTokens", most.0)?;
@@ -172,6 +176,9 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     })?;
     rule(fork.tier3_limit <= fork.tier2_limit, "fork.tier3Limit", || {
         format!("{} is more than `fork.tier2Limit`, which is {}", fork.tier3_limit, fork.tier2_limit)
+    })?;
+    rule((0.0..1.0).contains(&fork.summary_share), "fork.summaryShare", || {
+        format!("{} is not a share from 0 to below 1", fork.summary_share)
     })?;
     share("fork.headRatio", fork.head_ratio)?;
     share("fork.tailRatio", fork.tail_ratio)?;

@@ -1,6 +1,6 @@
 //! Layer 3, piece by piece: what is summarised, what is asked, what is accepted, what is extracted.
 
-use plimsoll::compact::accept::{Rejection, Reply, accept};
+use plimsoll::compact::accept::{Bounds, Rejection, Reply, accept};
 use plimsoll::compact::extract::extract;
 use plimsoll::compact::request::{HookText, Measured, SummaryJob, SummaryRequest};
 use plimsoll::compact::select::{Room, Selection, select};
@@ -528,7 +528,7 @@ mod accepting {
     use super::*;
 
     fn judge(reply: Reply) -> Result<Text, Rejection> {
-        accept(&reply, Tokens(100), &CharCounter::default())
+        accept(&reply, Bounds { replaced: Tokens(100), longest: Tokens(100) }, &CharCounter::default())
     }
 
     #[test]

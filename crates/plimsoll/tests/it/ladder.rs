@@ -252,14 +252,16 @@ fn a_small_summariser_is_asked_in_chunks_each_with_the_summary_before() {
     let mut count = 0;
     let (outcome, requests) = climb(&mut log, situation, |_| {
         count += 1;
-        Ok(Reply::finished(format!("summary {count}")))
+        Ok(Reply::finished(format!("## Goal\nsummary {count}")))
     });
     assert!(requests.len() > 5);
     for (at, request) in requests.iter().enumerate().skip(1) {
-        assert!(request.prompt().contains(&format!("<prior-summary>\nsummary {at}\n</prior-summary>")));
+        assert!(
+            request.prompt().contains(&format!("<prior-summary>\n## Goal\nsummary {at}\n</prior-summary>"))
+        );
     }
     assert_eq!(kinds(&outcome), ["compact"]);
-    let last = format!("summary {}", requests.len());
+    let last = format!("## Goal\nsummary {}", requests.len());
     assert!(log.iter().any(|message| message.info.summary && message.text() == last));
 }
 
@@ -267,7 +269,7 @@ fn a_small_summariser_is_asked_in_chunks_each_with_the_summary_before() {
 fn r130_a_second_compaction_keeps_what_the_first_summary_said() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
-    climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("FIRST SUMMARY")));
+    climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("## Goal\nFIRST SUMMARY")));
     let more = talk(20, 1_000).messages().into_iter().enumerate().map(|(at, mut message)| {
         message.info.id = format!("n{at}").as_str().into();
         message
@@ -286,7 +288,7 @@ fn r130_a_second_compaction_keeps_what_the_first_summary_said() {
         panic!("a second compaction is due")
     };
     assert!(request.prompt().contains("FIRST SUMMARY"));
-    ladder.answer(Ok(Reply::finished("SECOND")), &mut ladder_ids).unwrap();
+    ladder.answer(Ok(Reply::finished("## Goal\nSECOND")), &mut ladder_ids).unwrap();
     assert!(
         matches!(ladder.climb(&mut ladder_ids).unwrap(), Step::Done(outcome) if outcome.verdict == Verdict::Fits)
     );
@@ -321,7 +323,7 @@ fn r127_opencode_looks_at_usage_and_never_at_the_estimate() {
         "no usage, no overflow"
     );
     let mut log = talk(2, 10).usage(Usage::new(Tokens(16_001), Tokens(0))).log();
-    let (outcome, _) = climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("s")));
+    let (outcome, _) = climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("## s")));
     assert_eq!(kinds(&outcome), ["compact"]);
     let mut log = talk(2, 10).usage(Usage::new(Tokens(16_000), Tokens(0))).log();
     assert!(climb(&mut log, with_model(&policy), summarised).0.reduction.receipts.is_empty());
@@ -505,7 +507,7 @@ fn climb_again(log: &mut Log, policy: &Policy) -> (Outcome, usize) {
         match ladder.climb(&mut ids).unwrap() {
             Step::Ask(_) => {
                 asked += 1;
-                ladder.answer(Ok(Reply::finished("short")), &mut ids).unwrap();
+                ladder.answer(Ok(Reply::finished("## short")), &mut ids).unwrap();
             }
             Step::Done(outcome) => {
                 outcome.reduction.commit(log).unwrap();

@@ -118,7 +118,7 @@ fn p1_a_documents_gate_keeps_the_documents_counter(#[case] preset: Preset, #[cas
     let limits = Limits::new(128_000, 8_000);
     let mut log = (0..35).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(2_000))).log();
     let situation = Situation { counter: Arc::new(Double), ..Situation::new(preset.policy(), limits, NOW) };
-    let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("short")));
+    let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("## short")));
     assert_eq!(outcome.before > Tokens(120_000), asks_ours, "{}", outcome.before);
     assert_eq!(outcome.reduction.is_empty(), !asks_ours);
 }
@@ -347,7 +347,7 @@ fn p5_an_undone_compaction_leaves_prune_as_it_was() {
         summariser: Some(Summariser::named("s", limits)),
         ..Situation::new(Preset::Opencode118.policy(), limits, NOW)
     };
-    let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("a summary")));
+    let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("## Goal\na summary")));
     let [receipt] = &outcome.reduction.receipts[..] else { panic!("{:?}", outcome.reduction.receipts) };
     assert!(matches!(receipt.plan, Plan::Compact(_)) && log.last().unwrap().is_continue());
     receipt.undo(&mut log, &mut ids(), NOW).unwrap();
@@ -500,7 +500,7 @@ fn p9_requests_fit_by_what_usage_shows() {
     let summariser = Some(Summariser::named("small", Limits::new(32_000, 4_000)));
     let (_, requests) =
         climb(&mut log, Situation { summariser, ..Situation::new(&policy, limits, NOW) }, |_| {
-            Ok(Reply::finished("short"))
+            Ok(Reply::finished("## short"))
         });
     assert!(requests.len() > 3, "{}", requests.len());
     for request in requests {
@@ -519,7 +519,7 @@ fn p9_a_request_that_could_replace_nothing_is_not_made() {
         Situation { summariser: Some(Summariser::own(limits)), ..Situation::new(&policy, limits, NOW) };
     // Two tiny messages, then one giant prompt: a summary could save nothing.
     let mut log = History::new().user("a").say("b").user(tokens(40_000)).log();
-    let (outcome, requests) = climb(&mut log, situation, |_| Ok(Reply::finished("x")));
+    let (outcome, requests) = climb(&mut log, situation, |_| Ok(Reply::finished("## x")));
     assert_eq!((requests.len(), outcome.breaker.failures, outcome.rejections.len()), (0, 0, 0));
     assert_eq!(outcome.verdict, Verdict::Fits);
 }
@@ -607,7 +607,8 @@ fn a_summary_request_on_the_sessions_own_model_is_appended_to_its_window() {
     let ask = |summariser: Summariser, trigger, policy: &Policy| {
         let situation = Situation::new(policy, limits, NOW);
         let situation = Situation { summariser: Some(summariser), trigger, ..situation };
-        let mut requests = climb(&mut log.clone(), situation, |_| Ok(Reply::finished("a summary"))).1;
+        let mut requests =
+            climb(&mut log.clone(), situation, |_| Ok(Reply::finished("## Goal\na summary"))).1;
         requests.remove(0)
     };
     let request = ask(Summariser::own(limits), Trigger::Auto, &policy);
@@ -637,7 +638,7 @@ fn a_model_that_calls_tools_in_the_appended_form_is_asked_without_tools() {
     let (outcome, requests) = climb(&mut log, situation, |_| {
         asked += 1;
         let calls = if asked == 1 { vec!["bash".into()] } else { Vec::new() };
-        Ok(Reply { tool_calls: calls, ..Reply::finished("a summary") })
+        Ok(Reply { tool_calls: calls, ..Reply::finished("## Goal\na summary") })
     });
     assert!(matches!(requests[0].form, SummaryForm::Appended { .. }));
     assert!(matches!(requests[1].form, SummaryForm::Separate { .. }));

@@ -6,6 +6,7 @@
 
 mod cache;
 mod compact;
+mod continuing;
 mod contract;
 mod corpus;
 mod count;
@@ -19,6 +20,7 @@ mod limits;
 mod live;
 mod load;
 mod log;
+mod model_summaries;
 mod policy;
 mod properties;
 mod prune;
@@ -30,5 +32,6 @@ mod streaming;
 mod summary;
 mod thrift;
 mod truncate;
+mod unicode;
 mod window;
 mod yardstick;

@@ -192,6 +192,22 @@ fn r157_unknown_models_have_a_window_of_128000_and_known_ones_their_own() {
     assert_eq!(policy.limits("other", Some(Limits::new(9, 1))), Limits::new(9, 1));
 }
 
+#[rstest]
+#[case::tiny(8_000, 1_200)]
+#[case::small(32_000, 1_800)]
+#[case::medium(128_000, 4_200)]
+#[case::usual(200_000, 6_000)]
+#[case::large(1_000_000, 8_000)]
+fn the_length_of_a_summary_follows_the_window(#[case] context: u64, #[case] expected: u64) {
+    let compact = &Policy::default().compact;
+    let context = Tokens(context);
+    assert_eq!(compact.summary_budget(context, context), Tokens(expected));
+    assert_eq!(compact.summary_budget(context, Tokens(2_000)), Tokens(500), "at most a quarter of the line");
+    for preset in [Preset::Opencode, Preset::Opencode118, Preset::Openfork] {
+        assert_eq!(preset.policy().compact.summary_budget(context, context), Tokens(2_000), "{preset}");
+    }
+}
+
 #[test]
 fn a_fork_policy_can_be_named() {
     let policy = Policy::from_value(json!({ "fork": "uniform" })).unwrap();

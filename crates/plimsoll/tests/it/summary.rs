@@ -18,6 +18,11 @@ fn section(summary: &Text, heading: &str) -> String {
     from.split("\n\n## ").next().unwrap_or_default().to_owned()
 }
 
+/// The user's words: the requests under the goal, and the others.
+fn said(summary: &Text) -> String {
+    format!("{}\n{}", section(summary, "Goal"), section(summary, "What the user said"))
+}
+
 /// Messages that fill the room, so that others have to be cut.
 fn filled(history: History, count: usize) -> History {
     (0..count).fold(history, |history, turn| {
@@ -30,10 +35,7 @@ fn filled(history: History, count: usize) -> History {
 fn a_long_message_is_shown_with_its_decisive_end() {
     let story = "when the nightly job ran the report was empty and the log said nothing of it ".repeat(12);
     let asked = format!("so yesterday {story} so please move the job to 04:30 and never retry it");
-    let said = section(
-        &summarise(filled(History::new().user("Help me."), 8).user(asked), 500),
-        "What the user said",
-    );
+    let said = said(&summarise(filled(History::new().user("Help me."), 8).user(asked), 500));
     assert!(said.contains("move the job to 04:30"), "{said}");
     assert!(said.contains("never retry it"), "{said}");
 }
@@ -43,10 +45,7 @@ fn a_rule_in_the_first_message_comes_before_old_errands() {
     let rules = "Build the importer.\n\n- folder per source at the root\n- a README in each folder\n- write the parser by hand, don't use a \
                  library for it\n- commit after each source and wait for my review\n";
     let padding = "The sources were collected over many years by many people. ".repeat(20);
-    let said = section(
-        &summarise(filled(History::new().user(format!("{rules}\n{padding}")), 8), 600),
-        "What the user said",
-    );
+    let said = said(&summarise(filled(History::new().user(format!("{rules}\n{padding}")), 8), 600));
     assert!(said.contains("don't use a library for it"), "{said}");
     assert!(said.contains("wait for my review"), "{said}");
 }
@@ -58,7 +57,7 @@ fn a_list_is_led_in_by_its_own_line() {
     let asked = format!(
         "Review the code.\n\n{padding}\n\nYou may:\n- read every file\n\nYou may not:\n- edit src/main.rs\n- run git commit\n"
     );
-    let said = section(&summarise(filled(History::new().user(asked), 6), 500), "What the user said");
+    let said = said(&summarise(filled(History::new().user(asked), 6), 500));
     let (allowed, forbidden) = said.split_once("You may not:").unwrap_or_else(|| panic!("{said}"));
     assert!(!allowed.contains("git commit") && forbidden.contains("git commit"), "{said}");
 }
@@ -66,10 +65,7 @@ fn a_list_is_led_in_by_its_own_line() {
 #[test]
 fn paths_of_dropped_files_are_cut_to_their_names() {
     let path = "/var/folders/49/l4171l3n219_xwq30fmyzr8w0000gn/T/TemporaryItems/screens/shot.png";
-    let said = section(
-        &summarise(History::new().user(format!("'{path}' the left pane is too dark")), 500),
-        "What the user said",
-    );
+    let said = said(&summarise(History::new().user(format!("'{path}' the left pane is too dark")), 500));
     assert!(
         said.contains("screens/shot.png' the left pane is too dark") && !said.contains("l4171l3n219"),
         "{said}"
@@ -110,8 +106,10 @@ fn what_the_user_contradicts_is_marked(#[case] correction: &str) {
         .say("The query in `server/settings.sql` joined `audit_log` because of an old report; it is removed.")
         .user("and the profile page?")
         .say("Done.");
-    let found = section(&summarise(history, 600), "Found and decided");
-    assert!(found.contains("- (the user objected) I added a cache"), "{found}");
+    let summary = summarise(history, 600);
+    let failed = section(&summary, "Tried and failed");
+    assert!(failed.contains("- (the user objected) I added a cache"), "{failed}");
+    let found = section(&summary, "Found and decided");
     assert!(found.contains("- The query in `server/settings.sql`"), "{found}");
 }
 
@@ -168,4 +166,20 @@ fn surroundings_in_the_agents_words_are_kept() {
         .say("Done.");
     let found = section(&summarise(history, 160), "Found and decided");
     assert!(found.contains("localhost:4400") && found.matches("gamma").count() < 8, "{found}");
+}
+
+/// A name was sliced inside its first character, so that a compaction without a model panicked.
+#[rstest]
+#[case::chinese(&["docs/说明.md", "docs/设计.md"], "{说明,设计}.md")]
+#[case::emoji(&["notes/🚢.txt", "notes/🌊.txt"], "{🚢,🌊}.txt")]
+#[case::combining_mark(&["a/\u{301}e.rs"], "\u{301}e.rs")]
+#[case::joined_emoji(&["a/👩‍👩‍👧.md"], "👩‍👩‍👧.md")]
+#[case::one_character(&["a/é", "a/x.y"], "é")]
+#[case::hidden(&["a/.env", "a/.é.b"], ".env")]
+fn a_changed_file_with_a_name_in_any_script_is_listed(#[case] paths: &[&str], #[case] listed: &str) {
+    let history = paths.iter().fold(History::new().user("write them"), |history, path| {
+        history.tool_with("edit", json!({ "filePath": path, "oldString": "x" }), "ok")
+    });
+    let files = section(&summarise(history.say("Done."), 600), "Files changed");
+    assert!(files.contains(listed), "{files}");
 }

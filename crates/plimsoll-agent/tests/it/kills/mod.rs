@@ -152,7 +152,7 @@ impl Scene {
 fn agent(folder: &Path, wire: Wire, url: &str) -> Agent {
     let mut agent = Agent::new(open_archive(folder), model(wire, url), &folder.join("project"));
     // Room for the instruction and the summary beside a window that is over the line.
-    agent.model.limits = Some(plimsoll::Limits::new(40_000, 10_000));
+    agent.model.limits = Some(plimsoll::Limits::new(41_000, 11_000));
     agent.policy = policy(|spec| spec.truncate.max_bytes = 16_000);
     agent
 }

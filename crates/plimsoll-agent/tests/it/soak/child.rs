@@ -93,6 +93,10 @@ async fn the_soaked_child() {
             // A provider that refuses a small request as too long is believed as long as the process lives, so that nothing
             // may fit any more; once it has recovered, the last turn has to go through. The presets that follow a document
             // have no shedding, and may not fit on their own.
+            // Neither have they another way if the provider fails while it summarises.
+            Err(error @ AgentError::NotSummarised(_)) if life.preset() != Preset::Plimsoll => {
+                error.name().to_owned()
+            }
             Err(error @ AgentError::CannotFit(_))
                 if was_refused.load(Ordering::SeqCst) || life.preset() != Preset::Plimsoll =>
             {

@@ -65,6 +65,10 @@ pub(super) struct Index {
     ends: Vec<u32>,
     /// The records that compactions kept from.
     pub(super) heads: HashSet64,
+    /// Slash commands whose text the host expands, by the names of their records.
+    commands: HashSet64,
+    /// Whether a record is the text of such a command.
+    expanded: Vec<bool>,
     /// The sessions that records say they belong to, and which of them each record belongs to.
     sessions: Vec<SessionInfo>,
     session_numbers: HashMap64<u32>,
@@ -177,6 +181,13 @@ impl Index {
             None if is_root => Parent::Root,
             None => Parent::Before,
         };
+        let content = record.get("message").and_then(|message| message.get("content"));
+        let is_expanded = matches!(&parent, Parent::Named(name) if self.commands.contains(name))
+            && content.is_some_and(|content| content.as_list().is_some());
+        self.expanded.push(is_expanded);
+        if let Some(uuid) = uuid.filter(|_| content.and_then(Json::as_str).is_some_and(is_expanding)) {
+            self.commands.insert(self.hasher.hash(uuid));
+        }
         self.names.add(uuid.map(|uuid| self.hasher.hash(uuid)), parent);
         self.side.push(misfits.is(record, at, "isSidechain"));
         self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
@@ -210,6 +221,11 @@ impl Index {
         self.kinds[place as usize]
     }
 
+    /// Whether a record holds the text that the host expanded a slash command to.
+    pub(super) fn is_expanded(&self, place: u32) -> bool {
+        self.expanded[place as usize]
+    }
+
     pub(super) fn place(&self, place: u32) -> Place {
         Place { line: u64::from(self.lines[place as usize]), offset: self.offsets[place as usize] }
     }
@@ -223,6 +239,11 @@ impl Index {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.calls[start as usize..self.ends[place] as usize]
     }
+}
+
+/// Whether a text is a slash command that the host expands. Commands that the host runs itself name the command first.
+fn is_expanding(text: &str) -> bool {
+    text.trim_start().starts_with("<command-message>")
 }
 
 /// The first record that a compaction kept word for word.

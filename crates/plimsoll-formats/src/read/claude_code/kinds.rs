@@ -176,6 +176,18 @@ fn is_context(attachment: &Json) -> bool {
         && matches!(attachment.text("hookEvent"), Some("SessionStart" | "UserPromptSubmit"))
 }
 
+/// Whether the user typed the attachment's text: a message queued while the agent worked. Notifications of background
+/// tasks use the same queue.
+pub(super) fn is_typed(attachment: &Json) -> bool {
+    let origin = attachment.get("origin").and_then(|origin| origin.text("kind"));
+    attachment.text("type") == Some("queued_command")
+        && match (origin, attachment.text("commandMode")) {
+            (Some(origin), _) => origin == "human",
+            // Earlier versions record only the mode.
+            (None, mode) => mode == Some("prompt"),
+        }
+}
+
 /// The text of an attachment and the images in it, wherever its kind puts them.
 pub(super) fn shown(mut attachment: Json) -> (String, Vec<FilePart>) {
     const TEXTS: [&str; 10] = [

@@ -18,7 +18,7 @@ use plimsoll::{Message, MessageId, Millis, Role};
 use serde_json::{Value, json};
 
 use self::index::{Index, kept, merge, outline};
-use self::kinds::{Kind, shown};
+use self::kinds::{Kind, is_typed, shown};
 use self::path::Path;
 use super::anthropic::push_assistant;
 use super::{Sink, choose};
@@ -141,13 +141,14 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         log.resume(self.from.take());
         let mut reading = Reading { log, index: self.index, heads: HashMap64::default(), boundary: None };
         for (position, place) in chosen.into_iter().enumerate() {
-            let (kind, place) = (self.index.kind(place), self.index.place(place));
+            let (kind, is_expanded) = (self.index.kind(place), self.index.is_expanded(place));
+            let place = self.index.place(place);
             let text = self.lines.again(place.offset)?;
             reading.log.record(position, text.len(), until[position] as usize, None);
             reading.log.offer_restart(place.offset);
             match Json::parse_some(text, whole) {
                 Ok(record) => {
-                    reading.record(record, kind, &At::In(&place), transcript);
+                    reading.record(record, (kind, is_expanded), &At::In(&place), transcript);
                     reading.log.settle(&mut transcript.notes);
                 }
                 Err(error) => transcript.broken_line(place.line, told(&error)),
@@ -232,7 +233,13 @@ struct Head {
 }
 
 impl Reading<'_> {
-    fn record(&mut self, mut record: Json, kind: Kind, at: &At, transcript: &mut Transcript) {
+    fn record(
+        &mut self,
+        mut record: Json,
+        (kind, is_expanded): (Kind, bool),
+        at: &At,
+        transcript: &mut Transcript,
+    ) {
         let before = self.log.len();
         let misfits = &mut self.log.misfits;
         let head = Head { uuid: record.take_text("uuid"), at: misfits.time(&record, at, "timestamp") };
@@ -243,13 +250,15 @@ impl Reading<'_> {
             Kind::Link => {}
             Kind::User => {
                 let structured = small(record.get("toolUseResult").unwrap_or(&Json::Null));
-                let is_host = misfits.is(&record, at, "isMeta") || is_notification(&record);
+                let is_host = misfits.is(&record, at, "isMeta") || is_notification(&record) || is_expanded;
                 self.user(&head, message, structured, is_host, &inside, transcript);
             }
             Kind::Attachment => {
-                let (text, files) = shown(record.take("attachment"));
+                let attachment = record.take("attachment");
+                let is_host = !is_typed(&attachment);
+                let (text, files) = shown(attachment);
                 let place = self.log.begin(Role::User, Some(head.uuid.clone()), head.at);
-                self.log.said(place, text, true);
+                self.log.said(place, text, is_host);
                 files.into_iter().for_each(|file| self.log.file(place, file));
             }
             Kind::Assistant => {

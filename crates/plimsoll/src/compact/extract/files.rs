@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::facts::{Change, ChangedFile};
-use super::super::prose::shorten;
 use super::room::Written;
 use crate::chars::Chars;
 
@@ -35,7 +34,6 @@ pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
         return Written::nothing();
     }
     let root = common_root(files);
-    let head = if root.is_empty() { String::new() } else { format!("Under `{root}`:\n") };
     // The first to be left out first.
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|place| (files[*place].mark != DELETED, *place));
@@ -48,7 +46,7 @@ pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
             1 => "\n(1 file is left out)".to_owned(),
             _ => format!("\n({left_out} files are left out)"),
         };
-        let text = format!("{head}{}{more}", grouped(&named, &root, with_marks));
+        let text = format!("{}{more}", under_root(&named, &root, with_marks));
         (Chars::of(&text) <= room).then_some(text)
     };
     if let Some(text) = written(0, true) {
@@ -73,22 +71,45 @@ pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
 
 const DELETED: &str = " (deleted)";
 
-/// The directory that all absolute paths share.
+/// Share of the absolute paths that must be in the root.
+const IN_ROOT: f64 = 0.6;
+
+/// The directory that all absolute paths share, or most of them: one file elsewhere must not make every path long.
 fn common_root(files: &[Named]) -> String {
     let is_absolute = |path: &str| path.starts_with(['/', '~']) || path.get(1..2) == Some(":");
-    let mut absolute = files.iter().map(|file| file.path.as_str()).filter(|path| is_absolute(path));
-    let Some(first) = absolute.next() else { return String::new() };
-    let mut root = first.rsplit_once('/').map_or("", |(folder, _)| folder);
-    for path in absolute {
-        while !path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')) {
-            match root.rsplit_once('/') {
-                Some((folder, _)) => root = folder,
-                None => return String::new(),
-            }
-        }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut all = 0;
+    for path in files.iter().map(|file| file.path.as_str()).filter(|path| is_absolute(path)) {
+        all += 1;
+        // A root of one name says nothing.
+        let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
+        folders
+            .filter(|folder| {
+                folder.matches('/').count() >= 2 || !folder.starts_with('/') && folder.contains('/')
+            })
+            .for_each(|folder| *counts.entry(folder).or_default() += 1);
     }
-    // A root of one name says nothing.
-    if root.matches('/').count() < 2 { String::new() } else { root.to_owned() }
+    // The deepest of those that have most.
+    let best = counts.into_iter().max_by_key(|(folder, count)| (*count, folder.len()));
+    best.filter(|(_, count)| *count as f64 >= IN_ROOT * all as f64)
+        .map(|(folder, _)| folder.to_owned())
+        .unwrap_or_default()
+}
+
+/// The files outside the root, then those in it under a line that names it.
+fn under_root(files: &[&Named], root: &str, with_marks: bool) -> String {
+    let is_inside = |file: &&&Named| {
+        !root.is_empty() && file.path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let (inside, outside): (Vec<&Named>, Vec<&Named>) = files.iter().partition(|file| is_inside(file));
+    let mut texts = Vec::new();
+    if !outside.is_empty() {
+        texts.push(grouped(&outside, "", with_marks));
+    }
+    if !inside.is_empty() {
+        texts.push(format!("Under `{root}`:\n{}", grouped(&inside, root, with_marks)));
+    }
+    texts.join("\n")
 }
 
 /// One line for each directory near the root, what lies below it in the braces that shells know. The line with the newest
@@ -133,8 +154,10 @@ fn grouped(files: &[&Named], root: &str, with_marks: bool) -> String {
 fn braced(below: &str, names: &[String]) -> Vec<String> {
     let mut endings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in names {
-        // A name that begins with a dot has no ending, and one with a mark keeps it.
-        let split = name[1.min(name.len())..].find('.').map(|at| at + 1).filter(|_| !name.contains(' '));
+        // A name that begins with a dot has no ending, and one with a mark keeps it. The first character may have several
+        // bytes.
+        let split = name.char_indices().skip(1).find(|(_, c)| *c == '.').map(|(at, _)| at);
+        let split = split.filter(|_| !name.contains(' '));
         let (stem, ending) = split.map_or((name.as_str(), ""), |at| name.split_at(at));
         endings.entry(ending).or_default().push(stem);
     }
@@ -159,16 +182,9 @@ pub(super) struct Command {
     pub(super) subjects: BTreeSet<String>,
 }
 
-/// Write the commands most worth telling, in the order in which they were last run, and the addresses.
-pub(super) fn write_commands(commands: &[Command], addresses: &[String], room: Chars) -> Written {
-    let served = match addresses {
-        [] => String::new(),
-        addresses => {
-            let newest: Vec<&str> = addresses.iter().rev().take(5).map(String::as_str).collect();
-            shorten(&format!("Addresses: {}", newest.join(", ")), room)
-        }
-    };
-    let mut left = room.saturating_sub(Chars::of(&served) + Chars(1));
+/// Writes the most important commands, in the order in which they were last run.
+pub(super) fn write_commands(commands: &[Command], room: Chars) -> Written {
+    let mut left = room;
     let line = |command: &Command| match command.outcome.as_str() {
         "" => format!("- `{}`", command.line),
         outcome => format!("- `{}` → {outcome}", command.line),
@@ -195,7 +211,6 @@ pub(super) fn write_commands(commands: &[Command], addresses: &[String], room: C
     }
     let complete = chosen.len() == all;
     chosen.sort_unstable();
-    let lines = chosen.into_iter().map(|place| line(&commands[place]));
-    let lines: Vec<String> = lines.chain((!served.is_empty()).then_some(served)).collect();
+    let lines: Vec<String> = chosen.into_iter().map(|place| line(&commands[place])).collect();
     Written { text: lines.join("\n"), complete }
 }

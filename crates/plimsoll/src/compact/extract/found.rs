@@ -23,13 +23,15 @@ pub(super) struct Finding {
     recency: f64,
     /// The thing that it says is changed.
     subject: Option<String>,
+    /// Whether it says that something did not work.
+    pub(super) is_failure: bool,
 }
 
 impl Finding {
     /// From an earlier summary, where it was chosen before.
-    pub(super) fn earlier(text: &str) -> Finding {
+    pub(super) fn earlier(text: &str, is_failure: bool) -> Finding {
         let words = word_set(text);
-        Finding { text: text.to_owned(), words, score: 5.0, span: 0, recency: 0.0, subject: None }
+        Finding { text: text.to_owned(), words, score: 5.0, span: 0, recency: 0.0, subject: None, is_failure }
     }
 }
 
@@ -91,7 +93,10 @@ pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
     for (span, Span { said, bonus, contradicted }) in spans.into_iter().enumerate() {
         let (span, recency) = (span + 1, (span + 1) as f64 / count as f64);
         for piece in said.into_iter().flat_map(|said| pieces(&said.text)) {
-            let score = score(&piece.text, piece.kind) + bonus;
+            let is_failure = contradicted || says_failure(&piece.text, piece.kind);
+            // A failed approach is tried again by the agent that does not know of it, however little else is said.
+            let least = if is_failure && !contradicted { FAILURE } else { 0.0 };
+            let score = (score(&piece.text, piece.kind) + bonus).max(least);
             if score >= WORTH {
                 let text = shorten(&piece.text, policy.sentence_chars);
                 let words = word_set(&text);
@@ -105,7 +110,8 @@ pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
                 if let Some(subject) = &subject {
                     newest.insert(subject.clone(), span);
                 }
-                found.push(Finding { words, text, score: score - echo - length, span, recency, subject });
+                let score = score - echo - length;
+                found.push(Finding { words, text, score, span, recency, subject, is_failure });
             }
         }
     }
@@ -133,6 +139,60 @@ fn changed_thing(text: &str) -> Option<String> {
     let name = text.split('`').nth(1)?;
     let is_thing = !name.contains(['.', '/', ' ']) && name.chars().any(char::is_alphabetic);
     (is_thing && (text.starts_with('`') || matches(&CHANGE, text))).then(|| name.to_lowercase())
+}
+
+/// Score of a sentence that says that something did not work, at least.
+const FAILURE: f64 = 3.0;
+
+/// Whether a sentence says that something was tried and did not work, and names it.
+fn says_failure(text: &str, kind: PieceKind) -> bool {
+    static FAILED: Pattern = Pattern::new(|| {
+        any_of(&[
+            "did not work",
+            "didn't work",
+            "didn’t work",
+            "does not work",
+            "doesn't work",
+            "doesn’t work",
+            "won't work",
+            "won’t work",
+            "will not work",
+            "failed because",
+            "fails because",
+            "reverted",
+            "rolled back",
+            "gave up",
+            "abandoned",
+            "not supported",
+            "unsupported",
+            "isn't available",
+            "is not available",
+            "not available",
+            "cannot be used",
+            "can't be used",
+            "can't use",
+            "cannot use",
+            "is blocked",
+            "blocked by",
+            "ruled out",
+            "dead end",
+            "not possible",
+            "no longer works",
+            "still fails",
+            "still failing",
+            "não funciona",
+            "não funcionou",
+            "no funciona",
+            "no funcionó",
+            "funktioniert nicht",
+            "ne marche pas",
+            "не работает",
+        ])
+    });
+    const INNER: [&str; 6] = ["行不通", "不可行", "没用", "沒用", "不支持", "不支援"];
+    let says = matches(&FAILED, text) || INNER.iter().any(|cue| text.contains(cue));
+    let asks = text.ends_with(['?', '？', ':', '：']) || kind == PieceKind::Heading;
+    says && !asks && text.chars().count() >= 20 && concreteness(text) > 0
 }
 
 /// A shorter sentence tells less than its words promise.

@@ -1,14 +1,17 @@
 //! A summary without a model: deterministic, bounded, honest about how it was made.
 //!
-//! It is what everything falls back on, so it must be worth continuing from. It keeps what a session cannot go on
-//! without, in this order of room: the user's own words; what was found and decided; where it stands; the files
-//! changed; the commands that build, test and run. It holds no output of commands and no list of files read: those
-//! can be had again by running and reading.
+//! Everything falls back on this summary, so work must be able to continue from it. Goal and next step come first. The
+//! other sections keep what a session cannot continue without, in this order of room: the user's own words; findings and
+//! decisions, and what was tried and failed; the state of the work; the files changed; the commands that build, test and
+//! run, and their environment. Outputs of commands are left out: running the commands again brings them back.
 //!
 //! The room is divided by the shares of [`SummaryPolicy`]. A section that needs less leaves the rest to the others.
 
+mod environment;
 mod files;
+mod foreign;
 mod found;
+mod goal;
 mod prior;
 mod room;
 mod said;
@@ -16,15 +19,20 @@ mod standing;
 
 use std::collections::BTreeSet;
 
+use self::environment::Property;
+use self::foreign::{Foreign, Section};
 use self::found::Finding;
+use self::goal::Goal;
 use self::prior::Prior;
 use self::room::{Portion, Written, divide};
 use super::facts::{CommandRun, Ended, Facts, paths as paths_of_input};
-use crate::chars::{Chars, Text, cut_middle};
+use crate::chars::{Chars, Text, head};
 use crate::count::{CharCounter, Counter, Tokens};
 use crate::log::{Message, Part};
 use crate::policy::SummaryPolicy;
 use crate::redact::redact;
+
+pub(in crate::compact) use self::prior::listed_files;
 
 /// Said first, so that nobody takes the summary for more than it is.
 pub(in crate::compact) const MADE_WITHOUT_MODEL: &str =
@@ -43,8 +51,22 @@ pub fn extract(
     policy: &SummaryPolicy,
     counter: &dyn Counter,
 ) -> Text {
+    extract_before(history, &[], prior, most, policy, counter)
+}
+
+/// Like [`extract`], of a history whose next messages stay in view: they decide what is still open and what comes next.
+pub fn extract_before(
+    history: &[&Message],
+    following: &[&Message],
+    prior: Option<&Text>,
+    most: Tokens,
+    policy: &SummaryPolicy,
+    counter: &dyn Counter,
+) -> Text {
     let facts = Facts::gather(history, policy);
-    let material = Material::collect(&facts, history, prior, policy);
+    let all = (!following.is_empty()).then(|| Facts::gather(&[history, following].concat(), policy));
+    let now = all.as_ref().unwrap_or(&facts);
+    let material = Material::collect(&facts, now, history, prior, policy);
     fit(most, counter, |room| material.render(room, policy))
 }
 
@@ -58,65 +80,93 @@ fn ranges<'a>(history: &'a [&Message]) -> impl Iterator<Item = String> + 'a {
 /// Writes a section in a room of some size.
 type Writer<'a> = &'a dyn Fn(Chars) -> Written;
 
-/// How often a rendering is repeated to come close to its budget. Counts of tokens are nearly proportional to length,
-/// so two or three rounds do.
-const ROUNDS: usize = 6;
-/// A rendering that fills so much of the budget needs no better one.
-const CLOSE: f64 = 0.95;
+/// Most renderings that are tried. Each one at least halves the range of lengths that may fit, so that this many find
+/// the length for any window.
+const ROUNDS: usize = 24;
+/// Share of the budget that a rendering must fill to need no better one.
+const CLOSE: f64 = 0.97;
 
-/// Render at the largest room that stays within `most` tokens.
+/// Renders at the largest room that stays within `most` tokens.
+///
+/// Tokens are nearly proportional to length, so the next room follows from the proportion of the last rendering. With a
+/// counter for which they are not, that proportion can miss the answer again and again. So each room is also between the
+/// largest that fits and the smallest that does not, and every other round halves that range.
 fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) -> Text {
-    let mut room = Chars(most.0.saturating_mul(CharCounter::default().chars_per_token));
-    let mut best: Option<Text> = None;
-    let mut last = Text::default();
-    for _ in 0..ROUNDS {
+    let rendered = |room: Chars| {
         let text = Text::from(redact(&render(room)).text);
         let size = counter.count_text(&text);
+        (text, size)
+    };
+    let mut best: Option<Text> = None;
+    // The largest room that is known to fit and the smallest that is known not to.
+    let (mut fits, mut exceeds): (u64, Option<u64>) = (0, None);
+    let mut room = most.0.saturating_mul(CharCounter::default().chars_per_token);
+    for round in 0..ROUNDS {
+        let (text, size) = rendered(Chars(room));
         let filled = size.0 as f64 / most.0.max(1) as f64;
-        let full = text.chars().0 as f64 >= room.0 as f64 * CLOSE;
         if size <= most {
-            let better = best.as_ref().is_none_or(|best| best.chars() < text.chars());
-            if better {
-                best = Some(text.clone());
+            // A rendering that leaves room unused has said everything.
+            let is_whole = (text.chars().0 as f64) < room as f64 * CLOSE;
+            fits = fits.max(room);
+            if best.as_ref().is_none_or(|best| best.chars() < text.chars()) {
+                best = Some(text);
             }
-            // More room would not be used, or there is hardly any.
-            if !full || filled >= CLOSE {
+            if is_whole || filled >= CLOSE {
                 break;
             }
+        } else {
+            exceeds = Some(exceeds.map_or(room, |least| least.min(room)));
         }
-        last = text;
         // A little less than the proportion says, because it is only nearly one.
-        room = room.share((0.98 / filled.max(1e-9)).clamp(0.2, 4.0));
-    }
-    best.unwrap_or_else(|| {
-        // Too little room for even the frame: the limit is the promise.
-        let mut limit = Chars(most.0);
-        loop {
-            let text = cut_middle(&last, limit, 1.0);
-            if counter.count_text(&text) <= most || limit == Chars::ZERO {
-                return text;
-            }
-            limit = limit.share(0.7);
+        let wanted = (room as f64 * (0.98 / filled.max(1e-9)).clamp(0.1, 4.0)) as u64;
+        let is_inside = wanted > fits && exceeds.is_none_or(|least| wanted < least);
+        room = match exceeds {
+            // Every other round halves the range, whatever the proportion says.
+            Some(least) if !is_inside || round % 2 == 1 => fits.midpoint(least),
+            _ => wanted,
+        };
+        if exceeds.is_some_and(|least| least <= fits + 1) || room <= fits {
+            break;
         }
-    })
+    }
+    best.unwrap_or_else(|| within(&rendered(Chars::ZERO).0, most, counter))
 }
 
-/// What a summary is made of: facts, and what an earlier summary of this kind held, in one.
+/// The beginning of a text that is too long even without any section: the limit is the promise.
+fn within(text: &Text, most: Tokens, counter: &dyn Counter) -> Text {
+    let (mut low, mut high) = (0, text.chars().0);
+    while low < high {
+        let middle = high - (high - low) / 2;
+        match counter.count(head(text, Chars(middle))) <= most {
+            true => low = middle,
+            false => high = middle - 1,
+        }
+    }
+    Text::from(head(text, Chars(low)))
+}
+
+/// Material of a summary: the facts, merged with the content of an earlier summary.
 struct Material<'a> {
     facts: &'a Facts,
+    /// Facts of all messages up to the newest, for what is open.
+    now: &'a Facts,
     /// From where to where the messages are that the summary stands for.
     range: Option<(String, String)>,
+    goal: Goal,
     words: Vec<said::Words>,
     findings: Vec<Finding>,
+    failures: Vec<Finding>,
     files: Vec<files::Named>,
     commands: Vec<files::Command>,
-    /// What is left of an earlier summary that somebody else made.
-    earlier: String,
+    environment: Vec<Property>,
+    /// Sections of earlier summaries that a model or another tool made.
+    earlier: Vec<Section>,
 }
 
 impl<'a> Material<'a> {
     fn collect(
         facts: &'a Facts,
+        now: &'a Facts,
         history: &[&Message],
         prior: Option<&Text>,
         policy: &SummaryPolicy,
@@ -129,21 +179,25 @@ impl<'a> Material<'a> {
         });
         let words = prior.words.iter().map(|text| said::Words::earlier(text));
         let newer = facts.words.iter().map(|words| said::Words::of(words, facts.todos.as_ref()));
-        let words = words.chain(newer).collect();
-        let mut findings: Vec<Finding> = prior.findings.iter().map(|text| Finding::earlier(text)).collect();
-        findings.extend(found::findings(facts, policy));
+        let mut words: Vec<said::Words> = words.chain(newer).collect();
+        let goal = Goal::take(&mut words);
+        let found = prior.findings.iter().map(|text| Finding::earlier(text, false));
+        let failed = prior.failures.iter().map(|text| Finding::earlier(text, true));
+        let all = found.chain(failed).chain(found::findings(facts, policy));
+        let (failures, findings) = all.partition(|finding| finding.is_failure);
+        let ranges = ranges(history).flat_map(|text| Foreign::read(&text).sections);
         Material {
             facts,
+            now,
             range,
+            goal,
             words,
             findings,
+            failures,
             files: files::merge(&prior.files, &facts.files),
             commands: commands(&prior.commands, facts),
-            earlier: std::iter::once(prior.rest)
-                .chain(ranges(history))
-                .filter(|text| !text.is_empty())
-                .collect::<Vec<_>>()
-                .join("\n\n"),
+            environment: environment::merge(&prior.environment, facts),
+            earlier: prior.sections.into_iter().chain(ranges).collect(),
         }
     }
 
@@ -156,34 +210,47 @@ impl<'a> Material<'a> {
         }
         let left = room.saturating_sub(Chars::of(&out));
         let rest = if self.earlier.is_empty() { 1.0 } else { 1.0 - policy.prior_share };
-        let earlier = |room: Chars| prior::write(&self.earlier, room);
+        let goal = |room: Chars| self.goal.write(room, policy);
+        let next =
+            |room: Chars| goal::write_next(self.now, self.now.words.len() > self.facts.words.len(), room);
+        let earlier = |room: Chars| foreign::write(&self.earlier, room);
         let said = |room: Chars| said::write(&self.words, room, policy);
-        let standing = |room: Chars| standing::write(self.facts, room, policy);
+        let standing = |room: Chars| standing::write(self.facts, self.now, room, policy);
         let files = |room: Chars| files::write_files(&self.files, room);
-        let commands = |room: Chars| files::write_commands(&self.commands, &self.facts.addresses, room);
+        let commands = |room: Chars| files::write_commands(&self.commands, room);
+        let environment = |room: Chars| environment::write(&self.environment, room);
         // Two line ends before a heading, one after it.
         let portion = |(heading, share, write): (&str, f64, _)| Portion {
             share,
             frame: Chars::of(heading) + Chars(3),
             write,
         };
-        let sections = |found| -> [(&'static str, f64, Writer<'_>); 6] {
+        let goal_part = self.goal_part(policy);
+        let next_share = policy.standing_share * rest * NEXT_PART;
+        let next_share = next_share.max((LEAST_NEXT.0 as f64 / left.0.max(1) as f64).min(MOST_NEXT));
+        let sections = |found, failed| -> [(&'static str, f64, Writer<'_>); SECTIONS] {
             [
+                (headings::GOAL, policy.user_share * rest * goal_part, &goal),
+                (headings::NEXT, next_share, &next),
                 (headings::EARLIER, 1.0 - rest, &earlier),
-                (headings::SAID, policy.user_share * rest, &said),
-                (headings::FOUND, policy.found_share * rest, found),
-                (headings::STANDING, policy.standing_share * rest, &standing),
+                (headings::SAID, policy.user_share * rest * (1.0 - goal_part), &said),
+                (headings::FOUND, policy.found_share * rest * (1.0 - FAILED_PART), found),
+                (headings::FAILED, policy.found_share * rest * FAILED_PART, failed),
+                (headings::STANDING, policy.standing_share * rest * (1.0 - NEXT_PART), &standing),
                 (headings::FILES, policy.files_share * rest, &files),
-                (headings::COMMANDS, policy.commands_share * rest, &commands),
+                (headings::COMMANDS, policy.commands_share * rest * (1.0 - ENVIRONMENT_PART), &commands),
+                (headings::ENVIRONMENT, policy.commands_share * rest * ENVIRONMENT_PART, &environment),
             ]
         };
         // How much of the last report is shown is known only when the room is divided; then it is divided again without
         // what would be said twice.
         let found = |room: Chars| found::write(&self.findings, "", room, policy);
-        let first = divide(&sections(&found).map(portion), left);
+        let failed = |room: Chars| found::write(&self.failures, "", room, policy);
+        let first = divide(&sections(&found, &failed).map(portion), left);
         let shown = first.into_iter().nth(STANDING_PLACE).map(|written| written.text).unwrap_or_default();
         let found = |room: Chars| found::write(&self.findings, &shown, room, policy);
-        let sections = sections(&found);
+        let failed = |room: Chars| found::write(&self.failures, &shown, room, policy);
+        let sections = sections(&found, &failed);
         let written = divide(&sections.map(portion), left);
         for ((heading, ..), Written { text, .. }) in sections.iter().zip(written) {
             if !text.is_empty() {
@@ -192,20 +259,47 @@ impl<'a> Material<'a> {
         }
         out
     }
+
+    /// The goal's part of the room for the user's words: each of its messages weighs as much as several others.
+    fn goal_part(&self, policy: &SummaryPolicy) -> f64 {
+        let goal = self.goal.len() as f64 * policy.ends_weight;
+        match self.words.len() {
+            0 => 1.0,
+            others => (goal / (goal + others as f64)).max(LEAST_GOAL),
+        }
+    }
 }
+
+/// Number of sections.
+const SECTIONS: usize = 10;
+/// Least part of the room for the user's words that the goal gets.
+const LEAST_GOAL: f64 = 0.25;
+/// The next step's part of the room for where the work stands.
+const NEXT_PART: f64 = 0.2;
+/// Least room for the next step, and the largest share of a small room that this may be.
+const LEAST_NEXT: Chars = Chars(200);
+const MOST_NEXT: f64 = 0.15;
+/// The failed approaches' part of the room for what was found.
+const FAILED_PART: f64 = 0.15;
+/// The environment's part of the room for commands.
+const ENVIRONMENT_PART: f64 = 0.4;
 
 /// The headings of the sections, by which an earlier summary of this kind is read again.
 mod headings {
+    pub(super) const GOAL: &str = "## Goal";
+    pub(super) const NEXT: &str = "## Next step";
     pub(super) const EARLIER: &str = "## Earlier summary";
     pub(super) const SAID: &str = "## What the user said";
     pub(super) const FOUND: &str = "## Found and decided";
+    pub(super) const FAILED: &str = "## Tried and failed";
     pub(super) const STANDING: &str = "## Where it stands";
     pub(super) const FILES: &str = "## Files changed";
     pub(super) const COMMANDS: &str = "## Commands";
+    pub(super) const ENVIRONMENT: &str = "## Environment";
 }
 
 /// The place of the section that tells where it stands among the sections.
-const STANDING_PLACE: usize = 3;
+const STANDING_PLACE: usize = 6;
 
 /// So many of the newest commands are considered.
 const MOST_COMMANDS: usize = 200;

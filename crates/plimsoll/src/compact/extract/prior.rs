@@ -1,11 +1,8 @@
-//! An earlier summary, taken apart so that it can be merged: one of this kind into its sections, any other into what of
-//! it is not stale.
+//! An earlier summary, taken apart so that it can be merged: one of this kind into its sections, any other by
+//! [`foreign`](super::foreign).
 
-use super::super::contract;
-use super::super::prose::{Pattern, any_of, matches};
-use super::room::Written;
-use super::{MADE_WITHOUT_MODEL, headings};
-use crate::chars::{Chars, Text, cut_middle};
+use super::foreign::{Foreign, Section};
+use super::{MADE_WITHOUT_MODEL, goal, headings};
 
 /// What an earlier summary says that still holds. Where the work stood then is not taken over: it would read as where
 /// it stands now.
@@ -15,19 +12,24 @@ pub(super) struct Prior {
     pub(super) first: Option<String>,
     pub(super) words: Vec<String>,
     pub(super) findings: Vec<String>,
+    pub(super) failures: Vec<String>,
     pub(super) files: Vec<String>,
     /// Command lines and how they ended.
     pub(super) commands: Vec<(String, String)>,
-    /// All of a summary of another kind, without its stale sections.
-    pub(super) rest: String,
+    /// Properties of the environment, as lines.
+    pub(super) environment: Vec<String>,
+    /// Sections of a summary of another kind.
+    pub(super) sections: Vec<Section>,
 }
 
 impl Prior {
     pub(super) fn read(text: &str) -> Prior {
         if !text.trim_start().starts_with(MADE_WITHOUT_MODEL) {
-            return Prior { rest: without_stale(text), ..Prior::default() };
+            let Foreign { goal, words, sections } = Foreign::read(text);
+            return Prior { words: goal.into_iter().chain(words).collect(), sections, ..Prior::default() };
         }
         let mut prior = Prior::default();
+        let (mut goals, mut earlier) = (Vec::new(), String::new());
         let (mut section, mut root) = ("", String::new());
         for line in text.lines() {
             if line.starts_with("## ") {
@@ -37,8 +39,11 @@ impl Prior {
             }
             match section {
                 "" => prior.first = prior.first.take().or_else(|| first_message(line)),
+                headings::GOAL => item(&mut goals, line),
                 headings::SAID => item(&mut prior.words, line),
                 headings::FOUND => item(&mut prior.findings, line),
+                headings::FAILED => item(&mut prior.failures, line),
+                headings::ENVIRONMENT => item(&mut prior.environment, line),
                 headings::FILES => {
                     match line.strip_prefix("Under `").and_then(|rest| rest.strip_suffix("`:")) {
                         Some(folder) => root = format!("{folder}/"),
@@ -47,21 +52,27 @@ impl Prior {
                 }
                 headings::COMMANDS => prior.commands.extend(command(line)),
                 headings::EARLIER => {
-                    prior.rest.push_str(line);
-                    prior.rest.push('\n');
+                    earlier.push_str(line);
+                    earlier.push('\n');
                 }
                 _ => {}
             }
         }
-        prior.rest.truncate(prior.rest.trim_end().len());
+        // In the order in which they were said.
+        for goal in goals {
+            match (goal.strip_prefix(goal::FIRST), goal.strip_prefix(goal::NEWEST)) {
+                (Some(first), _) => prior.words.insert(0, first.to_owned()),
+                (_, newest) => prior.words.push(newest.unwrap_or(&goal).to_owned()),
+            }
+        }
+        prior.sections = Foreign::read(&earlier).sections;
         prior
     }
 }
 
-/// Write what is left of it, more of its beginning than of its end.
-pub(super) fn write(earlier: &str, room: Chars) -> Written {
-    let text = Text::from(earlier);
-    Written { complete: text.chars() <= room, text: cut_middle(&text, room, 0.7).to_string() }
+/// The paths that the section of changed files of a summary lists.
+pub(in crate::compact) fn listed_files(summary: &str) -> Vec<String> {
+    Prior::read(summary).files
 }
 
 /// The first id of the line that tells what is out of the window.
@@ -116,57 +127,4 @@ fn command(line: &str) -> Option<(String, String)> {
     let rest = line.strip_prefix("- `")?;
     let (line, outcome) = rest.rsplit_once("` → ").unwrap_or((rest.trim_end_matches('`'), ""));
     Some((line.to_owned(), outcome.to_owned()))
-}
-
-/// A summary without the sections that tell what was going on and what was to come: that was then.
-fn without_stale(text: &str) -> String {
-    static STALE: Pattern = Pattern::new(|| {
-        any_of(&[
-            "next step",
-            "next steps",
-            "next move",
-            "current work",
-            "current state",
-            "current status",
-            "in progress",
-            "pending",
-            "where it stands",
-            "remaining",
-            "what's next",
-            "optional next step",
-            "doing now",
-            "being done",
-        ])
-    });
-    let mut out = String::new();
-    let mut stale_at: Option<usize> = None;
-    for line in text.lines() {
-        if let Some(depth) = heading_depth(line) {
-            // A heading of the same or a higher rank ends a stale section.
-            if stale_at.is_some_and(|rank| depth <= rank) {
-                stale_at = None;
-            }
-            if stale_at.is_none() && (matches(&STALE, line) || line.trim() == contract::HEADING) {
-                stale_at = Some(depth);
-            }
-        }
-        if stale_at.is_none() {
-            out.push_str(line);
-            out.push('\n');
-        }
-    }
-    out.trim().to_owned()
-}
-
-/// The rank of a heading: the number of its marks, or of a numbered or bold title a low one.
-fn heading_depth(line: &str) -> Option<usize> {
-    let marks = line.bytes().take_while(|byte| *byte == b'#').count();
-    if (1..=6).contains(&marks) && line[marks..].starts_with(' ') {
-        return Some(marks);
-    }
-    let title = line.trim_end().trim_end_matches(':');
-    let numbered =
-        line.starts_with(|c: char| c.is_ascii_digit()) && line.trim_end().ends_with(':') && line.len() < 80;
-    let bold = title.starts_with("**") && title.ends_with("**");
-    (numbered || bold).then_some(7)
 }

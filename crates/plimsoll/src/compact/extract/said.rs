@@ -1,4 +1,4 @@
-//! The user's words, each message in its own, with the room shared evenly.
+//! The user's words between the first and the newest request, each message in its own, with the room shared evenly.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -9,7 +9,7 @@ use super::super::prose::{
     word_set,
 };
 use super::room::Written;
-use crate::chars::Chars;
+use crate::chars::{Chars, level};
 use crate::policy::SummaryPolicy;
 
 /// What the user said in one message, made ready to be shortened to any length.
@@ -24,6 +24,8 @@ pub(super) struct Words {
     order: Vec<usize>,
     /// The message, if it is one of this history.
     source: Option<String>,
+    /// The occasion on which it was said.
+    pub(super) occasion: Occasion,
 }
 
 impl Words {
@@ -35,21 +37,42 @@ impl Words {
             Occasion::Interjection => format!("(while the agent worked) {}", words.text),
             Occasion::Prompt | Occasion::Answer | Occasion::Refusal => words.text.clone(),
         };
-        Words::new(text, Some(words.source.to_string()), &open)
+        Words::new(text, Some(words.source.to_string()), words.occasion, &open)
     }
 
     /// Words from an earlier summary, where they were shortened already.
     pub(super) fn earlier(text: &str) -> Words {
-        Words::new(text.to_owned(), None, &[])
+        let occasion = if text.starts_with("(asked: ") { Occasion::Answer } else { Occasion::Prompt };
+        Words::new(text.to_owned(), None, occasion, &[])
     }
 
-    fn new(text: String, source: Option<String>, open: &[BTreeSet<String>]) -> Words {
+    fn new(text: String, source: Option<String>, occasion: Occasion, open: &[BTreeSet<String>]) -> Words {
         let lean = without_praise(&text);
-        let pieces: Vec<Piece> = pieces(&lean).into_iter().flat_map(clauses).collect();
+        // An answer stays with its question, so it is not taken apart.
+        let pieces: Vec<Piece> = match occasion {
+            Occasion::Answer => Vec::new(),
+            _ => pieces(&lean).into_iter().flat_map(clauses).collect(),
+        };
         let scores = scores(&pieces, open);
         let mut order: Vec<usize> = (0..pieces.len()).collect();
         order.sort_by_key(|place| (Reverse(scores[*place]), *place));
-        Words { text, lean, pieces, scores, order, source }
+        Words { text, lean, pieces, scores, order, source, occasion }
+    }
+
+    /// Length of the whole message in a summary.
+    pub(super) fn chars(&self) -> Chars {
+        length(&self.lean)
+    }
+
+    /// Returns the message in at most `limit` chars: whole, or its most important sentences.
+    pub(super) fn shortened(&self, limit: Chars, policy: &SummaryPolicy) -> String {
+        let mut picked = [self.pick(limit.share(policy.even_share).max(policy.min_words).min(limit), policy)];
+        if self.chars() <= limit {
+            return full_lines(&self.lean);
+        }
+        let used = picked[0].size();
+        add_best(&mut picked, limit.saturating_sub(used), policy);
+        picked[0].text()
     }
 
     /// The most telling sentences and lines that go into so many chars.
@@ -142,12 +165,8 @@ fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
         (text, cost)
     };
     let worth = |at: usize, place: usize, score: i32, cost: Chars, taken: &[i32]| {
-        // The first says what it is all about; of the others the newer is the likelier to hold.
-        let bonus = match at {
-            0 => FIRST,
-            _ if at + 1 == count => NEWEST,
-            _ => (NEWER * at / count.max(1)) as i32,
-        };
+        // The newer of two is the likelier to hold.
+        let bonus = (NEWER * at / count.max(1)) as i32;
         let cost = i32::try_from(cost.0 / COST.0).unwrap_or(i32::MAX / 2);
         (score * 2 + bonus - taken[at] - cost, Reverse(at), Reverse(place))
     };
@@ -183,11 +202,7 @@ fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
     }
 }
 
-/// What a piece of the first message is worth more than others,
-const FIRST: i32 = 4;
-/// what one of the newest,
-const NEWEST: i32 = 3;
-/// and what one of a newer message at most is worth more than one of an older.
+/// Most that a piece of a newer message is worth more than one of an older.
 const NEWER: usize = 3;
 /// So many chars cost as much as a step of worth: completing what is nearly there comes first.
 const COST: Chars = Chars(60);
@@ -256,21 +271,13 @@ pub(super) fn write(words: &[Words], room: Chars, policy: &SummaryPolicy) -> Wri
     let room = room.saturating_sub(Chars::of(&gap) + Chars(1));
     let whole: Chars = shown.places.iter().map(|place| length(&words[*place].lean) + BULLET).sum();
     let even = if whole <= room { room } else { room.share(policy.even_share) };
-    let rooms = rooms(words, &shown.places, even, policy);
+    let rooms = rooms(words, &shown.places, even);
     let places = shown.places.iter().zip(rooms);
     let mut picked: Vec<Picked> = places.map(|(place, room)| words[*place].pick(room, policy)).collect();
     let used: Chars = picked.iter().map(|picked| picked.size() + BULLET).sum();
     add_best(&mut picked, room.saturating_sub(used), policy);
-    let mut lines = Vec::new();
-    for (at, picked) in picked.iter().enumerate() {
-        if at == 1 && !gap.is_empty() {
-            lines.push(gap.clone());
-        }
-        let text = picked.text();
-        if !text.is_empty() {
-            lines.push(bullet(&text));
-        }
-    }
+    let texts = picked.iter().map(Picked::text).filter(|text| !text.is_empty()).map(|text| bullet(&text));
+    let lines: Vec<String> = (!gap.is_empty()).then_some(gap).into_iter().chain(texts).collect();
     Written { text: lines.join("\n"), complete: false }
 }
 
@@ -288,27 +295,11 @@ fn length(text: &str) -> Chars {
     lines.map(|line| Chars::of(line) + Chars(3)).sum::<Chars>().saturating_sub(Chars(3))
 }
 
-/// The room of each message shown: what it needs, or the same level for all; the first and the newest get more.
-fn rooms(words: &[Words], places: &[usize], room: Chars, policy: &SummaryPolicy) -> Vec<Chars> {
-    let needs: Vec<(Chars, f64)> = places
-        .iter()
-        .map(|place| {
-            let at_an_end = *place == 0 || place + 1 == words.len();
-            (length(&words[*place].lean) + BULLET, if at_an_end { policy.ends_weight } else { 1.0 })
-        })
-        .collect();
-    let given = |level: Chars| needs.iter().map(move |(need, weight)| level.share(*weight).min(*need));
-    // The highest level at which all of them together fit, found by halving.
-    let (mut low, mut high) = (Chars::ZERO, room);
-    while low < high {
-        let middle = Chars(low.0 + (high.0 - low.0).div_ceil(2));
-        if given(middle).sum::<Chars>() <= room {
-            low = middle;
-        } else {
-            high = Chars(middle.0 - 1);
-        }
-    }
-    given(low).map(|room| room.saturating_sub(BULLET)).collect()
+/// The room of each message shown: what it needs, or the same level for all.
+fn rooms(words: &[Words], places: &[usize], room: Chars) -> Vec<Chars> {
+    let needs: Vec<Chars> = places.iter().map(|place| length(&words[*place].lean) + BULLET).collect();
+    let level = level(needs.iter().copied(), room);
+    needs.into_iter().map(|need| need.min(level).saturating_sub(BULLET)).collect()
 }
 
 /// Which messages are shown.
@@ -319,8 +310,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// All, unless each would get less than is worth showing. Then the first, which says what it is all about, and the
-    /// newest.
+    /// All, unless each would get less than is worth showing. Then the newest.
     fn choose(words: &[Words], room: Chars, policy: &SummaryPolicy) -> Shown {
         let least = policy.min_words + BULLET;
         let cost = |place: usize| (length(&words[place].lean) + BULLET).min(least);
@@ -328,20 +318,17 @@ impl Shown {
             return Shown { places: (0..words.len()).collect(), missing: None };
         }
         let longest = words.iter().filter_map(|words| words.source.as_ref()).map(|id| Chars::of(id)).max();
-        let mut left = room
-            .saturating_sub(cost(0) + Chars(80) + longest.unwrap_or_default() + longest.unwrap_or_default());
+        let longest = longest.unwrap_or_default();
+        let mut left = room.saturating_sub(Chars(80) + longest + longest);
         let mut start = words.len();
-        while start > 1 && cost(start - 1) <= left {
+        while start > 0 && cost(start - 1) <= left {
             start -= 1;
             left = left.saturating_sub(cost(start));
         }
-        let missing = (start > 1).then(|| {
-            let missing = &words[1..start];
-            let first = missing.iter().find_map(|words| words.source.clone());
-            let last = missing.iter().rev().find_map(|words| words.source.clone());
-            (first, last, missing.len())
-        });
-        Shown { places: std::iter::once(0).chain(start..words.len()).collect(), missing }
+        let missing = &words[..start];
+        let first = missing.iter().find_map(|words| words.source.clone());
+        let last = missing.iter().rev().find_map(|words| words.source.clone());
+        Shown { places: (start..words.len()).collect(), missing: Some((first, last, start)) }
     }
 
     /// The line that names what is missing, so that it can be recalled.

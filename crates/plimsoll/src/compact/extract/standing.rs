@@ -7,11 +7,13 @@ use crate::chars::Chars;
 use crate::policy::SummaryPolicy;
 
 /// Write the section, a line or more for each of them.
-pub(super) fn write(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
+///
+/// `now` are the facts of all messages up to the newest, which decide what is open and what fails.
+pub(super) fn write(facts: &Facts, now: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
     let said = |room: Chars| said(facts, room, policy);
-    let todos = |room: Chars| todos(facts, room);
-    let errors = |room: Chars| errors(facts, room);
-    let commit = |room: Chars| commit(facts, room, policy);
+    let todos = |room: Chars| todos(now, room);
+    let errors = |room: Chars| errors(now, room);
+    let commit = |room: Chars| commit(now, room, policy);
     let steps = |room: Chars| steps(facts, room);
     let names = |room: Chars| names(facts, room);
     let portions: [(f64, &dyn Fn(Chars) -> Written); 6] = [

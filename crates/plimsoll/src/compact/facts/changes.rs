@@ -46,10 +46,10 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Take note of what a call changed.
-    pub(super) fn note(&mut self, call: &Call) {
+    /// Take note of what a call changed. Says whether it changed anything.
+    pub(super) fn note(&mut self, call: &Call) -> bool {
         if call.outcome != Outcome::Ended {
-            return;
+            return false;
         }
         let mut found = Vec::new();
         edits(call, &mut found);
@@ -58,9 +58,11 @@ impl Changes {
             let directory = call.field(&["workdir", "cwd", "working_directory"]);
             shell_changes(&line, directory, &mut found);
         }
+        let has_changed = !found.is_empty();
         for (path, change) in found {
             self.add(&path, change, call);
         }
+        has_changed
     }
 
     fn add(&mut self, path: &str, change: Change, call: &Call) {

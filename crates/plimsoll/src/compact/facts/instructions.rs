@@ -11,6 +11,7 @@ use regex::Regex;
 
 use super::super::prose::{Pattern, PieceKind, any_of, matches, normal, pieces};
 use super::strip::typed_only;
+use super::superseded::Later;
 use super::user::UserWords;
 use crate::chars::Chars;
 use crate::log::MessageId;
@@ -26,14 +27,15 @@ pub struct Instruction {
 }
 
 /// The instructions in what the user said, each once, the newest saying of it last.
-pub(super) fn instructions(words: &[UserWords], policy: &SummaryPolicy) -> Vec<Instruction> {
+pub(super) fn instructions(words: &[UserWords], later: &Later, policy: &SummaryPolicy) -> Vec<Instruction> {
     let mut found: Vec<Instruction> = Vec::new();
-    for said in words {
+    for (place, said) in words.iter().enumerate() {
         let typed = typed_only(&said.whole, policy);
         for piece in pieces(&typed) {
             let is_sentence =
                 piece.kind != PieceKind::Heading && Chars::of(&piece.text) <= policy.instruction_chars;
-            if is_sentence && is_instruction(&piece.text) {
+            let still_holds = |order: &str| !later.supersedes(order, place + 1, said.turn);
+            if is_sentence && is_instruction(&piece.text) && still_holds(&piece.text) {
                 found.push(Instruction { text: piece.text, source: said.source.clone() });
             }
         }

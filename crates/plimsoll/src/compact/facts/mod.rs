@@ -11,24 +11,27 @@ mod agent;
 mod call;
 mod changes;
 mod commands;
+mod environment;
 mod instructions;
 mod reads;
 mod shell;
 mod steps;
 mod strip;
+mod superseded;
 mod todos;
 mod user;
 
 pub use agent::{Said, Turn};
 pub use changes::{Change, ChangedFile, paths};
 pub use commands::{CommandRun, Commit, Ended, OpenError, shell_commands};
+pub use environment::Environment;
 pub use instructions::Instruction;
 pub(in crate::compact) use instructions::is_instruction;
 pub use reads::{FileRead, ReadLines, SeenLines, ShellReads, file_reads, shell_reads};
 pub use steps::Step;
 pub(in crate::compact) use steps::end_of_path;
 pub use todos::{Todo, TodoList, TodoState};
-pub use user::{Occasion, UserWords};
+pub use user::{Occasion, UserWords, is_typed, typed_words};
 
 use self::call::{Call, Results};
 use crate::chars::Chars;
@@ -58,8 +61,13 @@ pub struct Facts {
     pub steps: Vec<Step>,
     /// The identifiers that the newest calls used, the most used first.
     pub names: Vec<String>,
-    /// The rules that the user laid down, the newest last.
+    /// The rules that the user laid down and that still hold, the newest last.
     pub instructions: Vec<Instruction>,
+    /// Directory, branch, variables and versions.
+    pub environment: Environment,
+    /// Whether the user spoke last, so that the newest request waits for an answer.
+    pub is_waiting: bool,
+    later: superseded::Later,
 }
 
 impl Facts {
@@ -73,27 +81,35 @@ impl Facts {
         let mut changes = changes::Changes::default();
         let mut commands = commands::Commands::new(policy.command_chars, scan);
         let mut steps = steps::Steps::new(policy.last_steps, policy.min_words.max(Chars(80)));
-        let mut number = 0;
+        let mut environment = environment::Surroundings::new(scan);
+        let mut later = superseded::Later::default();
+        let (mut number, mut is_waiting) = (0, false);
         for message in history {
             if message.info.summary {
                 continue;
             }
             if message.is_assistant() {
                 turns.message(message);
+                words.heard(message);
+                is_waiting = false;
             } else if words.message(message) {
                 turns.begin(words.contradicts());
+                is_waiting = true;
             }
             for part in &message.parts {
                 let Some(call) = Call::of(&message.info.id, part, &results, scan, number) else { continue };
                 number += 1;
                 words.call(&call);
                 todos.note(&call);
-                changes.note(&call);
+                let has_changed = changes.note(&call);
                 commands.note(&call);
                 steps.note(&call);
+                environment.note(&call);
+                later.note(&call, has_changed, words.turns);
             }
         }
-        let instructions = instructions::instructions(&words.words, policy);
+        later.hear(&words.words);
+        let instructions = instructions::instructions(&words.words, &later, policy);
         let commit = commands.commit.take();
         let (commands, errors, addresses) = commands.finish();
         let (steps, mut names) = steps.finish();
@@ -110,6 +126,14 @@ impl Facts {
             steps,
             names,
             instructions,
+            environment: environment.finish(),
+            is_waiting,
+            later,
         }
+    }
+
+    /// Whether the user's words or what the agent did here ended an order from before this history.
+    pub fn supersedes(&self, order: &str) -> bool {
+        self.later.supersedes(order, 0, 0)
     }
 }

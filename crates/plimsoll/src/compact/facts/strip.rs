@@ -56,7 +56,23 @@ const HOST_TAGS: &[&str] = &[
     "post-tool-use-hook",
     "uploaded_files",
     "hook_context",
+    "new-diagnostics",
+    "teammate-message",
+    "mcp-resource",
+    "mcp-resource-update",
+    "mcp-polling-update",
 ];
+
+/// First words of messages that hosts write in the user's name.
+const HOST_STARTS: &[&str] = &[
+    "Caveat: The messages below were generated",
+    "[Request interrupted by user",
+    "OBSERVATION:",
+    "# AGENTS.md instructions for ",
+];
+
+/// First words of a skill that a host inserts, and the label before the user's arguments to it.
+const SKILL: (&str, &str) = ("Base directory for this skill:", "\nARGUMENTS: ");
 
 /// Elements around the user's own words: only the tags go.
 const USER_TAGS: &[&str] = &[
@@ -87,15 +103,15 @@ pub(super) fn own_words(text: &str) -> String {
     if let Some((command, _)) = text.split_once("\n```").filter(|(command, _)| command.starts_with("Ran `")) {
         return command.trim().to_owned();
     }
+    if text.trim_start().starts_with(SKILL.0) {
+        return text.rsplit_once(SKILL.1).map_or("", |(_, words)| words).trim().to_owned();
+    }
     let text = without_host_elements(text);
     let command = slash_command(&text.command);
     let mut kept: Vec<&str> = Vec::new();
     for line in text.rest.lines() {
         let trimmed = line.trim();
-        let host =
-            ["Caveat: The messages below were generated", "[Request interrupted by user", "OBSERVATION:"]
-                .iter()
-                .any(|start| trimmed.starts_with(start));
+        let host = HOST_STARTS.iter().any(|start| trimmed.starts_with(start));
         let image = trimmed.starts_with("[Image") && trimmed.ends_with(']') && trimmed.len() < 80;
         if !host && !image {
             kept.push(line.trim_end());

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::Value;
 
-use super::super::prose::{Pattern, matches, normal, plain, shorten};
+use super::super::prose::{Pattern, matches, normal, pieces, plain, shorten, shorten_ends};
 use super::call::Call;
 use super::steps::end_of_path;
 use super::strip::{is_host_command, is_nod, own_words, without_pastes};
-use crate::chars::{Chars, head};
-use crate::log::{Message, MessageId, PartBody, Role};
+use crate::chars::{Chars, head, tail};
+use crate::log::{Message, MessageId, Part, PartBody, Role};
 use crate::policy::SummaryPolicy;
 use crate::redact::redact;
 
@@ -26,6 +26,8 @@ pub struct UserWords {
     pub occasion: Occasion,
     /// The message it stands in.
     pub source: MessageId,
+    /// Number of the user's messages up to this one, short ones that are not kept included.
+    pub(in crate::compact) turn: usize,
 }
 
 /// On what occasion the user said something.
@@ -41,16 +43,59 @@ pub enum Occasion {
     Interjection,
 }
 
+/// Returns the text that the user typed in a message, without wrappers and without texts that a host wrote in the user's
+/// name; empty if the user typed none.
+///
+/// ```
+/// use plimsoll::Message;
+/// use plimsoll::compact::facts::typed_words;
+/// let text = "<system-reminder>be brief</system-reminder>\nfix the build";
+/// assert_eq!(typed_words(&Message::user("msg_1".into(), "prt_1".into(), text)), "fix the build");
+/// ```
+pub fn typed_words(message: &Message) -> String {
+    let words: Vec<String> = message.parts.iter().filter_map(typed_in).collect();
+    words.join("\n")
+}
+
+/// Whether a part has text that the user typed.
+pub fn is_typed(part: &Part) -> bool {
+    typed_in(part).is_some()
+}
+
+fn typed_in(part: &Part) -> Option<String> {
+    match &part.body {
+        PartBody::Text(text) if text.synthetic != Some(true) && text.ignored != Some(true) => {
+            Some(own_words(&text.text)).filter(|words| !words.is_empty())
+        }
+        _ => None,
+    }
+}
+
 /// The user's words as they are gathered.
 pub(super) struct Gathered<'p> {
     pub(super) words: Vec<UserWords>,
     seen: BTreeSet<String>,
+    /// The question that the agent's newest text ends with.
+    asked: Option<String>,
+    /// Number of messages in which the user typed something.
+    pub(super) turns: usize,
     policy: &'p SummaryPolicy,
 }
 
 impl<'p> Gathered<'p> {
     pub(super) fn new(policy: &'p SummaryPolicy) -> Gathered<'p> {
-        Gathered { words: Vec::new(), seen: BTreeSet::new(), policy }
+        Gathered { words: Vec::new(), seen: BTreeSet::new(), asked: None, turns: 0, policy }
+    }
+
+    /// Records the question that a message of the agent ends with; the user's next words may answer it.
+    pub(super) fn heard(&mut self, message: &Message) {
+        let mut texts = message.parts.iter().filter_map(|part| match &part.body {
+            PartBody::Text(text) if text.ignored != Some(true) => Some(text.text.trim()),
+            _ => None,
+        });
+        if let Some(text) = texts.rfind(|text| !text.is_empty()) {
+            self.asked = question_in(text);
+        }
     }
 
     /// Take note of a message that is not the model's. Says whether a person began a turn with it.
@@ -59,24 +104,24 @@ impl<'p> Gathered<'p> {
         if matches!(message.info.role, Some(Role::System | Role::Other(_))) || message.marker().is_some() {
             return false;
         }
-        let mut typed = String::new();
         for part in &message.parts {
             let PartBody::Text(text) = &part.body else { continue };
-            if text.ignored == Some(true) {
-                continue;
-            }
-            for queued in queued(&text.text) {
-                self.add(&queued, Occasion::Interjection, id);
-            }
-            if text.synthetic != Some(true) {
-                typed.push_str(&own_words(&text.text));
-                typed.push('\n');
+            if text.ignored != Some(true) {
+                queued(&text.text).iter().for_each(|queued| self.add(queued, Occasion::Interjection, id));
             }
         }
+        let typed = typed_words(message);
         let beside_results = message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)));
         let occasion = if beside_results { Occasion::Interjection } else { Occasion::Prompt };
         let is_turn = !typed.trim().is_empty() && !beside_results;
-        self.add(&typed, occasion, id);
+        self.turns += usize::from(!typed.trim().is_empty());
+        match self.asked.take_if(|_| is_turn) {
+            // Without its question, a short answer says nothing.
+            Some(asked) if is_answer(&typed) => {
+                self.add_after(&format!("(asked: {}) ", redact(&asked).text), &typed, Occasion::Answer, id);
+            }
+            _ => self.add(&typed, occasion, id),
+        }
         is_turn
     }
 
@@ -126,8 +171,33 @@ impl<'p> Gathered<'p> {
             return;
         }
         let text = format!("{before}{}", aligned(&short_paths(&without_pastes(&whole, self.policy))));
-        self.words.push(UserWords { text, whole, occasion, source: source.clone() });
+        self.words.push(UserWords { text, whole, occasion, source: source.clone(), turn: self.turns });
     }
+}
+
+/// Number of last sentences of a text among which a question to the user is looked for: options may follow it.
+const LAST_SENTENCES: usize = 5;
+/// Longest question that is repeated with its answer.
+const QUESTION: Chars = Chars(200);
+
+/// The question that a text of the agent ends with.
+fn question_in(text: &str) -> Option<String> {
+    let pieces = pieces(tail(text, Chars(2_000)));
+    let last = pieces.iter().rev().take(LAST_SENTENCES).find(|piece| piece.text.ends_with(['?', '？']))?;
+    Some(shorten_ends(&last.text, QUESTION))
+}
+
+/// Whether a message answers the question before it and is too short to be understood without it.
+fn is_answer(text: &str) -> bool {
+    static ANSWER: Pattern = Pattern::new(|| {
+        Regex::new(
+            r"(?i)^\W*(?:yes|yep|yeah|yup|no|nope|nah|ok|okay|sure|go|do|both|neither|all|none|either|option|the (?:first|second|third|last|latter|former)|first|second|third|[a-e]|\d+|keep|leave|sim|não|sí|oui|non|ja|nein|да|нет)\b|^(?:好|是|要|不|可以|對|对|はい|いいえ|네|아니)",
+        )
+        .ok()
+    });
+    let (text, words) = (text.trim(), text.split_whitespace().count());
+    let is_question = text.ends_with(['?', '？']);
+    !is_question && Chars::of(text) <= Chars(120) && (words <= 4 || words <= 20 && matches(&ANSWER, text))
 }
 
 /// The text without an indent that all lines but the first share, with at most one empty line in a row.

@@ -8,6 +8,7 @@ fn stats() -> ForkStats {
         final_count: 18,
         total_chars: Chars(1),
         removed_messages: 0,
+        summarised_messages: 0,
         kept_words: 0,
         left_out_messages: 2,
         shortened_messages: 0,
@@ -163,7 +164,7 @@ fn r49_constants_of_the_tiered_preset() {
         "errorPatterns": ["error", "Error", "ERROR", "failed", "FAILED", "exception", "traceback"],
         "headTailKeywords": ["bash", "pty", "exec"],
         "uncutTools": [],
-        "cutMarker": "gap",
+        "cutMarker": "gap", "labelHost": false, "summaryShare": 0.0,
         "newestRoom": null, "wordsRoom": null, "leastResult": 200,
         "childShare": 0.5, "newestShare": 0.5, "wordsShare": 0.25, "historyShare": 0.8,
         "rules": "document",
@@ -203,4 +204,27 @@ fn r58_whole_pipeline_on_a_realistic_history() {
     assert!(stats.compaction_detected && stats.truncated_results == 25 && stats.head_tail_applied == 25);
     assert_eq!(stats.final_count + stats.removed_messages, 91);
     assert!(stats.total_chars <= Chars(200_000) && digest.context.contains("SUM"));
+}
+
+/// Six "User:" blocks showed three prompts: what the host attached, reminded of and expanded was labelled as the user's.
+#[test]
+fn texts_of_a_host_are_not_labelled_as_the_users() {
+    let host = |text: &str| json!({ "info": { "role": "user" }, "parts": [{ "type": "text", "text": text, "synthetic": true }] });
+    let log = History::new()
+        .user("<command-name>/review</command-name><command-args>only src</command-args>")
+        .raw(host("Base directory for this skill: /skills/review"))
+        .user("Base directory for this skill: /skills/style\n\n# Style")
+        .raw(host("/w/a.rs:\n1 fn a() {}"))
+        .user("<mcp-resource-update server=\"db\">changed</mcp-resource-update>")
+        .user("and the tests")
+        .result("call_1", "fine")
+        .messages();
+    let labels = |policy: &ForkPolicy| {
+        let context = fork(&log, policy).context;
+        let label = |line: &&str| matches!(*line, "User:" | "Host:");
+        context.lines().filter(label).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [user, host] = ["User:", "Host:"];
+    assert_eq!(labels(&Policy::default().fork), [user, host, host, host, host, user, user]);
+    assert_eq!(labels(&tiered()), [user; 7], "the document knows two labels");
 }

@@ -1,0 +1,73 @@
+//! Names in a model's summary that the history does not contain: a sign that the model made something up.
+
+use std::collections::BTreeSet;
+
+use regex::Regex;
+
+use super::prose::Pattern;
+use crate::chars::Text;
+use crate::log::{Message, PartBody};
+
+/// Most names that are listed.
+const MOST: usize = 20;
+/// Shorter words are in every text.
+const SHORTEST: usize = 4;
+
+/// Returns the paths, identifiers and hashes of a summary of which a word is nowhere in `history` or in the summary
+/// before, in their order, each once.
+pub(super) fn unknown_names<'a>(
+    summary: &str,
+    history: impl IntoIterator<Item = &'a Message>,
+    prior: Option<&Text>,
+) -> Vec<String> {
+    let candidates = names(summary);
+    if candidates.is_empty() {
+        return candidates;
+    }
+    let wanted: BTreeSet<String> = candidates.iter().flat_map(|name| words(name)).collect();
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    let mut read = |text: &str| {
+        known.extend(words(text).filter(|word| wanted.contains(word)));
+    };
+    prior.into_iter().for_each(|prior| read(prior));
+    for message in history {
+        for part in &message.parts {
+            match &part.body {
+                PartBody::Text(text) => read(&text.text),
+                PartBody::Reasoning(thought) => read(&thought.text),
+                PartBody::Tool(tool) => {
+                    tool.state.input.iter().for_each(|input| read(input.json()));
+                    tool.state.result().into_iter().for_each(|text| read(text));
+                }
+                PartBody::ToolCall(call) => call.input.iter().for_each(|input| read(input.json())),
+                PartBody::ToolResult(result) => read(&result.text),
+                PartBody::File(file) => file.filename.iter().for_each(|name| read(name)),
+                _ => {}
+            }
+        }
+    }
+    let is_unknown = |name: &String| words(name).any(|word| !known.contains(&word));
+    candidates.into_iter().filter(is_unknown).take(MOST).collect()
+}
+
+/// Paths, identifiers of several words and hashes in a text. Words of a language are not checked: models paraphrase.
+fn names(text: &str) -> Vec<String> {
+    static NAMES: Pattern = Pattern::new(|| {
+        Regex::new(
+            r"(?x) [\w.@-]*\w/[\w./@-]*\w | \b[\w-]+\.[a-z]{1,5}\b | \b\w*[a-z0-9]_[a-z0-9]\w*\b | \b[A-Za-z]+[a-z][A-Z]\w*\b
+            | \b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b | \b[0-9a-f]{7,40}\b ",
+        )
+        .ok()
+    });
+    let Some(pattern) = NAMES.as_ref() else { return Vec::new() };
+    let mut seen = BTreeSet::new();
+    let found = pattern.find_iter(text).map(|name| name.as_str());
+    let is_name = |name: &&str| words(name).next().is_some() && name.chars().any(char::is_alphabetic);
+    found.filter(is_name).filter(|name| seen.insert(name.to_lowercase())).map(str::to_owned).collect()
+}
+
+/// The words of a text that can be looked up, in lower case.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| word.len() >= SHORTEST).map(str::to_lowercase)
+}

@@ -1,0 +1,60 @@
+//! A summary before a digest from which messages had to be removed.
+//!
+//! A child with a small window gets the newest messages of its parent, and little of what led to them: the goal, the
+//! rules, what was found and decided, the files changed. At equal size, a summary of the removed messages helps the
+//! child more than some more of the newest messages.
+
+use super::child::{message_tokens, sized};
+use super::format::{OPEN, push_harmless};
+use super::{Digest, DigestSource, preamble};
+use crate::chars::{Chars, Text};
+use crate::compact::extract::extract_before;
+use crate::count::{Counter, Tokens};
+use crate::log::Message;
+use crate::policy::{ForkPolicy, Policy};
+
+/// Label of the summary in a digest.
+const LABEL: &str = "Summary:";
+
+/// Returns a digest of at most `room` tokens that begins with a summary of the removed messages; `None` if the policy
+/// wants none, nothing is removed, or both do not fit.
+pub(super) fn digest(
+    source: &DigestSource<'_>,
+    policy: &Policy,
+    room: Tokens,
+    counter: &dyn Counter,
+) -> Option<Digest> {
+    let most = room.share(policy.fork.summary_share);
+    if most < policy.compact.extractive_least {
+        return None;
+    }
+    // The summary has the user's older words, and takes in one that the history has already.
+    let fork = ForkPolicy { words_share: 0.0, words_room: None, ..policy.fork.clone() };
+    let (source, prior) = source.without_summary();
+    let smallest = sized(&source, &fork, room - most, counter).ok()?;
+    let removed = smallest.stats.removed_messages;
+    if removed == 0 && prior.is_none() {
+        return None;
+    }
+    let (older, newer) = source.slice.messages.split_at(removed.min(source.slice.messages.len()));
+    let summary = extract_before(older, newer, prior.as_ref(), most, &policy.summary, counter);
+    let block = block(&summary);
+    // What the summary leaves of its share goes to the newest messages.
+    let rest = sized(&source, &fork, room - message_tokens(&block, counter), counter).unwrap_or(smallest);
+    Some(with_summary(rest, &block, older, &fork))
+}
+
+/// Writes the summary for a digest, so that nothing in it closes the block.
+fn block(summary: &Text) -> String {
+    let mut text = format!("\n{LABEL}\n");
+    push_harmless(&mut text, summary);
+    text
+}
+
+fn with_summary(mut digest: Digest, block: &str, older: &[&Message], policy: &ForkPolicy) -> Digest {
+    digest.context = digest.context.replacen(OPEN, &format!("{OPEN}{block}"), 1);
+    digest.stats.total_chars = Chars::of(&digest.context);
+    digest.stats.summarised_messages = older.len().min(digest.stats.removed_messages);
+    digest.preamble = preamble::preamble(&digest.stats, policy);
+    digest
+}
