@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll::compact::contract::ContractFate;
-use plimsoll::prune::PrunePlan;
+use plimsoll::prune::{Cleared, PruneItem, PrunePlan};
 use plimsoll::receipt::{CompactPlan, CutItem, ShedPlan};
 use plimsoll::{
     Limits, Log, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Policy, Receipt, ReceiptId, Tokens,
@@ -286,7 +286,7 @@ impl Page<'_> {
             lines.push(row("stay", &format!("{short}, too short to be worth clearing")));
         }
         let freed = sizes.shares(plan.items.iter().map(|item| item.tokens));
-        let rows = plan.items.iter().zip(freed).map(|(item, freed)| (&item.part, freed.to_string()));
+        let rows = plan.items.iter().zip(freed).map(|(item, freed)| Row::of_item(item, freed.to_string()));
         lines.extend(self.table("FREES", rows));
         lines
     }
@@ -317,24 +317,20 @@ impl Page<'_> {
                 [ContractFate::Found, ContractFate::Added, ContractFate::LeftOut].map(of);
             lines.push(row("contract", &format!("{found} found, {added} added, {left} left out")));
         }
-        lines.extend(self.table("CHARS", plan.cut.iter().map(cut_cells)));
+        lines.extend(self.table("CHARS", plan.cut.iter().map(Row::of_cut)));
         lines
     }
 
     fn shed(&self, plan: &ShedPlan) -> Vec<String> {
-        let cleared = plan.cleared.iter().map(|item| (&item.part, "cleared".to_owned()));
-        let hidden = plan.hidden.iter().map(|item| (&item.part, "left out".to_owned()));
-        let unpinned = plan.unpinned.iter().map(|part| (part, "unpinned".to_owned()));
-        let cut = plan.cut.iter().map(cut_cells);
+        let cleared = plan.cleared.iter().map(|item| Row::of_item(item, "cleared".to_owned()));
+        let hidden = plan.hidden.iter().map(|item| Row::of_part(&item.part, "left out".to_owned()));
+        let unpinned = plan.unpinned.iter().map(|part| Row::of_part(part, "unpinned".to_owned()));
+        let cut = plan.cut.iter().map(Row::of_cut);
         self.table("BECOMES", cleared.chain(cut).chain(hidden).chain(unpinned))
     }
 
     /// Parts under headings, each with one figure or word.
-    fn table<'p>(
-        &self,
-        heading: &'static str,
-        rows: impl Iterator<Item = (&'p PartId, String)>,
-    ) -> Vec<String> {
+    fn table<'p>(&self, heading: &'static str, rows: impl Iterator<Item = Row<'p>>) -> Vec<String> {
         let mut columns = vec![
             Column { heading: "TURN", holds: Holds::Numbers },
             Column { heading: "TOOL", holds: Holds::Words(6) },
@@ -345,19 +341,24 @@ impl Page<'_> {
             columns.push(Column { heading: "RECALL", holds: Holds::Names });
         }
         let mut table = Table::new(columns);
-        let rows: Vec<(Named, &PartId, String)> =
-            rows.map(|(part, figure)| (self.contents.part(part), part, figure)).collect();
+        let rows: Vec<(Named, String, String)> = rows
+            .map(|Row { part, is_input, figure }| {
+                let mut named = self.contents.part(part);
+                named.kind.push_str(if is_input { " input" } else { "" });
+                (named, if is_input { format!("{part}:input") } else { part.to_string() }, figure)
+            })
+            .collect();
         let is_empty = rows.is_empty();
         let widest = |cells: &mut dyn Iterator<Item = usize>| cells.max().unwrap_or(0);
         let others = widest(&mut rows.iter().map(|(named, ..)| named.kind.chars().count())).max(4)
             + widest(&mut rows.iter().map(|(.., figure)| figure.chars().count())).max(heading.len())
-            + widest(&mut rows.iter().filter(|_| self.handles).map(|(_, part, _)| part.as_str().len() + 2))
+            + widest(&mut rows.iter().filter(|_| self.handles).map(|(_, handle, _)| handle.len() + 2))
             + "TURN".len()
             + 3 * 2;
         let room = self.width.saturating_sub(2 + others).max(16);
-        for (Named { turn, kind, about }, part, figure) in rows {
+        for (Named { turn, kind, about }, handle, figure) in rows {
             let turn = if turn == 0 { String::new() } else { turn.to_string() };
-            let handle = self.handles.then(|| part.to_string());
+            let handle = self.handles.then_some(handle);
             // The end of a path tells it from others; of a command it is the beginning.
             let about = if about.contains(' ') { about } else { cut_middle(&about, room) };
             table.row([turn, kind, about, figure].into_iter().chain(handle));
@@ -374,12 +375,29 @@ impl Page<'_> {
     }
 }
 
-fn cut_cells(item: &CutItem) -> (&PartId, String) {
-    let becomes = match item.keep.0 {
-        0 => "left out".to_owned(),
-        _ => format!("{} → {}", item.chars, item.keep),
-    };
-    (&item.part, becomes)
+/// A part in a table, with one figure or word.
+struct Row<'p> {
+    part: &'p PartId,
+    is_input: bool,
+    figure: String,
+}
+
+impl<'p> Row<'p> {
+    fn of_part(part: &'p PartId, figure: String) -> Row<'p> {
+        Row { part, is_input: false, figure }
+    }
+
+    fn of_item(item: &'p PruneItem, figure: String) -> Row<'p> {
+        Row { part: &item.part, is_input: item.what == Cleared::Input, figure }
+    }
+
+    fn of_cut(item: &'p CutItem) -> Row<'p> {
+        let becomes = match item.keep.0 {
+            0 => "left out".to_owned(),
+            _ => format!("{} → {}", item.chars, item.keep),
+        };
+        Row::of_part(&item.part, becomes)
+    }
 }
 
 fn row(name: &str, text: &str) -> String {

@@ -11,19 +11,20 @@ pub(crate) const HOUR: Millis = Millis(60 * 60 * 1_000);
 
 /// How long the cache lived; none if the usage does not tell.
 ///
-/// Anthropic's usage says which writes are for an hour. Its cache is written for a price and never by itself, so usage of
-/// its models without a write is incomplete, and what it calls read may have been written: it tells nothing. Of
-/// providers that cache by themselves (OpenAI, Google, DeepSeek), and count no writes, the pauses tell: if most requests
-/// after a pause of more than five minutes and less than an hour still read what the request before them sent, the cache
-/// lived through it.
+/// Anthropic's usage says which writes are for an hour, but not every tool that records usage keeps it. So pauses decide:
+/// if most requests after a pause of more than five minutes and less than an hour still read what the request before
+/// them sent, the cache lived through it. That is also how providers that cache by themselves (OpenAI, Google, DeepSeek) and
+/// count no writes are judged. Anthropic's cache is never written by itself: usage of its models without a write is
+/// incomplete, and what it calls read may have been written, so it shows nothing.
 pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
     let usages = || messages.iter().filter_map(|message| message.info.tokens.as_ref());
     let written: Tokens = usages().map(|usage| usage.cache_write).sum();
     let hour: Tokens = usages().map(|usage| usage.cache_write_hour).sum();
-    if written > Tokens::ZERO {
-        return Some(if hour.0 > written.0 / 2 { HOUR } else { MINUTES });
+    if hour.0 > written.0 / 2 {
+        return Some(HOUR);
     }
-    if messages.iter().any(is_claude) {
+    let of_writes = (written > Tokens::ZERO).then_some(MINUTES);
+    if of_writes.is_none() && messages.iter().any(is_claude) {
         return None;
     }
     let (mut survived, mut died) = (0, 0);
@@ -45,7 +46,8 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
         }
         before = Some((at, request));
     }
-    (survived + died > 0).then_some(if survived > died { HOUR } else { MINUTES })
+    let of_pauses = (survived + died > 0).then_some(if survived > died { HOUR } else { MINUTES });
+    of_pauses.or(of_writes)
 }
 
 /// Whether a message is of one of Anthropic's models, served by them or by another provider.
@@ -78,6 +80,12 @@ mod tests {
     #[test]
     fn writes_or_pauses_tell_how_long_a_cache_lived() {
         assert_eq!(of_usage(&session(&[(0, 0, 20), (30, 0, 20)])), Some(MINUTES));
+        assert_eq!(of_usage(&session(&[(0, 0, 20)])), Some(MINUTES));
+        assert_eq!(
+            of_usage(&session(&[(0, 0, 20), (30, 19, 1)])),
+            Some(HOUR),
+            "it was read after half an hour"
+        );
         assert_eq!(of_usage(&session(&[(0, 0, 0), (30, 19, 0)])), Some(HOUR));
         assert_eq!(of_usage(&session(&[(0, 0, 0), (30, 0, 0), (1, 19, 0)])), Some(MINUTES));
         assert_eq!(of_usage(&session(&[(0, 0, 0), (1, 19, 0)])), None, "there was no pause");

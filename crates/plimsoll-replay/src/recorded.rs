@@ -63,8 +63,7 @@ pub(crate) fn set_reads(steps: &mut [Step]) {
     if !usages(steps) {
         return;
     }
-    // The model and the size of the request before.
-    let mut before: Option<(String, u64)> = None;
+    let mut before: Option<Before> = None;
     let mut models: Vec<String> = Vec::new();
     for step in steps.iter_mut() {
         let Some(call) = &mut step.call else { continue };
@@ -78,13 +77,30 @@ pub(crate) fn set_reads(steps: &mut [Step]) {
         if !models.contains(&call.model) {
             models.push(call.model.clone());
         }
-        before = Some((call.model.clone(), sent));
+        // A single request that is much shorter was another one: the next is as long as the session again.
+        let longer = before.as_ref().filter(|before| before.is_longer(sent)).map(|before| before.sent);
+        before = Some(Before { model: call.model.clone(), sent, longer });
+    }
+}
+
+/// The request before a call.
+struct Before {
+    model: String,
+    sent: u64,
+    /// The size of the one before it, if that was much longer.
+    longer: Option<u64>,
+}
+
+impl Before {
+    /// Whether it was so much longer than a request of `sent` tokens that something was reduced.
+    fn is_longer(&self, sent: u64) -> bool {
+        (sent as f64) < self.sent as f64 * REDUCED
     }
 }
 
 fn read_of(
     call: &Call,
-    before: Option<&(String, u64)>,
+    before: Option<&Before>,
     models: &[String],
     sent: u64,
     read: u64,
@@ -93,10 +109,12 @@ fn read_of(
         _ if !models.contains(&call.model) => CacheRead::First(read),
         // Behind a switch of models, or a request without usage, there is nothing to compare with.
         None => CacheRead::Unknown,
-        Some((model, _)) if *model != call.model => CacheRead::Unknown,
-        Some((_, last)) if call.summary.is_some() || (sent as f64) < *last as f64 * REDUCED => {
-            CacheRead::Unknown
+        Some(before) if before.model != call.model => CacheRead::Unknown,
+        Some(before) if call.summary.is_some() || before.is_longer(sent) => CacheRead::Unknown,
+        Some(Before { sent: last, longer, .. }) => {
+            let resumed = longer.filter(|longer| sent as f64 >= *longer as f64 * REDUCED);
+            let last = resumed.unwrap_or(*last);
+            CacheRead::Share((read as f64 / last.min(sent).max(1) as f64).min(1.0))
         }
-        Some((_, last)) => CacheRead::Share((read as f64 / (*last).min(sent).max(1) as f64).min(1.0)),
     }
 }

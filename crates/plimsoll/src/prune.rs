@@ -148,6 +148,14 @@ impl PruneItem {
         PruneItem { part, message, tool: tool.into(), what: Cleared::Output, tokens, names: Text::default() }
     }
 
+    /// Brings it back with a recall.
+    pub fn handle(&self) -> String {
+        match self.what {
+            Cleared::Output => self.part.to_string(),
+            Cleared::Input => format!("{}:input", self.part),
+        }
+    }
+
     /// The mark that clears it.
     pub fn effect(&self) -> Effect {
         match self.what {

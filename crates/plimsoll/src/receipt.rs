@@ -16,7 +16,7 @@ use crate::gauge::Scale;
 use crate::log::{Effect, Ids, Log, LogError, Mark, MessageId, Millis, PartId, ReceiptId, SessionId};
 use crate::pin::PinPlan;
 use crate::policy::Policy;
-use crate::prune::{PruneItem, PrunePlan};
+use crate::prune::{Cleared, PruneItem, PrunePlan};
 use crate::truncate::{Spill, TruncatePlan, format_bytes};
 
 /// A reduction intended.
@@ -214,14 +214,27 @@ pub enum Handle {
     Part(PartId),
     /// A run of messages of the log, both ends included.
     Messages(MessageId, MessageId),
+    /// The input of a tool, in a part of the log.
+    Input(PartId),
     /// Output kept on disk.
     Spill(String),
+}
+
+impl Handle {
+    /// Where to find what `effect` takes out of the window.
+    fn of(part: &PartId, effect: &Effect) -> Handle {
+        match effect {
+            Effect::ClearInput(_) => Handle::Input(part.clone()),
+            _ => Handle::Part(part.clone()),
+        }
+    }
 }
 
 impl fmt::Display for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Handle::Part(id) => write!(f, "{id}"),
+            Handle::Input(id) => write!(f, "{id}:input"),
             Handle::Messages(first, last) => write!(f, "{first}..{last}"),
             Handle::Spill(place) => write!(f, "{place}"),
         }
@@ -234,7 +247,7 @@ impl Plan {
     pub fn title(&self) -> String {
         match self {
             Plan::Prune(plan) if !plan.items.is_empty() => {
-                format!("prune {}", some(plan.items.len(), "tool output"))
+                format!("prune {}", cleared(&plan.items))
             }
             Plan::Compact(plan) => {
                 let messages = some(plan.messages as usize, "message");
@@ -317,7 +330,7 @@ impl Plan {
             }
             Plan::Range(plan) => vec![Handle::Messages(plan.first.clone(), plan.last.clone())],
             Plan::Pin(_) => Vec::new(),
-            _ => self.effects().into_iter().map(|(part, _)| Handle::Part(part.clone())).collect(),
+            _ => self.effects().into_iter().map(|(part, effect)| Handle::of(part, &effect)).collect(),
         }
     }
 
@@ -330,7 +343,7 @@ impl Plan {
         match self {
             Plan::Prune(plan) => {
                 for item in &plan.items {
-                    row(&item.part, format!("{:<12} {:>9} tokens", item.tool, item.tokens.to_string()));
+                    row(&item.handle(), format!("{:<12} {:>9} tokens", item.tool, item.tokens.to_string()));
                 }
                 // Where nothing goes, the headline is the reason.
                 if !plan.items.is_empty() {
@@ -381,7 +394,7 @@ impl Plan {
             Plan::Shed(plan) => {
                 for item in &plan.cleared {
                     row(
-                        &item.part,
+                        &item.handle(),
                         format!("{:<12} {:>9} tokens, cleared", item.tool, item.tokens.to_string()),
                     );
                 }
@@ -449,6 +462,16 @@ fn summary_name(made: Made) -> &'static str {
     }
 }
 
+/// What is cleared, as numbers with their nouns: `3 tool outputs and 2 inputs`.
+fn cleared(items: &[PruneItem]) -> String {
+    let inputs = items.iter().filter(|item| item.what == Cleared::Input).count();
+    match (items.len() - inputs, inputs) {
+        (outputs, 0) => some(outputs, "tool output"),
+        (0, inputs) => some(inputs, "tool input"),
+        (outputs, inputs) => format!("{} and {}", some(outputs, "tool output"), some(inputs, "input")),
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -460,7 +483,7 @@ impl fmt::Display for Plan {
             Plan::Truncate(plan) => write!(f, "truncate nothing of {} output", plan.tool),
             Plan::Prune(plan) if plan.items.is_empty() => write!(f, "prune nothing: {}", plan.explain()),
             Plan::Prune(plan) => {
-                write!(f, "prune {}, {} tokens", some(plan.items.len(), "tool output"), plan.freed_tokens)
+                write!(f, "prune {}, {} tokens", cleared(&plan.items), plan.freed_tokens)
             }
             Plan::Compact(plan) => {
                 let how = summary_name(plan.made);
@@ -473,15 +496,15 @@ impl fmt::Display for Plan {
                 write!(f, "compact {messages}, {} tokens, where they stand, behind {how}", plan.tokens)
             }
             Plan::Shed(plan) => {
-                let steps = [
-                    ("clear", plan.cleared.len(), "tool output"),
-                    ("cut", plan.cut.len(), "part"),
-                    ("leave out", plan.hidden.len(), "part"),
-                    ("unpin", plan.unpinned.len(), "part"),
+                let parts = [
+                    ("cut", plan.cut.len()),
+                    ("leave out", plan.hidden.len()),
+                    ("unpin", plan.unpinned.len()),
                 ];
-                let steps = steps.into_iter().filter(|(_, count, _)| *count > 0);
-                let steps: Vec<String> =
-                    steps.map(|(verb, count, thing)| format!("{verb} {}", some(count, thing))).collect();
+                let parts = parts.into_iter().filter(|(_, count)| *count > 0);
+                let parts = parts.map(|(verb, count)| format!("{verb} {}", some(count, "part")));
+                let clear = (!plan.cleared.is_empty()).then(|| format!("clear {}", cleared(&plan.cleared)));
+                let steps: Vec<String> = clear.into_iter().chain(parts).collect();
                 write!(f, "shed: {}", if steps.is_empty() { "nothing".to_owned() } else { steps.join(", ") })
             }
             Plan::Pin(plan) => {

@@ -83,7 +83,7 @@ pub(crate) struct Account<'a> {
     pub(crate) terms: CacheTerms,
     /// Tokens of the request, as the provider counts them.
     pub(crate) load: Tokens,
-    /// The line; without reductions the session would not have got beyond it.
+    /// The context window; without reductions the session would not have got beyond it.
     pub(crate) context: Tokens,
     /// Converts estimated tokens to the provider's.
     pub(crate) factor: f64,

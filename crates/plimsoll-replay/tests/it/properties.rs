@@ -55,13 +55,13 @@ enum Step {
 fn sessions() -> impl Strategy<Value = Vec<(Step, u64)>> {
     let step = prop_oneof![
         4 => Just(Step::Prompt),
-        6 => (100usize..60_000).prop_map(Step::Read),
+        6 => (100usize..20_000).prop_map(Step::Read),
         3 => (100usize..20_000).prop_map(Step::Write),
         3 => (10usize..2_000).prop_map(Step::Say),
         2 => (0usize..12).prop_map(Step::Use),
     ];
     let pause = prop_oneof![8 => 1u64..60, 3 => 290u64..4_000];
-    prop::collection::vec((step, pause), 1..120)
+    prop::collection::vec((step, pause), 1..80)
 }
 
 fn messages_of(steps: &[(Step, u64)]) -> Vec<Message> {
@@ -100,7 +100,7 @@ fn messages_of(steps: &[(Step, u64)]) -> Vec<Message> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
 
     /// The promise of the purse, billed by code that knows nothing of it.
     #[test]

@@ -170,3 +170,17 @@ fn usage_of_another_request_is_not_taken_for_this_ones_size() {
     assert!(call.is_none_or(|(sent, whole)| sent.tokens.abs_diff(*whole) < whole / 20), "{call:?}");
     assert_eq!(report.calls as usize, whole.len());
 }
+
+#[test]
+fn a_cache_miss_after_the_usage_of_another_request_is_still_a_miss() {
+    let mut hit = reasoned(reading(6, 900).messages(), 0);
+    let mut warm_up = Usage::new(Tokens::ZERO, Tokens(5));
+    warm_up.cache_write = Tokens(2_000);
+    hit[14].info.tokens = Some(warm_up);
+    let mut missed = hit.clone();
+    let usage = missed[16].info.tokens.as_mut().unwrap();
+    (usage.input, usage.cache_read) = (usage.input + usage.cache_read - Tokens(2_000), Tokens(2_000));
+    let request = usage.input.0;
+    let [hit, miss] = [hit, missed].map(|messages| replay(messages, "none", &window(200_000)).billed);
+    assert!(miss.written > hit.written + request / 2, "{hit:?} {miss:?}");
+}

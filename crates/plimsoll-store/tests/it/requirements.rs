@@ -27,6 +27,8 @@ use tempfile::TempDir;
 
 use super::{NOW, answer, begun, blobs, commits, ids, json_of, spill, unleased, user};
 
+const SUMMARY: &str = "## Goal\nThe build is done.";
+
 /// An archive in a directory of its own.
 struct Home {
     archive: Archive,
@@ -71,7 +73,7 @@ impl Home {
         let outcome = loop {
             match ladder.climb(&mut names).unwrap() {
                 Step::Done(outcome) => break outcome,
-                Step::Ask(_) => ladder.answer(Ok(Reply::finished("the summary")), &mut names).unwrap(),
+                Step::Ask(_) => ladder.answer(Ok(Reply::finished(SUMMARY)), &mut names).unwrap(),
             }
         };
         self.store().reduce(&unleased(&self.session), outcome.reduction.clone(), None, now).unwrap();
@@ -331,7 +333,7 @@ fn r147_a_compaction_is_recorded_and_old_messages_are_flagged_not_deleted() {
     assert_eq!((record.messages, record.tokens), (Some(plan.messages), Some(plan.tokens.0)));
     assert_eq!((&record.tail, record.created), (&plan.tail_start, Millis(NOW.0 + 500)));
     assert!(record.tail.is_some() && record.messages > Some(0) && record.set_aside.is_none());
-    assert_eq!(home.store().message(&home.session, &record.summary).unwrap().text(), "the summary");
+    assert_eq!(home.store().message(&home.session, &record.summary).unwrap().text(), SUMMARY);
     let after = ids(&home.all());
     assert!(after.starts_with(&before), "all messages are readable: {after:?}");
     let database = home.database();
@@ -354,7 +356,7 @@ fn r148_loading_gives_the_summary_and_then_every_message_that_was_kept() {
     let [Block::Text { text, .. }] = &first.blocks[..] else { panic!("{first:?}") };
     assert_eq!(first.role, WindowRole::System);
     let told = format!(
-        "[Previous conversation compacted]\n\nthe summary\n\n[End of compacted summary - {} messages, {} tokens]",
+        "[Previous conversation compacted]\n\n{SUMMARY}\n\n[End of compacted summary - {} messages, {} tokens]",
         plan.messages, plan.tokens.0
     );
     assert_eq!(text.as_str(), told);
@@ -563,7 +565,7 @@ fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[valu
     let mut ladder = Ladder::new(log, situation);
     let Step::Ask(_) = ladder.climb(&mut names).unwrap() else { panic!("nothing was asked") };
     store.append(&unleased(&id), vec![user("msg_meanwhile", "wait, not like that")], NOW).unwrap();
-    ladder.answer(Ok(Reply::finished("the summary")), &mut names).unwrap();
+    ladder.answer(Ok(Reply::finished(SUMMARY)), &mut names).unwrap();
     let Step::Done(outcome) = ladder.climb(&mut names).unwrap() else { panic!("something more was asked") };
     let receipts = &outcome.reduction.receipts;
     let Plan::Compact(plan) = &receipts[0].plan else { panic!("{receipts:?}") };

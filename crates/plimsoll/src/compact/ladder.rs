@@ -23,7 +23,7 @@ use super::accept::{Bounds, Rejection, Reply, accept};
 use super::contract::{self, ContractItem, Terms};
 use super::extract::extract_before;
 use super::index;
-use super::names::unknown_names;
+use super::invented::unknown_names;
 pub use super::outcome::{Burden, Outcome, Verdict};
 use super::request::{SummaryJob, SummaryRequest, TooSmall, appended_request};
 use super::select::Selection;

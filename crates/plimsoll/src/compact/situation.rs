@@ -150,7 +150,7 @@ impl Situation {
             policy: &self.policy,
             terms: self.cache.unwrap_or_else(|| CacheTerms::assumed(&self.policy.cache)),
             load: load.tokens,
-            context: self.line().map(|line| line.at).unwrap_or(Tokens(u64::MAX)),
+            context: self.limits.context,
             factor: self.gauge(load).factor(),
             now: self.now,
         }

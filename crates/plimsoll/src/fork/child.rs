@@ -87,8 +87,13 @@ pub(crate) fn fork_for_until(
     if fits(&digest) {
         return Ok(digest);
     }
-    let summarised = summary::digest(&source, policy, room, counter).filter(fits);
-    summarised.map_or_else(|| sized(&source, &policy.fork, room, counter), Ok)
+    let plain = sized(&source, &policy.fork, room, counter);
+    let is_complete =
+        |digest: &Digest| digest.stats.removed_messages == 0 && !digest.stats.compaction_detected;
+    if plain.as_ref().is_ok_and(is_complete) {
+        return plain;
+    }
+    summary::digest(&source, policy, room, counter).filter(fits).map_or(plain, Ok)
 }
 
 /// The largest digest that has at most `room` tokens.

@@ -375,6 +375,8 @@ impl ForkPolicy {
             cut_marker: CutMarker::Prefix,
             // So that its 100,000 tokens are not made smaller for a child with the usual window of 200,000.
             child_share: 0.6,
+            label_host: false,
+            summary_share: 0.0,
             ..ForkPolicy::fitted()
         }
     }

@@ -63,8 +63,8 @@ impl RecallTool {
         let (chars, matches) = (thousands(policy.max_chars.0), thousands(policy.max_matches));
         let description = format!(
             "Brings back content that is no longer in this conversation: the whole of a tool output that was cut, a \
-             tool output that was cleared, or the messages behind a summary. Such places name a handle, for example \
-             `[Full output kept: recall spill_9c2f…]`; give it exactly as it is written there. Without more the \
+             tool output or input that was cleared, or the messages behind a summary. Such places name a handle, for \
+             example `[Full output kept: recall spill_9c2f…]`; give it exactly as it is written there. Without more the \
              content is returned from its beginning, at most {chars} characters at once; `from` and `to` choose \
              lines, and `search` gives only the lines that match, with their numbers and the lines around them, at \
              most {matches} at once. With `search` and no `handle` everything that has left the conversation is \
@@ -77,8 +77,8 @@ impl RecallTool {
             "properties": {
                 "handle": {
                     "type": "string",
-                    "description": "What to bring back, as the conversation names it: `spill_…`, `prt_…`, `msg_…` or \
-                                    `msg_…..msg_…`. May be left out with `search`."
+                    "description": "What to bring back, as the conversation names it: `spill_…`, `prt_…`, \
+                                    `prt_…:input`, `msg_…` or `msg_…..msg_…`. May be left out with `search`."
                 },
                 "from": { "type": "integer", "minimum": 1, "description": "The first line wanted, counted from 1." },
                 "to": { "type": "integer", "minimum": 1, "description": "The last line wanted." },

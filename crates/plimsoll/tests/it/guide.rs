@@ -56,7 +56,9 @@ fn climb(messages: Vec<Message>, context: u64) -> Outcome {
     let (mut ladder, mut ids) = (Ladder::new(Log::from_messages(messages), situation), ids());
     loop {
         match ladder.climb(&mut ids).unwrap() {
-            Step::Ask(_) => ladder.answer(Ok(Reply::finished("SUMMARY")), &mut ids).unwrap(),
+            Step::Ask(_) => ladder
+                .answer(Ok(Reply::finished("## Goal\nAll of the questions are answered.")), &mut ids)
+                .unwrap(),
             Step::Done(outcome) => return outcome,
         }
     }

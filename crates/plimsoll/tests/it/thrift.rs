@@ -5,7 +5,7 @@ use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Verdict};
 use plimsoll::compact::request::Summariser;
 use plimsoll::log::Effect;
 use plimsoll::policy::Thrift;
-use plimsoll::prune::{Cleared, PruneReason};
+use plimsoll::prune::{Cleared, PruneItem, PrunePlan, PruneReason};
 use plimsoll::purse::CacheTerms;
 use plimsoll::receipt::Made;
 use plimsoll::{Chars, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens, Window};
@@ -166,9 +166,26 @@ mod careful {
         let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
         assert!(shown.contains("src/f0.rs") && shown.contains("body_of_number_000"), "path and names stay");
         assert!(shown.contains(":input]") && shown.len() < 100_000, "{}", shown.len());
+        let receipt = &outcome.reduction.receipts[0];
+        assert_eq!(receipt.plan.title(), "prune 6 tool inputs");
+        assert!(receipt.handles.iter().all(|handle| handle.to_string().ends_with(":input")));
         // The undo brings the bodies back.
         outcome.reduction.receipts[0].undo(&mut log, &mut ids(), Millis(START)).unwrap();
         assert_eq!(Window::of(&log, &policy), Window::of(&messages, &policy));
+    }
+
+    #[test]
+    fn plans_count_outputs_and_inputs_separately() {
+        let item =
+            |what| PruneItem { what, ..PruneItem::output("p".into(), "m".into(), "write", Tokens(10)) };
+        let title = |items: &[Cleared]| {
+            let items = items.iter().copied().map(item).collect();
+            Plan::Prune(PrunePlan { items, ..PrunePlan::default() }).title()
+        };
+        assert_eq!(title(&[Cleared::Output]), "prune 1 tool output");
+        assert_eq!(title(&[Cleared::Input]), "prune 1 tool input");
+        let both = [Cleared::Output, Cleared::Input, Cleared::Output, Cleared::Output, Cleared::Input];
+        assert_eq!(title(&both), "prune 3 tool outputs and 2 inputs");
     }
 
     #[test]

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use regex::Regex;
-
-use super::prose::Pattern;
 use crate::chars::Text;
 use crate::log::{Message, PartBody};
+use crate::names::{self, NameKind};
 
 /// Most names that are listed.
 const MOST: usize = 20;
@@ -20,7 +18,7 @@ pub(super) fn unknown_names<'a>(
     history: impl IntoIterator<Item = &'a Message>,
     prior: Option<&Text>,
 ) -> Vec<String> {
-    let candidates = names(summary);
+    let candidates = candidates(summary);
     if candidates.is_empty() {
         return candidates;
     }
@@ -50,20 +48,17 @@ pub(super) fn unknown_names<'a>(
     candidates.into_iter().filter(is_unknown).take(MOST).collect()
 }
 
-/// Paths, identifiers of several words and hashes in a text. Words of a language are not checked: models paraphrase.
-fn names(text: &str) -> Vec<String> {
-    static NAMES: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?x) [\w.@-]*\w/[\w./@-]*\w | \b[\w-]+\.[a-z]{1,5}\b | \b\w*[a-z0-9]_[a-z0-9]\w*\b | \b[A-Za-z]+[a-z][A-Z]\w*\b
-            | \b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b | \b[0-9a-f]{7,40}\b ",
-        )
-        .ok()
+/// Paths, identifiers and hashes in a text. Words of a language are not checked: models paraphrase.
+fn candidates(text: &str) -> Vec<String> {
+    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
+    names::each_name(text, |name, kind| {
+        let is_number = kind == NameKind::Number && !name.chars().any(char::is_alphabetic);
+        let is_checked = !is_number && words(name).next().is_some();
+        if is_checked && seen.insert(name.to_lowercase()) {
+            found.push(name.to_owned());
+        }
     });
-    let Some(pattern) = NAMES.as_ref() else { return Vec::new() };
-    let mut seen = BTreeSet::new();
-    let found = pattern.find_iter(text).map(|name| name.as_str());
-    let is_name = |name: &&str| words(name).next().is_some() && name.chars().any(char::is_alphabetic);
-    found.filter(is_name).filter(|name| seen.insert(name.to_lowercase())).map(str::to_owned).collect()
+    found
 }
 
 /// The words of a text that can be looked up, in lower case.
