@@ -5,7 +5,8 @@
 //! no message is empty. Appending to the log never changes what the window showed before, because provider
 //! caches live on that; only a call that is still open is shown as interrupted until its result comes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -282,7 +283,7 @@ struct View<'a> {
     /// For each separate call its separate result, and the results that found their call.
     pairs: BTreeMap<Place, Place>,
     answered: BTreeSet<Place>,
-    ids: BTreeSet<String>,
+    ids: HashSet<Cow<'a, str>>,
     /// The last number given to a call id that was taken.
     numbers: BTreeMap<String, u64>,
     done: Vec<WindowMessage>,
@@ -292,7 +293,9 @@ impl<'a> View<'a> {
     fn new(messages: &'a [Message], places: &[usize], policy: &'a Policy) -> View<'a> {
         let pairs = separate_pairs(messages, places);
         let answered = pairs.values().copied().collect();
-        let (ids, numbers, done) = Default::default();
+        let (ids, numbers) = Default::default();
+        // An answer and its results are two. A list that grows step by step is the larger part of the time in a long session.
+        let done = Vec::with_capacity(2 * places.len());
         View { messages, policy, pairs, answered, ids, numbers, done }
     }
 
@@ -476,21 +479,21 @@ impl<'a> View<'a> {
         // call without it.
         let calls = !results.is_empty();
         let kept = blocks.into_iter().filter(|(_, is_kept)| *is_kept || calls).map(|(block, _)| block);
-        let (mut thoughts, mut said): (Vec<Block>, Vec<Block>) = (Vec::new(), kept.collect());
+        let mut said: Vec<Block> = kept.collect();
         let is_thought = |block: &Block| matches!(block, Block::Reasoning { .. });
         // Providers want an answer that calls tools to begin with its reasoning.
-        if calls && signed > 0 && !said.first().is_some_and(is_thought) {
-            let first = said.iter().position(is_thought);
-            thoughts.extend(first.map(|first| said.remove(first)));
+        if calls
+            && signed > 0
+            && let Some(first) = said.iter().position(is_thought)
+        {
+            said[..=first].rotate_right(1);
         }
         let after_thoughts = said.iter().position(|block| !is_thought(block)).unwrap_or(said.len());
-        if !said.is_empty() {
-            let notice = left_out(&self.messages[place], hidden);
-            said.splice(after_thoughts..after_thoughts, notice);
+        if let Some(notice) = left_out(&self.messages[place], hidden).filter(|_| !said.is_empty()) {
+            said.insert(after_thoughts, notice);
         }
-        thoughts.extend(said);
         let before = self.done.len();
-        self.push(WindowRole::Assistant, Some(place), thoughts);
+        self.push(WindowRole::Assistant, Some(place), said);
         if let Some(message) = self.done.get_mut(before..).and_then(<[_]>::last_mut) {
             message.signed = if calls { signed } else { 0 };
         }
@@ -627,13 +630,13 @@ impl<'a> View<'a> {
     }
 
     /// Providers refuse a call id that occurs twice; a later one gets a number.
-    fn unique(&mut self, call_id: &str) -> String {
+    fn unique(&mut self, call_id: &'a str) -> Cow<'a, str> {
         let stem = if call_id.is_empty() { "call" } else { call_id };
-        let mut id = stem.to_owned();
+        let mut id = Cow::Borrowed(stem);
         while !self.ids.insert(id.clone()) {
             let number = self.numbers.entry(stem.to_owned()).or_insert(1);
             *number += 1;
-            id = format!("{stem}_{number}");
+            id = Cow::Owned(format!("{stem}_{number}"));
         }
         id
     }
@@ -710,9 +713,12 @@ fn with_pins(part: &Part, shown: Text) -> Text {
 
 /// Says that parts of a message are not shown, and how to bring them back.
 fn left_out(message: &Message, parts: usize) -> Option<Block> {
+    if parts == 0 {
+        return None;
+    }
     let plural = if parts == 1 { "part" } else { "parts" };
     let text = format!("[{parts} {plural} of this message left out to fit; recall {}]", message.info.id);
-    (parts > 0).then(|| Block::Text { text: Text::from(text), part: None })
+    Some(Block::Text { text: Text::from(text), part: None })
 }
 
 /// A placeholder, followed by the names that stay of the result it replaces.
