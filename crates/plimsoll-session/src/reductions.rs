@@ -40,9 +40,13 @@ impl Pruned {
 impl Driver {
     /// What a prune would clear now.
     pub fn plan_prune(&self, fixed: Fixed) -> PrunePlan {
-        let load = self.situation(fixed, Trigger::Auto).load(&self.log);
-        let pressure = Pressure { load: load.tokens, limits: self.limits() };
-        prune::plan(&self.log, &self.settings.policy, Some(pressure))
+        let policy = &self.settings.policy;
+        // Weighing the window takes longer than the plan itself.
+        let pressure = policy.prune.is_gated().then(|| {
+            let load = self.situation(fixed, Trigger::Auto).load(&self.log);
+            Pressure { load: load.tokens, limits: self.limits() }
+        });
+        prune::plan(&self.log, policy, pressure)
     }
 
     /// What a prune of what is chosen would clear now.

@@ -5,9 +5,11 @@
 //! no message is empty. Appending to the log never changes what the window showed before, because provider
 //! caches live on that; only a call that is still open is shown as interrupted until its result comes.
 
+mod inputs;
+
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,6 +24,7 @@ use crate::pairs::{Place, separate_pairs};
 use crate::pin::pins;
 use crate::pivot::{Pivot, Visible, messages_before};
 use crate::policy::{ClearedView, Policy, SummaryAs};
+use inputs::{cut_input, map_strings};
 
 /// Stands in the window for a tool result that was cleared.
 pub const PLACEHOLDER: &str = "[Old tool result content cleared]";
@@ -283,7 +286,7 @@ struct View<'a> {
     /// For each separate call its separate result, and the results that found their call.
     pairs: BTreeMap<Place, Place>,
     answered: BTreeSet<Place>,
-    ids: HashSet<Cow<'a, str>>,
+    ids: BTreeSet<Cow<'a, str>>,
     /// The last number given to a call id that was taken.
     numbers: BTreeMap<String, u64>,
     done: Vec<WindowMessage>,
@@ -574,11 +577,16 @@ impl<'a> View<'a> {
     }
 
     fn placeholder(&self, part: &Part) -> Text {
-        let placeholder = match self.policy.prune.name_handle {
-            true => format!("{PLACEHOLDER_WITH_HANDLE}{}]", part.id),
-            false => PLACEHOLDER.to_owned(),
-        };
-        Text::from(placeholder_with_names(&placeholder, part))
+        // Most of a long window can be placeholders.
+        static BARE: LazyLock<Text> = LazyLock::new(|| Text::from(PLACEHOLDER));
+        match self.policy.prune.name_handle {
+            true => {
+                let placeholder = format!("{PLACEHOLDER_WITH_HANDLE}{}]", part.id);
+                Text::from(placeholder_with_names(&placeholder, part))
+            }
+            false if part.names_of_result().is_empty() => BARE.clone(),
+            false => Text::from(placeholder_with_names(PLACEHOLDER, part)),
+        }
     }
 
     /// An input whose long texts are reduced to their first line and a placeholder, of the same shape as before. The names
@@ -787,29 +795,4 @@ fn shown_file(part: &Part, file: &FilePart) -> Option<Block> {
         return Some(Block::Text { text, part: Some(part.id.clone()) });
     }
     Some(Block::File { mime, filename, url, part: part.id.clone() })
-}
-
-/// An input with its long strings cut, still of the shape the tool's schema asks for. Where that does not help
-/// (many short strings), the input is replaced by the cut text of itself.
-fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
-    let shorter = Input::from(map_strings(input.value(), &mut |text| {
-        let is_long = text.len() as u64 > keep.0;
-        is_long.then(|| cut_middle(&Text::from(text), keep, head_share).as_str().to_owned())
-    }));
-    if shorter.json().chars() <= keep + keep {
-        return shorter;
-    }
-    json!({ "cut": cut_middle(input.json(), keep, head_share).as_str() }).into()
-}
-
-/// A value whose strings are replaced by what `change` returns for them; those for which it returns `None` stay.
-fn map_strings(value: &Value, change: &mut impl FnMut(&str) -> Option<String>) -> Value {
-    match value {
-        Value::String(text) => Value::String(change(text).unwrap_or_else(|| text.clone())),
-        Value::Array(items) => Value::Array(items.iter().map(|item| map_strings(item, change)).collect()),
-        Value::Object(map) => {
-            Value::Object(map.iter().map(|(key, item)| (key.clone(), map_strings(item, change))).collect())
-        }
-        other => other.clone(),
-    }
 }

@@ -120,8 +120,7 @@ impl Situation {
 
     /// Whether the policy has gates of its own for pruning, and they are open for something to clear.
     fn prunes_early(&self, messages: &[Message], load: &Load) -> bool {
-        let rules = &self.policy.prune;
-        if rules.gate_share.is_none() && rules.gate_headroom.is_none() {
+        if !self.policy.prune.is_gated() {
             return false;
         }
         let pressure = Pressure { load: self.gauge(load).real(load.estimate), limits: self.limits };
