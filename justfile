@@ -68,6 +68,10 @@ schema:
     PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it schema
     PLIMSOLL_BLESS=1 cargo test -p plimsoll-config --test it schema
 
+# Write the replay of the sample session into README.md.
+readme:
+    PLIMSOLL_BLESS=1 cargo test -p plimsoll-cli --test it the_readme_shows
+
 # Read and write back real sessions, and calibrate on them; PLIMSOLL_CORPUS names their folder.
 corpus:
     cargo test --release -p plimsoll --test it corpus -- --nocapture --include-ignored

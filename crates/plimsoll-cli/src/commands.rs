@@ -17,7 +17,7 @@ use crate::args::{CompactArgs, ForkArgs, PruneArgs};
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input::{self, Whole};
-use crate::output::{Output, counted, note};
+use crate::output::{Output, counted, note, percent};
 use crate::plans::{self, Contents, Page, WindowSizes};
 use crate::progress::Progress;
 use crate::range;
@@ -86,7 +86,7 @@ pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) 
     }
     if args.stats {
         let tokens = counter.count(&message);
-        let share = tokens.0.saturating_mul(100) / context.max(1);
+        let share = percent(tokens, Tokens(context));
         note(&Plan::Fork(digest.stats).detail());
         note(&format!("about {tokens} tokens, {share} % of a context window of {}", Tokens(context)));
     }

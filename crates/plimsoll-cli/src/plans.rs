@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::about::{Describer, first_words};
 use crate::error::CliError;
 use crate::inspect::{cut_middle, is_prompt};
-use crate::output::{Column, Holds, Table, counted, printable};
+use crate::output::{Column, Holds, Table, counted, percent, printable};
 
 /// The parts and messages of a session that a plan names.
 #[derive(Default)]
@@ -169,7 +169,9 @@ impl WindowSizes {
             _ => None,
         };
         if let Some(tokens) = replaced {
-            let after = (before - tokens) + policy.compact.longest_summary();
+            let [tokens, summary] =
+                [tokens, policy.compact.longest_summary()].map(|tokens| scale.of_plan(tokens, log, policy));
+            let after = (before - tokens) + summary;
             return WindowSizes { before, after, is_bound: true, line };
         }
         let mut reduced = log.clone();
@@ -188,8 +190,7 @@ impl WindowSizes {
     fn words(&self) -> String {
         let at_most = if self.is_bound { "at most " } else { "" };
         let share = self.line.filter(|line| *line > Tokens::ZERO).map(|line| {
-            let percent = |tokens: Tokens| (tokens.0 as f64 * 100.0 / line.0 as f64).round();
-            let (before, after) = (percent(self.before), percent(self.after));
+            let (before, after) = (percent(self.before, line), percent(self.after, line));
             format!(", {before} % → {at_most}{after} % of the line at {line}")
         });
         format!("{} → {at_most}{} tokens{}", self.before, self.after, share.unwrap_or_default())

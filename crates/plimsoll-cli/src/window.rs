@@ -11,7 +11,7 @@ use crate::args::WindowArgs;
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input;
-use crate::output::{Output, counted, note, printable};
+use crate::output::{Output, counted, note, percent, printable};
 use crate::progress::Progress;
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::style::{HEADING, QUIET, paint};
@@ -65,7 +65,7 @@ pub(crate) fn run(
     let recorded = RecordedFigures::of(&transcript.recorded);
     let limits = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context).limits;
     let line = policy.overflow.line(limits);
-    let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens.0, line.at.0), line.at));
+    let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens, line.at), line.at));
     let known = match hidden {
         Some(_) => format!("{tokens} tokens as usage tells, {unknown} of them not in the file"),
         None => format!("about {tokens} tokens by characters over four"),
@@ -74,10 +74,6 @@ pub(crate) fn run(
     let messages = counted(window.messages.len(), "message");
     note(&format!("a request of {messages}, {known}{}", line.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)
-}
-
-fn percent(part: u64, whole: u64) -> u64 {
-    part.saturating_mul(100) / whole.max(1)
 }
 
 fn heading(message: &WindowMessage, counter: &dyn Counter) -> String {

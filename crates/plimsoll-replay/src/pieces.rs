@@ -56,9 +56,13 @@ pub(crate) struct Pieces<'a> {
     counter: CharCounter,
     shared: Option<&'a Table>,
     own: Table,
+    /// The pieces of roles and of names of tools, which are in every message.
+    roles: [Option<Piece>; 4],
+    tools: HashMap<String, Piece>,
 }
 
-/// Shorter texts are hashed in no time, and keeping their places would keep every number that was formatted.
+/// Shorter texts are hashed in no time, and keeping their places would keep every number that was formatted. Texts of the
+/// recording are kept in any case.
 const SHORT: usize = 64;
 
 impl Table {
@@ -87,7 +91,8 @@ impl<'a> Pieces<'a> {
 
     /// The pieces of a recording itself.
     pub(crate) fn of_originals(recording: &'a Recording) -> Pieces<'a> {
-        Pieces { recording, counter: CharCounter::default(), shared: None, own: Table::default() }
+        let (counter, own, roles, tools) = Default::default();
+        Pieces { recording, counter, shared: None, own, roles, tools }
     }
 
     /// Returns the pieces of the recording, to be shared by replays.
@@ -105,17 +110,32 @@ impl<'a> Pieces<'a> {
 
     /// The piece that begins a message.
     pub(crate) fn role(&mut self, role: WindowRole) -> Piece {
-        let name = match role {
-            WindowRole::System => "system",
-            WindowRole::User => "user",
-            WindowRole::Assistant => "assistant",
-            WindowRole::Tool => "tool",
+        let (place, name) = match role {
+            WindowRole::System => (0, "system"),
+            WindowRole::User => (1, "user"),
+            WindowRole::Assistant => (2, "assistant"),
+            WindowRole::Tool => (3, "tool"),
         };
+        if let Some(piece) = self.roles[place] {
+            return piece;
+        }
         let overhead = self.counter.message_overhead().0;
-        self.weighed(Kind::Role, &Text::from(name), overhead, |pieces| {
+        let piece = self.weighed(Kind::Role, &Text::from(name), overhead, |pieces| {
             let measured = pieces.recording.measured();
             measured.map_or(overhead, |measured| measured.counter().message_overhead().0)
-        })
+        });
+        self.roles[place] = Some(piece);
+        piece
+    }
+
+    /// The piece of a tool's name.
+    fn tool(&mut self, name: &str) -> Piece {
+        if let Some(piece) = self.tools.get(name) {
+            return *piece;
+        }
+        let piece = self.counted(Kind::Tool, &Text::from(name));
+        self.tools.insert(name.to_owned(), piece);
+        piece
     }
 
     /// The pieces of one block.
@@ -131,7 +151,7 @@ impl<'a> Pieces<'a> {
                 }));
             }
             Block::Call { tool, input, part, .. } => {
-                into.push(self.counted(Kind::Tool, &Text::from(tool.as_str())));
+                into.push(self.tool(tool));
                 let kind = if is_recall(part.as_str()) { Kind::RecallInput } else { Kind::Input };
                 into.push(self.counted(kind, input.json()));
             }
@@ -203,8 +223,8 @@ impl<'a> Pieces<'a> {
     ) -> Piece {
         let tables = || self.shared.into_iter().chain([&self.own]);
         let place = (kind, text.as_str().as_ptr() as usize);
-        let long = text.len() > SHORT;
-        if long && let Some(piece) = tables().find_map(|table| table.by_place.get(&place)) {
+        let is_kept = text.len() > SHORT || self.shared.is_none();
+        if let Some(piece) = tables().find_map(|table| table.by_place.get(&place)) {
             return *piece;
         }
         let content = (kind, blake3::hash(text.as_bytes()));
@@ -216,7 +236,7 @@ impl<'a> Pieces<'a> {
         let held =
             if kind.is_read() { self.recording.held_by(text, self.shared.is_none()) } else { Box::default() };
         self.own.by_content.insert(content, piece);
-        if long {
+        if is_kept {
             self.own.by_place.insert(place, piece);
         }
         self.own.texts.push((kind, text.clone()));

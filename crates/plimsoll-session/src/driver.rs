@@ -348,22 +348,23 @@ impl Driver {
         let mut receipts = Vec::new();
         if self.climb.is_none() {
             let mut situation = self.situation(fixed, self.trigger);
-            let (mut load, mut calls) = situation.weigh(&self.log);
+            let (mut load, mut window) = situation.load_and_window(&self.log);
             let is_held = matches!(self.early, Early::Held(_));
             let compacts = is_held && situation.wants_compaction(&self.log, &load);
             // A prune that only saves money would make a summary useless that is paid for.
-            calls &= !is_held || compacts;
+            let mut calls = situation.wants_climb(&self.log, &load) && (!is_held || compacts);
             if compacts && let Some(held) = self.take_held() {
                 self.keep_scale(&situation, &load);
                 receipts = self.commit_held(held)?;
                 if !receipts.is_empty() {
                     self.trigger = Trigger::Auto;
                     situation = self.situation(fixed, Trigger::Auto);
-                    (load, calls) = situation.weigh(&self.log);
+                    (load, window) = situation.load_and_window(&self.log);
+                    calls = situation.wants_climb(&self.log, &load);
                 }
             }
             if !calls {
-                return Ok(Prepared::Ready(Box::new(self.content(load, receipts))));
+                return Ok(Prepared::Ready(Box::new(self.content(window, load, receipts))));
             }
             self.climb = Some(self.climb_from(situation));
         }
@@ -378,10 +379,10 @@ impl Driver {
                     (climbed.outcome.verdict.clone(), climbed.outcome.rejections.clone());
                 receipts.extend(self.commit(*climbed)?);
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
-                let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+                let (load, window) = self.situation(fixed, Trigger::Auto).load_and_window(&self.log);
                 match verdict {
                     Verdict::TooHeavy(burden) => match self.believe_estimate(&load, trigger) {
-                        Some(load) => Ok(Prepared::Ready(Box::new(self.content(load, receipts)))),
+                        Some(load) => Ok(Prepared::Ready(Box::new(self.content(window, load, receipts)))),
                         None => Ok(Prepared::CannotFit { burden: Box::new(burden), receipts }),
                     },
                     // A request over the line would go out as if nothing had happened.
@@ -389,7 +390,7 @@ impl Driver {
                         Ok(Prepared::NotSummarised { rejections, receipts })
                     }
                     Verdict::Fits | Verdict::StillOver => {
-                        Ok(Prepared::Ready(Box::new(self.content(load, receipts))))
+                        Ok(Prepared::Ready(Box::new(self.content(window, load, receipts))))
                     }
                 }
             }
@@ -431,7 +432,7 @@ impl Driver {
         let named = window.filter(|window| *window > Tokens::ZERO);
         let learned = named.or_else(|| {
             let is_known = self.settings.limits.is_some_and(|limits| limits.context > Tokens::ZERO);
-            let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+            let load = self.situation(fixed, Trigger::Auto).load(&self.log);
             // A refusal of a small request is more likely a fault of the provider's than a window of that size.
             (!is_known && load.tokens >= LEAST_WINDOW).then_some(load.tokens)
         });
@@ -671,9 +672,8 @@ impl Driver {
         CachePlan::new(window, &self.log, last, reserved, policy)
     }
 
-    fn content(&mut self, load: Load, receipts: Vec<Receipt>) -> Content {
+    fn content(&mut self, window: Window, load: Load, receipts: Vec<Receipt>) -> Content {
         let policy = &self.settings.policy;
-        let window = Window::of(&self.log, policy);
         let cache = self.cache_plan(&window);
         let measure = self.meter.measure(&window);
         self.prepared = Some(Sent { fingerprint: cache.fingerprint.clone(), measure });

@@ -40,9 +40,13 @@ impl Pruned {
 impl Driver {
     /// What a prune would clear now.
     pub fn plan_prune(&self, fixed: Fixed) -> PrunePlan {
-        let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
-        let pressure = Pressure { load: load.tokens, limits: self.limits() };
-        prune::plan(&self.log, &self.settings.policy, Some(pressure))
+        let policy = &self.settings.policy;
+        // Weighing the window takes longer than the plan itself.
+        let pressure = policy.prune.is_gated().then(|| {
+            let load = self.situation(fixed, Trigger::Auto).load(&self.log);
+            Pressure { load: load.tokens, limits: self.limits() }
+        });
+        prune::plan(&self.log, policy, pressure)
     }
 
     /// What a prune of what is chosen would clear now.
@@ -51,7 +55,7 @@ impl Driver {
         if let Some(recorded) = &self.recorded {
             return recorded.plan_choice(&self.log, policy, choice, limits);
         }
-        let (load, _) = self.situation(fixed, Trigger::Auto).weigh(&self.log);
+        let load = self.situation(fixed, Trigger::Auto).load(&self.log);
         let pressure = Pressure { load: load.tokens, limits };
         prune::plan_choice(&self.log, policy, choice, Some(pressure))
     }

@@ -100,6 +100,19 @@ impl UsageScale {
         }
     }
 
+    /// Tokens of a plan on this scale. Policies that follow a document plan by the document's own figures.
+    pub fn of_plan(&self, tokens: Tokens, messages: &[Message], policy: &Policy) -> Tokens {
+        if policy.overflow.detector == Detector::Both {
+            return tokens;
+        }
+        let window = Window::of(messages, policy);
+        let weight = |counter: &dyn Counter| request_tokens(&window, Fixed::default(), counter).0;
+        let (shown, planned) = (weight(&*self.counter), weight(&policy.count).max(1));
+        Tokens(
+            (u128::from(tokens.0) * u128::from(shown) / u128::from(planned)).min(u128::from(u64::MAX)) as u64
+        )
+    }
+
     /// Plan a prune of what is chosen, down to a share of the window as it is told.
     pub fn plan_choice(
         &self,

@@ -12,7 +12,7 @@ use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens
 use crate::log::{Mark, Message, MessageId, Moment, Part, PartBody};
 use crate::pivot::Visible;
 use crate::policy::Policy;
-use crate::window::{Window, WindowRole};
+use crate::window::{Window, WindowMessage, WindowRole};
 
 /// How heavy the next request is, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,21 +52,41 @@ impl Load {
         fixed: Fixed,
         counter: &dyn Counter,
     ) -> Load {
+        Load::with_window(believed, messages, policy, fixed, counter).0
+    }
+
+    /// Like [`Load::believing`], together with the window that was weighed, so that a caller that sends it need not build it
+    /// again.
+    pub(crate) fn with_window(
+        believed: BelievedUsage,
+        messages: &[Message],
+        policy: &Policy,
+        fixed: Fixed,
+        counter: &dyn Counter,
+    ) -> (Load, Window) {
         let visible = Visible::of(messages);
         let window = Window::of_visible(messages, &visible, policy);
         let estimate = request_tokens(&window, fixed, counter);
         let Some(place) = newest_valid_usage(messages, &visible, believed) else {
-            return Load { tokens: estimate, estimate, usage_of: None };
+            return (Load { tokens: estimate, estimate, usage_of: None }, window);
         };
         let usage = messages[place].info.tokens.as_ref().map(|usage| policy.overflow.load(usage));
-        // What came since is what the window has gained: a late result may stand far up, with its call. The
-        // response's own tool results were not part of it yet.
-        let then = Window::of(&messages[..=place], policy);
-        let own = then.messages.iter().filter(|m| m.place == Some(place) && m.role == WindowRole::Tool);
-        let own: Tokens = own.map(|message| window_message_tokens(message, counter)).sum();
-        let since = estimate - (request_tokens(&then, fixed, counter) - own);
+        let weight = |message: &WindowMessage| window_message_tokens(message, counter);
+        // The response's own tool results were not part of its request yet.
+        let is_own =
+            |message: &&WindowMessage| message.place == Some(place) && message.role == WindowRole::Tool;
+        let since: Tokens = if reaches_back(messages, place) {
+            // What came since is what the window has gained, wherever it stands.
+            let then = Window::of(&messages[..=place], policy);
+            let own: Tokens = then.messages.iter().filter(is_own).map(weight).sum();
+            estimate - (request_tokens(&then, fixed, counter) - own)
+        } else {
+            // Otherwise the window has only grown at its end, and need not be built a second time.
+            let is_later = |message: &&WindowMessage| message.place > Some(place) || is_own(message);
+            window.messages.iter().filter(is_later).map(weight).sum()
+        };
         let tokens = usage.unwrap_or_default() + since;
-        Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }
+        (Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }, window)
     }
 
     /// Like [`Load::believing`], for the session as it would be if nothing had been reduced or undone since its newest
@@ -88,6 +108,13 @@ impl Load {
         let load = Load::believing(believed, &before, policy, fixed, counter);
         load.usage_of.is_some().then_some(load)
     }
+}
+
+/// Whether messages after `place` add to the window before it: a separate result stands with its call, and pinned text near the
+/// beginning.
+fn reaches_back(messages: &[Message], place: usize) -> bool {
+    let mut later = messages[place + 1..].iter().flat_map(|message| &message.parts);
+    later.any(|part| matches!(part.body, PartBody::ToolResult(_)) || part.pins().next().is_some())
 }
 
 /// Take back what was done to a part in a moment that `is_reverted`.

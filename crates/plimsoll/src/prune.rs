@@ -17,7 +17,7 @@ use crate::count::{Counter, Tokens, part_tokens};
 use crate::limits::Limits;
 use crate::log::{Effect, Message, MessageId, Part, PartBody, PartId, ToolStatus};
 use crate::pivot::{Pivot, Visible};
-use crate::policy::{AtSummary, ClearedView, Measure, OnMeeting, Policy, PruneOrder};
+use crate::policy::{AtSummary, ClearedView, Measure, OnMeeting, Policy, PruneOrder, PrunePolicy};
 
 pub use choice::{PruneChoice, plan_choice, plan_choice_by};
 pub(crate) use kept::{clearable_texts, keep_names, keep_names_of};
@@ -255,9 +255,16 @@ pub fn plan(messages: &[Message], policy: &Policy, pressure: Option<Pressure>) -
     plan
 }
 
+impl PrunePolicy {
+    /// Whether it prunes only under pressure.
+    pub fn is_gated(&self) -> bool {
+        self.gate_share.is_some() || self.gate_headroom.is_some()
+    }
+}
+
 fn gate_is_open(policy: &Policy, pressure: Option<Pressure>) -> bool {
     let prune = &policy.prune;
-    if prune.gate_share.is_none() && prune.gate_headroom.is_none() {
+    if !prune.is_gated() {
         return true;
     }
     let Some(Pressure { load, limits }) = pressure else { return false };

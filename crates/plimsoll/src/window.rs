@@ -5,8 +5,11 @@
 //! no message is empty. Appending to the log never changes what the window showed before, because provider
 //! caches live on that; only a call that is still open is shown as interrupted until its result comes.
 
+mod inputs;
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,6 +24,7 @@ use crate::pairs::{Place, separate_pairs};
 use crate::pin::pins;
 use crate::pivot::{Pivot, Visible, messages_before};
 use crate::policy::{ClearedView, Policy, SummaryAs};
+use inputs::{cut_input, map_strings};
 
 /// Stands in the window for a tool result that was cleared.
 pub const PLACEHOLDER: &str = "[Old tool result content cleared]";
@@ -282,7 +286,7 @@ struct View<'a> {
     /// For each separate call its separate result, and the results that found their call.
     pairs: BTreeMap<Place, Place>,
     answered: BTreeSet<Place>,
-    ids: BTreeSet<String>,
+    ids: BTreeSet<Cow<'a, str>>,
     /// The last number given to a call id that was taken.
     numbers: BTreeMap<String, u64>,
     done: Vec<WindowMessage>,
@@ -292,7 +296,9 @@ impl<'a> View<'a> {
     fn new(messages: &'a [Message], places: &[usize], policy: &'a Policy) -> View<'a> {
         let pairs = separate_pairs(messages, places);
         let answered = pairs.values().copied().collect();
-        let (ids, numbers, done) = Default::default();
+        let (ids, numbers) = Default::default();
+        // An answer and its results are two. A list that grows step by step is the larger part of the time in a long session.
+        let done = Vec::with_capacity(2 * places.len());
         View { messages, policy, pairs, answered, ids, numbers, done }
     }
 
@@ -476,21 +482,21 @@ impl<'a> View<'a> {
         // call without it.
         let calls = !results.is_empty();
         let kept = blocks.into_iter().filter(|(_, is_kept)| *is_kept || calls).map(|(block, _)| block);
-        let (mut thoughts, mut said): (Vec<Block>, Vec<Block>) = (Vec::new(), kept.collect());
+        let mut said: Vec<Block> = kept.collect();
         let is_thought = |block: &Block| matches!(block, Block::Reasoning { .. });
         // Providers want an answer that calls tools to begin with its reasoning.
-        if calls && signed > 0 && !said.first().is_some_and(is_thought) {
-            let first = said.iter().position(is_thought);
-            thoughts.extend(first.map(|first| said.remove(first)));
+        if calls
+            && signed > 0
+            && let Some(first) = said.iter().position(is_thought)
+        {
+            said[..=first].rotate_right(1);
         }
         let after_thoughts = said.iter().position(|block| !is_thought(block)).unwrap_or(said.len());
-        if !said.is_empty() {
-            let notice = left_out(&self.messages[place], hidden);
-            said.splice(after_thoughts..after_thoughts, notice);
+        if let Some(notice) = left_out(&self.messages[place], hidden).filter(|_| !said.is_empty()) {
+            said.insert(after_thoughts, notice);
         }
-        thoughts.extend(said);
         let before = self.done.len();
-        self.push(WindowRole::Assistant, Some(place), thoughts);
+        self.push(WindowRole::Assistant, Some(place), said);
         if let Some(message) = self.done.get_mut(before..).and_then(<[_]>::last_mut) {
             message.signed = if calls { signed } else { 0 };
         }
@@ -571,11 +577,16 @@ impl<'a> View<'a> {
     }
 
     fn placeholder(&self, part: &Part) -> Text {
-        let placeholder = match self.policy.prune.name_handle {
-            true => format!("{PLACEHOLDER_WITH_HANDLE}{}]", part.id),
-            false => PLACEHOLDER.to_owned(),
-        };
-        Text::from(placeholder_with_names(&placeholder, part))
+        // Most of a long window can be placeholders.
+        static BARE: LazyLock<Text> = LazyLock::new(|| Text::from(PLACEHOLDER));
+        match self.policy.prune.name_handle {
+            true => {
+                let placeholder = format!("{PLACEHOLDER_WITH_HANDLE}{}]", part.id);
+                Text::from(placeholder_with_names(&placeholder, part))
+            }
+            false if part.names_of_result().is_empty() => BARE.clone(),
+            false => Text::from(placeholder_with_names(PLACEHOLDER, part)),
+        }
     }
 
     /// An input whose long texts are reduced to their first line and a placeholder, of the same shape as before. The names
@@ -627,13 +638,13 @@ impl<'a> View<'a> {
     }
 
     /// Providers refuse a call id that occurs twice; a later one gets a number.
-    fn unique(&mut self, call_id: &str) -> String {
+    fn unique(&mut self, call_id: &'a str) -> Cow<'a, str> {
         let stem = if call_id.is_empty() { "call" } else { call_id };
-        let mut id = stem.to_owned();
+        let mut id = Cow::Borrowed(stem);
         while !self.ids.insert(id.clone()) {
             let number = self.numbers.entry(stem.to_owned()).or_insert(1);
             *number += 1;
-            id = format!("{stem}_{number}");
+            id = Cow::Owned(format!("{stem}_{number}"));
         }
         id
     }
@@ -710,9 +721,12 @@ fn with_pins(part: &Part, shown: Text) -> Text {
 
 /// Says that parts of a message are not shown, and how to bring them back.
 fn left_out(message: &Message, parts: usize) -> Option<Block> {
+    if parts == 0 {
+        return None;
+    }
     let plural = if parts == 1 { "part" } else { "parts" };
     let text = format!("[{parts} {plural} of this message left out to fit; recall {}]", message.info.id);
-    (parts > 0).then(|| Block::Text { text: Text::from(text), part: None })
+    Some(Block::Text { text: Text::from(text), part: None })
 }
 
 /// A placeholder, followed by the names that stay of the result it replaces.
@@ -781,29 +795,4 @@ fn shown_file(part: &Part, file: &FilePart) -> Option<Block> {
         return Some(Block::Text { text, part: Some(part.id.clone()) });
     }
     Some(Block::File { mime, filename, url, part: part.id.clone() })
-}
-
-/// An input with its long strings cut, still of the shape the tool's schema asks for. Where that does not help
-/// (many short strings), the input is replaced by the cut text of itself.
-fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
-    let shorter = Input::from(map_strings(input.value(), &mut |text| {
-        let is_long = text.len() as u64 > keep.0;
-        is_long.then(|| cut_middle(&Text::from(text), keep, head_share).as_str().to_owned())
-    }));
-    if shorter.json().chars() <= keep + keep {
-        return shorter;
-    }
-    json!({ "cut": cut_middle(input.json(), keep, head_share).as_str() }).into()
-}
-
-/// A value whose strings are replaced by what `change` returns for them; those for which it returns `None` stay.
-fn map_strings(value: &Value, change: &mut impl FnMut(&str) -> Option<String>) -> Value {
-    match value {
-        Value::String(text) => Value::String(change(text).unwrap_or_else(|| text.clone())),
-        Value::Array(items) => Value::Array(items.iter().map(|item| map_strings(item, change)).collect()),
-        Value::Object(map) => {
-            Value::Object(map.iter().map(|(key, item)| (key.clone(), map_strings(item, change))).collect())
-        }
-        other => other.clone(),
-    }
 }

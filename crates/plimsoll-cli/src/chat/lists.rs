@@ -308,7 +308,7 @@ impl Chat<'_> {
         if let Some(conversation) = &self.conversation {
             let all = self.runtime.block_on(super::act::receipts(conversation)).unwrap_or_default();
             for receipt in undoable(&all).into_iter().rev() {
-                choices.receipts.push((receipt.id.to_string(), one_line(&receipt.plan.to_string(), 60)));
+                choices.receipts.push((receipt.id.to_string(), one_line(&receipt.plan.title(), 60)));
             }
             choices.handles = in_force(&all).flat_map(plimsoll_store::handles).collect();
         }

@@ -5,7 +5,7 @@ use console::measure_text_width;
 use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_session::Inspection;
 
-use crate::output::counted;
+use crate::output::{counted, percent};
 use crate::style::{BAR, QUIET, paint};
 
 const NEAR: Style = AnsiColor::Yellow.on_default();
@@ -60,7 +60,7 @@ impl Meter {
     pub(super) fn line(&self, width: usize) -> String {
         let full = match self.line.filter(|line| *line > Tokens::ZERO) {
             Some(line) => {
-                let percent = self.tokens.0.saturating_mul(100) / line.0;
+                let percent = percent(self.tokens, line);
                 format!("{} {percent} %", bar(percent))
             }
             None => paint(QUIET, "window unknown"),

@@ -6,7 +6,7 @@ use super::Inspected;
 use super::ranking::Share;
 use super::scale::{MeasuredBy, Rebuilt, Turn};
 use super::window::{Item, Repeated};
-use crate::output::{counted, printable, wrapped};
+use crate::output::{counted, percent, percents, printable, wrapped};
 use crate::recorded::{WindowSource, dollars};
 
 /// From this share on, the difference between what was recorded and what was rebuilt is told.
@@ -159,8 +159,9 @@ impl Page<'_> {
         out.push_str(&format!("\n{title}\n"));
         let bar = self.bar();
         let room = self.width.saturating_sub(bar + 29);
-        for (name, count, tokens) in rows.iter().take(self.most()) {
-            let (percent, tokens) = (percent(*tokens, all), tokens.to_string());
+        let percents = percents(&rows.iter().map(|(.., tokens)| *tokens).collect::<Vec<_>>(), all);
+        for ((name, count, tokens), percent) in rows.iter().zip(percents).take(self.most()) {
+            let tokens = tokens.to_string();
             let filled = "█".repeat((percent as usize * bar).div_ceil(100).min(bar));
             let name = if title == TURNS { cut_end(&printable(name), room) } else { cut_middle(name, room) };
             out.push_str(&format!("  {tokens:>9}  {percent:>3} %  {filled:<bar$} {count:>5} × {name}\n"));
@@ -222,10 +223,6 @@ impl Page<'_> {
 
 fn rows(shares: &[Share]) -> impl Iterator<Item = (&str, u64, Tokens)> {
     shares.iter().map(|share| (share.name.as_str(), share.count, share.tokens))
-}
-
-fn percent(part: Tokens, whole: Tokens) -> u64 {
-    part.0.saturating_mul(100) / whole.0.max(1)
 }
 
 fn times(count: u64) -> String {

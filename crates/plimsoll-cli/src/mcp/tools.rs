@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::args::PolicyArgs;
 use crate::config::Config;
 use crate::error::CliError;
-use crate::output::counted;
+use crate::output::{counted, percent};
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::surroundings::Surroundings;
 
@@ -303,7 +303,7 @@ fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
     let figures = RecordedFigures::of(&transcript.recorded);
     let limits = SessionWindow::of(&transcript, &figures, config, None).limits;
     let fullness = policy.overflow.line(limits).map(|line| {
-        let percent = all.0.saturating_mul(100) / line.at.0.max(1);
+        let percent = percent(all, line.at);
         format!(", {percent} % of the line at {} in a window of {}", line.at, limits.context)
     });
     let mut text = format!("session {}", session.id);

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::error::CliError;
 use crate::input::{self, Input};
 use crate::inspect::{MeasuredBy, Scale};
+use crate::output::percent;
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::surroundings::Surroundings;
 
@@ -210,7 +211,7 @@ impl<'a> Follower<'a> {
             tokens: found.window,
             line: found.line,
             left: found.line.map(|line| line - found.window),
-            percent: found.line.map(|line| found.window.0.saturating_mul(100) / line.0.max(1)),
+            percent: found.line.map(|line| percent(found.window, line)),
             context: window.limits.context,
             messages: found.messages,
             measured: found.measured == MeasuredBy::Usage,

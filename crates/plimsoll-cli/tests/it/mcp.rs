@@ -238,7 +238,7 @@ async fn a_tool_is_told_how_full_its_window_is_and_of_what() {
     let told = format!(
         "about {} tokens, {} % of the line at {} in a window of 200,000, 0 outputs cleared",
         plimsoll::Tokens(window),
-        window * 100 / line,
+        (window * 100 + line / 2) / line,
         plimsoll::Tokens(line)
     );
     assert!(text.contains(&told), "{told}: {text}");

@@ -37,6 +37,27 @@ fn a_table_compares_the_policies() {
     ]));
 }
 
+/// `just readme` updates the block.
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn the_readme_shows_what_its_command_prints() {
+    const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let home = Home::new().with("project/examples/session.json", &sample());
+    let args = ["replay", "--context", "200k", "examples/session.json"];
+    let readme = std::fs::read_to_string(README).unwrap();
+    assert!(readme.contains(&format!("-- {}", args.join(" "))), "the command is that of the README");
+    let output = home.command(&args, &[("COLUMNS", "120")]).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let start = readme.find("```text\n").unwrap() + "```text\n".len();
+    let end = start + readme[start..].find("```").unwrap();
+    if std::env::var("PLIMSOLL_BLESS").is_ok() {
+        let blessed = [&readme[..start], printed.trim_end(), "\n", &readme[end..]].concat();
+        return std::fs::write(README, blessed).unwrap();
+    }
+    let shown = readme[start..end].trim_end();
+    assert!(shown == printed.trim_end(), "README.md is out of date: run `just readme`\n{shown}\n\n{printed}");
+}
+
 #[test]
 fn many_sessions_have_a_total() {
     let home = Home::new().with("project/a.json", &chat(6)).with("project/b.json", &chat(12));

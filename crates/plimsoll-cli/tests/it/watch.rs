@@ -180,7 +180,7 @@ fn one_line_is_enough_for_a_status_bar() {
     let words = |n| plimsoll::Tokens(n).to_string();
     let told = format!(
         "{} % of the line, {} of {}, {} left · claude-sonnet-4-6",
-        window * 100 / at,
+        (window * 100 + at / 2) / at,
         words(window),
         words(at),
         words(at - window)

@@ -97,6 +97,26 @@ fn a_range_and_a_summary_of_a_commands_are_told_so_too() {
     session.check(&["compact", "--command", "echo '## All of it.'", "--apply", "-s", id, "--json"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_compaction_is_planned_on_the_scale_of_the_window_under_every_policy() {
+    for policy in ["plimsoll", "opencode", "openfork"] {
+        let session = Weighed::new(&LONG);
+        let args = ["compact", "--policy", policy, "-s", session.id.as_str()];
+        let plan = session.home.run(&[&args[..], &["--plan"]].concat());
+        let sizes = plan.lines().find_map(|line| line.trim().strip_prefix("window")).unwrap();
+        let number = |text: &str| -> u64 {
+            text.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap()
+        };
+        let (before, after) = sizes.split(" tokens").next().unwrap().split_once(" → ").unwrap();
+        assert_eq!(number(before), session.window(), "{plan}");
+        // The provider counts half as much again as the documents do. A summary may have 8,000 tokens.
+        session.check(&[&args[..], &["--command", "echo '## All of it.'", "--apply", "--json"]].concat());
+        let (bound, window) = (number(after), session.window());
+        assert!(window <= bound && bound - window <= 9_000, "{policy}: {window} of at most {bound}\n{plan}");
+    }
+}
+
 #[test]
 fn a_prune_to_a_share_frees_what_was_asked_for_on_that_scale() {
     let session = Weighed::new(&LONG);

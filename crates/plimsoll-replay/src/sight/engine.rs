@@ -248,8 +248,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What the recall tool answers, asked for a result by its handle. Where that does not bring back all that is needed,
-    /// because the answer is too short for the whole, it is asked for the words.
+    /// Asks the recall tool for a result by its handle. If that does not bring back what is needed, because
+    /// the answer is too short for the whole, it is asked for the words, in that result and then in all.
     fn answer(
         &self,
         result: &PartId,
@@ -257,7 +257,9 @@ impl<'a> Engine<'a> {
     ) -> Result<Option<(serde_json::Value, Text)>, SessionError> {
         let whole = json!({ "handle": result.as_str() });
         let pattern: Vec<String> = words.iter().map(|words| escape(words)).collect();
-        for input in [whole, json!({ "search": pattern.join("|") })] {
+        let pattern = pattern.join("|");
+        let in_it = json!({ "handle": result.as_str(), "search": pattern });
+        for input in [whole, in_it, json!({ "search": pattern })] {
             let Ok(query) = RecallQuery::parse(&input) else { continue };
             let answer = self.driver.recall(&query)?;
             if words.iter().any(|words| answer.text.contains(words)) {

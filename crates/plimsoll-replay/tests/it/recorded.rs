@@ -56,13 +56,12 @@ fn what_was_billed_with_an_answer_stays_in_the_window_until_the_answer_leaves_it
     assert!(whole - masked > 10_000 && masked > 23 * 1_500, "{whole} {masked}");
 }
 
-#[test]
-fn claude_code_compacts_where_its_recording_does() {
-    // The recorded agent reached 167,000 tokens with reasoning that is not in the file, and compacted before the next call.
-    let before = reading(30, 1_000);
-    let all = reasoned(before.messages(), 2_200);
+/// Replays a session whose agent compacted before the call with that index among its recorded requests, under the rules of
+/// its tool in a window of 200,000. Reasoning that is not in the file brought it there.
+fn assert_compacts_as_recorded(rules: &str, call_of: impl Fn(&[u64]) -> usize) {
+    let all = reasoned(reading(36, 1_000).messages(), 2_200);
     let sizes = recorded_requests(&all);
-    let call = sizes.iter().position(|size| *size >= 167_000).unwrap();
+    let call = call_of(&sizes);
     let at = all.iter().scan(0, |calls, message| {
         *calls += usize::from(message.is_assistant());
         Some(*calls)
@@ -75,10 +74,10 @@ fn claude_code_compacts_where_its_recording_does() {
     let recorded: Vec<Message> = all[..place].iter().cloned().chain(summary).collect();
     let recording = Recording::of(recorded.clone());
     assert_eq!(recording.compactions(), [call + 1]);
-    let report = recording.replay(&Rules::ClaudeCode, &window(200_000)).unwrap();
+    let report = recording.replay(&rules.parse().unwrap(), &window(200_000)).unwrap();
     let fired = report.reductions.iter().find(|fired| fired.reduction.kind == "compact").unwrap();
-    assert_eq!(fired.call as usize, call + 1);
-    assert!(fired.reduction.before.abs_diff(sizes[call]) < 3_000, "{fired:?} {}", sizes[call]);
+    assert_eq!(fired.call as usize, call + 1, "{rules}");
+    assert!(fired.reduction.before.abs_diff(sizes[call]) < 3_000, "{rules}: {fired:?} {}", sizes[call]);
     // Rebuilt from the file alone it would be far from the line.
     let bare: Vec<Message> = recorded
         .into_iter()
@@ -87,7 +86,27 @@ fn claude_code_compacts_where_its_recording_does() {
             message
         })
         .collect();
-    assert!(!replay(bare, "claude-code", &window(200_000)).fired.contains_key("compact"));
+    assert!(!replay(bare, rules, &window(200_000)).fired.contains_key("compact"), "{rules}");
+}
+
+#[test]
+fn claude_code_compacts_where_its_recording_does() {
+    assert_compacts_as_recorded("claude-code", |sizes| {
+        sizes.iter().position(|size| *size >= 167_000).unwrap()
+    });
+}
+
+#[test]
+fn codex_compacts_where_its_recording_does() {
+    assert_compacts_as_recorded("codex", |sizes| sizes.iter().position(|size| *size >= 180_000).unwrap());
+}
+
+#[test]
+fn opencode_compacts_where_its_recording_does() {
+    // It goes by the usage of the newest answer: the request, 40 tokens of text and 2,200 of reasoning.
+    assert_compacts_as_recorded("opencode", |sizes| {
+        sizes.iter().position(|size| *size + 2_240 > 175_000).unwrap() + 1
+    });
 }
 
 #[test]

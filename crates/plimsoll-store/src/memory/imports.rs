@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll::{Message, Millis, SessionId};
 
-use super::{Held, MemoryStore, State};
+use super::{Held, Index, MemoryStore, State};
 use crate::error::StoreError;
 use crate::store::{
     ChangeKind, Conversation, Epoch, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece,
@@ -239,6 +239,7 @@ fn added(mut held: Held, conversation: &Conversation) -> Result<Held, StoreError
             }
         }
         held.recount(&before, place);
+        held.index = Index::default();
     }
     held.append(conversation.messages.clone())?;
     if conversation.grown.is_some() || !conversation.messages.is_empty() {

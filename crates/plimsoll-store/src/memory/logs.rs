@@ -14,9 +14,11 @@ use crate::{repeated_delta, text_in_pieces};
 impl Logs for MemoryStore {
     fn append(&self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
         let mut state = self.state();
-        let held = state.claimed(claim)?;
-        if messages.first().is_some_and(|first| held.place(&first.info.id).is_ok()) {
-            return held.same_messages(&messages);
+        if let (Some(first), Some(held)) = (messages.first(), state.held_by(claim)?) {
+            held.index.cover(&held.messages);
+            if held.index.messages.contains_key(&first.info.id) {
+                return held.same_messages(&messages);
+            }
         }
         let ids: Vec<MessageId> = messages.iter().map(|message| message.info.id.clone()).collect();
         state.append(claim, messages, now)?;
@@ -126,9 +128,8 @@ impl Logs for MemoryStore {
     fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
         let state = self.state();
         let held = state.held(session)?;
-        let log = held.log();
-        let places = Visible::of(&log).needed(&log);
-        let log = Log::from_messages(places.into_iter().map(|place| log[place].clone()));
+        let places = Visible::of(&held.messages).needed(&held.messages);
+        let log = Log::from_messages(places.into_iter().map(|place| held.messages[place].clone()));
         Ok(Snapshot { log, revision: held.session.revision })
     }
 
@@ -158,11 +159,12 @@ impl Logs for MemoryStore {
         if wanted.search.is_none() {
             return Err(StoreError::Refused("a search needs a pattern".into()));
         }
-        let log = self.state().held(session)?.log();
-        let visible = Visible::of(&log);
+        let state = self.state();
+        let messages = &state.held(session)?.messages;
+        let visible = Visible::of(messages);
         let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
         let mut hits = Vec::new();
-        for (place, message) in log.iter().enumerate() {
+        for (place, message) in messages.iter().enumerate() {
             for part in &message.parts {
                 let hides = |mark: &Mark| {
                     matches!(mark.effect, Effect::Hide | Effect::Replace(_) | Effect::ClearInput(_))

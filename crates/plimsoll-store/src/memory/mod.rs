@@ -1,6 +1,6 @@
 //! A store in memory: for tests, and for sessions that nobody needs afterwards. It is also what the real one is
 //! held against, so it is written to be obviously right rather than fast: a fork copies, a window is computed from
-//! the whole log.
+//! the whole log. Only appending and reducing, which a replay does thousands of times, do not copy the session.
 
 mod feed;
 mod handles;
@@ -14,12 +14,12 @@ mod spills;
 mod tasks;
 mod upkeep;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
 use plimsoll::log::Info;
 use plimsoll::reduction::same_content;
-use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartId, Receipt, SessionId};
+use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartId, Receipt, Reduction, SessionId};
 
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -69,6 +69,28 @@ struct Held {
     epoch: Epoch,
     /// The revision of the newest reduction, undoing or pin.
     shaped: Revision,
+    /// Where messages and parts are, as far as that was looked up.
+    index: Index,
+}
+
+/// Places of messages and parts by their names, for sessions that are only appended to and reduced. Any other change
+/// discards it.
+#[derive(Clone, Default)]
+struct Index {
+    messages: HashMap<MessageId, usize>,
+    parts: HashMap<PartId, usize>,
+    /// How many messages it covers.
+    covered: usize,
+}
+
+impl Index {
+    fn cover(&mut self, messages: &[Message]) {
+        for (place, message) in messages.iter().enumerate().skip(self.covered) {
+            self.messages.insert(message.info.id.clone(), place);
+            self.parts.extend(message.parts.iter().map(|part| (part.id.clone(), place)));
+        }
+        self.covered = messages.len();
+    }
 }
 
 impl Held {
@@ -152,12 +174,13 @@ impl Held {
     /// Add messages at the end. Their names are looked at first, so that nothing can fail half way: a session that is
     /// driven here message by message must not be copied for each of them.
     fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
+        self.index.cover(&self.messages);
         let mut alone = Log::new();
         for message in &messages {
-            if self.place(&message.info.id).is_ok() {
+            if self.index.messages.contains_key(&message.info.id) {
                 return Err(StoreError::duplicate("message", &message.info.id));
             }
-            if let Some(part) = message.parts.iter().find(|part| self.part(&part.id).is_some()) {
+            if let Some(part) = message.parts.iter().find(|part| self.index.parts.contains_key(&part.id)) {
                 return Err(StoreError::duplicate("part", &part.id));
             }
             alone.append(message.clone())?;
@@ -165,6 +188,29 @@ impl Held {
         let new = self.messages.len();
         self.messages.extend(messages);
         self.count(new);
+        Ok(())
+    }
+
+    /// Commit a reduction, touching only the messages that it is about. All or nothing, as [`Reduction::commit`] is.
+    fn reduce(&mut self, reduction: &Reduction) -> Result<(), StoreError> {
+        self.index.cover(&self.messages);
+        let of_message = |id: &MessageId| self.index.messages.get(id).copied();
+        let effects = reduction.receipts.iter().flat_map(|receipt| receipt.plan.effects());
+        let marked = effects.filter_map(|(part, _)| self.index.parts.get(part).copied());
+        let open = reduction.open.iter().filter_map(|message| of_message(&message.info.id));
+        let tails = reduction
+            .appended
+            .iter()
+            .filter_map(|message| of_message(message.marker()?.tail_start.as_ref()?));
+        // A mark names the newest message it was made after, so that the last one is always there.
+        let last = self.messages.len().saturating_sub(1);
+        let newest = reduction.seen.as_ref().and_then(of_message).unwrap_or(last)..self.messages.len();
+        let places: BTreeSet<usize> = marked.chain(open).chain(tails).chain(newest).collect();
+        let mut log = Log::from_messages(places.iter().map(|place| self.messages[*place].clone()));
+        reduction.commit(&mut log)?;
+        let (changed, appended) = log.messages().split_at(places.len());
+        places.into_iter().zip(changed).for_each(|(place, message)| self.messages[place] = message.clone());
+        self.messages.extend_from_slice(appended);
         Ok(())
     }
 
@@ -216,6 +262,12 @@ impl State {
         Ok(held)
     }
 
+    /// The session of a claim that still holds, to be changed.
+    fn held_by(&mut self, claim: &Claim) -> Result<Option<&mut Held>, StoreError> {
+        self.claimed(claim)?;
+        Ok(self.sessions.get_mut(&claim.session))
+    }
+
     /// How many of a session's messages some fork shares.
     fn shared(&self, id: &SessionId) -> usize {
         let live = self.forks.iter().filter(|(parent, _, child)| parent == id && self.needed(child));
@@ -237,6 +289,7 @@ impl State {
     ) -> Result<T, StoreError> {
         let mut held = self.claimed(claim)?.clone();
         let done = change(&mut held)?;
+        held.index = Index::default();
         self.sessions.insert(claim.session.clone(), held);
         self.revise(claim, now);
         Ok(done)
@@ -307,6 +360,7 @@ impl State {
             written: self.written,
             epoch: Epoch(0),
             shaped: Revision(0),
+            index: Index::default(),
         };
         Ok(self.sessions.entry(id).or_insert(held))
     }

@@ -31,15 +31,15 @@ impl Reductions for MemoryStore {
         let has_marks = reduction.receipts.iter().any(|receipt| !receipt.plan.effects().is_empty());
         let shapes = has_marks || !reduction.appended.is_empty();
         let appended = reduction.appended.len();
-        state.update(claim, now, |held| {
-            held.with_log(|log| Ok(reduction.commit(log)?))?;
+        if let Some(held) = state.sessions.get_mut(&claim.session) {
+            held.reduce(&reduction)?;
             let new = held.messages.len() - appended;
             held.count(new);
             if shapes {
                 held.shaped = Revision(held.session.revision.0 + 1);
             }
-            Ok(())
-        })?;
+        }
+        state.revise(claim, now);
         for message in &reduction.appended {
             state.note(&claim.session, ChangeKind::Appended, Some(message.info.id.clone()), None);
         }

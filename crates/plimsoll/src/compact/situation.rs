@@ -100,23 +100,27 @@ impl Situation {
     /// the policy's detector sees the window over the line, or because the policy prunes before that.
     pub fn weigh(&self, messages: &[Message]) -> (Load, bool) {
         let load = self.load(messages);
-        let calls = match self.trigger {
+        let calls = self.wants_climb(messages, &load);
+        (load, calls)
+    }
+
+    /// Whether a climb would do anything about a request that weighs `load`, as [`weigh`](Self::weigh) says.
+    pub fn wants_climb(&self, messages: &[Message], load: &Load) -> bool {
+        match self.trigger {
             Trigger::Manual | Trigger::Refused => true,
             Trigger::Auto | Trigger::Early if !self.policy.overflow.auto => false,
             Trigger::Auto | Trigger::Early => {
-                self.calls_for_help(messages, &load)
-                    || self.prunes_early(messages, &load)
-                    || !self.plan_thrift(messages, &load).items.is_empty()
-                    || self.compaction_pays(messages, &load)
+                self.calls_for_help(messages, load)
+                    || self.prunes_early(messages, load)
+                    || !self.plan_thrift(messages, load).items.is_empty()
+                    || self.compaction_pays(messages, load)
             }
-        };
-        (load, calls)
+        }
     }
 
     /// Whether the policy has gates of its own for pruning, and they are open for something to clear.
     fn prunes_early(&self, messages: &[Message], load: &Load) -> bool {
-        let rules = &self.policy.prune;
-        if rules.gate_share.is_none() && rules.gate_headroom.is_none() {
+        if !self.policy.prune.is_gated() {
             return false;
         }
         let pressure = Pressure { load: self.gauge(load).real(load.estimate), limits: self.limits };
@@ -299,7 +303,12 @@ impl Situation {
 
     /// How heavy the next request is.
     pub fn load(&self, messages: &[Message]) -> Load {
-        Load::believing(self.believed, messages, &self.policy, self.fixed, self.counter())
+        self.load_and_window(messages).0
+    }
+
+    /// How heavy the next request is, and its window.
+    pub fn load_and_window(&self, messages: &[Message]) -> (Load, Window) {
+        Load::with_window(self.believed, messages, &self.policy, self.fixed, self.counter())
     }
 
     /// The scale on which a person is told about a session with these messages, whose next request weighs `load`.

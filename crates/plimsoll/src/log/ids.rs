@@ -2,9 +2,11 @@
 //!
 //! They look as OpenCode's do: a prefix, twelve hex digits of time, fourteen random base-62 characters.
 //! Message and part ids ascend with time, so sorting by id is sorting by age; session ids descend, so that the
-//! newest comes first. Time and randomness are passed in.
+//! newest comes first. Time and randomness are passed in. Copies share their text, because every window that is built
+//! names every message and part in it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,12 +23,12 @@ macro_rules! id {
         $(#[$doc])*
         #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Take an identifier as it is; any text is accepted, an empty one means that there is none.
             pub fn new(id: impl Into<String>) -> $name {
-                $name(id.into())
+                $name(Arc::from(id.into()))
             }
 
             /// The identifier as text.
@@ -42,7 +44,7 @@ macro_rules! id {
 
         impl From<&str> for $name {
             fn from(id: &str) -> $name {
-                $name(id.to_owned())
+                $name(Arc::from(id))
             }
         }
 
@@ -120,25 +122,25 @@ impl Ids {
     /// A session id; newer ones sort first.
     pub fn session(&mut self, now: Millis) -> SessionId {
         let stamp = !self.stamp(now);
-        SessionId(self.render("ses", stamp))
+        SessionId::new(self.render("ses", stamp))
     }
 
     /// A message id; newer ones sort last.
     pub fn message(&mut self, now: Millis) -> MessageId {
         let stamp = self.stamp(now);
-        MessageId(self.render("msg", stamp))
+        MessageId::new(self.render("msg", stamp))
     }
 
     /// A part id; newer ones sort last.
     pub fn part(&mut self, now: Millis) -> PartId {
         let stamp = self.stamp(now);
-        PartId(self.render("prt", stamp))
+        PartId::new(self.render("prt", stamp))
     }
 
     /// A receipt id; newer ones sort last.
     pub fn receipt(&mut self, now: Millis) -> ReceiptId {
         let stamp = self.stamp(now);
-        ReceiptId(self.render("rcp", stamp))
+        ReceiptId::new(self.render("rcp", stamp))
     }
 
     /// Milliseconds with room for 4,095 ids in each; never below or equal to the one before.

@@ -1,10 +1,15 @@
 //! How heavy the next request is.
 
+use plimsoll::count::{request_tokens, window_message_tokens};
 use plimsoll::log::Effect;
 use plimsoll::prune::{PruneItem, PrunePlan};
 use plimsoll::receipt::Stamp;
-use plimsoll::{CharCounter, Fixed, Load, Log, Message, Millis, Plan, Policy, Tokens, Usage};
-use plimsoll_testkit::{History, ids};
+use plimsoll::{
+    CharCounter, Fixed, Load, Log, Message, Millis, Plan, Policy, Tokens, Usage, Window, WindowMessage,
+    WindowRole,
+};
+use plimsoll_testkit::{History, histories, ids};
+use proptest::prelude::*;
 
 fn load(messages: &[Message]) -> Load {
     Load::of(messages, &Policy::default(), Fixed::default(), &CharCounter::default())
@@ -108,4 +113,32 @@ fn a_late_result_counts_though_it_stands_before_the_usage() {
     let history = History::new().user("u").call("c1", "read").user("v").say("a").usage(used(1_000));
     let log = history.result("c1", &"x".repeat(4_000)).messages();
     assert!(load(&log).tokens > Tokens(1_050 + 950), "{:?}", load(&log));
+}
+
+proptest! {
+    #[test]
+    fn properties_what_came_since_a_response_is_what_its_window_has_gained(
+        messages in histories(30),
+        place in 0usize..30,
+    ) {
+        let (policy, counter, fixed) = (Policy::default(), CharCounter::default(), Fixed::default());
+        let load = Load::of(&messages, &policy, fixed, &counter);
+        if let Some(of) = load.usage_of {
+            let place = messages.iter().position(|message| message.info.id == of).unwrap();
+            let then = Window::of(&messages[..=place], &policy);
+            let is_own = |message: &&WindowMessage| message.place == Some(place) && message.role == WindowRole::Tool;
+            let own: Tokens =
+                then.messages.iter().filter(is_own).map(|message| window_message_tokens(message, &counter)).sum();
+            let since = load.estimate - (request_tokens(&then, fixed, &counter) - own);
+            let usage = policy.overflow.load(messages[place].info.tokens.as_ref().unwrap());
+            prop_assert_eq!(load.tokens, usage + since);
+        }
+        // Without usage there is nothing to build on.
+        let bare: Vec<Message> = messages.into_iter().map(|mut message| {
+            message.info.tokens = None;
+            message
+        }).collect();
+        let load = Load::of(&bare[..place.min(bare.len())], &policy, fixed, &counter);
+        prop_assert_eq!((load.tokens, load.usage_of), (load.estimate, None));
+    }
 }
