@@ -98,13 +98,7 @@ impl Before {
     }
 }
 
-fn read_of(
-    call: &Call,
-    before: Option<&Before>,
-    models: &[String],
-    sent: u64,
-    read: u64,
-) -> CacheRead {
+fn read_of(call: &Call, before: Option<&Before>, models: &[String], sent: u64, read: u64) -> CacheRead {
     match before {
         _ if !models.contains(&call.model) => CacheRead::First(read),
         // Behind a switch of models, or a request without usage, there is nothing to compare with.

@@ -248,3 +248,12 @@ fn the_schema_in_the_tree_is_current() {
     let stored = std::fs::read_to_string(path).unwrap_or_default();
     assert!(stored == schema, "schema/policy.schema.json is out of date: run `just schema`");
 }
+
+#[rstest]
+#[case(json!({ "thrift": { "margin": 4 } }))]
+#[case(json!({ "thrift": "thrifty" }))]
+#[case(json!({ "thrift": true }))]
+fn thrift_is_one_choice_and_an_error_names_all_of_them(#[case] overrides: Value) {
+    let error = Policy::from_value(overrides).unwrap_err().to_string();
+    assert!(error.contains("thrift") && error.contains("`off`, `careful` or `frugal`"), "{error}");
+}
