@@ -1,4 +1,4 @@
-//! What parts of a session are about, in words for people: a path, a command, the first words.
+//! Descriptions of parts of a session: a path, a command, the first words.
 
 use plimsoll::compact::extract::paths;
 use plimsoll::compact::facts::shell_commands;
@@ -39,7 +39,7 @@ impl Describer<'_> {
         first_words(&self.shorten(&named.or_else(any).unwrap_or_default()))
     }
 
-    /// A path as it is from the session's directory.
+    /// A path relative to the session's directory.
     pub(crate) fn relative(&self, path: &str) -> String {
         let Some(directory) = self.directory.map(|directory| directory.trim_end_matches(['/', '\\'])) else {
             return path.to_owned();

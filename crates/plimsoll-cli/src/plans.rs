@@ -182,7 +182,7 @@ impl WindowSizes {
         WindowSizes { before, after, is_bound: false, line }
     }
 
-    /// The sizes around a plan as a driver tells them.
+    /// The sizes around a plan as a driver reports them.
     pub(crate) fn driven(plan: &Plan, (before, after): (Tokens, Tokens)) -> WindowSizes {
         WindowSizes { before, after, is_bound: matches!(plan, Plan::Compact(_)), line: None }
     }
@@ -196,7 +196,7 @@ impl WindowSizes {
         format!("{} → {at_most}{} tokens{}", self.before, self.after, share.unwrap_or_default())
     }
 
-    /// What each of several pieces has of the difference, so that the column adds up to it.
+    /// The share of the difference that each piece has, so that the column adds up to it.
     fn shares(&self, pieces: impl Iterator<Item = Tokens>) -> Vec<Tokens> {
         let pieces: Vec<u64> = pieces.map(|piece| piece.0).collect();
         let all: u128 = pieces.iter().map(|piece| u128::from(*piece)).sum();
@@ -405,7 +405,7 @@ fn row(name: &str, text: &str) -> String {
     format!("  {name:<10}  {}", printable(text))
 }
 
-/// A plan as JSON, with what is told of it.
+/// A plan as JSON, with the sizes of the window, and the turn and subject of each item.
 pub(crate) fn as_json(plan: &PrunePlan, sizes: WindowSizes, contents: &Contents) -> Value {
     let mut value = json!(plan);
     value["window"] = json!({ "before": sizes.before, "after": sizes.after, "line": sizes.line });

@@ -92,7 +92,7 @@ struct Before {
 }
 
 impl Before {
-    /// Whether it was so much longer than a request of `sent` tokens that something was reduced.
+    /// Whether a request of `sent` tokens is so short in comparison that something was reduced.
     fn is_longer(&self, sent: u64) -> bool {
         (sent as f64) < self.sent as f64 * REDUCED
     }

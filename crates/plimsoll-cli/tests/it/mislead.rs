@@ -111,7 +111,7 @@ fn a_plan_names_files_turns_and_the_window_it_leaves_and_json_has_the_ids() {
     assert!(!compaction.contains("msg_"), "{compaction}");
 }
 
-/// What each part frees adds up to the difference of the window that stands above it.
+/// The tokens that each part frees add up to the difference of the window that stands above it.
 #[test]
 fn what_parts_free_adds_up_to_the_window() {
     let home = Home::new();
@@ -126,7 +126,7 @@ fn what_parts_free_adds_up_to_the_window() {
     assert_eq!(sum, freed, "{page}");
 }
 
-/// A stored session with two reductions that can be undone; gives their receipts, oldest first.
+/// A stored session with two reductions that can be undone. Returns their receipts, oldest first.
 fn reduced(home: &Home) -> Vec<String> {
     read_thrice(home).write(home);
     home.json(&["sessions", "import", "--json", ID]);

@@ -1,4 +1,4 @@
-//! What a run does beside its work: figures about reductions, and spilled outputs that are past their retention.
+//! Work of a run besides its prompt: figures about reductions, and spilled outputs that are past their retention.
 
 use std::process::{Output, Stdio};
 
@@ -67,7 +67,7 @@ fn r156_the_figures_are_a_line_for_people_where_something_was_reduced() {
     assert!(!told.contains("reduced:"), "{told}");
 }
 
-/// A session whose output was spilled some days ago; gives its handle.
+/// A session whose output was spilled some days ago. Returns its handle.
 fn spilled(home: &Home, days: u64) -> String {
     let (archive, session) = (home.archive(), SessionId::new("ses_old"));
     let then = Millis(now().0 - days * 24 * 3_600_000);
