@@ -16,7 +16,8 @@ pub struct Report {
     pub policy: String,
     /// Recorded calls of the model.
     pub calls: u64,
-    /// Calls that no rules can fit, because the recorded answer alone is as long as the window. They are left out.
+    /// Calls left out, because the recorded answer fills the window together with the system prompt and the tools, so that no
+    /// rules can fit them.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// Calls that would not have fitted. They cost nothing, and nothing they need is in their window.

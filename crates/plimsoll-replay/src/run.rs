@@ -197,7 +197,8 @@ impl Run<'_> {
     /// Make a recorded call; gives what the provider would have counted, if the call could be made at all.
     fn call(&mut self, call: &Call) -> Result<Option<Usage>, SessionError> {
         self.report.calls += 1;
-        if call.output.saturating_add(self.billing.fixed) >= self.billing.circumstances.context.0 {
+        // The smallest request is measured as every request of this call is, with its scale.
+        if call.output.saturating_add(self.billing.tokens(0, call)) >= self.billing.circumstances.context.0 {
             self.report.left_out += 1;
             self.note_sent(0, false, 0.0);
             return Ok(None);

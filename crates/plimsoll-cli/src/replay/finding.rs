@@ -57,7 +57,7 @@ fn bill_gap(session: &SessionReplay) -> Option<String> {
 /// cheapest policy. What a recall could have brought back is not part of it: no recording says whether a model would have asked.
 pub(super) fn headline(reports: &[Report]) -> String {
     if reports.iter().all(|report| report.left_out == report.calls) {
-        return "No policy could be tried: of every call the recorded answer alone is longer than the window."
+        return "No policy could be tried: the recorded answer of every call, with its system prompt and tools, fills the window."
             .to_owned();
     }
     let none = reports.iter().find(|report| report.policy == "none");
@@ -90,7 +90,7 @@ pub(super) fn headline(reports: &[Report]) -> String {
     let left_out = reports.iter().map(|report| report.left_out).max().unwrap_or_default();
     if left_out > 0 {
         text += &format!(
-            " Left out: {} whose recorded answer alone is longer than the window.",
+            " Left out: {} whose recorded answer, with system prompt and tools, fills the window.",
             if left_out == 1 { "1 call".to_owned() } else { format!("{} calls", figures::count(left_out)) }
         );
     }

@@ -1,7 +1,7 @@
 //! Replays of sessions that record what their provider counted: sizes, cache reads, models, compactions.
 
 use plimsoll::{Message, Millis, Tokens, Usage};
-use plimsoll_replay::{AgainstRecorded, Billed, Price, Recording, Rules};
+use plimsoll_replay::{AgainstRecorded, Billed, Circumstances, Price, Recording, Rules};
 use plimsoll_testkit::History;
 
 use super::{a_minute_apart, reading, replay, window};
@@ -44,6 +44,22 @@ fn without_a_policy_each_request_is_as_large_as_recorded() {
     let last = *sent.last().unwrap();
     assert_eq!(report.billed.read + last, sent.iter().sum::<u64>());
     assert_eq!(report.billed.written, last);
+}
+
+#[test]
+fn a_call_is_left_out_if_its_answer_and_the_scaled_fixed_tokens_exceed_the_window() {
+    // The provider counted more for the last request than is rebuilt of it, so its system prompt and tools weigh more as well.
+    let mut messages = reasoned(reading(4, 300).messages(), 0);
+    let usage = messages.last_mut().unwrap().info.tokens.as_mut().unwrap();
+    (usage.input, usage.output) = (usage.input + usage.cache_read.share(0.4), Tokens(19_000));
+    let circumstances = Circumstances { fixed: Tokens(10_000), ..window(32_000) };
+    for rules in plimsoll_replay::DEFAULTS {
+        let report = replay(messages.clone(), rules, &circumstances);
+        assert_eq!((report.left_out, report.deaths), (1, 0), "{rules}: {:?}", report.windows);
+    }
+    // With enough room for both it is made.
+    let report = replay(messages, "plimsoll", &Circumstances { context: Tokens(36_000), ..circumstances });
+    assert_eq!((report.left_out, report.deaths), (0, 0), "{:?}", report.windows);
 }
 
 #[test]
