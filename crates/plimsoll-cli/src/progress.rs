@@ -65,6 +65,11 @@ impl Progress {
         Progress { bar, waiting: Some((waiting, waiter)) }
     }
 
+    /// Changes what is named as under way.
+    pub(crate) fn name(&self, what: &str) {
+        self.bar.set_message(crate::output::printable(what));
+    }
+
     /// There are so many more things to do than was known.
     pub(crate) fn more(&self, count: u64) {
         self.bar.inc_length(count);

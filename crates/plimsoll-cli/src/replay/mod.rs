@@ -7,9 +7,10 @@ mod listing;
 mod page;
 mod show;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use plimsoll::{Millis, Tokens, Usage};
 use plimsoll_formats::Transcript;
@@ -182,9 +183,16 @@ pub(crate) fn replay(
         [] => vec![None],
         files => files.iter().map(|file| Some(file.as_path())).collect(),
     };
-    let progress = Progress::things("replaying", 0);
-    let asked =
-        Asked { args, rules: &rules, prices: &prices, configured: &config.prices, progress: &progress };
+    let progress = Progress::things(REPLAYING, 0);
+    let under_way = UnderWay::default();
+    let asked = Asked {
+        args,
+        rules: &rules,
+        prices: &prices,
+        configured: &config.prices,
+        progress: &progress,
+        under_way: &under_way,
+    };
     let one = |source: &Option<&Path>| {
         let (name, transcript) = input::named(&input_of(args, *source), around)?;
         let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
@@ -255,6 +263,43 @@ struct Asked<'a> {
     /// What the models cost that are configured for runs.
     configured: &'a BTreeMap<String, Price>,
     progress: &'a Progress,
+    under_way: &'a UnderWay,
+}
+
+const REPLAYING: &str = "replaying";
+
+/// The policies that are being replayed, one for each session. Some take minutes where others take a second.
+#[derive(Default)]
+struct UnderWay(Mutex<Vec<String>>);
+
+impl UnderWay {
+    /// Runs a replay under a policy that progress names meanwhile.
+    fn during<T>(&self, policy: &str, progress: &Progress, work: impl FnOnce() -> T) -> T {
+        self.change(progress, |names| names.push(policy.to_owned()));
+        let done = work();
+        self.change(progress, |names| {
+            if let Some(at) = names.iter().position(|name| name == policy) {
+                names.swap_remove(at);
+            }
+        });
+        done
+    }
+
+    fn change(&self, progress: &Progress, change: impl FnOnce(&mut Vec<String>)) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut names);
+        progress.name(&under_way_words(&names));
+    }
+}
+
+/// Text of the progress line while these policies are replayed.
+fn under_way_words(names: &[String]) -> String {
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    match names.len() {
+        0 => REPLAYING.to_owned(),
+        1..=3 => format!("{REPLAYING} {}", names.into_iter().collect::<Vec<_>>().join(", ")),
+        count => format!("{REPLAYING} {count} policies"),
+    }
 }
 
 /// One session under every policy, in parallel.
@@ -265,7 +310,7 @@ fn session(
     window: SessionWindow,
     asked: &Asked,
 ) -> Result<SessionReplay, CliError> {
-    let Asked { args, rules, prices, configured, progress } = asked;
+    let Asked { args, rules, prices, configured, progress, under_way } = asked;
     let Transcript { format, info, messages, side_chains, .. } = transcript;
     let has_sub_agents = !side_chains.is_empty();
     if has_sub_agents {
@@ -308,7 +353,9 @@ fn session(
     let context = window.limits.context;
     let circumstances = Circumstances { context, price, cache_lifetime, ..circumstances };
     let replayed = rules.par_iter().map(|rules| {
-        let report = recording.replay_and_tell(rules, &circumstances, &|| progress.step());
+        let report = under_way.during(&rules.to_string(), progress, || {
+            recording.replay_and_tell(rules, &circumstances, &|| progress.step())
+        });
         report.map_err(|error| cannot(rules, error))
     });
     let mut policies = replayed.collect::<Result<Vec<Report>, CliError>>()?;
@@ -428,4 +475,19 @@ fn check_price(args: &ReplayArgs, prices: &Prices) -> Result<(), CliError> {
 
 fn circumstances(args: &ReplayArgs) -> Circumstances {
     Circumstances { output: args.output.map(Tokens), fixed: Tokens(args.fixed), ..Circumstances::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::under_way_words;
+
+    #[test]
+    fn progress_names_the_policies_that_are_replayed() {
+        let words = |names: &[&str]| {
+            under_way_words(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(words(&[]), "replaying");
+        assert_eq!(words(&["opencode", "codex", "opencode"]), "replaying codex, opencode");
+        assert_eq!(words(&["none", "codex", "opencode", "mask-10"]), "replaying 4 policies");
+    }
 }
