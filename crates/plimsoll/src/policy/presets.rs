@@ -79,7 +79,7 @@ impl Preset {
                 },
                 compact: CompactPolicy {
                     scope: Scope::Tail,
-                    tail_share: 0.15,
+                    tail_share: 0.12,
                     tail_max: Tokens(60_000),
                     min_freed_share: 1.0 / 3.0,
                     asked_tail_share: 0.25,

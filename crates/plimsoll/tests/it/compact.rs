@@ -30,16 +30,16 @@ mod selecting {
 
     #[test]
     fn the_tail_is_cut_at_the_start_of_a_turn_where_it_fits() {
-        // 15 % of 20,000 are 3,000: three turns of 900 fit, a fourth does not.
+        // 12 % of 25,000 are 3,000: three turns of 900 fit, a fourth does not.
         let log = turns(8, 900).messages();
-        let selection = choose(&log, &Policy::default(), room(20_000)).unwrap();
+        let selection = choose(&log, &Policy::default(), room(25_000)).unwrap();
         assert_eq!(selection.tail, [10, 11, 12, 13, 14, 15]);
         assert_eq!(selection.head.len(), 10);
     }
 
     #[rstest]
     #[case(4_000, 2_000)]
-    #[case(400_000, 60_000)]
+    #[case(600_000, 60_000)]
     fn the_tail_has_a_least_and_a_most(#[case] line: u64, #[case] budget: u64) {
         let log = turns(200, 500).messages();
         let selection = choose(&log, &Policy::default(), room(line)).unwrap();

@@ -116,8 +116,8 @@ fn rung_2_r114_r115_a_model_summary_becomes_a_pivot() {
     assert_eq!((kinds(&outcome), requests.len()), (vec!["compact"], 1));
     let (marker, summary) = (&log[40], &log[41]);
     let part = marker.marker().unwrap();
-    assert_eq!((part.auto, part.messages, part.extractive), (Some(true), Some(36), None));
-    assert_eq!(part.tail_start, Some("m36".into()));
+    assert_eq!((part.auto, part.messages, part.extractive), (Some(true), Some(38), None));
+    assert_eq!(part.tail_start, Some("m38".into()));
     let info = &summary.info;
     assert_eq!((info.agent.as_deref(), info.mode.as_deref()), (Some("compaction"), Some("compaction")));
     assert!(info.summary && info.finish.is_some() && info.parent_id == Some(marker.info.id.clone()));
