@@ -93,7 +93,7 @@ impl Archive {
         Ok(swept)
     }
 
-    /// Bounded cleanup that hosts make by themselves after a run: lets go of at most [`STEP`] spills that are past their
+    /// Bounded cleanup that hosts make by themselves after a run: lets go of at most 256 spills that are past their
     /// retention, removes their files, and those of processes that died while they wrote. It is made at most once in
     /// [`SWEEP`] for each open archive; `None` if it is not due. What is left is for the next one, or for a
     /// [`sweep`](Archive::sweep).
