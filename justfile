@@ -33,6 +33,10 @@ picture:
     cargo run -q -p plimsoll-cli -- replay --context 200000 --html target/replay.html --force examples/session.json > /dev/null
     chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir=target/chromium --window-size=1000,1850 --screenshot=docs/replay.png target/replay.html
 
+# Break production lines one at a time: each must be noticed by a test of its requirement. Takes hours; `just mutations R104` takes one.
+mutations filter="":
+    tools/mutations/run.py {{filter}}
+
 # The properties over many generated histories, other ones each time; the ordinary tests run the same few of each.
 properties cases="20000" seed=`date +%s`:
     @echo "seed {{seed}}: just properties {{cases}} {{seed}}"
