@@ -259,17 +259,24 @@ fn price(request: &SummaryRequest) -> f64 {
 #[test]
 fn r160_what_is_prepared_by_default_costs_less_and_leaves_no_more_than_a_compaction_at_the_line() {
     let harbour = Harbour::new();
-    let mut ahead = session(&harbour, "ses_1", careful(|_| {}), own(), 8);
+    // About 25,400 tokens: just over the soft line, so that much of the tail has to be left for what is still to come.
+    let begun = |id: &str, policy: Arc<Policy>| {
+        let mut driver = session(&harbour, id, policy, own(), 7);
+        driver.prompt(format!("More: {}", "word ".repeat(1_400))).unwrap();
+        say(&mut driver, "Done.");
+        driver
+    };
+    let mut ahead = begun("ses_1", careful(|_| {}));
     let mut climb_ahead = ahead.begin_early(Fixed::default()).expect("it costs no more");
     let ClimbStep::Ask(asked_ahead) = climb_ahead.step().unwrap() else { panic!("a summary is asked for") };
     climb_ahead.answer(summary()).unwrap();
     let ClimbStep::Done(climbed) = climb_ahead.step().unwrap() else { panic!("it is done") };
     assert!(ahead.hold(*climbed));
     let late = careful(|spec| spec.overflow.soft_share = None);
-    let mut at_line = session(&harbour, "ses_2", late, own(), 8);
+    let mut at_line = begun("ses_2", late);
     let mut asked_late = None;
     for driver in [&mut ahead, &mut at_line] {
-        driver.prompt(format!("One more: {}", "word ".repeat(800))).unwrap();
+        driver.prompt(format!("One more: {}", "word ".repeat(2_150))).unwrap();
     }
     if let Prepared::Summarise(request) = at_line.prepare(Fixed::default()).unwrap() {
         asked_late = Some(price(&request));
