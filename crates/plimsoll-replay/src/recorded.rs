@@ -101,7 +101,7 @@ impl Before {
 fn read_of(call: &Call, before: Option<&Before>, models: &[String], sent: u64, read: u64) -> CacheRead {
     match before {
         _ if !models.contains(&call.model) => CacheRead::First(read),
-        // Behind a switch of models, or a request without usage, there is nothing to compare with.
+        // After a switch of models, or a request without usage, there is nothing to compare with.
         None => CacheRead::Unknown,
         Some(before) if before.model != call.model => CacheRead::Unknown,
         Some(before) if call.summary.is_some() || before.is_longer(sent) => CacheRead::Unknown,

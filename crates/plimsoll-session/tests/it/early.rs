@@ -171,6 +171,17 @@ fn r160_what_was_prepared_before_another_reduction_is_dropped() {
     assert!(shown(&driver).contains("A person asked.") && !shown(&driver).contains("prepared ahead"));
 }
 
+/// A call of `read` whose output has that many lines.
+fn read(driver: &mut Driver, number: usize, lines: usize) {
+    ready(driver, "");
+    driver.begin_answer(None).unwrap();
+    driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
+    let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
+    driver.end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None }).unwrap();
+    driver.start_call(&call).unwrap();
+    driver.take_output(&call, &mut "it is deep, and cold too\n".repeat(lines).as_bytes()).unwrap();
+}
+
 /// The default in a window of 32,000 tokens, whose line is at 28,000, with a tail of 7,000.
 fn careful(change: impl FnOnce(&mut PolicySpec)) -> Arc<Policy> {
     let mut spec = Preset::Plimsoll.policy().into_spec();
@@ -232,15 +243,7 @@ fn r160_nothing_is_prepared_where_a_prune_will_do_at_the_line() {
     let mut driver = session(&harbour, "ses_1", policy, own(), 6);
     driver.prompt("Read it").unwrap();
     for number in 0..2 {
-        ready(&mut driver, "");
-        driver.begin_answer(None).unwrap();
-        driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
-        let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
-        driver
-            .end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None })
-            .unwrap();
-        driver.start_call(&call).unwrap();
-        driver.take_output(&call, &mut "it is deep, and cold too\n".repeat(500).as_bytes()).unwrap();
+        read(&mut driver, number, 500);
     }
     assert!(driver.begin_early(Fixed::default()).is_none());
 }
@@ -305,15 +308,7 @@ fn r160_what_was_prepared_is_not_given_up_for_a_prune_that_saves_money() {
     let mut driver = session(&harbour, "ses_1", policy, own(), 1);
     for number in 0..6 {
         driver.prompt(format!("Read it {number}")).unwrap();
-        ready(&mut driver, "");
-        driver.begin_answer(None).unwrap();
-        driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
-        let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
-        driver
-            .end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None })
-            .unwrap();
-        driver.start_call(&call).unwrap();
-        driver.take_output(&call, &mut "it is deep, and cold too\n".repeat(560).as_bytes()).unwrap();
+        read(&mut driver, number, 560);
         say(&mut driver, "Read.");
     }
     let early = driver.begin_early(Fixed::default()).expect("it is over the soft line");
