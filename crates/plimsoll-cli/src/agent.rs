@@ -226,13 +226,16 @@ pub(crate) async fn open(agent: &Agent, id: &SessionId) -> Result<Conversation, 
     }
 }
 
-/// The model that spoke last in a session, as `provider/model`.
+/// Returns the model that answered or was prompted last in a session, as `provider/model`.
 fn last_model(opened: &Opened, session: &SessionId) -> Result<Option<String>, CliError> {
     let request = PageRequest { from: None, oldest_first: false, most: LOOK_BACK };
     let page = opened.archive.store().page(session, &request)?;
     let name = |message: &plimsoll::Message| {
-        let provider = message.info.extra.get("providerID")?.as_str()?;
-        let model = message.info.model_id.as_deref().filter(|_| !message.info.summary)?;
+        let (info, extra) = (&message.info, &message.info.extra);
+        let (provider, model) = match extra.get("model") {
+            Some(model) => (model.get("providerID")?.as_str()?, model.get("modelID")?.as_str()?),
+            None => (extra.get("providerID")?.as_str()?, info.model_id.as_deref().filter(|_| !info.summary)?),
+        };
         Some(format!("{provider}/{model}"))
     };
     Ok(page.messages.iter().find_map(name))

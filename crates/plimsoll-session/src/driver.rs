@@ -17,6 +17,7 @@ use plimsoll_store::{
     TakeOver,
 };
 use plimsoll_tokens::Measure;
+use serde_json::json;
 
 use crate::answer::Writing;
 use crate::climb::{Climb, ClimbStep, Climbed, SummaryCharges};
@@ -298,7 +299,12 @@ impl Driver {
     /// Append the user's prompt.
     pub fn prompt(&mut self, text: impl Into<plimsoll::Text>) -> Result<MessageId, SessionError> {
         let now = self.now();
-        let message = Message::user(self.ids.message(now), self.ids.part(now), text).at(now);
+        let mut message = Message::user(self.ids.message(now), self.ids.part(now), text).at(now);
+        // As OpenCode does: a session whose first request failed has no answer that names its model.
+        if let Some(provider) = &self.settings.provider {
+            let model = json!({ "providerID": provider, "modelID": self.settings.model });
+            message.info.extra.insert("model".to_owned(), model);
+        }
         self.append(message)
     }
 

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+#[cfg(target_os = "linux")]
+mod attack_model;
+
 #[cfg(unix)]
 mod chat;
 #[cfg(unix)]

@@ -303,6 +303,18 @@ fn the_key_is_nowhere_to_be_seen() {
 }
 
 #[test]
+fn a_session_whose_first_request_failed_continues_with_its_model() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    server.push(Reply::failing(Fault::status(400)));
+    let failed = run(&home, &server, &["--model", MODEL, "Hello"]);
+    assert_eq!(code(&failed), 3, "{}", stderr(&failed));
+    server.push(Reply::new().text("Hello again."));
+    let output = run(&home, &server, &["--continue", "Once more"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Hello again.\n"), "{}", stderr(&output));
+    assert_eq!(server.last().unwrap().model, "claude-sonnet-4-6");
+}
+
+#[test]
 fn a_prompt_comes_from_standard_input_too() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     server.push(Reply::new().text("Read."));

@@ -44,7 +44,7 @@ impl Terminal {
     }
 }
 
-fn on_terminal(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> String {
+pub(crate) fn on_terminal(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> String {
     let terminal = Terminal::open();
     let mut command = home.command(args, &[("TERM", "xterm-256color")]);
     command
