@@ -1,5 +1,8 @@
 //! Times as transcripts write them: RFC 3339, or a number of seconds or milliseconds.
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use plimsoll::Millis;
 
 use crate::json::Json;
@@ -18,66 +21,22 @@ pub(crate) fn millis(value: Option<&Json>) -> Option<Millis> {
     }
 }
 
-/// `2026-04-01T09:33:45.263Z`, with any offset and any number of digits behind the second.
+/// Parses `2026-04-01T09:33:45.263Z`, with any offset and any number of fractional digits. Without an offset it is UTC.
 pub(crate) fn rfc3339(text: &str) -> Option<Millis> {
-    let bytes = text.as_bytes();
-    let number = |from: usize, to: usize| -> Option<i64> {
-        let digits = bytes.get(from..to)?;
-        digits
-            .iter()
-            .try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
+    let time = match text.parse::<Timestamp>() {
+        Ok(time) => time,
+        // A date alone is not a time.
+        Err(_) if text.len() <= "2026-04-01".len() => return None,
+        Err(_) => text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp(),
     };
-    let is = |at: usize, wanted: &[u8]| bytes.get(at).is_some_and(|byte| wanted.contains(byte));
-    if !(is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":")) {
-        return None;
-    }
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let mut at = 19;
-    let mut millis = 0;
-    if is(at, b".") {
-        let digits = bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let known = digits.min(3);
-        millis = number(at + 1, at + 1 + known)? * [1000, 100, 10, 1][known];
-        at += 1 + digits;
-    }
-    let offset = match bytes.get(at) {
-        None | Some(b'Z' | b'z') => 0,
-        Some(sign @ (b'+' | b'-')) => {
-            let minutes = number(at + 1, at + 3)? * 60 + number(at + 4, at + 6)?;
-            if *sign == b'-' { -minutes } else { minutes }
-        }
-        Some(_) => return None,
-    };
-    let minutes = (days(year, month, day) * 24 + hour) * 60 + minute - offset;
-    u64::try_from((minutes * 60 + second) * 1000 + millis).ok().map(Millis)
+    u64::try_from(time.as_millisecond()).ok().map(Millis)
 }
 
-/// A time as transcripts write it: `2026-04-01T09:33:45.263Z`.
+/// Formats a time as transcripts write it: `2026-04-01T09:33:45.263Z`.
 pub fn rfc3339_of(time: Millis) -> String {
-    let (seconds, millis) = (time.0 / 1_000, time.0 % 1_000);
-    let (day, second) = (seconds / 86_400, seconds % 86_400);
-    // Years are counted from March, so that the day that may be missing is the last.
-    let day = day + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * day + 2) / 153;
-    let day = day - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Days since 1970-01-01 in the Gregorian calendar, counted in years that begin in March.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
+    let millis = i64::try_from(time.0).unwrap_or(i64::MAX);
+    let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+    format!("{time:.3}")
 }
 
 #[cfg(test)]

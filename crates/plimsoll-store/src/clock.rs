@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use plimsoll::Millis;
 
 /// Tells a store the time. The system's unless a test says otherwise.
@@ -52,24 +53,11 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A time as a person reads it: `2026-11-16 10:59:28 UTC`.
+/// Formats a time for a message: `2026-11-16 10:59:28 UTC`.
 pub(crate) fn utc(at: Millis) -> String {
-    let (days, seconds) = (at.0 / 86_400_000, at.0 / 1_000 % 86_400);
-    // Years of 400 have a fixed number of days; counting from 1 March puts the leap day at the end of a year.
-    let days = days.min(1 << 40) + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        seconds / 3_600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
+    let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
+    let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 /// How long it is from one time to a later one, in the largest unit that says something.
