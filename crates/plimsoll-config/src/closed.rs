@@ -54,10 +54,10 @@ const IN_HOME: [&str; 39] = [
 /// What lies beside a database: its own files and the prompts of the chat.
 const BESIDE_STORE: [&str; 3] = ["chat-history", "trust.json", "trust.lock"];
 
-/// All of them, whether they are there or not, as absolute paths. `spills` is the folder for outputs beside the database.
-pub(crate) fn closed_places(around: &Surroundings, store: Option<&Path>, spills: &str) -> Vec<PathBuf> {
-    let folders = [around.config_folder(), around.data_folder(), around.below_home(".config/opencode")];
-    let mut own: Vec<PathBuf> = folders.into_iter().flatten().collect();
+/// What Plimsoll keeps of sessions: the database with its journals, what lies beside it, and the folder of the user's data.
+/// `spills` is the folder for outputs beside the database. All of it as absolute paths, whether it is there or not.
+pub(crate) fn private_places(around: &Surroundings, store: Option<&Path>, spills: &str) -> Vec<PathBuf> {
+    let mut own: Vec<PathBuf> = around.data_folder().into_iter().collect();
     if let Some(store) = store {
         let folder = store.parent().unwrap_or(Path::new(""));
         let name = store.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -66,19 +66,31 @@ pub(crate) fn closed_places(around: &Surroundings, store: Option<&Path>, spills:
         own.extend(journals);
         own.extend(BESIDE_STORE.iter().chain([&spills]).map(|name| folder.join(name)));
     }
-    // A link to a folder of our own is not a way round it.
-    let targets: Vec<PathBuf> = own.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    outermost(own.iter().flat_map(|path| with_target(path)))
+}
+
+/// All places of the user's own, the private ones among them.
+pub(crate) fn closed_places(around: &Surroundings, private: &[PathBuf]) -> Vec<PathBuf> {
+    let folders = [around.config_folder(), around.below_home(".config/opencode")];
+    let own = folders.into_iter().flatten().flat_map(|path| with_target(&path));
     // A dotfile that is a link stays what it is: the repository it leads to is a project like others.
     // Nor is the configuration of an editor closed to those who work on just that.
     let project = around.directory.canonicalize().unwrap_or_else(|_| around.directory.clone());
     let started = IN_HOME.iter().filter_map(|name| around.below_home(name)).map(|path| below_links(&path));
     let started = started.filter(|path| !project.starts_with(path));
-    let mut all: Vec<PathBuf> = own.iter().map(|path| below_links(path)).chain(started).collect();
-    all.extend(targets);
-    all.retain(|path| path.is_absolute());
+    outermost(own.chain(started).chain(private.iter().cloned()))
+}
+
+/// A place, and what it leads to: a link to a folder of our own is not a way round it.
+fn with_target(path: &Path) -> Vec<PathBuf> {
+    [below_links(path)].into_iter().chain(path.canonicalize().ok()).collect()
+}
+
+/// The absolute ones of these paths, without those that lie in another of them.
+fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = paths.filter(|path| path.is_absolute()).collect();
     all.sort();
     all.dedup();
-    // What lies in another of these places is closed with it.
     let outer = all.clone();
     all.retain(|path| !outer.iter().any(|other| other != path && path.starts_with(other)));
     all

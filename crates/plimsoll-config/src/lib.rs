@@ -167,7 +167,9 @@ impl Config {
         if let Ok(run) = &mut config.run {
             run.is_trusted = is_trusted;
             let spills = &config.policy.truncate.spill_directory;
-            run.sandbox.closed = closed::closed_places(around, config.store.path.as_deref(), spills);
+            let private = closed::private_places(around, config.store.path.as_deref(), spills);
+            run.sandbox.closed = closed::closed_places(around, &private);
+            run.sandbox.private = private;
             notices.extend(run.take_addresses());
         }
         Ok(Config { left_out, notices, ..config })

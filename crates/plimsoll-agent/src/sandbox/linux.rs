@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 
@@ -19,7 +19,8 @@ use super::{Guard, Rules, filter};
 
 pub(super) use super::reaper::Reaper;
 
-/// Devices that keep nothing. Not the terminal: a command could draw a false question on it, or switch Ctrl-C off.
+/// Devices that keep nothing, the only ones that are open. Not the terminal: a command could read what the user types, draw a
+/// false question on it, or switch Ctrl-C off.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// What the kernel can hold.
@@ -40,7 +41,8 @@ impl Support {
     }
 
     fn probe() -> Support {
-        let rules = Rules { write: vec!["/".into()], network: false, unix_sockets: false };
+        let all = vec![PathBuf::from("/")];
+        let rules = Rules { read: all.clone(), write: all, network: false, unix_sockets: false };
         let landlock = match scope().and_then(|_| restrict(&rules)) {
             Ok(RestrictionStatus {
                 ruleset: RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
@@ -56,7 +58,7 @@ impl Support {
 
     pub(super) fn holds(&self, guard: Guard) -> bool {
         match guard {
-            Guard::Writes | Guard::Memory => self.landlock >= ABI::V1,
+            Guard::Writes | Guard::Reads | Guard::Memory => self.landlock >= ABI::V1,
             Guard::Truncation => self.landlock >= ABI::V3,
             Guard::Network | Guard::UnixSockets => self.seccomp,
             Guard::Signals | Guard::Processes => self.landlock >= ABI::V6,
@@ -135,8 +137,8 @@ fn scope() -> Result<RestrictionStatus, RulesetError> {
 /// The rules for the command itself, in a scope inside the outer one.
 fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
     // As of the newest kernel these were tried on. Older ones hold what they know, and `Support` says which.
-    let mut ruleset =
-        Ruleset::default().handle_access(AccessFs::from_write(ABI::V5))?.scope(Scope::Signal)?;
+    let handled = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
+    let mut ruleset = Ruleset::default().handle_access(handled)?.scope(Scope::Signal)?;
     if !rules.network {
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
     }
@@ -144,13 +146,15 @@ fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
         ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
     }
     let mut ruleset = ruleset.create()?;
-    for (path, rights) in rules.write.iter().map(|path| (path.as_path(), rights_below(path))) {
+    let read = rules.read.iter().map(|path| (path.as_path(), AccessFs::ReadFile.into()));
+    let write = rules.write.iter().map(|path| (path.as_path(), rights_below(path)));
+    for (path, rights) in read.chain(write) {
         // What is not there cannot be written to, and does not come to be: the directory it is in is not opened.
         if let Some(place) = open_place(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, rights))?;
         }
     }
-    let rights = make_bitflags!(AccessFs::{WriteFile | Truncate | IoctlDev});
+    let rights = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
     for device in DEVICES.iter().filter_map(|path| PathFd::new(path).ok()) {
         ruleset = ruleset.add_rule(PathBeneath::new(device, rights))?;
     }
@@ -169,9 +173,10 @@ fn open_place(path: &Path) -> Option<OwnedFd> {
     }
 }
 
-/// What may be done below a path that is written to.
+/// What may be done below a path that is written to. It can be read as well: a terminal that the user opens is of no use
+/// otherwise.
 fn rights_below(path: &Path) -> BitFlags<AccessFs> {
-    let all = AccessFs::from_write(ABI::V5);
+    let all = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
     // A device made in the project would be the disk itself under another name; root can make one.
     let mut rights = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     if !path.starts_with("/dev") {

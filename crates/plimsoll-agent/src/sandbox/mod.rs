@@ -4,7 +4,9 @@
 //! rest of the process stays free. So there is no code between fork and exec, no helper program and no `unsafe`. What is held
 //! is a list of [`Guard`]s, and what this system cannot hold is told, never assumed.
 //!
-//! Reading is not confined: a command sees every file that its user sees, and has no network to send it through.
+//! Of reading little is confined: a command sees every file that its user sees, and has no network to send it through. It opens
+//! no device but a few harmless ones, so no terminal, and nothing of Plimsoll's store: a lock on the database, for which opening it
+//! is enough, would stop every other process.
 //!
 //! Other systems than Linux confine nothing here; see `unconfined.rs`.
 
@@ -13,6 +15,7 @@ mod carve;
 mod filter;
 #[cfg(target_os = "linux")]
 mod linux;
+mod mounts;
 #[cfg(target_os = "linux")]
 mod reaper;
 mod stragglers;
@@ -35,8 +38,12 @@ use plimsoll_config::{SandboxConfig, SandboxMode};
 use serde::Serialize;
 
 use crate::process::{has_sessions, withhold_descriptors};
+use mounts::Mounts;
 use stragglers::Marker;
 use temporary::TemporaryFolder;
+
+/// File systems of the kernel's own, which a grant of a folder above them does not open for writing.
+const OF_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// Something that a command is held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,6 +53,8 @@ pub enum Guard {
     Writes,
     /// No file outside is cut short by its name.
     Truncation,
+    /// No terminal or other device, and no file of Plimsoll's store, is opened for reading.
+    Reads,
     /// No TCP, no UDP, no other network.
     Network,
     /// No socket of another program on this machine.
@@ -62,9 +71,10 @@ pub enum Guard {
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 8] = [
+    pub const ALL: [Guard; 9] = [
         Guard::Writes,
         Guard::Truncation,
+        Guard::Reads,
         Guard::Network,
         Guard::UnixSockets,
         Guard::Signals,
@@ -78,6 +88,7 @@ impl Guard {
         match self {
             Guard::Writes => "writes outside the project",
             Guard::Truncation => "cutting files outside the project short",
+            Guard::Reads => "reading of terminals and devices",
             Guard::Network => "the network",
             Guard::UnixSockets => "sockets of other programs",
             Guard::Signals => "signals to other processes",
@@ -273,7 +284,10 @@ impl Sandbox {
         }
         let marker = Marker::new();
         marker.put_on(command);
-        let mut write = carve::open_parts(directory, &self.config.closed);
+        let mounts = Mounts::read();
+        let closed: Vec<PathBuf> =
+            self.config.closed.iter().flat_map(|place| mounts.paths_of(place)).collect();
+        let mut write = carve::open_parts(directory, &closed, &OF_KERNEL);
         if let Some(folder) = self.temporary()? {
             command.env("TMPDIR", folder);
             write.push(folder.to_owned());
@@ -281,13 +295,21 @@ impl Sandbox {
         for place in &self.config.write {
             // What is named itself is meant; what merely lies in a named folder stays closed.
             let place = place.canonicalize().unwrap_or_else(|_| place.clone());
-            let closed = self.config.closed.iter().filter(|closed| !place.starts_with(closed));
-            write.extend(carve::open_parts(&place, &closed.cloned().collect::<Vec<_>>()));
+            let closed: Vec<PathBuf> =
+                closed.iter().filter(|closed| !place.starts_with(closed)).cloned().collect();
+            write.extend(carve::open_parts(&place, &closed, &OF_KERNEL));
         }
+        let read = carve::open_parts(Path::new("/"), &self.unreadable(&mounts), &[]);
         let SandboxConfig { network, unix_sockets, .. } = self.config;
         withhold_descriptors();
-        let (child, reaper) = system::spawn(command, &Rules { write, network, unix_sockets })?;
+        let (child, reaper) = system::spawn(command, &Rules { read, write, network, unix_sockets })?;
         Ok(ConfinedChild { child, ending: Ending { reaper, marker } })
+    }
+
+    /// Places that commands read nothing of, unless the configuration opens one of them for writing.
+    fn unreadable(&self, mounts: &Mounts) -> Vec<PathBuf> {
+        let private = self.config.private.iter().flat_map(|place| mounts.paths_of(place));
+        private.chain(mounts.terminals()).chain([PathBuf::from("/dev")]).collect()
     }
 
     fn temporary(&self) -> io::Result<Option<&Path>> {
@@ -301,6 +323,7 @@ impl Sandbox {
 
 /// What one command is held to.
 struct Rules {
+    read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     network: bool,
     unix_sockets: bool,

@@ -42,6 +42,9 @@ pub struct SandboxConfig {
     /// Files and directories of the user's own that stay closed wherever they lie: Plimsoll's configuration, sessions and
     /// record of trust, and what shells and other programs run when they start. They are not configured.
     pub closed: Vec<PathBuf>,
+    /// Those of them that are not even opened for reading: the database of sessions with all that belongs to it. A lock on one
+    /// of its files would stop every other process.
+    pub private: Vec<PathBuf>,
     /// Whether they may use the network.
     pub network: bool,
     /// Whether they may use the sockets of other programs on this machine: those of docker, an ssh agent, a message bus.

@@ -221,6 +221,7 @@ impl RunLayer {
             write,
             // Set by `Config::load`, which knows where the store is.
             closed: Vec::new(),
+            private: Vec::new(),
             network: spec.network.unwrap_or(false),
             unix_sockets: spec.unix_sockets.unwrap_or(false),
         })

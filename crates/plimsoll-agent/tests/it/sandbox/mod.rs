@@ -6,6 +6,7 @@ mod descriptors;
 mod measures;
 mod network;
 mod processes;
+mod reads;
 mod writes;
 
 use std::path::PathBuf;
@@ -36,6 +37,53 @@ fn has_python() -> bool {
         println!("SKIPPED: there is no python3");
     }
     found
+}
+
+/// Says that a test runs as an ordinary user because the same test, as root, has started it.
+const AS_USER: &str = "PLIMSOLL_TEST_AS_USER";
+
+/// Runs a test as an ordinary user as well, if this process is root's: each may do what the other may not. A process that is not
+/// root's can only try the one.
+pub(crate) fn also_as_user(test: &str) {
+    if std::env::var_os(AS_USER).is_some() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED as root: this process is an ordinary user's");
+        return;
+    }
+    let output = user_command().args(["--exact", test, "--include-ignored", "--nocapture"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    println!("as an ordinary user:\n{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "as an ordinary user: {told}{errors}");
+}
+
+/// This test binary as it is started for user 1000.
+fn user_command() -> Command {
+    static PROGRAM: std::sync::OnceLock<(PathBuf, Option<tempfile::TempDir>)> = std::sync::OnceLock::new();
+    let setpriv = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=1000", "--regid=1000", "--clear-groups"]);
+        command.env(AS_USER, "1").env("TMPDIR", "/tmp").env("HOME", "/nonexistent").current_dir("/");
+        command
+    };
+    let (program, _) = PROGRAM.get_or_init(|| {
+        let own = std::env::current_exe().unwrap();
+        let reached = setpriv().args(["test", "-x"]).arg(&own).status().expect("there must be a `setpriv`");
+        if reached.success() {
+            return (own, None);
+        }
+        // It may lie in a folder that is root's alone.
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let copy = folder.path().join("it");
+        std::fs::copy(&own, &copy).unwrap();
+        (copy, Some(folder))
+    });
+    let mut command = setpriv();
+    command.arg(program);
+    command
 }
 
 /// A project whose commands are confined, and a directory beside it.

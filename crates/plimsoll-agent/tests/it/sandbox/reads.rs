@@ -1,0 +1,214 @@
+//! What commands cannot even open for reading: terminals, other devices, Plimsoll's own store.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+
+use plimsoll_agent::{Guard, RunOverrides, parse_allow};
+use plimsoll_config::{SandboxConfig, SandboxMode};
+use plimsoll_testkit::server::Reply;
+use rustix::fs::OFlags;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::json;
+
+use super::{Yard, also_as_user, can, has_python};
+use crate::agents::Place;
+use crate::support::run;
+
+/// A terminal of the user's, in which something was typed that nothing has read yet.
+struct Terminal {
+    _keyboard: File,
+    shell: File,
+    path: String,
+}
+
+const TYPED: &str = "hunter2-typed\n";
+
+impl Terminal {
+    fn open() -> Terminal {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let path = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let shell = rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty()).unwrap();
+        let mut keyboard = File::from(keyboard);
+        keyboard.write_all(TYPED.as_bytes()).unwrap();
+        Terminal { _keyboard: keyboard, shell: shell.into(), path }
+    }
+
+    /// What the program in the terminal gets to read.
+    fn left(mut self) -> String {
+        let mut line = [0; 64];
+        let count = self.shell.read(&mut line).unwrap_or(0);
+        String::from_utf8_lossy(&line[..count]).into_owned()
+    }
+}
+
+#[tokio::test]
+async fn no_way_of_opening_a_terminal_reads_what_is_typed_there() {
+    also_as_user("sandbox::reads::no_way_of_opening_a_terminal_reads_what_is_typed_there");
+    if !can(&[Guard::Reads, Guard::Memory]) || !has_python() {
+        return;
+    }
+    let terminal = Terminal::open();
+    let mut yard = Yard::new().await;
+    for command in [
+        "timeout 2 cat THEIRS",
+        "timeout 2 head -n 1 < THEIRS",
+        "timeout 2 head -n 1 <> THEIRS",
+        "timeout 2 dd if=THEIRS iflag=nonblock count=1",
+        "ln -s THEIRS link && timeout 2 cat link",
+        "cd /dev/pts && timeout 2 cat ./$(basename THEIRS)",
+        "timeout 2 cat /proc/self/root/THEIRS",
+        "timeout 2 cat /proc/self/cwd/../../../../../../THEIRS",
+        "timeout 2 cat /proc/AGENT/fd/NUMBER",
+        "timeout 2 cat /proc/AGENT/root/THEIRS",
+        "exec 3< /dev/pts && timeout 2 cat /proc/self/fd/3/$(basename THEIRS)",
+        "timeout 2 unshare -r cat THEIRS",
+        "timeout 2 unshare -rm cat THEIRS",
+        "timeout 2 unshare -rm bash -c 'mount -t devpts devpts . && cat ./$(basename THEIRS)'",
+        "timeout 2 script -qc 'cat THEIRS' out",
+        "timeout 2 cat /dev/tty",
+        "timeout 2 cat /dev/console",
+        "timeout 2 head -c 1 /dev/ptmx",
+    ] {
+        let command = command
+            .replace("THEIRS", &terminal.path)
+            .replace("AGENT", &std::process::id().to_string())
+            .replace("NUMBER", &terminal.shell.as_raw_fd().to_string());
+        let told = yard.bash(&command).await;
+        assert!(told.contains("[exit code") && !told.contains("hunter2"), "{command}: {told}");
+        assert!(!told.contains("[exit code 124]"), "opened, and waits for a key: {command}: {told}");
+    }
+    let told = yard
+        .python(
+            &r#"
+import ctypes, os, select
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, opened):
+    try:
+        descriptor = opened()
+        if descriptor < 0:
+            raise OSError(ctypes.get_errno(), "")
+        print("OPENED", name, os.read(descriptor, 100))
+    except OSError as error:
+        print("refused", name, error.errno)
+flags = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
+attempt("open", lambda: os.open("THEIRS", flags))
+attempt("open to write as well", lambda: os.open("THEIRS", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK))
+attempt("openat", lambda: os.open(os.path.basename("THEIRS"), flags, dir_fd=os.open("/dev/pts", os.O_PATH)))
+attempt("reopen", lambda: os.open("/proc/self/fd/%d" % os.open("THEIRS", os.O_PATH), flags))
+how = (ctypes.c_uint64 * 3)(flags, 0, 0)
+attempt("openat2", lambda: libc.syscall(437, -100, b"THEIRS", how, 24))
+attempt("io_uring", lambda: libc.syscall(425, 8, ctypes.create_string_buffer(120)))
+agent = libc.syscall(434, AGENT, 0)
+attempt("descriptor of another process", lambda: libc.syscall(438, agent, NUMBER, 0))
+tree = libc.syscall(428, -100, b"/dev/pts", 1)
+attempt("a copy of the mount", lambda: os.open(os.path.basename("THEIRS"), flags, dir_fd=tree))
+"#
+            .replace("THEIRS", &terminal.path)
+            .replace("AGENT", &std::process::id().to_string())
+            .replace("NUMBER", &terminal.shell.as_raw_fd().to_string()),
+        )
+        .await;
+    assert!(!told.contains("OPENED") && told.matches("refused").count() == 8, "{told}");
+    assert_eq!(terminal.left(), TYPED, "all of it is left for the program in that terminal");
+    // Without the sandbox it is read, so that the attempts above are real ones.
+    let terminal = Terminal::open();
+    let mut yard = Yard::with(SandboxConfig { mode: SandboxMode::Off, ..SandboxConfig::default() }).await;
+    let told = yard.bash(&format!("timeout 20 head -n 1 {}", terminal.path)).await;
+    assert_eq!(told, TYPED);
+}
+
+#[tokio::test]
+async fn devices_that_keep_nothing_are_open_and_all_others_closed() {
+    also_as_user("sandbox::reads::devices_that_keep_nothing_are_open_and_all_others_closed");
+    if !can(&[Guard::Reads]) {
+        return;
+    }
+    let mut yard = Yard::new().await;
+    let program = "for file in $(find /dev -type c -o -type b); do \
+                   dd if=$file of=/dev/null bs=1 count=0 iflag=nonblock status=none 2>/dev/null && echo $file; done; true";
+    let told = yard.bash(program).await;
+    let mut open: Vec<&str> = told.lines().collect();
+    open.sort_unstable();
+    assert_eq!(open, ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"]);
+}
+
+#[tokio::test]
+async fn what_commands_read_every_day_is_open() {
+    also_as_user("sandbox::reads::what_commands_read_every_day_is_open");
+    let mut yard = Yard::new().await;
+    std::fs::write(yard.outside.join("note"), "seen").unwrap();
+    for (command, expected) in [
+        ("cat OUT/note", "seen"),
+        ("head -c 4 /dev/urandom | wc -c", "4"),
+        ("echo a | cat /dev/stdin", "a"),
+        ("echo a | cat /dev/fd/0", "a"),
+        ("cat /proc/self/fd/0 < OUT/note", "seen"),
+        ("diff <(echo a) <(echo a) && echo same", "same"),
+        ("cat /dev/stdin <<< here", "here"),
+        (
+            "head -c 0 /etc/passwd /proc/self/status /proc/cpuinfo /sys/kernel/uevent_seqnum && echo read",
+            "read",
+        ),
+        ("echo kept > $TMPDIR/a && cat $TMPDIR/a", "kept"),
+        ("git --version > /dev/null && ls / > /dev/null && ls /dev > /dev/null && echo listed", "listed"),
+    ] {
+        let told = yard.bash(command).await;
+        assert_eq!(told.trim().lines().last().unwrap_or_default(), expected, "{command}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn terminals_that_the_user_opens_can_be_used() {
+    also_as_user("sandbox::reads::terminals_that_the_user_opens_can_be_used");
+    if !can(&[Guard::Reads]) || !has_python() {
+        return;
+    }
+    let write = vec!["/dev/ptmx".into(), "/dev/pts".into()];
+    let mut yard = Yard::with(SandboxConfig { write, ..SandboxConfig::default() }).await;
+    let told = yard.python("import pty, os\npty.spawn(['sh', '-c', 'test -t 0 && echo a terminal'])").await;
+    assert!(told.contains("a terminal"), "{told}");
+}
+
+#[tokio::test]
+async fn the_store_can_be_neither_read_nor_locked() {
+    also_as_user("sandbox::reads::the_store_can_be_neither_read_nor_locked");
+    if !can(&[Guard::Reads]) || !has_python() {
+        return;
+    }
+    let place = Place::new();
+    place.write(".config/plimsoll/config.toml", "store = \"../../plimsoll.db\"\n");
+    place.write(".local/share/plimsoll/trust.json", "{}");
+    place.write("spill/blob", "an output");
+    place.write("beside.txt", "open");
+    place.write(
+        "repository/part/try.py",
+        r#"
+import fcntl, os, sys
+home = sys.argv[1]
+for name in ["plimsoll.db", "plimsoll.db-wal", "plimsoll.db-shm", "spill/blob", ".local/share/plimsoll/trust.json"]:
+    for path in [home + "/" + name, "/proc/self/root" + home + "/" + name]:
+        try:
+            file = os.open(path, os.O_RDONLY)
+            fcntl.lockf(file, fcntl.LOCK_SH, 0, 0)
+            print("LOCKED", name)
+        except OSError as error:
+            print("refused", name, error.errno)
+print(open(home + "/beside.txt").read())
+"#,
+    );
+    let allow = vec![parse_allow("bash", None).unwrap()];
+    let agent = place.agent_in(&place.project, RunOverrides { allow, ..RunOverrides::default() }).unwrap();
+    let talk = &mut agent.begin("").await.unwrap();
+    let command = format!("python3 try.py {}", place.home.display());
+    let call = Reply::new().call("call_1", "bash", json!({ "command": command }));
+    place.server.push_all([call, Reply::new().text("Thanks.")]);
+    run(talk, "Do it").await;
+    let told = place.server.last().unwrap().result("call_1").unwrap().to_owned();
+    assert!(!told.contains("LOCKED") && told.matches("refused").count() == 10, "{told}");
+    assert!(!told.contains(" 2\n"), "the files are there: {told}");
+    assert!(told.trim().ends_with("open"), "{told}");
+}
