@@ -54,6 +54,20 @@ const TIOCSTI: u64 = 0x5412;
 /// The same through the clipboard of a Linux console.
 const TIOCLINUX: u64 = 0x541c;
 
+/// Calls that change how a process is scheduled, by its number; 0 is the caller. A user may do that to all their processes, and
+/// Landlock has no rule for it. The other calls about processes (`process_madvise`, `move_pages`, `kcmp`, `pidfd_getfd`) ask for the
+/// right to trace, which Landlock denies.
+const SCHEDULING: &[i64] = &[
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setaffinity,
+];
+/// One process, for `setpriority`; the others are a group and all processes of a user.
+const PRIO_PROCESS: u64 = 0;
+/// The same for `ioprio_set`.
+const IOPRIO_WHO_PROCESS: u64 = 1;
+
 /// From here on numbers on x86-64 are those of its x32 interface: the same calls under other numbers, which would pass.
 const X32: u32 = 0x4000_0000;
 
@@ -67,9 +81,17 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
         vec![SeccompRule::new(vec![is(1, TIOCSTI)?])?, SeccompRule::new(vec![is(1, TIOCLINUX)?])?],
     );
     // A limit of processor time on another process is as good as a signal to it.
-    let other = condition(0, SeccompCmpOp::Ne, 0)?;
     let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
-    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other, sets])?]);
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other(0)?, sets])?]);
+    for number in SCHEDULING {
+        rules.insert(*number, vec![SeccompRule::new(vec![other(0)?])?]);
+    }
+    for (number, of_process) in
+        [(libc::SYS_setpriority, PRIO_PROCESS), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)]
+    {
+        let of_many = condition(0, SeccompCmpOp::Ne, of_process)?;
+        rules.insert(number, vec![SeccompRule::new(vec![other(1)?])?, SeccompRule::new(vec![of_many])?]);
+    }
     let mut families = Vec::new();
     if network {
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
@@ -96,6 +118,11 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
     let mut program = refuse_x32();
     program.extend(BpfProgram::try_from(filter)?);
     Ok(program)
+}
+
+/// The argument names a process, and that is not the caller itself.
+fn other(argument: u8) -> Result<SeccompCondition, seccompiler::BackendError> {
+    condition(argument, SeccompCmpOp::Ne, 0)
 }
 
 /// The kernel looks at the low half of these arguments only, so a filter must, too.

@@ -12,7 +12,7 @@ use rstest::rstest;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{Bystander, Yard, can, has_python};
+use super::{Bystander, Yard, also_as_user, can, has_python};
 use crate::support::{die, model, open_archive};
 
 /// Where the agent that is killed works, and where its model is; set only for it.
@@ -65,6 +65,71 @@ async fn other_processes_cannot_be_signalled() {
     let told = yard.bash("kill -9 0").await;
     assert!(told.contains("ended by signal 9"), "{told}");
     assert!(bystander.is_alive());
+}
+
+#[tokio::test]
+async fn priority_and_processors_of_other_processes_cannot_be_changed() {
+    also_as_user("sandbox::processes::priority_and_processors_of_other_processes_cannot_be_changed");
+    if !can(&[Guard::Network]) || !has_python() {
+        return;
+    }
+    let mut yard = Yard::new().await;
+    let bystander = Bystander::new();
+    let scheduling = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", bystander.pid())).unwrap();
+        let fields: Vec<String> = stat.rsplit_once(") ").unwrap().1.split(' ').map(str::to_owned).collect();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", bystander.pid())).unwrap();
+        let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap().to_owned();
+        // Priority, nice value, real-time priority and policy.
+        ([15, 16, 37, 38].map(|field| fields[field].clone()), allowed)
+    };
+    let before = scheduling();
+    let program = r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, *arguments):
+    if libc.syscall(*arguments) < 0:
+        print("refused", name, ctypes.get_errno())
+    else:
+        print("DONE", name)
+parameter = (ctypes.c_int * 1)(0)
+attributes = (ctypes.c_uint32 * 12)(48, 0, 0, 0, 5)
+processors = (ctypes.c_uint64 * 16)(1)
+for name, pid in [("other", PID), ("agent", os.getppid()), ("as 64 bits", PID + (1 << 32))]:
+    attempt(name + " setpriority", 141, 0, pid, 19)
+    attempt(name + " setpriority of a group", 141, 1, pid, 19)
+    attempt(name + " ioprio_set", 251, 1, pid, 3 << 13)
+    attempt(name + " sched_setscheduler", 144, pid, 3, parameter)
+    attempt(name + " sched_setparam", 142, pid, parameter)
+    attempt(name + " sched_setattr", 314, pid, attributes, 0)
+    attempt(name + " sched_setaffinity", 203, pid, 128, processors)
+    attempt(name + " prlimit64", 302, pid, 0, (ctypes.c_uint64 * 2)(1, 1), 0)
+    attempt(name + " migrate_pages", 256, pid, 64, processors, processors)
+    attempt(name + " move_pages", 279, pid, 1, (ctypes.c_uint64 * 1)(0), 0, parameter, 2)
+    attempt(name + " kcmp", 312, os.getpid(), pid, 1, 0, 0)
+    attempt(name + " process_madvise", 440, libc.syscall(434, pid, 0), (ctypes.c_uint64 * 2)(4096, 4096), 1, 20, 0)
+for which in [1, 2]:
+    attempt("setpriority of many", 141, which, 0, 19)
+    attempt("ioprio_set of many", 251, which + 1, 0, 3 << 13)
+"#;
+    let told = yard.python(&program.replace("PID", &bystander.pid().to_string())).await;
+    if cfg!(target_arch = "x86_64") {
+        assert!(!told.contains("DONE") && told.matches("refused").count() == 40, "{told}");
+    }
+    assert_eq!(scheduling(), before);
+    for (command, expected) in [
+        ("nice -n 5 sh -c nice", "5"),
+        ("ionice -c 3 true && echo done", "done"),
+        ("taskset -c 0 true && echo done", "done"),
+        ("chrt --batch 0 true && echo done", "done"),
+        ("printf 'all:\n\t@echo made\n' > Makefile && nice make", "made"),
+    ] {
+        assert_eq!(yard.bash(command).await.trim(), expected, "{command}");
+    }
+    // Without the sandbox it is changed, so that the attempts above are real ones.
+    let mut yard = Yard::with(SandboxConfig { mode: SandboxMode::Off, ..SandboxConfig::default() }).await;
+    yard.bash(&format!("renice -n 5 -p {}", bystander.pid())).await;
+    assert_ne!(scheduling(), before);
 }
 
 #[tokio::test]
