@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::{BelievedUsage, Policy, SessionId, Tokens};
-use plimsoll_config::{McpServer, Permissions, ToolSwitch, matches};
+use plimsoll_config::{McpServer, Permissions, ProviderKeys, SandboxConfig, ToolSwitch, matches};
 use plimsoll_session::{Counting, DriverHandle, SessionError, Settings};
 use plimsoll_store::{Archive, Clock, TakeOver};
 
@@ -42,6 +42,10 @@ pub struct Agent {
     pub counting: Counting,
     /// MCP servers by the name that their tools begin with. A conversation starts its own.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
+    /// What MCP servers are held to, as commands are; each may have grants of its own.
+    pub sandbox: SandboxConfig,
+    /// Keys of providers, which MCP servers are not given.
+    pub keys: ProviderKeys,
     /// The directory it works in.
     pub directory: PathBuf,
     /// Who runs the session, in words for a person who finds it taken.
@@ -195,6 +199,8 @@ impl Agent {
             title_model: None,
             counting: Counting::Calibrated,
             mcp: Arc::default(),
+            sandbox: SandboxConfig::default(),
+            keys: ProviderKeys::default(),
             directory,
             holder: format!("process {}", std::process::id()),
             take_over: TakeOver::Never,

@@ -26,7 +26,6 @@ mod follow;
 mod guard;
 mod hooks;
 mod instructions;
-mod launches;
 mod ledger;
 mod mcp;
 pub mod metrics;

@@ -15,11 +15,11 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use plimsoll_providers::Secret;
+use plimsoll_config::ProviderKeys;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-use crate::sandbox::{ConfinedChild, Ending, spawn_marked};
+use crate::sandbox::{ConfinedChild, Ending};
 
 /// How often a process is looked after that is expected to end.
 const TICK: Duration = Duration::from_millis(10);
@@ -115,11 +115,6 @@ impl From<ConfinedChild> for ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Start a command that [`session_command`] has made, held to nothing.
-    pub(crate) fn spawn(command: &mut Command) -> io::Result<ProcessGroup> {
-        Ok(spawn_marked(command)?.into())
-    }
-
     /// The process itself, for its pipes.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
@@ -176,12 +171,10 @@ impl Drop for ProcessGroup {
 /// Keys of model providers, which are no business of what is run beside the model.
 const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
 
-/// Let a command inherit this process's environment without the variables that hold a key of a model provider.
-pub(crate) fn remove_keys(command: &mut Command, hidden: &[Secret]) {
-    let holds_key =
-        |value: &OsString| hidden.iter().any(|key| value.as_encoded_bytes() == key.expose().as_bytes());
-    let keys = std::env::vars_os().filter(|(_, value)| holds_key(value)).map(|(name, _)| name);
-    for name in keys.chain(KEYS.map(OsString::from)) {
+/// Keep the variables of this process that hold a key of a model provider from a command.
+pub(crate) fn remove_keys(command: &mut Command, keys: &ProviderKeys) {
+    let found = std::env::vars_os().filter(|(name, value)| keys.are_in(name, value)).map(|(name, _)| name);
+    for name in found.chain(KEYS.map(OsString::from)) {
         command.env_remove(name);
     }
 }
@@ -241,6 +234,7 @@ mod tests {
     use rustix::process::getpgid;
 
     use super::{ProcessGroup, command_through, find_setsid, setsid};
+    use crate::sandbox::spawn_marked;
 
     /// The number of a process's session, as the kernel prints it. In a container the session may have begun outside, which
     /// the kernel tells as 0 and `getsid` of rustix takes for a broken kernel.
@@ -256,7 +250,7 @@ mod tests {
         assert_eq!(find_setsid(&[], OsStr::new("")), None);
         assert_eq!(find_setsid(&["/none/setsid"], OsStr::new("bin:/none:.")), None);
         let mut command = command_through(None, "sleep", Path::new("/"), None).unwrap();
-        let mut group = ProcessGroup::spawn(command.arg("1000")).unwrap();
+        let mut group = ProcessGroup::from(spawn_marked(command.arg("1000")).unwrap());
         let pid = group.pid().unwrap();
         assert_eq!(getpgid(Some(pid)).unwrap(), pid);
         #[cfg(target_os = "linux")]
@@ -275,7 +269,7 @@ mod tests {
                 .args(["-c", "env -i /bin/sh -c 'echo $$; exec /bin/sleep 1000' & wait"])
                 .stdout(std::process::Stdio::piped());
             command.stderr(std::process::Stdio::null());
-            let mut group = ProcessGroup::spawn(&mut command).unwrap();
+            let mut group = ProcessGroup::from(spawn_marked(&mut command).unwrap());
             let mut line = String::new();
             let out = group.child().stdout.take().unwrap();
             std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
@@ -302,7 +296,7 @@ mod tests {
     fn with_it_there_is_a_session_of_its_own() {
         let Some(setsid) = setsid() else { return };
         let mut command = command_through(Some(setsid), "sleep", Path::new("/"), None).unwrap();
-        let mut group = ProcessGroup::spawn(command.arg("1000")).unwrap();
+        let mut group = ProcessGroup::from(spawn_marked(command.arg("1000")).unwrap());
         let pid = group.pid().unwrap();
         // The program needs a moment to begin it.
         let begun = (0..1_000).any(|_| {

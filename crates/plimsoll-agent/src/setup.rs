@@ -1,20 +1,19 @@
 //! An agent as the configuration has it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll::{Policy, Tokens};
-use plimsoll_config::{AgentConfig, PermissionRule, ResolvedModel, RunConfig, SetupError};
-use plimsoll_providers::{ProviderError, Secret};
+use plimsoll_config::{AgentConfig, HookCommand, PermissionRule, ResolvedModel, RunConfig, SetupError};
+use plimsoll_providers::ProviderError;
 use plimsoll_store::Archive;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
-use crate::hooks::{CommandHook, Hooks, hook_notices, remember_hook};
+use crate::hooks::{CommandHook, Hooks, hook_notices};
 use crate::instructions::Instructions;
-use crate::mcp::remember_server;
 use crate::model::Model;
 use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 use crate::tools::{Bash, Skill, ToolSet, Webfetch};
@@ -97,13 +96,13 @@ impl Agent {
         agent.policy = Arc::new(policy);
         let profile = &mut agent.profile;
         profile.name = name.to_owned();
-        let keys: Vec<Secret> =
-            run.providers.values().flat_map(|provider| provider.secrets().cloned()).collect();
-        remember_launches(run, &agent.directory);
-        let hooks =
-            run.hooks.iter().map(|hook| CommandHook::new(hook.clone(), &agent.directory, keys.clone()));
-        agent.hooks = hooks.map(|hook| Arc::new(hook) as Arc<dyn Hooks>).collect();
-        let bash = Bash::confined(run.sandbox.clone()).hiding(keys).in_project(&agent.directory);
+        agent.sandbox = run.sandbox.clone();
+        agent.keys = run.keys.clone();
+        let hook = |hook: &HookCommand| {
+            Arc::new(CommandHook::new(hook.clone(), &agent.directory, &run.sandbox, run.keys.clone()))
+        };
+        agent.hooks = run.hooks.iter().map(|setup| hook(setup) as Arc<dyn Hooks>).collect();
+        let bash = Bash::confined(run.sandbox.clone()).hiding(run.keys.clone()).in_project(&agent.directory);
         let closed_notice = bash.closed_notice(&agent.directory);
         let refusal = bash.refusal();
         let webfetch = Webfetch::configured(run.webfetch.clone());
@@ -179,18 +178,6 @@ impl Model {
         options.extra.extend(agent.options.clone());
         options.extra.extend(agent.top_p.map(|share| ("top_p".to_owned(), Value::from(share))));
         Ok(model)
-    }
-}
-
-/// Remember what hooks and servers of the configuration would run, before anything of theirs or of the agent's is run.
-fn remember_launches(run: &RunConfig, directory: &Path) {
-    let writable: Vec<PathBuf> =
-        std::iter::once(directory.to_owned()).chain(run.sandbox.write.iter().cloned()).collect();
-    for hook in &run.hooks {
-        remember_hook(hook, directory, &writable);
-    }
-    for server in run.mcp.values() {
-        remember_server(server, directory, &writable);
     }
 }
 

@@ -69,10 +69,10 @@ pub use opencode::Notice;
 pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
-    Action, AgentConfig, AgentFork, AgentMode, HookCommand, HookEvent, InstructionSource, McpConnection,
-    McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig, ResolvedModel, RunCaps, RunConfig,
-    RunField, SandboxConfig, SandboxMode, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
-    matches,
+    Action, AgentConfig, AgentFork, AgentMode, Grants, HookCommand, HookEvent, InstructionSource,
+    McpConnection, McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig, ProviderKeys,
+    ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig, SandboxMode, SetupError, SkillSource,
+    TaskConfig, ToolSwitch, WebfetchConfig, matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;
@@ -96,7 +96,7 @@ pub struct Config {
     pub chosen: String,
     /// What files of projects say and are not trusted to say, the farthest project first.
     pub left_out: Vec<LeftOut>,
-    /// What files of OpenCode's say that has no effect here.
+    /// What files say that has no effect here.
     pub notices: Vec<Notice>,
     preset: Preset,
     origins: BTreeMap<String, Origin>,
@@ -170,7 +170,7 @@ impl Config {
             let private = closed::private_places(around, config.store.path.as_deref(), spills);
             run.sandbox.closed = closed::closed_places(around, &private);
             run.sandbox.private = private;
-            notices.extend(run.take_addresses());
+            notices.extend(run.take_ignored());
         }
         Ok(Config { left_out, notices, ..config })
     }

@@ -235,11 +235,11 @@ impl Project {
         let own = match self.file.as_ref().filter(|_| with_own) {
             Some(file) => {
                 let named = self.policy_layer(outside)?.map(|(layer, _)| layer);
-                layers::stacked(named, file.layer()?, &file.path)
+                layers::stacked(named, project_layer(file)?, &file.path)
             }
             None => Vec::new(),
         };
-        let opencode = self.opencode.iter().map(ConfigFile::layer).collect::<Result<_, _>>()?;
+        let opencode = self.opencode.iter().map(project_layer).collect::<Result<_, _>>()?;
         Ok(ProjectLayers { opencode, own, left_out: None })
     }
 
@@ -258,13 +258,13 @@ impl Project {
                 );
                 layer
             });
-            let mut layer = file.layer()?;
+            let mut layer = project_layer(file)?;
             guarded.extend(take_guarded(&mut layer, file, &self.directory));
             own = layers::stacked(named, layer, &file.path);
         }
         let mut opencode = Vec::new();
         for file in &self.opencode {
-            let mut layer = file.layer()?;
+            let mut layer = project_layer(file)?;
             guarded.extend(take_guarded(&mut layer, file, &self.directory));
             opencode.push(layer);
         }
@@ -358,6 +358,13 @@ impl Project {
         read.map(|(bytes, path)| TrustedFile { path, hash: blake3::hash(&bytes).to_hex().to_string() })
             .collect()
     }
+}
+
+/// What a file of a project says.
+fn project_layer(file: &ConfigFile) -> Result<Layer, ConfigError> {
+    let mut layer = file.layer()?;
+    layer.run.hold_to_project();
+    Ok(layer)
 }
 
 /// The words of the commands that a setting would run.

@@ -298,6 +298,11 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "mcp.*.headers.*"),
     (RunRisk::NeedsTrust, "mcp.*.enabled"),
     (RunRisk::NeedsTrust, "mcp.*.timeout"),
+    // What the command may do beyond what commands may. `sandbox` has no effect in a project's file at all.
+    (RunRisk::NeedsTrust, "mcp.*.sandbox"),
+    (RunRisk::NeedsTrust, "mcp.*.network"),
+    (RunRisk::NeedsTrust, "mcp.*.unix_sockets"),
+    (RunRisk::NeedsTrust, "mcp.*.write"),
     // To confine more is harmless; to confine less lets a command that was allowed do what the user did not mean.
     (RunRisk::ByContent, "sandbox.mode"),
     (RunRisk::NeedsTrust, "sandbox.write"),

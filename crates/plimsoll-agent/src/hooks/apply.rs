@@ -154,11 +154,6 @@ impl Conversation {
                     (call.input, is_changed) = (input, true);
                     self.agent.tell_hooked(hook, event, HookOutcome::ChangedInput);
                 }
-                Some(BeforeTool::Tampered(error)) => {
-                    let words = format!("it is asked before this call and cannot be: {error}");
-                    self.agent.tell_hooked(hook, event, HookOutcome::Failed { error });
-                    return HookedInput::Refused(words);
-                }
                 Some(BeforeTool::Refuse(words)) => {
                     let words = clean(&words, LONGEST_TEXT);
                     self.agent.tell_hooked(hook, event, HookOutcome::Refused { words: words.clone() });

@@ -3,13 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::compact::request::HookText;
 use plimsoll::redact::redact;
-use plimsoll_config::{HookCommand, HookEvent};
-use plimsoll_providers::Secret;
+use plimsoll_config::{HookCommand, HookEvent, ProviderKeys, SandboxConfig};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -19,8 +17,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use super::{
     AfterTool, BeforeTool, CompactionContext, HookError, HookFuture, HookedCall, HookedResult, Hooks,
 };
-use crate::launches::{Launch, LaunchRecord};
 use crate::process::{ProcessGroup, remove_keys, session_command};
+use crate::sandbox::Sandbox;
 use crate::untrusted::clean;
 
 /// How long a hook may take where its configuration does not say.
@@ -36,9 +34,8 @@ const GRACE: Duration = Duration::from_millis(200);
 pub struct CommandHook {
     setup: HookCommand,
     directory: PathBuf,
-    hidden: Vec<Secret>,
-    /// What the command would run, as it was when the process began.
-    record: Arc<LaunchRecord>,
+    keys: ProviderKeys,
+    sandbox: Sandbox,
 }
 
 /// What a hook may answer before a call.
@@ -70,23 +67,17 @@ impl Default for AutocontinueReply {
     }
 }
 
-/// Remember what the command of a hook would run. `writable` are the places that an agent may write to without being asked.
-pub(crate) fn remember_hook(
-    setup: &HookCommand,
-    directory: &Path,
-    writable: &[PathBuf],
-) -> Arc<LaunchRecord> {
-    let path = std::env::var_os("PATH");
-    let launch = Launch { command: &setup.command, directory, path: path.as_deref() };
-    LaunchRecord::remember(launch, writable)
-}
-
 impl CommandHook {
-    /// A command that runs in a project's directory, without the variables that hold one of these secrets. What it would run
-    /// is remembered for the whole process, and it is not run once that has changed.
-    pub fn new(setup: HookCommand, directory: &Path, hidden: Vec<Secret>) -> CommandHook {
-        let record = remember_hook(&setup, directory, &[directory.to_owned()]);
-        CommandHook { setup, directory: directory.to_owned(), hidden, record }
+    /// A command that runs in a project's directory, without variables that hold these keys, in the sandbox of commands with what
+    /// is granted to it.
+    pub fn new(
+        setup: HookCommand,
+        directory: &Path,
+        sandbox: &SandboxConfig,
+        keys: ProviderKeys,
+    ) -> CommandHook {
+        let sandbox = Sandbox::new(sandbox.granting(&setup.grants));
+        CommandHook { setup, directory: directory.to_owned(), keys, sandbox }
     }
 
     /// Run the command, and give what it answers; the default where it says nothing.
@@ -114,9 +105,6 @@ impl CommandHook {
         if let Some(problem) = &self.setup.problem {
             return Err(HookError(problem.clone()));
         }
-        if let Some(refusal) = self.record.refusal() {
-            return Err(HookError(refusal));
-        }
         let mut input = json!({ "event": event.name(), "directory": self.directory });
         if let (Value::Object(all), Value::Object(fields)) = (&mut input, about) {
             all.extend(fields.clone());
@@ -132,9 +120,10 @@ impl CommandHook {
         let mut command = session_command(program, &self.directory, path.as_deref()).map_err(failed)?;
         command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        remove_keys(&mut command, &self.hidden);
+        remove_keys(&mut command, &self.keys);
         // Whatever happens from here on, also if this future is dropped, it ends with everything it started.
-        let mut group = ProcessGroup::spawn(&mut command).map_err(failed)?;
+        let mut group: ProcessGroup =
+            self.sandbox.spawn(&mut command, &self.directory).map_err(failed)?.into();
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -181,19 +170,17 @@ impl CommandHook {
         }
         let has_ended = group.has_ended();
         let status = group.end();
-        match is_too_much {
-            true => Err(HookError(format!("it printed more than {MOST_OUTPUT} bytes"))),
-            false if !has_ended => Err(HookError(format!("it took longer than {} s", limit.as_secs_f64()))),
-            false => match status {
-                Some(status) if status.success() => Ok(said),
-                status => {
-                    let how = status
-                        .map_or_else(|| "it failed".to_owned(), |status| format!("it failed ({status})"));
-                    let why = redacted(&clean(&String::from_utf8_lossy(&errors), 500));
-                    Err(HookError(if why.is_empty() { how } else { format!("{how}: {why}") }))
-                }
-            },
-        }
+        let failed = match status {
+            _ if is_too_much => return Err(HookError(format!("it printed more than {MOST_OUTPUT} bytes"))),
+            _ if !has_ended => format!("it took longer than {} s", limit.as_secs_f64()),
+            Some(status) if status.success() => return Ok(said),
+            Some(status) => format!("it failed ({status})"),
+            None => "it failed".to_owned(),
+        };
+        let why = redacted(&clean(&String::from_utf8_lossy(&errors), 500));
+        let why = Some(why).filter(|why| has_ended && !why.is_empty()).map(|why| format!(": {why}"));
+        let hint = self.sandbox.failure_hint("beside its `command` in `[[hooks]]`");
+        Err(HookError(format!("{failed}{}{}", why.unwrap_or_default(), hint.unwrap_or_default())))
     }
 }
 
@@ -219,9 +206,6 @@ impl Hooks for CommandHook {
 
     fn before_tool<'a>(&'a self, call: &'a HookedCall) -> HookFuture<'a, BeforeTool> {
         Box::pin(async move {
-            if let Some(refusal) = self.record.refusal() {
-                return Ok(BeforeTool::Tampered(refusal));
-            }
             let about = serde_json::to_value(call).unwrap_or_default();
             let BeforeReply { input, deny } = self.ask(HookEvent::ToolBefore, &about).await?;
             Ok(match (deny, input) {

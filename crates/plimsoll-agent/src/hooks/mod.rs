@@ -3,8 +3,11 @@
 //! An embedder implements [`Hooks`]; a configuration names commands, each of which is a [`CommandHook`]. What hooks say is
 //! untrusted where it matters: a changed input is held against the permissions like any other, text for a summary is
 //! bounded and set apart by the engine, and an output that is replaced stays reachable. A hook that fails is told of, and
-//! everything goes on as if it were not there: hooks are a help, and permissions are the guard. The exception is a hook that
-//! was changed under way, see [`BeforeTool::Tampered`].
+//! everything goes on as if it were not there: hooks are a help, and permissions are the guard.
+//!
+//! A command of the configuration runs in the sandbox of the agent's commands, with the grants that stand beside it. What it runs
+//! may have been changed by an agent's command: comparing files before every start was tried and cannot be complete, because
+//! what a command loads is not in its words.
 
 mod apply;
 mod command;
@@ -24,7 +27,6 @@ use crate::event::{CallStatus, ReceiptFigures};
 
 pub(crate) use apply::{HookedInput, HookedOutput};
 pub use command::CommandHook;
-pub(crate) use command::remember_hook;
 pub(crate) use own::hook_notices;
 
 /// What a hook says, when it has.
@@ -85,10 +87,6 @@ pub enum BeforeTool {
     Change(Value),
     /// It is not made; the model is told why.
     Refuse(String),
-    /// It is not made, because the hook is not what it was when the program was started. That is told as a failure of the
-    /// hook, but unlike other failures it does not let the call through: an agent could otherwise switch its guard off by
-    /// changing it.
-    Tampered(String),
 }
 
 /// What becomes of a result before the model sees it.

@@ -1,22 +1,27 @@
 //! The user's own hooks in a project that is not trusted.
 //!
-//! A hook of the user's configuration runs in the directory of whatever project is at hand, unconfined. `make check`,
-//! `npx eslint` or `sh -c ./check.sh` then run what the project's files say. Which commands do cannot be told from their
-//! words, so no list of programs is kept: a hook is taken to be the user's alone only if it names nothing but absolute
-//! paths and options, and of any other the user is told. It runs all the same, because its owner has configured it for all
-//! projects.
+//! A hook of the user's configuration runs in the directory of whatever project is at hand. `make check`, `npx eslint` or
+//! `sh -c ./check.sh` then run what the project's files say, with what was granted to the hook. Which commands do cannot be told
+//! from their words, so no list of programs is kept: a hook is taken to be the user's alone only if it names nothing but
+//! absolute paths and options, and of any other that has grants or is not confined the user is told. It runs all the same,
+//! because its owner has configured it for all projects.
 
 use std::path::Path;
 
 use plimsoll::redact::redact;
 use plimsoll_config::{HookCommand, Origin, RunConfig};
 
+use crate::sandbox::{Guard, Sandbox};
 use crate::untrusted::clean;
 
 /// What the user should know of hooks that may run the code of a project that is not trusted, in one sentence for all.
 pub(crate) fn hook_notices(run: &RunConfig, project: &Path) -> Option<String> {
+    let may_more = |hook: &HookCommand| {
+        let sandbox = Sandbox::new(run.sandbox.granting(&hook.grants));
+        !hook.grants.is_empty() || !sandbox.confinement().holds(Guard::Writes)
+    };
     let is_meant = |hook: &&HookCommand| {
-        !run.is_trusted && is_own(hook, project) && may_run_project(&hook.command, project)
+        !run.is_trusted && is_own(hook, project) && may_run_project(&hook.command, project) && may_more(hook)
     };
     let names: Vec<String> = run
         .hooks
@@ -26,8 +31,8 @@ pub(crate) fn hook_notices(run: &RunConfig, project: &Path) -> Option<String> {
         .collect();
     (!names.is_empty()).then(|| {
         format!(
-            "this project is not trusted, and hooks of yours may run code of it, unconfined: {}; a hook whose words are \
-             all absolute paths outside of the project, or options, is taken to be yours alone",
+            "this project is not trusted, and hooks of yours may run code of it with more rights than commands have: {}; a \
+             hook whose words are all absolute paths outside of the project, or options, is taken to be yours alone",
             names.join(", ")
         )
     })

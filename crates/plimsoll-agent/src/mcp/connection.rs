@@ -1,6 +1,5 @@
 //! A connection to a server: the handshake, the list of tools, a call.
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +25,7 @@ use super::client::ClientSide;
 use super::declare::{ListedTool, Purpose};
 use super::http::{BoundedHttp, headers_of};
 use super::resources;
-use super::stdio::{ServerProcess, strip_secrets};
+use super::stdio::{Launcher, ServerProcess, strip_secrets};
 use crate::untrusted::clean;
 
 /// So many tools of one server are looked at.
@@ -66,16 +65,16 @@ impl Connection {
     pub(super) async fn open(
         name: &str,
         setup: &McpConnection,
-        directory: &Path,
+        launcher: &Launcher,
         changed: &Arc<AtomicBool>,
     ) -> Result<Connection, String> {
-        let first = Connection::shake(name, setup, directory, changed, ClientLifecycleMode::Initialize).await;
+        let first = Connection::shake(name, setup, launcher, changed, ClientLifecycleMode::Initialize).await;
         match first {
             // The newest protocol has no handshake; a server that knows nothing else says so.
             Err((error, true)) => {
                 let newest =
                     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-                let second = Connection::shake(name, setup, directory, changed, newest).await;
+                let second = Connection::shake(name, setup, launcher, changed, newest).await;
                 second.map_err(|_| error)
             }
             other => other.map_err(|(error, _)| error),
@@ -86,17 +85,17 @@ impl Connection {
     async fn shake(
         name: &str,
         setup: &McpConnection,
-        directory: &Path,
+        launcher: &Launcher,
         changed: &Arc<AtomicBool>,
         lifecycle: ClientLifecycleMode,
     ) -> Result<Connection, (String, bool)> {
-        let side = ClientSide::new(directory, Arc::clone(changed));
+        let side = ClientSide::new(&launcher.project, Arc::clone(changed));
         let plain = |error: String| (error, false);
         let (served, mut process, secrets) = match setup {
-            McpConnection::Local { command, environment, directory: own } => {
-                let own = own.as_deref().unwrap_or(directory);
+            McpConnection::Local { command, environment, directory } => {
                 let (process, pipes) =
-                    ServerProcess::start(name, command, environment, own).map_err(plain)?;
+                    ServerProcess::start(name, command, environment, directory.as_deref(), launcher)
+                        .map_err(plain)?;
                 let transport = AsyncRwTransport::new_client(pipes.output, pipes.input);
                 let served = serve_client_with_lifecycle(side, transport, lifecycle).await;
                 (served, Some(process), environment)

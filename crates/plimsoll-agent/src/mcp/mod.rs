@@ -3,7 +3,7 @@
 //! The servers of the configuration are started when a conversation begins and end with it. What they say is untrusted:
 //! descriptions and schemas are bounded and set apart ([`declare`]), hints that a tool only reads change nothing about
 //! permissions, messages are bounded ([`stdio`], [`http`]), and a server knows the project's directory and no key but
-//! those it was configured with.
+//! those it was configured with. The command of a server runs in the sandbox of the agent's commands, with its own grants.
 
 mod client;
 mod connection;
@@ -15,37 +15,38 @@ mod server;
 mod stdio;
 mod tool;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use plimsoll_config::{McpServer, Permissions, matches};
+use plimsoll_config::{Permissions, matches};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::event::{Event, EventSink};
+use crate::event::Event;
 use crate::run::Conversation;
+use crate::sandbox::Sandbox;
 use crate::tools::{Tool, ToolSet};
 
 pub(crate) use declare::tool_prefix;
 use server::Server;
-pub(crate) use server::remember_server;
+use stdio::Launcher;
 use tool::McpTool;
 
 /// The servers of a conversation. They end when it is dropped.
 pub(crate) struct McpServers(Vec<Arc<Server>>);
 
 impl McpServers {
-    /// Start all servers that are switched on, side by side. One that fails is told of, and has no tools.
-    pub(crate) async fn start(
-        setups: &BTreeMap<String, McpServer>,
-        directory: &std::path::Path,
-        events: &EventSink,
-    ) -> McpServers {
-        let enabled = setups.iter().filter(|(_, setup)| setup.enabled);
+    /// Start all servers of an agent that are switched on, side by side. One that fails is told of, and has no tools.
+    async fn start(agent: &Agent) -> McpServers {
+        let enabled = agent.mcp.iter().filter(|(_, setup)| setup.enabled);
         let servers = enabled.map(|(name, setup)| {
-            Arc::new(Server::new(name.clone(), setup.clone(), directory.to_owned(), Arc::clone(events)))
+            let launcher = Launcher {
+                project: agent.directory.clone(),
+                sandbox: Sandbox::new(agent.sandbox.granting(&setup.grants)),
+                keys: agent.keys.clone(),
+            };
+            Arc::new(Server::new(name.clone(), setup.clone(), launcher, Arc::clone(&agent.events)))
         });
         let servers = McpServers(servers.collect());
         join_all(servers.0.iter().map(|server| server.start())).await;
@@ -112,11 +113,8 @@ impl ServerSet {
         if !agent.mcp.values().any(|setup| setup.enabled) {
             return ServerSet::None;
         }
-        let (setups, directory, events) =
-            (Arc::clone(&agent.mcp), agent.directory.clone(), Arc::clone(&agent.events));
-        ServerSet::Starting(tokio::spawn(
-            async move { McpServers::start(&setups, &directory, &events).await },
-        ))
+        let agent = agent.clone();
+        ServerSet::Starting(tokio::spawn(async move { McpServers::start(&agent).await }))
     }
 
     /// End them, giving each a moment to end by itself.

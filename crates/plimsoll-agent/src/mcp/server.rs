@@ -1,6 +1,5 @@
 //! One server of the configuration: started, called, started again, ended.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{CallFailure, Connection};
 use super::declare::ListedTool;
-use super::stdio::path_for;
+use super::stdio::Launcher;
 use crate::event::{Event, EventSink, McpChange};
-use crate::launches::{Launch, LaunchRecord};
 
 /// How long a server may take to start and list its tools. Many are fetched from a registry when they are started.
 const START: Duration = Duration::from_secs(60);
@@ -28,15 +26,13 @@ const MOST_STARTS: u32 = 4;
 pub(super) struct Server {
     pub(super) name: String,
     setup: McpServer,
-    directory: PathBuf,
+    launcher: Launcher,
     events: EventSink,
     state: Mutex<State>,
     /// Held while it is being started, so that calls side by side start it once.
     starting: tokio::sync::Mutex<()>,
     /// The server says that it has other tools now, or may have.
     changed: Arc<AtomicBool>,
-    /// What its command would run, as it was when the process began.
-    record: Option<Arc<LaunchRecord>>,
 }
 
 #[derive(Default)]
@@ -47,31 +43,16 @@ struct State {
     is_shut: bool,
 }
 
-/// Remember what the command of a server would run, if it is one of this machine. `writable` are the places that an agent may
-/// write to without being asked.
-pub(crate) fn remember_server(
-    setup: &McpServer,
-    project: &Path,
-    writable: &[PathBuf],
-) -> Option<Arc<LaunchRecord>> {
-    let McpConnection::Local { command, environment, directory } = &setup.connection else { return None };
-    let path = path_for(environment);
-    let directory = directory.as_deref().unwrap_or(project);
-    Some(LaunchRecord::remember(Launch { command, directory, path: path.as_deref() }, writable))
-}
-
 impl Server {
-    pub(super) fn new(name: String, setup: McpServer, directory: PathBuf, events: EventSink) -> Server {
-        let record = remember_server(&setup, &directory, std::slice::from_ref(&directory));
+    pub(super) fn new(name: String, setup: McpServer, launcher: Launcher, events: EventSink) -> Server {
         Server {
             name,
             setup,
-            directory,
+            launcher,
             events,
             state: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
             changed: Arc::default(),
-            record,
         }
     }
 
@@ -96,9 +77,6 @@ impl Server {
         if let Some(problem) = &self.setup.problem {
             return Err(problem.clone());
         }
-        if let Some(refusal) = self.record.as_ref().and_then(|record| record.refusal()) {
-            return Err(refusal);
-        }
         {
             let mut state = self.state();
             if state.is_shut {
@@ -112,13 +90,16 @@ impl Server {
         let limit = self.setup.timeout.unwrap_or(START);
         let open = async {
             let connection =
-                Connection::open(&self.name, &self.setup.connection, &self.directory, &self.changed).await?;
+                Connection::open(&self.name, &self.setup.connection, &self.launcher, &self.changed).await?;
             let listed = connection.tools(&self.name).await?;
             Ok::<_, String>((connection, listed))
         };
         let opened = tokio::time::timeout(limit, open).await;
-        let opened =
-            opened.unwrap_or_else(|_| Err(format!("it gave no answer within {} s", limit.as_secs_f64())));
+        let opened = opened.unwrap_or_else(|_| {
+            let is_local = matches!(self.setup.connection, McpConnection::Local { .. });
+            let hint = is_local.then(|| self.launcher.failure_hint(&self.name)).unwrap_or_default();
+            Err(format!("it gave no answer within {} s{hint}", limit.as_secs_f64()))
+        });
         let (connection, listed) = opened?;
         let connection = Arc::new(connection);
         let mut state = self.state();

@@ -3,19 +3,21 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{ChildStderr, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use plimsoll::redact::redact;
+use plimsoll_config::ProviderKeys;
 use plimsoll_providers::Secret;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
-use crate::process::{ProcessGroup, needed_environment, session_command};
+use crate::process::{ProcessGroup, needed_environment, remove_keys, session_command};
+use crate::sandbox::Sandbox;
 use crate::untrusted::clean;
 
 /// A message of a server has so many bytes at most. It is held in memory as a whole, and again as what it is parsed to.
@@ -32,6 +34,8 @@ pub(super) struct ServerProcess {
     group: ProcessGroup,
     notes: Notes,
     broken: Arc<OnceLock<String>>,
+    /// Added to what is said of its end.
+    hint: String,
 }
 
 /// The ends that messages go through.
@@ -40,8 +44,23 @@ pub(super) struct ServerPipes {
     pub(super) output: BoundedLines<ChildStdout>,
 }
 
+/// What the command of a server is started with.
+pub(super) struct Launcher {
+    /// The project, where it runs and which it may write to.
+    pub(super) project: PathBuf,
+    pub(super) sandbox: Sandbox,
+    pub(super) keys: ProviderKeys,
+}
+
+impl Launcher {
+    /// What to add to a failure of a server.
+    pub(super) fn failure_hint(&self, server: &str) -> String {
+        self.sandbox.failure_hint(&format!("in `[mcp.{server}]`")).unwrap_or_default()
+    }
+}
+
 /// The `PATH` of a server with this environment.
-pub(super) fn path_for(environment: &[(String, Secret)]) -> Option<OsString> {
+fn path_for(environment: &[(String, Secret)]) -> Option<OsString> {
     let own = environment.iter().find(|(name, _)| name == "PATH");
     own.map(|(_, path)| path.expose().into()).or_else(|| std::env::var_os("PATH"))
 }
@@ -51,16 +70,20 @@ impl ServerProcess {
         name: &str,
         command: &[String],
         environment: &[(String, Secret)],
-        directory: &Path,
+        directory: Option<&Path>,
+        launcher: &Launcher,
     ) -> Result<(ServerProcess, ServerPipes), String> {
         let (program, arguments) = command.split_first().ok_or("its command is empty")?;
         let failed = |error: io::Error| format!("cannot run `{program}`: {error}");
         let path = path_for(environment);
+        let directory = directory.unwrap_or(&launcher.project);
         let mut prepared = session_command(program, directory, path.as_deref()).map_err(failed)?;
         prepared.args(arguments).env_clear().envs(needed_environment());
+        remove_keys(&mut prepared, &launcher.keys);
         prepared.envs(environment.iter().map(|(name, value)| (name, value.expose())));
         prepared.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut group = ProcessGroup::spawn(&mut prepared).map_err(failed)?;
+        let mut group: ProcessGroup =
+            launcher.sandbox.spawn(&mut prepared, &launcher.project).map_err(failed)?.into();
         let child = group.child();
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -77,7 +100,7 @@ impl ServerProcess {
                 broken: Arc::clone(&broken),
             },
         };
-        Ok((ServerProcess { group, notes, broken }, pipes))
+        Ok((ServerProcess { group, notes, broken, hint: launcher.failure_hint(name) }, pipes))
     }
 
     /// Why it speaks no more, as far as is known: what was wrong with its output, how it ended, what it said last.
@@ -96,8 +119,8 @@ impl ServerProcess {
             self.notes.settle().await;
         }
         match self.notes.last() {
-            Some(said) => format!("{how}; its last words: {said}"),
-            None => how,
+            Some(said) => format!("{how}; its last words: {said}{}", self.hint),
+            None => format!("{how}{}", self.hint),
         }
     }
 

@@ -274,6 +274,24 @@ impl Sandbox {
         words
     }
 
+    /// What to add to the failure of a hook or a server: that it ran confined, and what opens more. `place` says where the
+    /// settings stand.
+    pub(crate) fn failure_hint(&self, place: &str) -> Option<String> {
+        let settings = [
+            (Guard::Network, "`network = true`"),
+            (Guard::UnixSockets, "`unix_sockets = true`"),
+            (Guard::Writes, "`write = [\"PATH\"]`"),
+        ];
+        let held = settings.into_iter().filter(|(guard, _)| self.confinement.holds(*guard));
+        let settings = held.map(|(_, setting)| setting).collect::<Vec<_>>().join(", ");
+        let settings = match settings.rsplit_once(", ") {
+            Some((first, last)) => format!("{first} or {last}"),
+            None if settings.is_empty() => return None,
+            None => settings,
+        };
+        Some(format!(" (confined to the project: {settings} {place} grants more)"))
+    }
+
     /// Start a command that works in this directory.
     pub(crate) fn spawn(&self, command: &mut Command, directory: &Path) -> io::Result<ConfinedChild> {
         if let Some(refusal) = self.refusal() {

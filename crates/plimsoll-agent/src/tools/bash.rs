@@ -7,8 +7,8 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use plimsoll_config::SandboxConfig;
-use plimsoll_providers::{Secret, ToolSpec};
+use plimsoll_config::{ProviderKeys, SandboxConfig};
+use plimsoll_providers::ToolSpec;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
@@ -34,7 +34,7 @@ const MAX_OUTPUT: u64 = 4 << 30;
 /// Runs a command line.
 pub struct Bash {
     spec: ToolSpec,
-    hidden: Vec<Secret>,
+    keys: ProviderKeys,
     sandbox: Sandbox,
 }
 
@@ -63,15 +63,19 @@ impl Bash {
             },
             "required": ["command"]
         });
-        Bash { spec: ToolSpec { name: "bash".into(), description, schema }, hidden: Vec::new(), sandbox }
+        Bash {
+            spec: ToolSpec { name: "bash".into(), description, schema },
+            keys: ProviderKeys::default(),
+            sandbox,
+        }
     }
 
-    /// Run commands without the variables that hold one of these secrets. A command can still find them in files that it may
+    /// Run commands without the variables that hold one of these keys. A command can still find them in files that it may
     /// read; it cannot in the environment of this process where the sandbox holds [`Guard::Memory`].
     ///
     /// [`Guard::Memory`]: crate::Guard::Memory
-    pub fn hiding(self, hidden: Vec<Secret>) -> Bash {
-        Bash { hidden, ..self }
+    pub fn hiding(self, keys: ProviderKeys) -> Bash {
+        Bash { keys, ..self }
     }
 
     /// Tell the model what is closed to commands in this project, if something is.
@@ -221,7 +225,7 @@ impl Bash {
         let mut command = session_command("bash", call.directory, path.as_deref()).map_err(failed)?;
         command.arg("-c").arg(line);
         command.stdin(Stdio::null()).stdout(writer).stderr(errors);
-        remove_keys(&mut command, &self.hidden);
+        remove_keys(&mut command, &self.keys);
         let group = self.sandbox.spawn(&mut command, call.directory).map_err(failed)?.into();
         // The command holds the only ends of the pipe that are written to.
         drop(command);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use plimsoll::Policy;
-use plimsoll_agent::{Agent, AgentSetupError, Event, RunOverrides, agent_names, parse_allow};
-use plimsoll_config::{Config, Flags, Ledger, Project, RunConfig, Surroundings};
+use plimsoll_agent::{Agent, AgentSetupError, Event, Guard, RunOverrides, Sandbox, agent_names, parse_allow};
+use plimsoll_config::{Config, Flags, Ledger, Project, RunConfig, SandboxConfig, Surroundings};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::json;
 use tempfile::TempDir;
@@ -301,9 +301,10 @@ async fn an_instruction_file_that_cannot_be_read_is_told() {
 }
 
 #[tokio::test]
-async fn hooks_of_the_user_that_may_run_code_of_a_project_are_told_unless_it_is_trusted() {
+async fn hooks_with_grants_that_may_run_code_of_a_project_are_told_unless_it_is_trusted() {
     let place = Place::new();
-    let hooks = |command: &str| format!("[[hooks]]\nevent = \"tool.after\"\ncommand = {command}\n");
+    let plain = |command: &str| format!("[[hooks]]\nevent = \"tool.after\"\ncommand = {command}\n");
+    let hooks = |command: &str| format!("{}network = true\n", plain(command));
     let own = ".config/plimsoll/config.toml";
     place.write(own, &format!("{}{}", hooks(r#"["make", "check"]"#), hooks(r#"["/usr/bin/logger", "-t"]"#)));
     let told = notices(place.agent("build")).await;
@@ -312,6 +313,10 @@ async fn hooks_of_the_user_that_may_run_code_of_a_project_are_told_unless_it_is_
         told[0].contains("this project is not trusted") && told[0].contains(": `make check`;"),
         "{told:?}"
     );
+    // Without grants a hook gets no further than a command of the agent.
+    place.write(own, &plain(r#"["make", "check"]"#));
+    let is_confined = Sandbox::new(SandboxConfig::default()).confinement().holds(Guard::Writes);
+    assert_eq!(notices(place.agent("build")).await.is_empty(), is_confined);
     // Absolute paths outside of the project are the user's own.
     place.write(own, &hooks(r#"["/usr/bin/logger", "-t"]"#));
     assert_eq!(notices(place.agent("build")).await, [""; 0]);

@@ -297,7 +297,8 @@ async fn a_projects_file_allows_nothing(#[case] text: &str) {
     assert!(!config.left_out.is_empty());
     let config = config.run.unwrap();
     // What stays closed follows from the home and the store, which a project has no say in.
-    let usual = SandboxConfig { closed: config.sandbox.closed.clone(), ..SandboxConfig::default() };
+    let SandboxConfig { closed, private, .. } = config.sandbox.clone();
+    let usual = SandboxConfig { closed, private, ..SandboxConfig::default() };
     assert_eq!((&config.sandbox, &config.webfetch), (&usual, &Default::default()));
     assert!(config.sandbox.closed.contains(&home.join(".config/plimsoll")), "{:?}", config.sandbox.closed);
     dock.agent.profile.permissions.rules.extend(config.permissions.rules);

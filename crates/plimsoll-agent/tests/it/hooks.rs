@@ -9,7 +9,9 @@ use plimsoll_agent::{
     AfterTool, BeforeTool, CallStatus, CommandHook, CompactionContext, Conversation, Event, HookFuture,
     HookOutcome, HookedCall, HookedResult, Hooks, RunEnd,
 };
-use plimsoll_config::{Action, HookCommand, HookEvent, Origin, PermissionRule};
+use plimsoll_config::{
+    Action, Grants, HookCommand, HookEvent, Origin, PermissionRule, ProviderKeys, SandboxConfig,
+};
 use plimsoll_providers::Secret;
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
@@ -24,13 +26,15 @@ fn shell(event: HookEvent, line: &str) -> HookCommand {
         command: ["sh", "-c", line].map(str::to_owned).to_vec(),
         timeout: Some(Duration::from_secs(20)),
         tools: None,
+        grants: Grants::default(),
         origin: Origin::BuiltIn,
         problem: None,
     }
 }
 
 fn hook(dock: &mut Dock, command: HookCommand) {
-    let hook = CommandHook::new(command, &dock.agent.directory, Vec::new());
+    let hook =
+        CommandHook::new(command, &dock.agent.directory, &SandboxConfig::default(), ProviderKeys::default());
     dock.agent.hooks.push(Arc::new(hook));
 }
 
@@ -59,7 +63,7 @@ fn outcomes(dock: &Dock) -> Vec<HookOutcome> {
 #[tokio::test]
 async fn before_a_call_a_hook_is_told_of_it_and_may_change_its_input() {
     let mut dock = dock();
-    let told = dock.folder.path().join("told.json");
+    let told = dock.agent.directory.join("told.json");
     let line = format!("cat > {}; echo '{{\"input\": {{\"command\": \"echo changed\"}}}}'", told.display());
     hook(&mut dock, HookCommand { tools: Some("ba*".into()), ..shell(HookEvent::ToolBefore, &line) });
     hook(&mut dock, HookCommand { tools: Some("read".into()), ..shell(HookEvent::ToolBefore, "exit 9") });
@@ -186,7 +190,7 @@ async fn hooks_that_hang_crash_flood_or_babble_are_told_of_and_survived() {
 #[tokio::test]
 async fn what_a_hook_has_started_ends_with_it_and_an_open_pipe_holds_nothing_up() {
     let mut dock = dock();
-    let pid = dock.folder.path().join("pid");
+    let pid = dock.agent.directory.join("pid");
     // It ends at once and leaves a process that keeps its output open.
     let line = format!("sleep 1000 & echo $! > {}; echo '{{}}'", pid.display());
     hook(&mut dock, shell(HookEvent::ToolBefore, &line));
@@ -203,7 +207,7 @@ async fn what_a_hook_has_started_ends_with_it_and_an_open_pipe_holds_nothing_up(
 #[tokio::test]
 async fn what_a_hook_has_started_in_a_session_of_its_own_ends_with_it() {
     let mut dock = dock();
-    let (pid, about) = (dock.folder.path().join("pid"), dock.folder.path().join("stat"));
+    let (pid, about) = (dock.agent.directory.join("pid"), dock.agent.directory.join("stat"));
     let line = format!(
         "setsid sh -c 'echo $$ > {pid}; exec sleep 1000' >/dev/null 2>&1 & \
          while [ ! -s {pid} ]; do sleep 0.01; done; cat /proc/$$/stat > {about}; echo '{{}}'",
@@ -243,7 +247,7 @@ async fn cancelling_does_not_wait_for_a_hook() {
 }
 
 #[tokio::test]
-async fn a_hook_runs_in_the_project_without_keys_and_not_if_its_script_has_changed() {
+async fn a_hook_runs_in_the_project_without_keys() {
     let mut dock = dock();
     dock.write("hook.sh", "pwd > ran; env >> ran");
     let command = ["sh", "hook.sh"].map(str::to_owned).to_vec();
@@ -252,27 +256,20 @@ async fn a_hook_runs_in_the_project_without_keys_and_not_if_its_script_has_chang
     let (name, value) = ("CARGO_PKG_NAME", env!("CARGO_PKG_NAME"));
     assert_eq!(std::env::var(name).as_deref(), Ok(value), "the test runs without cargo");
     let directory = dock.agent.directory.clone();
-    dock.agent.hooks.push(Arc::new(CommandHook::new(setup, &directory, vec![Secret::new(value)])));
+    let keys = ProviderKeys::of_values([Secret::new(value)]);
+    let hook = CommandHook::new(setup, &directory, &SandboxConfig::default(), keys);
+    dock.agent.hooks.push(Arc::new(hook));
     let talk = &mut dock.begin().await;
     bash(&dock, talk, "echo one").await;
     let ran = std::fs::read_to_string(directory.join("ran")).unwrap();
     assert!(ran.starts_with(directory.to_str().unwrap()), "{ran}");
     assert!(ran.contains("PATH=") && !ran.contains(name), "{ran}");
-    std::fs::remove_file(directory.join("ran")).unwrap();
-    // An agent that may write files must not get its commands run beside it by writing a hook.
-    bash(&dock, talk, "echo 'touch crept-in' > hook.sh").await;
-    assert!(!directory.join("crept-in").exists());
-    let outcomes = outcomes(&dock);
-    assert!(
-        matches!(&outcomes[..], [HookOutcome::Failed { error }] if error.contains("has changed")),
-        "{outcomes:?}"
-    );
 }
 
 #[tokio::test]
 async fn after_a_call_a_hook_may_add_to_what_the_model_sees() {
     let mut dock = dock();
-    let told = dock.folder.path().join("told.json");
+    let told = dock.agent.directory.join("told.json");
     let line = format!("cat > {}; echo '{{\"append\": \"Mind the gap.\"}}'", told.display());
     hook(&mut dock, shell(HookEvent::ToolAfter, &line));
     let talk = &mut dock.begin().await;
@@ -329,7 +326,7 @@ async fn r121_r122_r123_hooks_have_a_say_in_the_summary_and_are_told_of_it() {
     ] {
         let mut dock = Dock::new(ModelServer::answering(reader()).unwrap());
         dock.write("big.txt", &lines(400));
-        let told = dock.folder.path().join("told.json");
+        let told = dock.agent.directory.join("told.json");
         hook(
             &mut dock,
             shell(HookEvent::Compacting, &format!("cat > {0}.1; echo '{answer}'", told.display())),

@@ -7,6 +7,8 @@ mod agents;
 mod asking;
 #[cfg(unix)]
 mod attacks;
+#[cfg(target_os = "linux")]
+mod beside;
 mod closed;
 mod compaction;
 mod files;
@@ -18,7 +20,6 @@ mod journal;
 mod kept_kills;
 mod kills;
 mod known_tools;
-mod launches;
 mod loops;
 mod mcp;
 mod metrics;

@@ -513,6 +513,46 @@ fn keys_of_configured_providers_are_not_in_the_environment_of_commands() {
     assert!(server.last().unwrap().system.contains("You are quiet."));
 }
 
+/// Keys in headers, in an address and in a file that a variable repeats, in the environments of a command, a hook and a server.
+#[test]
+fn no_key_of_a_provider_is_in_the_environment_of_what_runs_beside_the_model() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let url = server.url().replace("http://", "http://{env:HARBOUR_LOGIN}@");
+    home.write(".config/plimsoll/secret", "sk-in-a-file-0123456789");
+    home.write(
+        ".config/plimsoll/config.toml",
+        &format!(
+            "model = \"harbour/big\"\n[providers.harbour]\napi = \"anthropic\"\nbase_url = \"{url}\"\n\
+             [providers.harbour.headers]\nAuthorization = \"Bearer {{env:HARBOUR_KEY}}\"\nX-Other = \"v1 {{file:secret}}\"\n\
+             [mcp.port]\ncommand = [\"sh\", \"-c\", \"env > server.env\"]\n\
+             [[hooks]]\nevent = \"tool.after\"\ncommand = [\"sh\", \"-c\", \"env > hook.env\"]\n",
+        ),
+    );
+    server.push_all([
+        Reply::new().call("call_1", "bash", json!({ "command": "env > command.env" })),
+        Reply::new().text("Done."),
+    ]);
+    let path = std::env::var("PATH").unwrap();
+    let variables = [
+        ("HARBOUR_KEY", KEY),
+        ("HARBOUR_LOGIN", "me:hunter2"),
+        ("HARBOUR_COPY", "sk-in-a-file-0123456789"),
+        // What servers are given as well.
+        ("TZ", KEY),
+        ("PATH", path.as_str()),
+        ("LANG", "north"),
+    ];
+    let output = run_with(&home, &["--allow", "bash", "Show it"], &variables);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for name in ["command.env", "hook.env", "server.env"] {
+        let seen = std::fs::read_to_string(home.project.join(name)).unwrap();
+        assert!(seen.contains("LANG=north"), "{name}: {seen}");
+        for secret in [KEY, "hunter2", "sk-in-a-file", "HARBOUR_"] {
+            assert!(!seen.contains(secret), "{name} has {secret}: {seen}");
+        }
+    }
+}
+
 fn pid(id: u32) -> Pid {
     Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::origin::Origin;
 use crate::run::OPENCODE_EVENTS;
 
-/// A setting of OpenCode's that has no effect here.
+/// A setting that has no effect: one of OpenCode's, or one that its file cannot make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notice {
     /// Its key as it is written, `*` for the names of models; or a folder.

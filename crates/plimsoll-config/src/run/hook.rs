@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::permission::matches;
+use super::sandbox::Grants;
 use crate::origin::Origin;
 
 /// The moment at which a hook is run. The names that OpenCode gives to the same moments are accepted too.
@@ -82,6 +83,8 @@ pub struct HookCommand {
     pub timeout: Option<Duration>,
     /// For hooks of tools: the tools, by name or pattern; all where it is not set.
     pub tools: Option<String>,
+    /// What it may do beyond what commands may.
+    pub grants: Grants,
     /// Where it is said.
     pub origin: Origin,
     /// What is wrong with a reference of it; it cannot be run before that is mended.
@@ -103,6 +106,7 @@ impl fmt::Debug for HookCommand {
             .field("command", &redact(&self.command.join(" ")).text)
             .field("timeout", &self.timeout)
             .field("tools", &self.tools)
+            .field("grants", &self.grants)
             .finish()
     }
 }

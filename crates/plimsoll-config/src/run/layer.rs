@@ -1,6 +1,7 @@
 //! What one layer says about a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -9,11 +10,13 @@ use super::hook::HookCommand;
 use super::instructions::InstructionSource;
 use super::permission::{Action, PermissionRule, ToolSwitch};
 use super::provider;
+use super::sandbox::Grants;
 use super::skills::SkillSource;
-use super::spec::HookSpec;
+use super::spec::{HookSpec, SandboxSwitch};
 use super::tree::Tree;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
+use crate::opencode::Notice;
 use crate::origin::Origin;
 
 /// What one layer says about a run.
@@ -33,6 +36,12 @@ pub(crate) struct RunLayer {
     pub(crate) origins: BTreeMap<String, Origin>,
     /// Whether these are the variables of the official SDKs.
     pub(crate) is_environment: bool,
+    /// Whether it comes with a project.
+    pub(crate) is_project: bool,
+    /// What it says that has no effect.
+    pub(crate) ignored: Vec<Notice>,
+    /// Variables that the providers of the layers under this one refer to.
+    pub(crate) key_variables: BTreeSet<String>,
     /// Why it cannot be used. The rest of the configuration holds without it.
     pub(crate) problem: Option<Arc<ConfigError>>,
 }
@@ -96,6 +105,30 @@ impl RunLayer {
         Ok(())
     }
 
+    /// Marks a layer as one that comes with a project, and takes out of it what only the user's own configuration can set.
+    pub(crate) fn hold_to_project(&mut self) {
+        self.is_project = true;
+        let mut ignore = |key: String, origin: Origin| {
+            let reason = Some("only your own configuration can turn the sandbox off".to_owned());
+            self.ignored.push(Notice { key, origin, reason });
+        };
+        for (number, hook) in self.hooks.iter_mut().enumerate() {
+            if std::mem::take(&mut hook.grants.unconfined) {
+                ignore(format!("hooks.{number}.sandbox"), hook.origin.clone());
+            }
+        }
+        for (path, value) in self.values.leaves() {
+            if matches!(path.as_slice(), [section, _, field] if section == "mcp" && field == "sandbox") {
+                let key = path.join(".");
+                self.values.remove(&path);
+                let origin = self.origins.remove(&key);
+                if value != "on" {
+                    ignore(key, origin.unwrap_or(Origin::BuiltIn));
+                }
+            }
+        }
+    }
+
     fn take_rules(
         &mut self,
         agent: Option<&str>,
@@ -153,7 +186,8 @@ impl RunLayer {
             let key = format!("hooks{}", at.replace('[', ".").replace(']', ""));
             wrong(&key, format!("`hooks{at}`: {}", super::settle::plain(&error.inner().to_string())))
         })?;
-        for (number, HookSpec { event, command, timeout, tools }) in specs.into_iter().enumerate() {
+        for (number, spec) in specs.into_iter().enumerate() {
+            let HookSpec { event, command, timeout, tools, sandbox, network, unix_sockets, write } = spec;
             let key = format!("hooks.{number}");
             if command.first().is_none_or(|program| program.trim().is_empty()) {
                 return Err(wrong(&key, "`hooks`: a hook without a `command`".to_owned()));
@@ -162,7 +196,14 @@ impl RunLayer {
             let timeout = timeout
                 .map_err(|problem| wrong(&format!("{key}.timeout"), format!("`hooks.timeout`: {problem}")))?;
             let origin = file.place(&key);
-            self.hooks.push(HookCommand { event, command, timeout, tools, origin, problem: None });
+            let grants = Grants {
+                unconfined: sandbox == Some(SandboxSwitch::Off),
+                network: network.unwrap_or(false),
+                unix_sockets: unix_sockets.unwrap_or(false),
+                // As they are written; the home is known when all layers are.
+                write: write.into_iter().map(PathBuf::from).collect(),
+            };
+            self.hooks.push(HookCommand { event, command, timeout, tools, grants, origin, problem: None });
         }
         Ok(())
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use plimsoll::redact::redact;
 use plimsoll_providers::Secret;
 
+use super::sandbox::Grants;
+
 /// An MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpServer {
@@ -16,6 +18,8 @@ pub struct McpServer {
     pub enabled: bool,
     /// The longest time of one request to it.
     pub timeout: Option<Duration>,
+    /// What its command may do beyond what commands may.
+    pub grants: Grants,
     /// What is wrong with a reference of it; it cannot be used before that is mended.
     pub problem: Option<String>,
 }

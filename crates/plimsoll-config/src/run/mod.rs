@@ -8,6 +8,7 @@
 mod agent;
 mod hook;
 mod instructions;
+mod keys;
 mod layer;
 pub(crate) mod mask;
 mod mcp;
@@ -39,13 +40,14 @@ pub use agent::{AgentConfig, AgentFork, AgentMode};
 pub(crate) use hook::OPENCODE_EVENTS;
 pub use hook::{HookCommand, HookEvent};
 pub use instructions::InstructionSource;
+pub use keys::ProviderKeys;
 pub(crate) use layer::{RunLayer, rule_key};
 pub use mcp::{McpConnection, McpServer};
 pub use permission::{Action, PermissionRule, Permissions, ToolSwitch, matches};
 pub(crate) use provider::environment_layer;
 pub use provider::{ModelConfig, ProviderConfig};
 pub use resolve::{ResolvedModel, SetupError};
-pub use sandbox::{SandboxConfig, SandboxMode, WebfetchConfig};
+pub use sandbox::{Grants, SandboxConfig, SandboxMode, WebfetchConfig};
 pub use skills::SkillSource;
 pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
@@ -103,8 +105,12 @@ pub struct RunConfig {
     pub webfetch: WebfetchConfig,
     /// Background tasks.
     pub tasks: TaskConfig,
+    /// Keys of providers, which are kept from commands, hooks and MCP servers.
+    pub keys: ProviderKeys,
     /// Whether a person has trusted the project at hand, as its files are now.
     pub is_trusted: bool,
+    /// What layers say that has no effect.
+    ignored: Vec<Notice>,
     fields: Vec<RunField>,
     origins: BTreeMap<String, Origin>,
 }
@@ -142,9 +148,9 @@ impl RunConfig {
         &self.fields
     }
 
-    /// Take out instructions that are addresses, which are not fetched.
-    pub(crate) fn take_addresses(&mut self) -> Vec<Notice> {
-        let mut notices = Vec::new();
+    /// Takes out what has no effect, with the instructions that are addresses: they are not fetched.
+    pub(crate) fn take_ignored(&mut self) -> Vec<Notice> {
+        let mut notices = std::mem::take(&mut self.ignored);
         self.instructions.retain(|source| {
             let is_address = instructions::is_address(&source.pattern);
             if is_address {

@@ -43,13 +43,6 @@ pub struct ProviderConfig {
     pub problem: Option<String>,
 }
 
-impl ProviderConfig {
-    /// What is secret of it: its key, and the values of its headers.
-    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.key.iter().chain(self.headers.iter().map(|(_, value)| value))
-    }
-}
-
 impl fmt::Debug for ProviderConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();

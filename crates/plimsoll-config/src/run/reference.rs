@@ -60,16 +60,22 @@ fn next_reference(text: &str) -> Option<(usize, Piece<'_>, usize)> {
 
 /// The paths of all files that a value refers to, as they are written.
 pub(crate) fn files(value: &Value) -> Vec<&str> {
+    let file = |piece| if let Piece::File(path) = piece { Some(path) } else { None };
+    all_pieces(value).into_iter().filter_map(file).collect()
+}
+
+/// The names of all variables that a value refers to.
+pub(crate) fn variables(value: &Value) -> Vec<String> {
+    let name = |piece| if let Piece::Variable(name) = piece { Some(name.to_owned()) } else { None };
+    all_pieces(value).into_iter().filter_map(name).collect()
+}
+
+/// The pieces of all texts in a value.
+pub(crate) fn all_pieces(value: &Value) -> Vec<Piece<'_>> {
     match value {
-        Value::String(text) => {
-            let files = pieces(text).into_iter().filter_map(|piece| match piece {
-                Piece::File(path) => Some(path),
-                _ => None,
-            });
-            files.collect()
-        }
-        Value::Array(items) => items.iter().flat_map(files).collect(),
-        Value::Object(fields) => fields.values().flat_map(files).collect(),
+        Value::String(text) => pieces(text),
+        Value::Array(items) => items.iter().flat_map(all_pieces).collect(),
+        Value::Object(fields) => fields.values().flat_map(all_pieces).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }

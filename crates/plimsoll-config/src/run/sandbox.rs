@@ -51,6 +51,39 @@ pub struct SandboxConfig {
     pub unix_sockets: bool,
 }
 
+/// What a hook or an MCP server may do beyond what commands may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// Whether it runs without a sandbox. Only the user's own configuration can say so.
+    pub unconfined: bool,
+    /// Whether it may use the network.
+    pub network: bool,
+    /// Whether it may use sockets of other programs on this machine.
+    pub unix_sockets: bool,
+    /// Further files and directories that it may write to.
+    pub write: Vec<PathBuf>,
+}
+
+impl Grants {
+    /// Whether nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        *self == Grants::default()
+    }
+}
+
+impl SandboxConfig {
+    /// The sandbox of a hook or a server: that of commands, and what was granted to it.
+    pub fn granting(&self, grants: &Grants) -> SandboxConfig {
+        SandboxConfig {
+            mode: if grants.unconfined { SandboxMode::Off } else { self.mode },
+            write: self.write.iter().chain(&grants.write).cloned().collect(),
+            network: self.network || grants.network,
+            unix_sockets: self.unix_sockets || grants.unix_sockets,
+            ..self.clone()
+        }
+    }
+}
+
 /// What `webfetch` may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebfetchConfig {

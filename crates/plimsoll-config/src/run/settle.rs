@@ -1,7 +1,7 @@
 //! Layers of a run laid over each other, and what comes of it given its types.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_providers::ModelRef;
 use serde_json::{Map, Value};
@@ -13,12 +13,13 @@ use super::layer::{RunLayer, rule_key};
 use super::mcp::{McpConnection, McpServer};
 use super::permission::{PermissionRule, Permissions};
 use super::provider::{self, ProviderConfig};
-use super::sandbox::{SandboxConfig, WebfetchConfig};
-use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec, TaskSpec};
+use super::sandbox::{Grants, SandboxConfig, WebfetchConfig};
+use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec, SandboxSwitch, TaskSpec};
 use super::tasks::TaskConfig;
 use super::{RunCaps, RunConfig, RunField, mask, reference};
 use crate::error::ConfigError;
 use crate::layers::folder;
+use crate::opencode::Notice;
 use crate::origin::Origin;
 use crate::surroundings::Surroundings;
 
@@ -28,6 +29,14 @@ impl RunLayer {
         if heavier.is_environment {
             self.keep_keys_with_their_addresses(&mut heavier);
         }
+        if heavier.is_project {
+            self.keep_grants_with_their_commands(&heavier);
+        }
+        // Noted before a heavier layer replaces the setting: what it refers to stays a key.
+        for (_, value) in heavier.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {
+            self.key_variables.extend(reference::variables(&value));
+        }
+        self.ignored.append(&mut heavier.ignored);
         self.values.merge(heavier.values);
         self.rules.extend(heavier.rules);
         self.switches.extend(heavier.switches);
@@ -58,9 +67,32 @@ impl RunLayer {
         }
     }
 
+    /// Takes away what a lighter layer grants to a server whose command a project changes: the user granted it to another
+    /// program. The project's own grants, which are trusted with its command, are in the heavier layer or come later.
+    fn keep_grants_with_their_commands(&mut self, project: &RunLayer) {
+        let servers = project.values.get(&["mcp"]).and_then(Value::as_object).into_iter().flatten();
+        for (name, server) in servers {
+            if !["command", "environment", "cwd"].iter().any(|field| server.get(field).is_some()) {
+                continue;
+            }
+            for field in ["sandbox", "network", "unix_sockets", "write"] {
+                let path = ["mcp", name, field].map(str::to_owned);
+                let key = path.join(".");
+                if self.values.remove(&path).is_some()
+                    && let Some(origin) = self.origins.remove(&key)
+                {
+                    let reason =
+                        Some(format!("the project sets how `{name}` is started; its files can grant this"));
+                    self.ignored.push(Notice { key, origin, reason });
+                }
+            }
+        }
+    }
+
     /// Replace references, and give everything its type.
     pub(super) fn settle(mut self, around: &Surroundings) -> Result<RunConfig, ConfigError> {
         let fields = self.shown_fields();
+        let mut keys = self.provider_keys(around);
         let problems = self.resolve_references(around);
         let problem_of = |section: &str, name: &str| {
             let is_below =
@@ -92,6 +124,7 @@ impl RunLayer {
             })?;
             providers.insert(name, built);
         }
+        keys.add_providers(providers.values());
         let mut agents = BTreeMap::new();
         // An agent may be there for its rules alone.
         let named = self.rules.iter().filter_map(|(agent, _)| agent.clone());
@@ -109,7 +142,7 @@ impl RunLayer {
         }
         let mut mcp = BTreeMap::new();
         for (name, server) in spec.mcp {
-            if let Some(server) = self.mcp_server(&name, server, problem_of("mcp", &name))? {
+            if let Some(server) = self.mcp_server(&name, server, problem_of("mcp", &name), around)? {
                 mcp.insert(name, server);
             }
         }
@@ -128,6 +161,8 @@ impl RunLayer {
             is_trusted: false,
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
             hooks: resolve_hooks(self.hooks, around),
+            keys,
+            ignored: self.ignored,
             fields,
             standing: InstructionSource::standing(around),
             instructions: self.instructions,
@@ -203,22 +238,28 @@ impl RunLayer {
         })
     }
 
-    fn sandbox(&self, spec: &SandboxSpec, around: &Surroundings) -> Result<SandboxConfig, ConfigError> {
-        let place = match self.origins.get("sandbox.write") {
+    /// The paths of a setting, from the folder of the file that it stands in.
+    fn granted_paths(
+        &self,
+        key: &str,
+        paths: &[String],
+        around: &Surroundings,
+    ) -> Result<Vec<PathBuf>, ConfigError> {
+        let place = match self.origins.get(key) {
             Some(Origin::File { path, .. }) => folder(path),
             _ => &around.directory,
         };
-        let mut write = Vec::new();
-        for path in &spec.write {
-            let Some(meant) = reference::referenced_path(path, place, around) else {
-                let problem = format!("`sandbox.write`: there is no home for `{path}`");
-                return Err(self.wrong("sandbox.write", &problem));
-            };
-            write.push(meant);
-        }
+        let meant = |path: &String| {
+            let no_home = || self.wrong(key, &format!("`{key}`: there is no home for `{path}`"));
+            reference::referenced_path(path, place, around).ok_or_else(no_home)
+        };
+        paths.iter().map(meant).collect()
+    }
+
+    fn sandbox(&self, spec: &SandboxSpec, around: &Surroundings) -> Result<SandboxConfig, ConfigError> {
         Ok(SandboxConfig {
             mode: spec.mode.unwrap_or_default(),
-            write,
+            write: self.granted_paths("sandbox.write", &spec.write, around)?,
             // Set by `Config::load`, which knows where the store is.
             closed: Vec::new(),
             private: Vec::new(),
@@ -248,6 +289,7 @@ impl RunLayer {
         name: &str,
         spec: McpSpec,
         problem: Option<String>,
+        around: &Surroundings,
     ) -> Result<Option<McpServer>, ConfigError> {
         let key = format!("mcp.{name}");
         let enabled = spec.enabled.unwrap_or(true);
@@ -256,6 +298,12 @@ impl RunLayer {
             let key = format!("{key}.timeout");
             self.wrong(&key, &format!("`{key}`: {problem}"))
         })?;
+        let grants = Grants {
+            unconfined: spec.sandbox == Some(SandboxSwitch::Off),
+            network: spec.network.unwrap_or(false),
+            unix_sockets: spec.unix_sockets.unwrap_or(false),
+            write: self.granted_paths(&format!("{key}.write"), &spec.write, around)?,
+        };
         let connection = match (spec.command, spec.url) {
             (Some(command), None) if !command.is_empty() => {
                 let origin = self.origins.get(&format!("{key}.cwd"));
@@ -270,15 +318,15 @@ impl RunLayer {
                 }
             }
             (None, Some(url)) => McpConnection::Remote { url, headers: provider::secrets(spec.headers) },
-            // Switched off without having been described: that of a layer which is not there.
-            (None, None) if !enabled => return Ok(None),
+            // Switched off or granted something without having been described: that of a layer which is not there.
+            (None, None) if !enabled || !grants.is_empty() => return Ok(None),
             (Some(_), Some(_)) => {
                 let problem = format!("`{key}` has both `command` and `url`; leave one out");
                 return Err(self.wrong(&format!("{key}.url"), &problem));
             }
             _ => return Err(self.wrong(&key, &format!("`{key}` has neither `command` nor `url`"))),
         };
-        Ok(Some(McpServer { connection, enabled, timeout, problem }))
+        Ok(Some(McpServer { connection, enabled, timeout, grants, problem }))
     }
 
     /// The rules for an agent, or those for all, with the home in their patterns.
@@ -350,6 +398,14 @@ pub(crate) fn hook_value(hook: &HookCommand) -> Value {
     fields.insert("event".to_owned(), hook.event.name().into());
     fields.insert("command".to_owned(), hook.command.clone().into());
     fields.extend(hook.tools.clone().map(|tools| ("tools".to_owned(), tools.into())));
+    let Grants { unconfined, network, unix_sockets, write } = &hook.grants;
+    fields.extend(unconfined.then(|| ("sandbox".to_owned(), "off".into())));
+    fields.extend(network.then(|| ("network".to_owned(), true.into())));
+    fields.extend(unix_sockets.then(|| ("unix_sockets".to_owned(), true.into())));
+    if !write.is_empty() {
+        let paths: Vec<String> = write.iter().map(|path| path.display().to_string()).collect();
+        fields.insert("write".to_owned(), paths.into());
+    }
     fields
         .extend(hook.timeout.map(|limit| ("timeout".to_owned(), format!("{}ms", limit.as_millis()).into())));
     Value::Object(fields)
@@ -366,6 +422,15 @@ fn resolve_hooks(hooks: Vec<HookCommand>, around: &Surroundings) -> Vec<HookComm
             match reference::resolve(word, &place, around) {
                 Ok(resolved) => *word = resolved,
                 Err(problem) => hook.problem = Some(format!("{}: `hooks`: {problem}", hook.origin)),
+            }
+        }
+        for path in &mut hook.grants.write {
+            match path.to_str().and_then(|written| reference::referenced_path(written, &place, around)) {
+                Some(meant) => *path = meant,
+                None => {
+                    let problem = format!("`hooks.write`: there is no home for `{}`", path.display());
+                    hook.problem = Some(format!("{}: {problem}", hook.origin));
+                }
             }
         }
         hook

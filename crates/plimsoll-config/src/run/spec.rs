@@ -73,6 +73,16 @@ pub(crate) struct SandboxSpec {
     pub(crate) unix_sockets: Option<bool>,
 }
 
+/// Whether a hook or an MCP server is confined as commands are.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SandboxSwitch {
+    /// As commands are.
+    On,
+    /// Not at all.
+    Off,
+}
+
 /// What may be fetched.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -272,6 +282,15 @@ pub(crate) struct McpSpec {
     pub(crate) enabled: Option<bool>,
     /// The longest time of one request to it.
     pub(crate) timeout: Option<TimeSpec>,
+    /// `off` runs it without a sandbox. Only the user's own configuration can set it.
+    pub(crate) sandbox: Option<SandboxSwitch>,
+    /// Whether it may use the network.
+    pub(crate) network: Option<bool>,
+    /// Whether it may use sockets of other programs on this machine, such as docker or an ssh agent.
+    pub(crate) unix_sockets: Option<bool>,
+    /// Files and directories that it may write to besides the project and a temporary directory: from where this file is, or
+    /// from the home with `~/`.
+    pub(crate) write: Vec<String>,
 }
 
 /// A command that is run at a moment, with JSON on its standard input and output.
@@ -288,4 +307,17 @@ pub(crate) struct HookSpec {
     /// For hooks of tools: the tools, by name or pattern; all where it is not set.
     #[serde(default)]
     pub(crate) tools: Option<String>,
+    /// `off` runs it without a sandbox. Only the user's own configuration can set it.
+    #[serde(default)]
+    pub(crate) sandbox: Option<SandboxSwitch>,
+    /// Whether it may use the network.
+    #[serde(default)]
+    pub(crate) network: Option<bool>,
+    /// Whether it may use sockets of other programs on this machine, such as docker or an ssh agent.
+    #[serde(default)]
+    pub(crate) unix_sockets: Option<bool>,
+    /// Files and directories that it may write to besides the project and a temporary directory: from where this file is, or
+    /// from the home with `~/`.
+    #[serde(default)]
+    pub(crate) write: Vec<String>,
 }

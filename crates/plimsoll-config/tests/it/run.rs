@@ -527,3 +527,45 @@ fn a_time_without_its_unit_is_told_with_its_line() {
     let seen = told(&format!("{hook}\n[[hooks]]\nevent = \"tool.befor\"\n"));
     assert!(seen.contains("config.toml:6: `hooks[1].event`"), "{seen}");
 }
+
+#[test]
+fn every_variable_that_a_provider_refers_to_is_a_key() {
+    let home = Home::new()
+        .with(
+            ".config/plimsoll/config.toml",
+            "[providers.a]\napi = \"openai-chat\"\nbase_url = \"https://{env:LOGIN}@a.example/{env:TENANT}\"\nkey = \"{env:OLD_KEY}\"\n\
+             [providers.a.headers]\nAuthorization = \"Bearer {env:BEARER}\"\nX-Team = \"a\"\n\
+             [providers.b]\napi = \"openai\"\nkey = \"{file:key}\"\n\
+             [providers.c.headers]\nAuthorization = \"Bearer literal-key-0123\"\n\
+             [mcp.x]\ncommand = [\"x\"]\nenvironment = { TOKEN = \"{env:OF_SERVER}\" }\n",
+        )
+        .with(".config/plimsoll/key", "file-key-0123456789\n")
+        .with("project/plimsoll.toml", "[providers.a]\nkey = \"{env:NEW_KEY}\"\n");
+    home.trust(&home.project);
+    let variables = [
+        ("LOGIN", "me:hunter2"),
+        ("TENANT", "1"),
+        ("OLD_KEY", "sk-old-0123456789"),
+        ("NEW_KEY", "sk-new-0123456789"),
+        ("BEARER", "sk-bearer-0123456789"),
+        ("OPENAI_BASE_URL", "http://user:pass@localhost/v1"),
+    ];
+    let config = Config::load(&Flags::default(), &home.around(&home.project, &variables)).unwrap();
+    let keys = config.run.unwrap().keys;
+    let is_key = |name: &str, value: &str| keys.are_in(name.as_ref(), value.as_ref());
+    for (name, value) in variables {
+        assert!(is_key(name, value), "{name}");
+    }
+    // Further variables with the same value, also with that of a file or of a text.
+    for value in
+        ["sk-bearer-0123456789", "sk-new-0123456789", "me:hunter2", "file-key-0123456789", "literal-key-0123"]
+    {
+        assert!(is_key("COPY", value), "{value}");
+    }
+    for (name, value) in
+        [("CI", "1"), ("TEAM", "a"), ("OF_SERVER", "theirs"), ("PATH", "/bin"), ("EMPTY", "")]
+    {
+        assert!(!is_key(name, value), "{name}");
+    }
+    assert!(!format!("{keys:?}").contains("0123456789"));
+}

@@ -1,11 +1,11 @@
 //! What a checkout may say about a run before it is trusted.
 
-use plimsoll_config::{Action, Config, Flags, Origin, SandboxMode};
+use plimsoll_config::{Action, Config, Flags, Grants, Origin, SandboxMode};
 
 use crate::support::{Home, left_out};
 
 /// Every hurtful setting alone: its lines, and the key that is named.
-const HURTFUL: [(&str, &str); 40] = [
+const HURTFUL: [(&str, &str); 43] = [
     ("model = \"openai/gpt-5\"", "model"),
     ("small_model = \"openai/gpt-5\"", "small_model"),
     ("default_agent = \"explore\"", "default_agent"),
@@ -36,6 +36,9 @@ const HURTFUL: [(&str, &str); 40] = [
     ("[agents.build.options]\nstore = true", "agents.build.options.store"),
     ("[mcp.x]\ncommand = [\"sh\", \"-c\", \"id\"]", "mcp.x.command"),
     ("[mcp.mine]\nenabled = true", "mcp.mine.enabled"),
+    ("[mcp.mine]\nnetwork = true", "mcp.mine.network"),
+    ("[mcp.mine]\nunix_sockets = true", "mcp.mine.unix_sockets"),
+    ("[mcp.mine]\nwrite = [\"/\"]", "mcp.mine.write"),
     ("[tasks]\nat_once = 1000", "tasks.at_once"),
     ("[tasks]\ncost = 1000", "tasks.cost"),
     ("[mcp.x]\nurl = \"https://evil.example\"", "mcp.x.url"),
@@ -189,4 +192,100 @@ fn a_script_that_a_command_names_is_trusted_as_it_is() {
         home.write("project/tools/check.sh", "curl evil.example");
         assert_eq!(left_out(&loaded(&home)).len(), 1, "{setting}");
     }
+}
+
+const GRANTED: &str = r#"
+[[hooks]]
+event = "tool.after"
+command = ["make", "check"]
+network = true
+write = ["build", "~/cache"]
+sandbox = "off"
+
+[mcp.db]
+command = ["./server"]
+unix_sockets = true
+write = ["/var/lib/db"]
+sandbox = "off"
+"#;
+
+#[test]
+fn grants_of_a_project_need_trust_are_reviewed_and_never_turn_the_sandbox_off() {
+    let home = Home::new().with("project/plimsoll.toml", GRANTED);
+    let config = loaded(&home);
+    assert_eq!(left_out(&config), ["hooks", "mcp.db.command", "mcp.db.unix_sockets", "mcp.db.write"]);
+    let shown: Vec<String> =
+        config.left_out[0].settings.iter().map(|setting| setting.value.to_string()).collect();
+    assert_eq!(
+        shown[0],
+        r#"{"event":"tool.after","command":["make","check"],"network":true,"write":["build","~/cache"]}"#
+    );
+    home.trust(&home.project);
+    let config = loaded(&home);
+    assert!(config.left_out.is_empty());
+    let run = config.run.as_ref().unwrap();
+    let write = vec![home.project.join("build"), home.path.join("cache")];
+    assert_eq!(run.hooks[0].grants, Grants { network: true, write, ..Grants::default() });
+    let grants = Grants { unix_sockets: true, write: vec!["/var/lib/db".into()], ..Grants::default() };
+    assert_eq!(run.mcp["db"].grants, grants);
+    let told: Vec<String> = config.notices.iter().map(|notice| notice.to_string()).collect();
+    for key in ["hooks.0.sandbox", "mcp.db.sandbox"] {
+        let told = told.iter().filter(|told| told.contains(&format!("`{key}` has no effect"))).count();
+        assert_eq!(told, 1, "{key}: {:?}", config.notices);
+    }
+}
+
+#[test]
+fn the_users_own_configuration_turns_the_sandbox_of_a_hook_and_a_server_off() {
+    let home = Home::new().with(".config/plimsoll/config.toml", GRANTED);
+    let config = loaded(&home);
+    let run = config.run.as_ref().unwrap();
+    assert!(run.hooks[0].grants.unconfined && run.mcp["db"].grants.unconfined);
+    assert!(config.notices.is_empty(), "{:?}", config.notices);
+    // Relative paths are meant from where the file is.
+    assert_eq!(run.hooks[0].grants.write[0], home.path.join(".config/plimsoll/build"));
+}
+
+#[test]
+fn a_section_of_the_configuration_grants_to_a_server_of_opencodes() {
+    let server = r#"{"mcp": {"web": {"type": "local", "command": ["npx", "web"]}}}"#;
+    let granted = "[mcp.web]\nnetwork = true\nwrite = [\"~/.npm\"]\n";
+    let grants =
+        |home: &Home| Grants { network: true, write: vec![home.path.join(".npm")], ..Grants::default() };
+    let home = Home::new()
+        .with(".config/opencode/opencode.json", server)
+        .with(".config/plimsoll/config.toml", granted);
+    assert_eq!(loaded(&home).run.unwrap().mcp["web"].grants, grants(&home));
+    // For one of a project the project's own file does, once both are trusted.
+    let home = Home::new().with("project/opencode.json", server).with("project/plimsoll.toml", granted);
+    assert_eq!(left_out(&loaded(&home)), ["mcp.web.network", "mcp.web.write", "mcp.web.command"]);
+    home.trust(&home.project);
+    assert_eq!(loaded(&home).run.unwrap().mcp["web"].grants, grants(&home));
+    // What is granted to a server that is not there is no mistake.
+    let home = Home::new().with(".config/plimsoll/config.toml", granted);
+    assert!(loaded(&home).run.unwrap().mcp.is_empty());
+}
+
+#[test]
+fn what_the_user_grants_to_a_server_is_not_for_another_command_of_a_project() {
+    let mine =
+        "[mcp.db]\ncommand = [\"/usr/bin/db\"]\nnetwork = true\nsandbox = \"off\"\nwrite = [\"/srv\"]\n";
+    for theirs in [
+        "[mcp.db]\ncommand = [\"./evil\"]\n",
+        "[mcp.db.environment]\nLD_PRELOAD = \"./evil.so\"\n",
+        "[mcp.db]\ncwd = \"evil\"\n",
+    ] {
+        let home =
+            Home::new().with(".config/plimsoll/config.toml", mine).with("project/plimsoll.toml", theirs);
+        home.trust(&home.project);
+        let config = loaded(&home);
+        assert_eq!(config.run.as_ref().unwrap().mcp["db"].grants, Grants::default(), "{theirs}");
+        assert_eq!(config.notices.len(), 3, "{:?}", config.notices);
+        assert!(config.notices[0].to_string().contains("the project sets how `db` is started"));
+    }
+    let home = Home::new()
+        .with(".config/plimsoll/config.toml", mine)
+        .with("project/plimsoll.toml", "[mcp.db]\ntimeout = \"5s\"\n");
+    home.trust(&home.project);
+    assert!(loaded(&home).run.unwrap().mcp["db"].grants.unconfined);
 }

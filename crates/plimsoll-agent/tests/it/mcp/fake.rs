@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use plimsoll_config::{McpConnection, McpServer};
+use plimsoll_config::{Grants, McpConnection, McpServer};
 use plimsoll_providers::Secret;
 use serde_json::{Value, json};
 
@@ -85,8 +85,8 @@ pub(crate) fn local(start: &str, environment: &[(&str, &str)]) -> McpServer {
     })
 }
 
-pub(super) fn setup(connection: McpConnection) -> McpServer {
-    McpServer { connection, enabled: true, timeout: None, problem: None }
+pub(crate) fn setup(connection: McpConnection) -> McpServer {
+    McpServer { connection, enabled: true, timeout: None, grants: Grants::default(), problem: None }
 }
 
 /// What the server does next.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_agent::{Conversation, Event, McpChange};
-use plimsoll_config::{Action, McpConnection, McpServer, Origin, PermissionRule, ToolSwitch};
+use plimsoll_config::{Action, Grants, McpConnection, McpServer, Origin, PermissionRule, ToolSwitch};
 use plimsoll_testkit::server::{Captured, ModelServer, Reply};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -219,7 +219,8 @@ async fn a_call_that_hangs_ends_with_its_time_out_and_with_cancelling_and_the_se
     let folder = tempfile::tempdir().unwrap();
     let received = folder.path().join("received");
     let told = [(fake::RECEIVED, received.to_str().unwrap())];
-    let hangs = McpServer { timeout: Some(Duration::from_secs(2)), ..local("well", &told) };
+    let grants = Grants { write: vec![folder.path().into()], ..Grants::default() };
+    let hangs = McpServer { timeout: Some(Duration::from_secs(2)), grants, ..local("well", &told) };
     let dock = dock([("fake", hangs)]).allow("fake_*");
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_hang", json!({})).await;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_agent::CommandHook;
-use plimsoll_config::{HookCommand, HookEvent, McpConnection, McpServer, Origin, SandboxConfig, SandboxMode};
+use plimsoll_config::{
+    Grants, HookCommand, HookEvent, McpConnection, McpServer, Origin, ProviderKeys, SandboxConfig,
+    SandboxMode,
+};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use rstest::rstest;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -70,10 +73,17 @@ async fn a_hook_inherits_nothing() {
         command: ["sh", "-c", &line].map(str::to_owned).to_vec(),
         timeout: Some(Duration::from_secs(20)),
         tools: None,
+        // Confined it could not write there by any way.
+        grants: Grants { unconfined: true, ..Grants::default() },
         origin: Origin::BuiltIn,
         problem: None,
     };
-    let hook = CommandHook::new(setup, &yard.dock.agent.directory, Vec::new());
+    let hook = CommandHook::new(
+        setup,
+        &yard.dock.agent.directory,
+        &SandboxConfig::default(),
+        ProviderKeys::default(),
+    );
     yard.dock.agent.hooks.push(Arc::new(hook));
     yard.talk = yard.dock.begin().await;
     yard.bash("true").await;
@@ -90,7 +100,9 @@ async fn a_server_inherits_nothing() {
         environment: Vec::new(),
         directory: None,
     };
-    let setup = McpServer { connection, enabled: true, timeout: Some(Duration::from_secs(5)), problem: None };
+    let timeout = Some(Duration::from_secs(5));
+    let grants = Grants { unconfined: true, ..Grants::default() };
+    let setup = McpServer { connection, enabled: true, timeout, grants, problem: None };
     dock.agent.mcp = Arc::new([("t".to_owned(), setup)].into());
     let talk = &mut dock.begin().await;
     dock.server.push_all([Reply::new().call("c1", "list", json!({})), Reply::new().text("Thanks.")]);
