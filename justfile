@@ -72,6 +72,10 @@ schema:
     PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it schema
     PLIMSOLL_BLESS=1 cargo test -p plimsoll-config --test it schema
 
+# Write the tables that tokens are counted with, from `bpe-openai` and the Unicode classes of `regex`.
+tables:
+    cargo run -q -p plimsoll-tokens --example tables
+
 # Write the replay of the sample session into README.md.
 readme:
     PLIMSOLL_BLESS=1 cargo test -p plimsoll-cli --test it the_readme_shows

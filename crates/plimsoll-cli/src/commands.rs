@@ -46,8 +46,7 @@ pub(crate) fn fork(args: &ForkArgs, around: &Surroundings, output: &mut Output) 
     let counter = Larger(policy.count);
     let digest = Progress::during("forking", || {
         let digest = plimsoll::fork::fork(&messages, &policy.fork);
-        // No text has more tokens than bytes. Most digests fit by that alone, and unpacking a vocabulary takes
-        // longer than all the rest.
+        // No text has more tokens than bytes. Most digests fit by that alone and need not be counted.
         let most = digest.message().map(|message| Tokens(message.len() as u64) + counter.message_overhead());
         match child.room(&policy, &policy.count) {
             Some(room) if most.is_some_and(|most| most > room) => {

@@ -19,7 +19,7 @@ use plimsoll_tokens::{Measured, WindowMeter, records_usage};
 
 /// So many messages are held at a time while a session is gone through.
 const PAGE: u64 = 200;
-/// So many messages wait for one that records usage. Without any a vocabulary need not be unpacked.
+/// So many messages wait for one that records usage. Without any nothing is counted.
 const MOST_WAITING: usize = 1_000;
 
 /// A session's window as its usage tells it, and what pieces of it weigh.

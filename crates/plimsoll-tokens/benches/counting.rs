@@ -1,4 +1,4 @@
-//! Counting tokens, with counting newlines in the same bytes as the yardstick.
+//! Counting tokens, with counting newlines in the same bytes as the yardstick, and `bpe-openai` beside it.
 //!
 //! `cargo bench -p plimsoll-tokens` prints bytes a second; the ratio of a row to its `newlines` is what a faster or
 //! slower machine does not change.
@@ -9,9 +9,9 @@ use plimsoll::{CharCounter, Counter};
 use plimsoll_tokens::Bpe;
 
 fn main() {
-    // Unpacking a vocabulary happens once per process and is not what is measured.
-    for counter in [Bpe::O200k, Bpe::Cl100k] {
-        divan::black_box(counter.count("x"));
+    // `bpe-openai` decodes its tables once per process, which is not what is measured.
+    for reference in [bpe_openai::o200k_base(), bpe_openai::cl100k_base()] {
+        divan::black_box(reference.count("x"));
     }
     divan::main();
 }
@@ -66,6 +66,16 @@ mod ordinary {
     #[divan::bench(args = [1, 10], sample_count = 5)]
     fn d_cl100k(bencher: Bencher<'_, '_>, megabytes: usize) {
         measure(bencher, &text(megabytes * MB), |text| Bpe::Cl100k.count(text));
+    }
+
+    #[divan::bench(args = [1, 10], sample_count = 5)]
+    fn e_o200k_by_bpe_openai(bencher: Bencher<'_, '_>, megabytes: usize) {
+        measure(bencher, &text(megabytes * MB), |text| bpe_openai::o200k_base().count(text));
+    }
+
+    #[divan::bench(args = [1, 10], sample_count = 5)]
+    fn f_cl100k_by_bpe_openai(bencher: Bencher<'_, '_>, megabytes: usize) {
+        measure(bencher, &text(megabytes * MB), |text| bpe_openai::cl100k_base().count(text));
     }
 }
 
@@ -123,5 +133,9 @@ mod hostile {
     #[divan::bench(args = runs(), sample_count = 3, sample_size = 1)]
     fn c_cl100k(bencher: Bencher<'_, '_>, run: &Run) {
         measure(bencher, &run.text(), |text| Bpe::Cl100k.count(text));
+    }
+    #[divan::bench(args = runs(), sample_count = 3, sample_size = 1)]
+    fn d_o200k_by_bpe_openai(bencher: Bencher<'_, '_>, run: &Run) {
+        measure(bencher, &run.text(), |text| bpe_openai::o200k_base().count(text));
     }
 }
