@@ -11,7 +11,7 @@ use plimsoll_agent::{
 };
 use plimsoll_config::{PermissionRule, RunConfig};
 use plimsoll_session::SessionError;
-use plimsoll_store::{PageRequest, StoreError, TakeOver};
+use plimsoll_store::{PageRequest, StoreError, TakeOver, holder_is_gone, holder_name};
 
 use crate::args::AgentArgs;
 use crate::config::{self, Config, ForRun};
@@ -168,7 +168,7 @@ impl<'a> Setup<'a> {
         let limits = TaskLimits::from(&self.run.tasks);
         let archive = Arc::clone(&opened.archive);
         let board = TaskBoard::new(archive, Arc::new(roster), limits, &store::holder());
-        TaskBoard::knowing_gone(board, store::is_gone)
+        TaskBoard::knowing_gone(board, holder_is_gone)
     }
 }
 
@@ -213,17 +213,15 @@ pub(crate) async fn agent_in(
     Ok(own)
 }
 
-/// Open a session; one whose process is gone is taken over.
+/// Opens a session, and says so if the process that ran it was killed.
 pub(crate) async fn open(agent: &Agent, id: &SessionId) -> Result<Conversation, AgentError> {
-    match agent.open(id).await {
-        Err(AgentError::Session(SessionError::Store(StoreError::Leased { holder, .. })))
-            if store::is_gone(&holder) =>
-        {
-            note(&format!("note: `{holder}` ran this session and is gone; it goes on from what was stored"));
-            Agent { take_over: TakeOver::From(holder), ..agent.clone() }.open(id).await
-        }
-        other => other,
+    let conversation = agent.open(id).await?;
+    let lease = conversation.driver().run(|driver| Ok(driver.lease().clone())).await?;
+    if let Some(holder) = lease.taken_from.filter(|holder| holder_is_gone(holder)) {
+        let holder = holder_name(&holder);
+        note(&format!("note: `{holder}` ran this session and is gone; it goes on from what was stored"));
     }
+    Ok(conversation)
 }
 
 /// Returns the model that answered or was prompted last in a session, as `provider/model`.

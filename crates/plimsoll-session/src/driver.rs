@@ -138,14 +138,34 @@ impl Driver {
         session: &SessionId,
         settings: Settings,
     ) -> Result<Driver, SessionError> {
+        let lease = Driver::take_lease(&archive, session, &settings)?;
+        Driver::open_leased(archive, lease, settings)
+    }
+
+    /// Takes the right to run a session as [`open`](Driver::open) does. A host that can be interrupted notes the lease,
+    /// to release it, before [`open_leased`](Driver::open_leased) reads what may be a long session.
+    pub fn take_lease(
+        archive: &Archive,
+        session: &SessionId,
+        settings: &Settings,
+    ) -> Result<Lease, SessionError> {
         let store = archive.store();
         let (holder, ttl) = (settings.holder.as_str(), settings.lease);
-        let lease = match &settings.take_over {
+        Ok(match &settings.take_over {
             TakeOver::Always => store.break_lease(session, holder, ttl)?,
             TakeOver::From(gone) => store.succeed(session, holder, ttl, gone)?,
             TakeOver::Never => store.lease(session, holder, ttl)?,
-        };
-        let snapshot = match store.window(session) {
+        })
+    }
+
+    /// Loads what the window of a session is made of, under a lease that was taken before.
+    pub fn open_leased(
+        archive: Arc<Archive>,
+        lease: Lease,
+        settings: Settings,
+    ) -> Result<Driver, SessionError> {
+        let store = archive.store();
+        let snapshot = match store.window(&lease.session) {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 // The lease of a session that cannot be read must not keep others from trying.

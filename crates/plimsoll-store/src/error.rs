@@ -9,6 +9,7 @@ use rusqlite::ErrorCode;
 use thiserror::Error;
 
 use crate::clock::{span, utc};
+use crate::holder::Shown;
 use crate::store::Revision;
 
 /// How long one process waits for another that writes.
@@ -44,7 +45,8 @@ pub enum StoreError {
     Refused(String),
     /// Another process runs the session.
     #[error(
-        "session `{session}` is being run by `{holder}` until {}, for {} more unless it is renewed; wait, or stop it there",
+        "session `{session}` is being run by `{}` until {}, for {} more unless it is renewed; wait, or stop it there",
+        Shown(holder),
         utc(*until),
         span(*now, *until)
     )]
@@ -197,7 +199,7 @@ pub enum StoreError {
 
 fn fenced_by(holder: Option<&str>) -> String {
     match holder {
-        Some(holder) => format!("`{holder}` has taken it over"),
+        Some(holder) => format!("`{}` has taken it over", Shown(holder)),
         None => "its lease was given back; take it again".to_owned(),
     }
 }

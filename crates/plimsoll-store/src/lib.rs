@@ -42,6 +42,7 @@ mod archive;
 mod blobs;
 mod clock;
 mod error;
+mod holder;
 mod memory;
 mod purge;
 mod recall;
@@ -53,6 +54,7 @@ pub use archive::{Archive, KEPT, Keeping, Purged, Retention, SWEEP, Sweeper, Swe
 pub use blobs::{Blob, Blobs, Directory, MemoryBlobs, Staged};
 pub use clock::Clock;
 pub use error::{Cause, StoreError};
+pub use holder::{holder_is_gone, holder_name, process_holder};
 pub use memory::MemoryStore;
 pub use recall::{Hit, Line, Recall, Recalled, Scope, Search, Selection};
 pub use session::{

@@ -297,8 +297,8 @@ impl<'a> Chat<'a> {
     fn hold(&mut self, conversation: Conversation) -> Result<(), AgentError> {
         let driver = conversation.driver().clone();
         let lease = self.runtime.block_on(driver.run(|driver| Ok(driver.lease().clone())))?;
-        if let Some(holder) = lease.taken_from.as_ref().filter(|holder| !store::is_gone(holder)) {
-            self.teller.notice(&format!("the session was taken from `{}`", one_line(holder, 100)));
+        if let Some(holder) = store::taken_from_living(&lease) {
+            self.teller.notice(&format!("the session was taken from `{}`", one_line(&holder, 100)));
         }
         interrupt::hold(&self.opened.archive, &lease);
         self.conversation = Some(conversation);

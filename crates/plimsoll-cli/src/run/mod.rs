@@ -82,7 +82,7 @@ async fn work(
         None => agent.begin("").await?,
     };
     let lease = conversation.driver().run(|driver| Ok(driver.lease().clone())).await?;
-    if let Some(holder) = lease.taken_from.as_ref().filter(|holder| !store::is_gone(holder)) {
+    if let Some(holder) = store::taken_from_living(&lease) {
         note(&format!("note: the session was taken from `{holder}`, whose writes are refused now"));
     }
     interrupt::give_back(&opened.archive, &lease);

@@ -7,7 +7,7 @@ use plimsoll::truncate::format_bytes;
 use plimsoll_store::{Filter, Session, StoreError};
 use serde_json::json;
 
-use super::Opened;
+use super::{Opened, taken_from_living};
 use crate::error::CliError;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
@@ -107,7 +107,7 @@ pub(crate) fn rm(
             running.push(opened.lease(task, force)?);
         }
         for lease in &running {
-            if let Some(hit) = &lease.taken_from {
+            if let Some(hit) = taken_from_living(lease) {
                 note(&format!(
                     "note: `{}` was being run by `{hit}`, which cannot write to it any more",
                     lease.session

@@ -20,7 +20,10 @@ use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
 use plimsoll_import::{Scope, projects_around};
 use plimsoll_session::{Driver, Figures, SessionError, Settings};
-use plimsoll_store::{Archive, Filter, Lease, Session, SpillRecord, StoreError, TakeOver};
+use plimsoll_store::{
+    Archive, Filter, Lease, Session, SpillRecord, StoreError, TakeOver, holder_is_gone, holder_name,
+    process_holder,
+};
 
 use crate::args::PolicyArgs;
 use crate::config::{self, Config};
@@ -232,17 +235,18 @@ impl Opened {
     fn open_driver(&self, session: &Session, force: bool, settings: Settings) -> Result<Driver, CliError> {
         let take_over = if force { TakeOver::Always } else { TakeOver::Never };
         let settings = Settings { take_over, ..settings };
-        let driver = match Driver::open(Arc::clone(&self.archive), &session.id, settings) {
+        let lease = match Driver::take_lease(&self.archive, &session.id, &settings) {
             Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
                 return Err(CliError::from(error).hint("`--force` takes it over"));
             }
             other => other?,
         };
-        interrupt::give_back(&self.archive, driver.lease());
-        if let Some(holder) = driver.taken_from() {
+        // Before the session is read, which can take seconds: an interrupt meanwhile releases it too.
+        interrupt::give_back(&self.archive, &lease);
+        if let Some(holder) = taken_from_living(&lease) {
             note(&format!("note: `{}` was taken from `{holder}`, whose writes are refused now", session.id));
         }
-        Ok(driver)
+        Ok(Driver::open_leased(Arc::clone(&self.archive), lease, settings)?)
     }
 
     /// The right to change a session; by force if another process may be running it.
@@ -257,23 +261,14 @@ impl Opened {
     }
 }
 
-/// Who runs a session from here, for people who find it taken.
+/// The name under which this process runs sessions.
 pub(crate) fn holder() -> String {
-    format!("plimsoll on {}, process {}", machine(), std::process::id())
+    process_holder("plimsoll")
 }
 
-fn machine() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// Whether a holder was a process of this machine that is gone: killed, it could not give its session back.
-pub(crate) fn is_gone(holder: &str) -> bool {
-    let prefix = format!("plimsoll on {}, process ", machine());
-    let pid = holder
-        .strip_prefix(&prefix)
-        .and_then(|pid| pid.parse().ok())
-        .and_then(rustix::process::Pid::from_raw);
-    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+/// The name of the process that a session was taken from by force. One that no longer exists is not affected.
+pub(crate) fn taken_from_living(lease: &Lease) -> Option<String> {
+    lease.taken_from.as_deref().filter(|holder| !holder_is_gone(holder)).map(holder_name)
 }
 
 /// The stored session of this id, or the one of another tool, which is imported first.

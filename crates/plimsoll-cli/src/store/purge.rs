@@ -69,7 +69,7 @@ pub(crate) fn purge(
         let error = CliError::from(error);
         if is_leased { error.hint("`--force` purges it all the same") } else { error }
     })?;
-    if let Some(hit) = &lease.taken_from {
+    if let Some(hit) = super::taken_from_living(&lease) {
         let session = &lease.session;
         note(&format!("note: `{session}` was being run by `{hit}`, which cannot write to it any more"));
     }

@@ -69,7 +69,7 @@ impl Desk {
         };
         let archive = Arc::clone(&opened.archive);
         let board = TaskBoard::new(archive, Arc::new(nobody), TaskLimits::default(), &store::holder());
-        let board = TaskBoard::knowing_gone(board, store::is_gone);
+        let board = TaskBoard::knowing_gone(board, plimsoll_store::holder_is_gone);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Desk { opened, board, runtime })
     }

@@ -19,6 +19,8 @@ mod figures;
 #[cfg(unix)]
 mod handover;
 mod help;
+#[cfg(target_os = "linux")]
+mod leases;
 mod manners;
 #[cfg(unix)]
 mod mcp;

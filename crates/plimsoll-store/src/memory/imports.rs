@@ -6,6 +6,7 @@ use plimsoll::{Message, Millis, SessionId};
 
 use super::{Held, Index, MemoryStore, State};
 use crate::error::StoreError;
+use crate::holder::holder_is_gone;
 use crate::store::{
     ChangeKind, Conversation, Epoch, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece,
 };
@@ -203,7 +204,9 @@ impl State {
         if conversation.grown.is_none() && conversation.messages.is_empty() {
             return Ok(Ok(held));
         }
-        if let Some((holder, until)) = self.leases.get(id).filter(|(_, until)| *until > now) {
+        if let Some((holder, until)) =
+            self.leases.get(id).filter(|(holder, until)| *until > now && !holder_is_gone(holder))
+        {
             let (session, holder, until) = (id.clone(), holder.clone(), *until);
             return Err(StoreError::Leased { session, holder, until, now });
         }

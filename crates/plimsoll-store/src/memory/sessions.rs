@@ -4,6 +4,7 @@ use plimsoll::{MessageId, Millis, SessionId};
 
 use super::{Held, MemoryStore, State, page_after};
 use crate::error::StoreError;
+use crate::holder::holder_is_gone;
 use crate::session::{Filter, ForkPoint, NewSession, Session, SessionPatch};
 use crate::store::{ChangeKind, Claim, NewLease, NewTask, Sessions, TakeOver};
 use crate::{is_being_written, still_written};
@@ -165,7 +166,9 @@ impl Sessions for MemoryStore {
         }
         let now = self.clock.now();
         for id in &going[1..] {
-            if let Some((holder, until)) = state.leases.get(id).filter(|(_, until)| *until > now) {
+            if let Some((holder, until)) =
+                state.leases.get(id).filter(|(holder, until)| *until > now && !holder_is_gone(holder))
+            {
                 let (session, holder) = (id.clone(), holder.clone());
                 return Err(StoreError::Leased { session, holder, until: *until, now });
             }

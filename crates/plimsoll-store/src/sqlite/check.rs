@@ -3,8 +3,9 @@
 use plimsoll::Millis;
 use rusqlite::Connection;
 
-use super::rows::integer;
+use super::leases::living;
 use crate::error::StoreError;
+use crate::holder::holder_name;
 use crate::session::Findings;
 
 /// What must not be there, and how it is told.
@@ -103,16 +104,24 @@ fn open_calls(
     note: &mut impl FnMut(String),
 ) -> Result<(), rusqlite::Error> {
     let mut statement = connection.prepare(
-        "SELECT s.id, p.id, coalesce(p.tool, 'tool'), l.holder FROM part p JOIN session s ON s.key = p.session
+        "SELECT s.id, p.id, coalesce(p.tool, 'tool'), l.holder, l.until FROM part p JOIN session s ON s.key = p.session
          LEFT JOIN lease l ON l.session = p.session
-         WHERE p.status IN ('pending', 'running') AND s.removed IS NULL AND (l.until IS NULL OR l.until <= ?1)
-         AND p.session NOT IN (SELECT session FROM import) LIMIT 20",
+         WHERE p.status IN ('pending', 'running') AND s.removed IS NULL
+         AND p.session NOT IN (SELECT session FROM import)",
     )?;
-    let mut rows = statement.query([integer(now.0)])?;
-    while let Some(row) = rows.next()? {
+    let mut rows = statement.query([])?;
+    let mut left = 20;
+    while left > 0
+        && let Some(row) = rows.next()?
+    {
+        let held = row.get::<_, Option<String>>(3)?.zip(row.get::<_, Option<u64>>(4)?.map(Millis));
+        if living(held.filter(|(_, until)| *until > now)).is_some() {
+            continue;
+        }
+        left -= 1;
         let (session, part, tool): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let why = match row.get::<_, Option<String>>(3)? {
-            Some(holder) => format!("`{holder}`, which made it, let its lease run out"),
+            Some(holder) => format!("`{}`, which made it, has ended", holder_name(&holder)),
             None => "nothing runs the session".to_owned(),
         };
         note(format!(

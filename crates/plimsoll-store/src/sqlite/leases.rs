@@ -12,6 +12,7 @@ use super::position::Position;
 use super::read;
 use super::rows::integer;
 use crate::error::StoreError;
+use crate::holder::holder_is_gone;
 use crate::store::{ChangeKind, Epoch, Lease, LeaseRecord, Settled, TakeOver, settle_call};
 
 /// How a lease is asked for.
@@ -28,14 +29,10 @@ pub(crate) struct Request<'a> {
 pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Lease, StoreError> {
     let Request { session, holder, until, now, take_over } = *request;
     let key = key(connection, session)?;
-    let held: Option<(String, u64)> = connection
-        .prepare_cached("SELECT holder, until FROM lease WHERE session = ?1")?
-        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let other = held.filter(|(other, until)| other != holder && *until > now.0);
+    let other = unexpired(connection, key, now)?.filter(|(other, _)| other != holder);
     let taken_from = match other {
-        Some((holder, until)) if !take_over.hits(&holder) => {
-            return Err(StoreError::Leased { session: session.clone(), holder, until: Millis(until), now });
+        Some((holder, until)) if !take_over.hits(&holder) && !holder_is_gone(&holder) => {
+            return Err(StoreError::Leased { session: session.clone(), holder, until, now });
         }
         other => other.map(|(holder, _)| holder),
     };
@@ -95,23 +92,30 @@ pub(crate) fn records(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Refuse if a lease on the session has not run out.
+/// Refuse if a living process holds a lease on the session that has not run out.
 pub(super) fn require_free(
     connection: &Connection,
     session: &SessionId,
     key: i64,
     now: Millis,
 ) -> Result<(), StoreError> {
-    let held: Option<(String, u64)> = connection
-        .prepare_cached("SELECT holder, until FROM lease WHERE session = ?1")?
-        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    match held {
-        Some((holder, until)) if until > now.0 => {
-            Err(StoreError::Leased { session: session.clone(), holder, until: Millis(until), now })
-        }
-        _ => Ok(()),
+    match living(unexpired(connection, key, now)?) {
+        Some((holder, until)) => Err(StoreError::Leased { session: session.clone(), holder, until, now }),
+        None => Ok(()),
     }
+}
+
+/// The holder of a lease that has not run out, and until when it has it.
+fn unexpired(connection: &Connection, key: i64, now: Millis) -> Result<Option<(String, Millis)>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT holder, until FROM lease WHERE session = ?1 AND until > ?2")?;
+    let found = statement.query_row(params![key, now.0], |row| Ok((row.get(0)?, Millis(row.get(1)?))));
+    Ok(found.optional()?)
+}
+
+/// Drops a lease whose process no longer exists.
+pub(super) fn living(held: Option<(String, Millis)>) -> Option<(String, Millis)> {
+    held.filter(|(holder, _)| !holder_is_gone(holder))
 }
 
 /// Move a session to its next epoch: writes of the one before are refused from now on.

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{Chain, claimed_key};
 use super::feed::Changed;
-use super::leases::settle;
+use super::leases::{self, settle};
 use super::position::Position;
 use super::spills;
 use super::{append, read};
@@ -217,13 +217,13 @@ fn remove_tree(
          AND l.until > ?2 WHERE s.parent = ?1 AND s.removed IS NULL",
     )?;
     let tasks = statement.query_map(params![session.as_str(), clock.0], |row| {
-        let held = row.get::<_, Option<String>>(2)?.zip(row.get::<_, Option<u64>>(3)?);
+        let held = row.get::<_, Option<String>>(2)?.zip(row.get::<_, Option<u64>>(3)?.map(Millis));
         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, held))
     })?;
     for (key, task, held) in tasks.collect::<Result<Vec<_>, _>>()? {
         let task = SessionId::new(task);
-        if let Some((holder, until)) = held {
-            return Err(StoreError::Leased { session: task, holder, until: Millis(until), now: clock });
+        if let Some((holder, until)) = leases::living(held) {
+            return Err(StoreError::Leased { session: task, holder, until, now: clock });
         }
         remove_tree(connection, &task, key, (now, clock), left)?;
     }

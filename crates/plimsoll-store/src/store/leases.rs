@@ -13,7 +13,8 @@ use crate::error::StoreError;
 ///
 /// A lease that has run out can be taken over by others. Until that happens its holder may still write: what fences
 /// a former holder is the epoch that every write carries, never a clock. The store's clock alone decides whether a
-/// lease has run out.
+/// lease has run out. A lease whose [holder](crate::process_holder) was a process of this machine that no longer exists
+/// is free at once.
 pub trait Leases {
     /// Take the right to run a session for `ttl` from now. `holder` names the process for people and must be unique
     /// to it. Whatever was left half done is marked as interrupted, and writes under any earlier lease are refused
@@ -104,7 +105,7 @@ pub struct Lease {
     pub until: Millis,
     /// What a former holder left half done and is now marked as interrupted.
     pub settled: Settled,
-    /// Whose lease, that had not run out, was taken away.
+    /// Whose lease was taken away before it ran out: by force, or because its process no longer exists.
     pub taken_from: Option<String>,
 }
 
