@@ -1,7 +1,7 @@
 //! Any text: redacting twice changes nothing more.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use plimsoll::redact::redact;
+use plimsoll_redact::redact;
 
 fuzz_target!(|text: &str| {
     let once = redact(text).text;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::cursor::{Cursor, near_before, never};
-use super::header::cookie_pairs;
-use super::names::is_among;
-use super::values::{is_mixed, is_placeholder};
+use crate::cursor::{Cursor, near_before, never};
+use crate::header::cookie_pairs;
+use crate::names::is_among;
+use crate::values::{is_mixed, is_placeholder};
 
 /// The longest command line looked through.
 const LONGEST_LINE: usize = 600;
@@ -87,7 +87,7 @@ static COMMANDS: &[Command] = &[
 ];
 
 /// What the search looks for: every program and the space behind it, and its row.
-pub(super) fn programs() -> impl Iterator<Item = (&'static str, usize)> {
+pub(crate) fn programs() -> impl Iterator<Item = (&'static str, usize)> {
     let rows = COMMANDS.iter().enumerate();
     rows.flat_map(|(row, command)| command.programs.iter().map(move |name| (*name, row)))
 }
@@ -110,7 +110,7 @@ impl Word<'_> {
 
 /// The passwords given to the program of a row whose name stands in `name`, and where its command line ends; nothing if
 /// this is no program.
-pub(super) fn passwords(text: &str, name: Range<usize>, row: usize) -> Option<(Vec<Range<usize>>, usize)> {
+pub(crate) fn passwords(text: &str, name: Range<usize>, row: usize) -> Option<(Vec<Range<usize>>, usize)> {
     let command = COMMANDS.get(row)?;
     let before = name.start.checked_sub(1).and_then(|at| text.as_bytes().get(at));
     let begins =
@@ -224,7 +224,7 @@ fn ends_word(byte: u8) -> bool {
 
 /// The password in a line of netrc, `machine h login u password X`, also over several lines. `name` is where the word
 /// `password` stands.
-pub(super) fn netrc(text: &str, name: Range<usize>) -> Option<Range<usize>> {
+pub(crate) fn netrc(text: &str, name: Range<usize>) -> Option<Range<usize>> {
     let mut words = near_before(text, name.start, 300).split_ascii_whitespace().rev();
     // Backwards: a value and the word that names it, again and again, up to a machine.
     let mut machine = false;
@@ -248,7 +248,7 @@ pub(super) fn netrc(text: &str, name: Range<usize>) -> Option<Range<usize>> {
 }
 
 /// The password in a line of pgpass, `host:5432:database:user:X`, whose port stands in `port`, colons included.
-pub(super) fn pgpass(text: &str, port: Range<usize>) -> Option<Range<usize>> {
+pub(crate) fn pgpass(text: &str, port: Range<usize>) -> Option<Range<usize>> {
     let line = Cursor::new(text, port.end).line(200);
     let mut fields = line.splitn(3, ':');
     let (database, user, password) = (fields.next()?, fields.next()?, fields.next()?);
@@ -262,7 +262,7 @@ pub(super) fn pgpass(text: &str, port: Range<usize>) -> Option<Range<usize>> {
 }
 
 /// What `echo` hands through a pipe to the command at `at`: `echo X | sudo -S id`.
-pub(super) fn echoed(text: &str, at: usize) -> Option<Range<usize>> {
+pub(crate) fn echoed(text: &str, at: usize) -> Option<Range<usize>> {
     let before = near_before(text, at, 200);
     let from = at - before.len();
     let pipe = before.rfind('|')?;
@@ -286,7 +286,7 @@ pub(super) fn echoed(text: &str, at: usize) -> Option<Range<usize>> {
 
 /// The password of a `-u` or `--user` without a program that is known to take one. It must look like a password,
 /// because `--user alice:admins` names a group.
-pub(super) fn user_option(text: &str, end: usize) -> Option<Range<usize>> {
+pub(crate) fn user_option(text: &str, end: usize) -> Option<Range<usize>> {
     let mut cursor = Cursor::new(text, end);
     if cursor.skip_spaces() == 0 && !cursor.eat("=") {
         return None;

@@ -6,7 +6,7 @@
 
 /// A set of ASCII characters that tokens are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Set {
+pub(crate) enum Set {
     /// `0-9`
     Digit,
     /// `0-9a-fA-F`
@@ -30,7 +30,7 @@ pub(super) enum Set {
 }
 
 impl Set {
-    pub(super) fn has(self, byte: u8) -> bool {
+    pub(crate) fn has(self, byte: u8) -> bool {
         match self {
             Set::Digit => byte.is_ascii_digit(),
             Set::Hex => byte.is_ascii_hexdigit(),
@@ -48,7 +48,7 @@ impl Set {
 
 /// One piece of a shape.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// From the first to the second number of characters of a set, as many as there are.
     Run(Set, usize, usize),
     /// This very text.
@@ -60,17 +60,17 @@ pub(super) enum Part {
 }
 
 /// At least this many.
-pub(super) const fn run(set: Set, least: usize) -> Part {
+pub(crate) const fn run(set: Set, least: usize) -> Part {
     Part::Run(set, least, usize::MAX)
 }
 
 /// Exactly this many.
-pub(super) const fn exact(set: Set, length: usize) -> Part {
+pub(crate) const fn exact(set: Set, length: usize) -> Part {
     Part::Run(set, length, length)
 }
 
 /// Where the shape ends, if it stands at `at`.
-pub(super) fn match_at(parts: &[Part], bytes: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn match_at(parts: &[Part], bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at;
     for part in parts {
         let rest = bytes.get(at..)?;
@@ -96,13 +96,13 @@ fn is_uuid(bytes: &[u8]) -> bool {
 }
 
 /// Letters, digits and the underscore of ASCII.
-pub(super) fn is_word(byte: u8) -> bool {
+pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Whether a token may begin at `at`: no letter or digit stands before it, unless that ends an escape such as the
 /// `\n` of a string or the `%3D` of a URL.
-pub(super) fn is_start(bytes: &[u8], at: usize) -> bool {
+pub(crate) fn is_start(bytes: &[u8], at: usize) -> bool {
     let before = |n: usize| at.checked_sub(n).and_then(|at| bytes.get(at)).copied();
     match before(1) {
         Some(byte) if is_word(byte) => {

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::cursor::{Cursor, Quote, never};
-use super::names::is_among;
-use super::shape::Set;
-use super::values::{is_mixed, is_placeholder, is_wordy};
+use crate::cursor::{Cursor, Quote, never};
+use crate::names::is_among;
+use crate::shape::Set;
+use crate::values::{is_mixed, is_placeholder, is_wordy};
 
 /// Shorter credentials are words of a sentence.
 const SHORTEST: usize = 6;
@@ -26,7 +26,7 @@ const ATTRIBUTES: &str = "path domain expires max-age samesite secure httponly p
 const WITH_PARAMETERS: &str = "digest oauth hawk mac signature aws4-hmac-sha256 aws4-ecdsa-p256-sha256";
 
 /// The credentials of the `Authorization` header whose name ends at `end`, and how far that was read.
-pub(super) fn authorization(text: &str, end: usize) -> (Option<Range<usize>>, usize) {
+pub(crate) fn authorization(text: &str, end: usize) -> (Option<Range<usize>>, usize) {
     let Some(value) = authorization_value(text, end) else { return (None, end) };
     let read = value.range.end;
     let credentials = &text[value.range.clone()];
@@ -101,7 +101,7 @@ fn literal_quote(cursor: &mut Cursor<'_>) -> Option<Quote> {
 }
 
 /// The token behind a `Bearer` that ends at `end`, wherever it stands.
-pub(super) fn bearer(text: &str, end: usize) -> Option<Range<usize>> {
+pub(crate) fn bearer(text: &str, end: usize) -> Option<Range<usize>> {
     let mut cursor = Cursor::new(text, end);
     if cursor.skip_spaces() == 0 {
         return None;
@@ -115,7 +115,7 @@ pub(super) fn bearer(text: &str, end: usize) -> Option<Range<usize>> {
 }
 
 /// The credentials behind a `Basic` that ends at `end`: base64 of a user, a colon and a password.
-pub(super) fn basic(text: &str, end: usize) -> Option<Range<usize>> {
+pub(crate) fn basic(text: &str, end: usize) -> Option<Range<usize>> {
     let mut cursor = Cursor::new(text, end);
     if cursor.skip_spaces() == 0 {
         return None;
@@ -126,7 +126,7 @@ pub(super) fn basic(text: &str, end: usize) -> Option<Range<usize>> {
 }
 
 /// Whether base64 holds `user:password`.
-pub(super) fn is_user_and_password(base64: &str) -> bool {
+pub(crate) fn is_user_and_password(base64: &str) -> bool {
     let mut bits = 0_u32;
     let mut filled = 0;
     let mut colons = 0;
@@ -158,7 +158,7 @@ pub(super) fn is_user_and_password(base64: &str) -> bool {
 
 /// The values of all cookies of the `Cookie` or `Set-Cookie` header of that name.
 /// Also says where they end.
-pub(super) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usize) {
+pub(crate) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usize) {
     let mut cursor = Cursor::new(text, name.end);
     let is_flag = text[..name.start].ends_with("--");
     let name_quote = cursor.quote();
@@ -192,7 +192,7 @@ pub(super) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usi
 }
 
 /// The values of the cookies that stand at `at`, and where they end.
-pub(super) fn cookie_pairs(text: &str, at: usize) -> (Vec<Range<usize>>, usize) {
+pub(crate) fn cookie_pairs(text: &str, at: usize) -> (Vec<Range<usize>>, usize) {
     let mut found = Vec::new();
     let mut cursor = Cursor::new(text, at);
     let mut end = cursor.at;

@@ -4,14 +4,14 @@
 //! least that the services issue or have issued, rounded down where they may grow shorter; a longer token is taken
 //! whole. Keys that are meant to be public (publishable keys, client ids) are left alone.
 
-use super::SecretKind::{self, CloudKey, ProviderKey, ServiceToken};
-use super::shape::Part::{self, Edge, Run, Text, Uuid};
-use super::shape::Set::{Alnum, Base64, Digit, Dotted, Hex, Lower, Path, Standard64, Upper, Word};
-use super::shape::{exact, run};
+use crate::SecretKind::{self, CloudKey, ProviderKey, ServiceToken};
+use crate::shape::Part::{self, Edge, Run, Text, Uuid};
+use crate::shape::Set::{Alnum, Base64, Digit, Dotted, Hex, Lower, Path, Standard64, Upper, Word};
+use crate::shape::{exact, run};
 
 /// How much the beginning of a token proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(crate) enum Proof {
     /// Nothing else begins like this.
     Prefix,
     /// Ordinary names begin like this too, so the rest must look random.
@@ -22,16 +22,16 @@ use Proof::{Prefix, Random};
 
 /// One kind of token of one service.
 #[derive(Debug)]
-pub(super) struct Service {
-    pub(super) name: &'static str,
-    pub(super) kind: SecretKind,
+pub(crate) struct Service {
+    pub(crate) name: &'static str,
+    pub(crate) kind: SecretKind,
     /// Each is followed by `rest`.
-    pub(super) prefixes: &'static [&'static str],
-    pub(super) rest: &'static [Part],
-    pub(super) proof: Proof,
+    pub(crate) prefixes: &'static [&'static str],
+    pub(crate) rest: &'static [Part],
+    pub(crate) proof: Proof,
 }
 
-pub(super) const fn row(
+pub(crate) const fn row(
     name: &'static str,
     kind: SecretKind,
     proof: Proof,
@@ -41,7 +41,7 @@ pub(super) const fn row(
     Service { name, kind, prefixes, rest, proof }
 }
 
-pub(super) static SERVICES: &[Service] = &[
+pub(crate) static SERVICES: &[Service] = &[
     // Clouds and hosting.
     row(
         "AWS",

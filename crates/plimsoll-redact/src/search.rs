@@ -5,20 +5,20 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-use super::services::SERVICES;
-use super::shape::{Part, Set, is_start, match_at, run};
-use super::tokens::{INFIXES, WEBHOOKS};
-use super::values::{is_random, is_template};
-use super::{Found, MARK, SecretKind, assign, command, forms, header, names, pem, tokens, url};
+use crate::services::SERVICES;
+use crate::shape::{Part, Set, is_start, match_at, run};
+use crate::tokens::{INFIXES, WEBHOOKS};
+use crate::values::{is_random, is_template};
+use crate::{Found, MARK, SecretKind, assign, command, forms, header, names, pem, tokens, url};
 
 /// Codes and signatures in the parameters of a URL are that long. A longer one is a text of its own.
 const PARAMETER_LENGTHS: RangeInclusive<usize> = 16..=1024;
 
 /// A secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) range: Range<usize>,
-    pub(super) found: Found,
+pub(crate) struct Span {
+    pub(crate) range: Range<usize>,
+    pub(crate) found: Found,
 }
 
 /// What to look for where a text was found.
@@ -109,7 +109,7 @@ static CLUES: LazyLock<Clues> = LazyLock::new(|| {
 });
 
 /// All secrets of a text, in order, none overlapping another.
-pub(super) fn search(text: &str) -> Vec<Span> {
+pub(crate) fn search(text: &str) -> Vec<Span> {
     let mut search = Search { text, spans: Vec::new(), done: Done::default() };
     if let Some(texts) = &CLUES.texts {
         for hit in texts.find_overlapping_iter(text) {

@@ -1,19 +1,4 @@
-//! Redaction: known shapes of secrets are replaced in every summary before it is stored.
-//!
-//! A summary is the most visible message of a window and lives longest, so it is the worst place for a credential.
-//! This looks for shapes only; it cannot know whether a key is real. Where it errs, it costs a word, at worst a line,
-//! and never a paragraph.
-//!
-//! One pass over the text looks for all beginnings at once: prefixes of [`services()`], words such as `password`, `://`,
-//! armour lines of private keys, programs that take passwords. Only where one stands is looked closer, by code that
-//! reads a bounded stretch of text. So the time grows with the length of the text and with nothing else.
-//!
-//! ```
-//! use plimsoll::redact::redact;
-//! let summary = redact("Deployed with DATABASE_URL=postgres://app:hunter2@db/prod as planned.");
-//! assert_eq!(summary.text, "Deployed with DATABASE_URL=postgres://app:[redacted: URL password]@db/prod as planned.");
-//! assert!(redact("The tokenizer counted max_tokens=4096.").found.is_empty());
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod assign;
 mod command;
@@ -21,7 +6,6 @@ mod cursor;
 mod forms;
 mod header;
 mod judge;
-mod messages;
 mod names;
 mod pem;
 mod search;
@@ -35,8 +19,6 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
-
-pub use messages::redact_messages;
 
 /// A text without secrets of known shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use super::names::{has_term, is_among, words};
+use crate::names::{has_term, is_among, words};
 
 /// Said of a secret instead of it: types, states, words for "put yours here".
 static STANDING_IN: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
@@ -74,7 +74,7 @@ static STATES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
 const LONGEST_TEMPLATE: usize = 120;
 
 /// Whether a value is only a place for a secret: a variable, a type, a call, a row of stars.
-pub(super) fn is_placeholder(value: &str) -> bool {
+pub(crate) fn is_placeholder(value: &str) -> bool {
     if ["...", "…", "****", "••", "xxxxxx", "XXXXXX", "[redacted"].iter().any(|mark| value.contains(mark))
     {
         return true;
@@ -117,7 +117,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
 
 /// A name where its value should be: `access_token`, `DB_PASSWORD`, `userPassword`. In one word and small letters it is
 /// what many take as a password.
-pub(super) fn is_name_of_secret(value: &str) -> bool {
+pub(crate) fn is_name_of_secret(value: &str) -> bool {
     if value.len() > LONGEST_TEMPLATE {
         return false;
     }
@@ -152,7 +152,7 @@ fn is_variable(value: &str) -> bool {
 }
 
 /// Stars, dots, one character again and again, digits and punctuation only.
-pub(super) fn is_filler(value: &str) -> bool {
+pub(crate) fn is_filler(value: &str) -> bool {
     let mut letters = value.chars().filter(|c| c.is_alphanumeric());
     let Some(first) = letters.next() else { return true };
     let first = first.to_ascii_lowercase();
@@ -161,7 +161,7 @@ pub(super) fn is_filler(value: &str) -> bool {
 }
 
 /// `your-api-key`, `REPLACE_WITH_32_CHARACTERS`, `change_me_in_production`.
-pub(super) fn is_template(lower: &str) -> bool {
+pub(crate) fn is_template(lower: &str) -> bool {
     if lower.len() > LONGEST_TEMPLATE {
         return false;
     }
@@ -176,7 +176,7 @@ pub(super) fn is_template(lower: &str) -> bool {
     })
 }
 
-pub(super) fn has_digit(value: &str) -> bool {
+pub(crate) fn has_digit(value: &str) -> bool {
     value.bytes().any(|byte| byte.is_ascii_digit())
 }
 
@@ -190,7 +190,7 @@ fn is_name_byte(byte: u8) -> bool {
 
 /// Letters with digits or with signs that words do not have, as people and generators make passwords; but no path,
 /// address, version, date, size or name of an algorithm.
-pub(super) fn is_mixed(value: &str) -> bool {
+pub(crate) fn is_mixed(value: &str) -> bool {
     let signs = value.bytes().any(|byte| {
         matches!(byte, b'!' | b'@' | b'#' | b'$' | b'%' | b'^' | b'*' | b'+' | b'?' | b'~' | b'&' | b'=')
     });
@@ -230,7 +230,7 @@ fn is_technical(value: &str) -> bool {
 }
 
 /// A path or an address without a password. Base64 has slashes too, but no lower-case words between them.
-pub(super) fn is_path(value: &str) -> bool {
+pub(crate) fn is_path(value: &str) -> bool {
     if value.contains("://")
         || value.starts_with(['/', '~'])
         || value.starts_with("./")
@@ -265,12 +265,12 @@ pub(super) fn is_path(value: &str) -> bool {
 }
 
 /// A path of several parts; two parts could be a password with a slash.
-pub(super) fn is_long_path(value: &str) -> bool {
+pub(crate) fn is_long_path(value: &str) -> bool {
     is_path(value) && (value.matches('/').count() >= 2 || value.contains('\\'))
 }
 
 /// Letters and digits without the structure of words: what generators write.
-pub(super) fn is_random(value: &str) -> bool {
+pub(crate) fn is_random(value: &str) -> bool {
     value.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         run.len() >= 12 && !is_wordy(run) && {
             let bytes = run.as_bytes();
@@ -285,7 +285,7 @@ pub(super) fn is_random(value: &str) -> bool {
 }
 
 /// Made of words: `TestQueueDrainsAfter3Retries`, `login2`, `read-only-v2`.
-pub(super) fn is_wordy(value: &str) -> bool {
+pub(crate) fn is_wordy(value: &str) -> bool {
     let (mut words, mut letters, mut digits) = (0_usize, 0_usize, 0_usize);
     let mut previous = b'_';
     for byte in value.bytes() {
@@ -303,7 +303,7 @@ pub(super) fn is_wordy(value: &str) -> bool {
 }
 
 /// Code where a literal would be quoted: `res.body.token`, `user->password`, `tokens[0]`, `getToken()`.
-pub(super) fn is_code(value: &str) -> bool {
+pub(crate) fn is_code(value: &str) -> bool {
     if value.contains(['(', '[', '{', '<', '`', '|'])
         || value.contains("->")
         || value.contains("::")
@@ -321,7 +321,7 @@ pub(super) fn is_code(value: &str) -> bool {
 }
 
 /// An identifier of more than one word, as programs name their variables.
-pub(super) fn is_identifier(value: &str) -> bool {
+pub(crate) fn is_identifier(value: &str) -> bool {
     let camel =
         value.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
     let bytes_fit = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -339,7 +339,7 @@ pub(super) fn is_identifier(value: &str) -> bool {
 const MOST_WORDS: usize = 12;
 
 /// Several words that are no sentence: `correct horse battery staple`.
-pub(super) fn is_passphrase(value: &str) -> bool {
+pub(crate) fn is_passphrase(value: &str) -> bool {
     if value.contains([',', ';', ':', '(', '=', '|', '/']) {
         return false;
     }
@@ -360,7 +360,7 @@ pub(super) fn is_passphrase(value: &str) -> bool {
 }
 
 /// A word that people take as a password rather than one that says how a password is.
-pub(super) fn is_chosen_word(value: &str) -> bool {
+pub(crate) fn is_chosen_word(value: &str) -> bool {
     const ENDINGS: [&str; 13] =
         ["ed", "ing", "able", "ible", "less", "ful", "ous", "ive", "ly", "ally", "ory", "ent", "ical"];
     let lower = value.to_lowercase();
@@ -373,7 +373,7 @@ pub(super) fn is_chosen_word(value: &str) -> bool {
 }
 
 /// Words joined by hyphens that are a passphrase; `case-sensitive` and `two-factor` are not.
-pub(super) fn is_joined_passphrase(value: &str) -> bool {
+pub(crate) fn is_joined_passphrase(value: &str) -> bool {
     let parts: Vec<&str> = value.split('-').collect();
     let last = parts.last().copied().unwrap_or_default().to_ascii_lowercase();
     let first = parts.first().copied().unwrap_or_default().to_ascii_lowercase();
@@ -389,7 +389,7 @@ pub(super) fn is_joined_passphrase(value: &str) -> bool {
 }
 
 /// A word that is said about secrets.
-pub(super) fn is_prose_word(value: &str) -> bool {
+pub(crate) fn is_prose_word(value: &str) -> bool {
     let lower = value.to_lowercase();
     PROSE.contains(lower.as_str()) || STATES.contains(lower.as_str())
 }

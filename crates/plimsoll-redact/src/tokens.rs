@@ -2,26 +2,26 @@
 
 use std::ops::Range;
 
-use super::SecretKind::{self, CloudKey, ServiceToken};
-use super::services::Proof::{self, Prefix};
-use super::services::{Service, row};
-use super::shape::Part::{self, Edge, Run, Text};
-use super::shape::Set::{self, Alnum, Base64, Digit, Dotted, Hex, Path, Word};
-use super::shape::{exact, is_start, match_at, run};
-use super::values::{is_filler, is_random, is_template};
+use crate::SecretKind::{self, CloudKey, ServiceToken};
+use crate::services::Proof::{self, Prefix};
+use crate::services::{Service, row};
+use crate::shape::Part::{self, Edge, Run, Text};
+use crate::shape::Set::{self, Alnum, Base64, Digit, Dotted, Hex, Path, Word};
+use crate::shape::{exact, is_start, match_at, run};
+use crate::values::{is_filler, is_random, is_template};
 
 /// Tokens known by something in their middle or at their end.
 #[derive(Debug)]
-pub(super) struct Infix {
-    pub(super) name: &'static str,
-    pub(super) kind: SecretKind,
-    pub(super) text: &'static str,
+pub(crate) struct Infix {
+    pub(crate) name: &'static str,
+    pub(crate) kind: SecretKind,
+    pub(crate) text: &'static str,
     /// What stands before the text, and how many of it.
-    pub(super) before: (Set, usize),
-    pub(super) after: &'static [Part],
+    pub(crate) before: (Set, usize),
+    pub(crate) after: &'static [Part],
 }
 
-pub(super) static INFIXES: &[Infix] = &[
+pub(crate) static INFIXES: &[Infix] = &[
     Infix {
         name: "Terraform Cloud",
         kind: ServiceToken,
@@ -56,7 +56,7 @@ pub(super) static INFIXES: &[Infix] = &[
 
 /// Addresses that are secrets themselves: the service, how the address goes on after its scheme, and what of it is
 /// known to whoever knows the service.
-pub(super) static WEBHOOKS: &[Service] = &[
+pub(crate) static WEBHOOKS: &[Service] = &[
     row(
         "Slack",
         ServiceToken,
@@ -90,14 +90,14 @@ pub(super) static WEBHOOKS: &[Service] = &[
 
 /// Tokens that have no mark of their own but a shape that nothing else has. They are long words.
 #[derive(Debug)]
-pub(super) struct Unmarked {
-    pub(super) name: &'static str,
+pub(crate) struct Unmarked {
+    pub(crate) name: &'static str,
     /// One of these characters begins it.
     first: &'static [u8],
     shape: &'static [Part],
 }
 
-pub(super) static UNMARKED: &[Unmarked] = &[
+pub(crate) static UNMARKED: &[Unmarked] = &[
     Unmarked { name: "Twilio", first: b"S", shape: &[Text("SK"), exact(Hex, 32), Edge] },
     Unmarked { name: "Twilio", first: b"A", shape: &[Text("AC"), exact(Hex, 32), Edge] },
     Unmarked {
@@ -116,14 +116,14 @@ pub(super) static UNMARKED: &[Unmarked] = &[
 const SHORTEST_UNMARKED: usize = 34;
 
 /// A token, or what has the shape of one.
-pub(super) struct Token {
-    pub(super) end: usize,
+pub(crate) struct Token {
+    pub(crate) end: usize,
     /// Whether its characters are those of a token, not of a name or a placeholder.
-    pub(super) is_secret: bool,
+    pub(crate) is_secret: bool,
 }
 
 /// What of the shape of `row` begins with the prefix in `prefix`.
-pub(super) fn with_prefix(text: &str, row: &Service, prefix: Range<usize>) -> Option<Token> {
+pub(crate) fn with_prefix(text: &str, row: &Service, prefix: Range<usize>) -> Option<Token> {
     let bytes = text.as_bytes();
     let start = prefix.start;
     let known = &text[prefix.clone()];
@@ -145,13 +145,13 @@ pub(super) fn with_prefix(text: &str, row: &Service, prefix: Range<usize>) -> Op
 }
 
 /// The secret part of the address that begins with the text in `known`.
-pub(super) fn of_webhook(text: &str, row: &Service, known: Range<usize>) -> Option<Range<usize>> {
+pub(crate) fn of_webhook(text: &str, row: &Service, known: Range<usize>) -> Option<Range<usize>> {
     let end = match_at(row.rest, text.as_bytes(), known.end)?;
     (!is_filled_in(&text[known.end..end])).then_some(known.end..end)
 }
 
 /// The token around the text in `known`.
-pub(super) fn around(text: &str, row: &Infix, known: Range<usize>) -> Option<Range<usize>> {
+pub(crate) fn around(text: &str, row: &Infix, known: Range<usize>) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let (set, length) = row.before;
     let start = known.start.checked_sub(length)?;
@@ -163,7 +163,7 @@ pub(super) fn around(text: &str, row: &Infix, known: Range<usize>) -> Option<Ran
 }
 
 /// All tokens without a mark in a text.
-pub(super) fn without_mark(text: &str) -> Vec<(&'static str, Range<usize>)> {
+pub(crate) fn without_mark(text: &str) -> Vec<(&'static str, Range<usize>)> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut at = 0;

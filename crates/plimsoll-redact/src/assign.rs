@@ -3,34 +3,34 @@
 //!
 //! Written by hand and not as patterns, because what counts as a value depends on everything around the name: quotes
 //! and how often they are escaped, spaces, brackets, whether it is code, a configuration, a command or a sentence.
-//! This file finds the name and what links it to a value; [`super::forms`] knows the links of special notations and
-//! [`super::judge`] decides about the value.
+//! This file finds the name and what links it to a value; [`crate::forms`] knows the links of special notations and
+//! [`crate::judge`] decides about the value.
 
 use std::ops::Range;
 
-use super::cursor::{Cursor, Quote, between_others, near_before};
-use super::names::{Name, classify};
+use crate::cursor::{Cursor, Quote, between_others, near_before};
+use crate::names::{Name, classify};
 
 /// Longer identifiers name nothing that a person reads.
 const LONGEST_NAME: usize = 80;
 
 /// The identifier around a keyword, and what stands before it.
-pub(super) struct Named<'t> {
-    pub(super) text: &'t str,
+pub(crate) struct Named<'t> {
+    pub(crate) text: &'t str,
     /// Without the dashes of an option.
-    pub(super) name: &'t str,
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) class: Name,
-    pub(super) is_option: bool,
+    pub(crate) name: &'t str,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) class: Name,
+    pub(crate) is_option: bool,
     /// A parameter of a URL.
-    pub(super) is_parameter: bool,
+    pub(crate) is_parameter: bool,
     /// The byte before the name and its dashes.
-    pub(super) before: Option<u8>,
+    pub(crate) before: Option<u8>,
 }
 
 /// The secret that the name around a keyword gives away. `done` is how far names were looked at; it moves on.
-pub(super) fn secret(text: &str, keyword: Range<usize>, done: &mut usize) -> Option<Range<usize>> {
+pub(crate) fn secret(text: &str, keyword: Range<usize>, done: &mut usize) -> Option<Range<usize>> {
     if keyword.start < *done {
         return None;
     }
@@ -70,7 +70,7 @@ fn with_word_before(text: &str, start: usize, end: usize) -> (usize, &str) {
 
 /// What stands between a name and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
+pub(crate) enum Link {
     /// `name=value`, `name := value`, with spaces or without.
     Equals { spaced: bool },
     /// `name: value`.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::cursor::near_before;
-use super::values::{is_placeholder, is_random};
+use crate::cursor::near_before;
+use crate::values::{is_placeholder, is_random};
 
 /// The longest user and password looked through; a longer authority is none.
 const LONGEST_AUTHORITY: usize = 320;
@@ -16,7 +16,7 @@ const DATABASES: &str =
     "postgres postgresql mysql mariadb mongodb redis rediss amqp amqps mssql sqlserver oracle clickhouse";
 
 /// The secret in the URL whose `://` begins at `at`.
-pub(super) fn secret(text: &str, at: usize) -> Option<Range<usize>> {
+pub(crate) fn secret(text: &str, at: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     at.checked_sub(1).and_then(|before| bytes.get(before)).filter(|byte| byte.is_ascii_alphanumeric())?;
     let start = at + 3;
@@ -41,7 +41,7 @@ pub(super) fn secret(text: &str, at: usize) -> Option<Range<usize>> {
 }
 
 /// The password of an Oracle URL, `jdbc:oracle:thin:user/X@//host`; `end` is where the user begins.
-pub(super) fn oracle(text: &str, end: usize) -> Option<Range<usize>> {
+pub(crate) fn oracle(text: &str, end: usize) -> Option<Range<usize>> {
     let (userinfo, _) = authority(text, end, true).split_once('@')?;
     let (user, password) = userinfo.split_once('/')?;
     let start = end + user.len() + 1;
@@ -49,7 +49,7 @@ pub(super) fn oracle(text: &str, end: usize) -> Option<Range<usize>> {
 }
 
 /// The password of a data source as Go writes them, `user:X@tcp(host)/db`; `at` is where the `@` stands.
-pub(super) fn data_source(text: &str, at: usize) -> Option<Range<usize>> {
+pub(crate) fn data_source(text: &str, at: usize) -> Option<Range<usize>> {
     let near = near_before(text, at, 128);
     let userinfo =
         near.rsplit(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '=' | '/')).next()?;
@@ -90,5 +90,5 @@ fn is_database(text: &str, at: usize) -> bool {
     let before = text.get(start..at).unwrap_or_default();
     let scheme = before.rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '+')).next().unwrap_or_default();
     let scheme = scheme.split('+').next().unwrap_or_default();
-    super::names::is_among(&scheme.to_ascii_lowercase(), DATABASES)
+    crate::names::is_among(&scheme.to_ascii_lowercase(), DATABASES)
 }

@@ -13,13 +13,13 @@ const LONGEST_FRAME: usize = 160;
 /// Longest name in an armour line, as in `-----BEGIN OPENSSH PRIVATE KEY-----`.
 const LONGEST_LABEL: usize = 48;
 
-pub(super) const BEGIN: &str = "-----BEGIN ";
-pub(super) const END: &str = "-----END ";
-pub(super) const SSH2_BEGIN: &str = "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----";
-pub(super) const PUTTY: &str = "Private-Lines:";
+pub(crate) const BEGIN: &str = "-----BEGIN ";
+pub(crate) const END: &str = "-----END ";
+pub(crate) const SSH2_BEGIN: &str = "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----";
+pub(crate) const PUTTY: &str = "Private-Lines:";
 
 /// Where the block ends whose first line begins at `at`; nothing if that is no private key.
-pub(super) fn block_end(text: &str, at: usize) -> Option<usize> {
+pub(crate) fn block_end(text: &str, at: usize) -> Option<usize> {
     let rest = text.get(at..)?;
     if rest.starts_with(SSH2_BEGIN) {
         let header = at + SSH2_BEGIN.len();
@@ -36,7 +36,7 @@ pub(super) fn block_end(text: &str, at: usize) -> Option<usize> {
 }
 
 /// The body and the last line of a block whose beginning was cut off; `at` is where the last line begins.
-pub(super) fn cut_block(text: &str, at: usize) -> Option<(usize, usize)> {
+pub(crate) fn cut_block(text: &str, at: usize) -> Option<(usize, usize)> {
     let footer = armour(text.get(at..)?, END)?;
     let bytes = text.as_bytes();
     let mut start = at;
@@ -81,7 +81,7 @@ fn frame_before(bytes: &[u8]) -> usize {
 }
 
 /// Where base64 of a private key's armour ends that begins at `at`; the base64 of a certificate is none.
-pub(super) fn encoded_end(text: &str, at: usize) -> Option<usize> {
+pub(crate) fn encoded_end(text: &str, at: usize) -> Option<usize> {
     // `-----BEGIN ` is followed by PRIVATE, RSA, EC, DSA, OPENSSH or ENCRYPTED.
     const LABELS: [&str; 6] =
         ["BQUklWQVRF", "BSU0Eg", "BFQyBQUklW", "BEU0Eg", "BPUEVOU1NI", "BFTkNSWVBURUQg"];

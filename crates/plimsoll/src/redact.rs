@@ -1,8 +1,12 @@
-//! Messages without secrets, for what is handed on as a whole.
+//! Redaction of messages. [`plimsoll_redact`] finds the secrets in a text; this module knows which parts of a message have one.
+//!
+//! A summary is the most visible message of a window and lives longest, so it is the worst place for a credential.
+//! Every summary is redacted before it is stored.
 
 use serde_json::Value;
 
-use super::{Found, redact};
+pub use plimsoll_redact::{Found, Redacted, SecretKind, redact, services};
+
 use crate::chars::Text;
 use crate::log::{Input, Message, PartBody};
 

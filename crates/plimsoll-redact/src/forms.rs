@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use super::assign::Named;
-use super::command;
-use super::cursor::{Cursor, Quote, between_others, near_before, never};
-use super::judge::{LONG, SHORTEST, SHORTEST_MIXED, is_quoted_placeholder};
-use super::names::Name;
-use super::shape::Set;
-use super::values::{
+use crate::assign::Named;
+use crate::command;
+use crate::cursor::{Cursor, Quote, between_others, near_before, never};
+use crate::judge::{LONG, SHORTEST, SHORTEST_MIXED, is_quoted_placeholder};
+use crate::names::Name;
+use crate::shape::Set;
+use crate::values::{
     has_digit, is_code, is_identifier, is_long_path, is_mixed, is_passphrase, is_placeholder, is_prose_word,
     is_random, is_wordy,
 };
@@ -18,7 +18,7 @@ use super::values::{
 const LONGEST_ELEMENT: usize = 4096;
 
 /// The secret behind a name in a language whose words this cannot take apart.
-pub(super) fn foreign_secret(text: &str, keyword: Range<usize>) -> Option<Range<usize>> {
+pub(crate) fn foreign_secret(text: &str, keyword: Range<usize>) -> Option<Range<usize>> {
     let mut cursor = Cursor::new(text, keyword.end);
     cursor.skip_spaces();
     let separators = ["：", ":", "=", "是", "为", "為", "は", "ist", "lautet", "es", "é", "est"];
@@ -35,7 +35,7 @@ pub(super) fn foreign_secret(text: &str, keyword: Range<usize>) -> Option<Range<
 }
 
 /// The literal behind words that only a secret follows: `IDENTIFIED BY '…'`.
-pub(super) fn literal(text: &str, end: usize) -> Option<Range<usize>> {
+pub(crate) fn literal(text: &str, end: usize) -> Option<Range<usize>> {
     let mut cursor = Cursor::new(text, end);
     cursor.skip_spaces();
     let quote = cursor.quote()?;
@@ -49,7 +49,7 @@ pub(super) fn literal(text: &str, end: usize) -> Option<Range<usize>> {
 
 impl<'t> Named<'t> {
     /// `${PASSWORD:-X}`: what a shell takes if the variable is not set.
-    pub(super) fn shell_default(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
+    pub(crate) fn shell_default(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
         cursor.eat("-").then_some(())?;
         let line = cursor.line(200);
         let value = &line[..line.find('}')?];
@@ -68,7 +68,7 @@ impl<'t> Named<'t> {
     }
 
     /// `password%3DX%26…`: up to the next escape.
-    pub(super) fn encoded(&self, cursor: Cursor<'t>) -> Option<Range<usize>> {
+    pub(crate) fn encoded(&self, cursor: Cursor<'t>) -> Option<Range<usize>> {
         let rest = cursor.rest();
         let length = rest.bytes().take_while(|byte| Set::Dotted.has(*byte)).count();
         let value = &rest[..length];
@@ -77,7 +77,7 @@ impl<'t> Named<'t> {
     }
 
     /// `name="password" value="X"`, `{"name": "DB_PASSWORD", "value": "X"}` and the same on two lines of YAML.
-    pub(super) fn paired(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
+    pub(crate) fn paired(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
         if let Some(value) = self.form_field(cursor) {
             return Some(value);
         }
@@ -107,7 +107,7 @@ impl<'t> Named<'t> {
     }
 
     /// `Password=…;` between others of its kind: up to the semicolon, spaces and all.
-    pub(super) fn connection_string(&self, cursor: Cursor<'t>, spaced: bool) -> Option<Range<usize>> {
+    pub(crate) fn connection_string(&self, cursor: Cursor<'t>, spaced: bool) -> Option<Range<usize>> {
         let before = near_before(self.text, self.start, 48).trim_end_matches(' ');
         if spaced
             || self.class <= Name::Weak
@@ -126,7 +126,7 @@ impl<'t> Named<'t> {
     }
 
     /// Options take the next word; a line of netrc too; SQL a literal; and a sentence may say `with password X`.
-    pub(super) fn after_space(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
+    pub(crate) fn after_space(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
         if self.name == "password"
             && let Some(value) = command::netrc(self.text, self.start..self.end)
         {
@@ -182,7 +182,7 @@ impl<'t> Named<'t> {
     }
 
     /// `| password | X |`.
-    pub(super) fn cell(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
+    pub(crate) fn cell(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
         cursor.skip_spaces();
         cursor.quote();
         let range = cursor.word(between_others);
@@ -194,7 +194,7 @@ impl<'t> Named<'t> {
     }
 
     /// `<password>X</password>`, also with attributes and with CDATA.
-    pub(super) fn element(&self) -> Option<Range<usize>> {
+    pub(crate) fn element(&self) -> Option<Range<usize>> {
         let near = near_before(self.text, self.start, 24);
         let before = near.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == ':');
         let mut cursor = Cursor::new(self.text, self.end);
@@ -230,7 +230,7 @@ impl<'t> Named<'t> {
     }
 
     /// Twelve words or more in lower case.
-    pub(super) fn mnemonic(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
+    pub(crate) fn mnemonic(&self, mut cursor: Cursor<'t>) -> Option<Range<usize>> {
         cursor.quote();
         let line = cursor.line(400);
         let is_word =

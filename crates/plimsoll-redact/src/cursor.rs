@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
-use super::shape::Set;
+use crate::shape::Set;
 
 /// As much of a word is judged. A longer one is no ordinary word anyway, and hostile texts are made of long words.
 const LONGEST_WORD: usize = 512;
@@ -30,7 +30,7 @@ const WRITTEN_QUOTES: [(&str, &str); 9] = [
 
 /// A quote mark as it was opened. Text in JSON in JSON has each mark behind one backslash more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quote {
+pub(crate) enum Quote {
     /// The mark and the backslashes before it.
     Mark(u8, usize),
     /// What closes a mark of several characters.
@@ -39,34 +39,34 @@ pub(super) enum Quote {
 
 /// What stands between quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Quoted {
-    pub(super) range: Range<usize>,
+pub(crate) struct Quoted {
+    pub(crate) range: Range<usize>,
     /// Whether the closing quote was found; a text that was cut has none.
-    pub(super) closed: bool,
+    pub(crate) closed: bool,
 }
 
 /// A place in a text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'t> {
+pub(crate) struct Cursor<'t> {
     text: &'t str,
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 impl<'t> Cursor<'t> {
-    pub(super) fn new(text: &'t str, at: usize) -> Cursor<'t> {
+    pub(crate) fn new(text: &'t str, at: usize) -> Cursor<'t> {
         Cursor { text, at }
     }
 
-    pub(super) fn rest(&self) -> &'t str {
+    pub(crate) fn rest(&self) -> &'t str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    pub(super) fn peek(&self) -> Option<u8> {
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
     /// Step over `expected` if it stands here.
-    pub(super) fn eat(&mut self, expected: &str) -> bool {
+    pub(crate) fn eat(&mut self, expected: &str) -> bool {
         let stands = self.rest().starts_with(expected);
         if stands {
             self.at += expected.len();
@@ -75,7 +75,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Step over `word` in any case if it stands here as a word.
-    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+    pub(crate) fn eat_word(&mut self, word: &str) -> bool {
         let bytes = self.rest().as_bytes();
         let stands = bytes.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
             && bytes.get(word.len()).is_none_or(|byte| !byte.is_ascii_alphanumeric());
@@ -86,7 +86,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Step over spaces and tabs, and say how many there were.
-    pub(super) fn skip_spaces(&mut self) -> usize {
+    pub(crate) fn skip_spaces(&mut self) -> usize {
         let bytes = self.rest().as_bytes();
         let spaces = bytes.iter().take(MOST_SPACES).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         self.at += spaces;
@@ -94,7 +94,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Step over a quote mark.
-    pub(super) fn quote(&mut self) -> Option<Quote> {
+    pub(crate) fn quote(&mut self) -> Option<Quote> {
         let rest = self.rest();
         let escapes = rest.bytes().take(16).take_while(|byte| *byte == b'\\').count();
         if let Some(mark @ (b'"' | b'\'' | b'`')) = rest.as_bytes().get(escapes) {
@@ -107,7 +107,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// What stands between here and the closing `quote`, on the same line; the cursor steps behind that.
-    pub(super) fn quoted(&mut self, quote: Quote) -> Quoted {
+    pub(crate) fn quoted(&mut self, quote: Quote) -> Quoted {
         let start = self.at;
         let (length, after) = match quote {
             Quote::Written(close) => {
@@ -142,7 +142,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// `judged` with the rest of its word, where it was too long to be judged as a whole.
-    pub(super) fn whole(&self, judged: Range<usize>) -> Range<usize> {
+    pub(crate) fn whole(&self, judged: Range<usize>) -> Range<usize> {
         if judged.len() + 4 < LONGEST_WORD {
             return judged;
         }
@@ -155,7 +155,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// The rest of the line, but no more than about `most` bytes of it.
-    pub(super) fn line(&self, most: usize) -> &'t str {
+    pub(crate) fn line(&self, most: usize) -> &'t str {
         let rest = self.rest();
         let mut end = most.min(rest.len());
         while !rest.is_char_boundary(end) {
@@ -167,7 +167,7 @@ impl<'t> Cursor<'t> {
 
     /// The word that begins here: everything up to white space, a quote, or the two characters `\n` that strings
     /// write for it, and not the punctuation that sentences put behind it.
-    pub(super) fn word(&self, stops: fn(&str, usize) -> bool) -> Range<usize> {
+    pub(crate) fn word(&self, stops: fn(&str, usize) -> bool) -> Range<usize> {
         let line = self.line(LONGEST_WORD);
         let bytes = line.as_bytes();
         let ends = |at: usize| {
@@ -192,7 +192,7 @@ impl<'t> Cursor<'t> {
 
 /// At most `most` bytes of the text before `at`. Whoever looks back looks no further, so that many names on one long
 /// line stay cheap.
-pub(super) fn near_before(text: &str, at: usize, most: usize) -> &str {
+pub(crate) fn near_before(text: &str, at: usize, most: usize) -> &str {
     let mut from = at.saturating_sub(most);
     while !text.is_char_boundary(from) {
         from += 1;
@@ -212,12 +212,12 @@ fn unwrap_brackets(word: &str) -> &str {
 }
 
 /// For [`Cursor::word`]: nothing stops a word but white space and quotes.
-pub(super) fn never(_: &str, _: usize) -> bool {
+pub(crate) fn never(_: &str, _: usize) -> bool {
     false
 }
 
 /// For [`Cursor::word`]: what ends a value between others, as in `a=1;b=2`, `a=1&b=2`, `f(a=1, b=2)` and `a=1 | cmd`.
-pub(super) fn between_others(line: &str, at: usize) -> bool {
+pub(crate) fn between_others(line: &str, at: usize) -> bool {
     let bytes = line.as_bytes();
     match bytes[at] {
         b';' => true,
@@ -247,6 +247,6 @@ pub(super) fn between_others(line: &str, at: usize) -> bool {
 }
 
 /// For [`Cursor::word`]: the end of a parameter of a URL.
-pub(super) fn after_parameter(line: &str, at: usize) -> bool {
+pub(crate) fn after_parameter(line: &str, at: usize) -> bool {
     matches!(line.as_bytes()[at], b'&' | b'#' | b';' | b')' | b']' | b'}' | b'<' | b'>' | b',' | b'|')
 }

@@ -2,31 +2,31 @@
 
 use std::ops::Range;
 
-use super::assign::{Link, Named};
-use super::cursor::{Cursor, after_parameter, between_others, near_before};
-use super::header::is_user_and_password;
-use super::names::{Name, is_among};
-use super::shape::Set;
-use super::values::{
+use crate::assign::{Link, Named};
+use crate::cursor::{Cursor, after_parameter, between_others, near_before};
+use crate::header::is_user_and_password;
+use crate::names::{Name, is_among};
+use crate::shape::Set;
+use crate::values::{
     has_digit, is_chosen_word, is_code, is_identifier, is_joined_passphrase, is_long_path, is_mixed,
     is_passphrase, is_path, is_placeholder, is_prose_word, is_random, is_wordy,
 };
 
 /// Shortest value that is taken for a secret where only a secret can stand.
-pub(super) const SHORTEST: usize = 3;
+pub(crate) const SHORTEST: usize = 3;
 
 /// Shortest one where it must mix letters with digits or signs.
-pub(super) const SHORTEST_MIXED: usize = 6;
+pub(crate) const SHORTEST_MIXED: usize = 6;
 
 /// Shortest one behind a name that says little.
 const SHORTEST_WEAK: usize = 8;
 
 /// What is longer is believed without a telling name.
-pub(super) const LONG: usize = 20;
+pub(crate) const LONG: usize = 20;
 
 impl<'t> Named<'t> {
     /// A value in quotes. Where a name has a literal, the literal is believed: it need not look random.
-    pub(super) fn judge_quoted(
+    pub(crate) fn judge_quoted(
         &self,
         range: Range<usize>,
         link: Link,
@@ -107,7 +107,7 @@ impl<'t> Named<'t> {
 
     /// `name=X` without quotes: in the environment, an option, a form, a file of settings. In code a literal would be
     /// quoted, so what may be code must at least mix letters and digits.
-    pub(super) fn judge_equals(&self, cursor: Cursor<'t>, spaced: bool) -> Option<Range<usize>> {
+    pub(crate) fn judge_equals(&self, cursor: Cursor<'t>, spaced: bool) -> Option<Range<usize>> {
         let is_upper = self.is_upper();
         let begins_line = matches!(self.before, None | Some(b'\n' | b'\r'))
             || self.text[..self.start].ends_with("export ")
@@ -180,7 +180,7 @@ impl<'t> Named<'t> {
     }
 
     /// `name: X` without quotes: YAML, a header, a label in a text. Types, states and whole sentences stand here, too.
-    pub(super) fn judge_colon(&self, cursor: Cursor<'t>, name_is_quoted: bool) -> Option<Range<usize>> {
+    pub(crate) fn judge_colon(&self, cursor: Cursor<'t>, name_is_quoted: bool) -> Option<Range<usize>> {
         let range = cursor.word(between_others);
         if self.class == Name::Faint {
             return self.judge_faint(range, Link::Colon);
@@ -280,7 +280,7 @@ impl<'t> Named<'t> {
     }
 
     /// `The password is X`.
-    pub(super) fn judge_told(&self, cursor: Cursor<'t>) -> Option<Range<usize>> {
+    pub(crate) fn judge_told(&self, cursor: Cursor<'t>) -> Option<Range<usize>> {
         let range = cursor.word(between_others);
         let value = &self.text[range.clone()];
         if is_placeholder(value) || is_code(value) || is_path(value) || is_identifier(value) {
@@ -322,7 +322,7 @@ fn ends_assignment(line: &str, at: usize) -> bool {
 }
 
 /// Values in quotes may contain what in code would be a call or an index; but templates are no values.
-pub(super) fn is_quoted_placeholder(value: &str) -> bool {
+pub(crate) fn is_quoted_placeholder(value: &str) -> bool {
     let is_format = value.split_once('{').is_some_and(|(_, rest)| rest.contains('}'));
     let is_template = is_format || ["${", "$(", "#{", "<%", "%s"].iter().any(|mark| value.contains(mark));
     let is_between = value.starts_with('+') && value.ends_with('+');

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// How much a name says about its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Name {
+pub(crate) enum Name {
     /// Any other `…_key`: only a long random value is believed.
     Faint,
     /// Also said of much that is no secret (`token`, `secret`, `auth`), so the value must look random.
@@ -20,7 +20,7 @@ pub(super) enum Name {
 }
 
 /// What the search looks for. The name is found around it.
-pub(super) static KEYWORDS: &[&str] = &[
+pub(crate) static KEYWORDS: &[&str] = &[
     "pass",
     "pwd",
     "secret",
@@ -36,7 +36,7 @@ pub(super) static KEYWORDS: &[&str] = &[
 ];
 
 /// Passwords in other languages. They are names by themselves: scripts without spaces show no beginning of a word.
-pub(super) static FOREIGN: &[&str] =
+pub(crate) static FOREIGN: &[&str] =
     &["contraseña", "senha", "kennwort", "mot de passe", "пароль", "密码", "密碼", "パスワード", "비밀번호"];
 
 /// Words that mean a password, alone or at the end of a word (`PGPASSWORD`).
@@ -104,17 +104,17 @@ static OTHER_TOKENS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
 });
 
 /// The words of a list, for a long one that is looked up in often.
-pub(super) fn words(list: &'static str) -> BTreeSet<&'static str> {
+pub(crate) fn words(list: &'static str) -> BTreeSet<&'static str> {
     list.split_ascii_whitespace().collect()
 }
 
 /// Whether `word` is in a list of words.
-pub(super) fn is_among(word: &str, list: &str) -> bool {
+pub(crate) fn is_among(word: &str, list: &str) -> bool {
     list.split_ascii_whitespace().any(|listed| listed == word)
 }
 
 /// What `name` says about its value: an identifier in any usual spelling. Of a dotted one the last part counts.
-pub(super) fn classify(name: &str) -> Option<Name> {
+pub(crate) fn classify(name: &str) -> Option<Name> {
     let last = name.rsplit('.').next().unwrap_or(name);
     let spelled = separate_words(last);
     let words: Vec<&str> = spelled
@@ -150,7 +150,7 @@ pub(super) fn classify(name: &str) -> Option<Name> {
 }
 
 /// Whether a word of `name` means a secret, whatever else it says.
-pub(super) fn has_term(name: &str) -> bool {
+pub(crate) fn has_term(name: &str) -> bool {
     separate_words(name).split('_').any(is_term)
 }
 
