@@ -58,6 +58,10 @@ soak turns="2000" seed="1":
 tasks-chaos tasks="200" kills="20" seed="1":
     PLIMSOLL_CHAOS_SEED={{seed}} PLIMSOLL_CHAOS_TASKS={{tasks}} PLIMSOLL_CHAOS_KILLS={{kills}} cargo test --release -p plimsoll-agent --test it tasks::chaos -- --nocapture
 
+# Attack what is meant to hold: a probe of the sandbox, from inside, by system calls and paths. As root it also attacks as user 1000.
+attack:
+    cargo test -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it attack -- --ignored --nocapture --test-threads=1
+
 # What commands of an agent cost: memory for 2 GB of output, time to end and to begin.
 commands:
     cargo test --release -p plimsoll-agent --test it measures:: -- --ignored --nocapture --test-threads=1

@@ -5,6 +5,8 @@
 
 mod agents;
 mod asking;
+#[cfg(target_os = "linux")]
+mod attack;
 #[cfg(unix)]
 mod attacks;
 #[cfg(target_os = "linux")]

@@ -5,11 +5,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use plimsoll_testkit::server::{ModelServer, Reply};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::json;
 
 use crate::figures::{Made, claude};
 use crate::support::{Home, chat};
+use crate::tmux;
 
 /// A terminal of 60 columns: what is written to its end can be read here.
 struct Terminal {
@@ -178,4 +181,32 @@ fn a_reader_that_has_read_enough_is_no_failure() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{args:?}");
     }
+}
+
+/// A command that reads every terminal it finds takes no key that is pressed in a chat while it runs.
+#[test]
+fn what_is_typed_in_a_chat_while_a_command_runs_does_not_reach_the_command() {
+    if tmux::is_missing("what_is_typed_in_a_chat_while_a_command_runs_does_not_reach_the_command") {
+        return;
+    }
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let command = "for terminal in /dev/pts/[0-9]*; do timeout 30 cat $terminal & done; touch reading; \
+                   until [ -e typed ]; do sleep 0.05; done; kill $(jobs -p) 2> /dev/null; wait; echo ended";
+    let call = Reply::new().call("call_1", "bash", json!({ "command": command }));
+    server.push_all([call, Reply::new().text("All done.")]);
+    let tmux = crate::chat::begin(&home, &server, &["--allow", "bash"]);
+    tmux.line("Go");
+    let is_reading = (0..3_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        home.project.join("reading").exists()
+    });
+    assert!(is_reading);
+    for _ in 0..20 {
+        tmux.text("hunter2");
+    }
+    std::fs::write(home.project.join("typed"), "").unwrap();
+    tmux.wait("All done.");
+    let told = server.last().unwrap().result("call_1").unwrap().to_owned();
+    assert!(told.contains("Permission denied") && told.contains("ended"), "{told}");
+    assert!(!["hunter", "unter2", "2hunt"].iter().any(|typed| told.contains(typed)), "{told}");
 }

@@ -9,6 +9,8 @@ mod processes;
 mod reads;
 mod writes;
 
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -16,12 +18,14 @@ use plimsoll_agent::tools::Bash;
 use plimsoll_agent::{Conversation, Event, Guard, Sandbox};
 use plimsoll_config::{SandboxConfig, SandboxMode};
 use plimsoll_testkit::server::{ModelServer, Reply};
+use rustix::fs::OFlags;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
 use crate::support::{Dock, run};
 
 /// Whether the kernel holds these; if not, it is said.
-fn can(guards: &[Guard]) -> bool {
+pub(crate) fn can(guards: &[Guard]) -> bool {
     let sandbox = Sandbox::new(SandboxConfig::default());
     let missing: Vec<_> = guards.iter().filter(|guard| !sandbox.confinement().holds(**guard)).collect();
     if !missing.is_empty() {
@@ -87,10 +91,10 @@ fn user_command() -> Command {
 }
 
 /// A project whose commands are confined, and a directory beside it.
-struct Yard {
-    dock: Dock,
+pub(crate) struct Yard {
+    pub(crate) dock: Dock,
     talk: Conversation,
-    outside: PathBuf,
+    pub(crate) outside: PathBuf,
 }
 
 impl Yard {
@@ -98,7 +102,7 @@ impl Yard {
         Yard::with(SandboxConfig::default()).await
     }
 
-    async fn with(config: SandboxConfig) -> Yard {
+    pub(crate) async fn with(config: SandboxConfig) -> Yard {
         let mut dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
         dock.agent.profile.tools = dock.agent.profile.tools.clone().with(Bash::confined(config));
         // Commands that fail in the same words are what these tests are made of.
@@ -109,8 +113,14 @@ impl Yard {
         Yard { dock, talk, outside }
     }
 
+    /// Confines commands in another way from now on.
+    pub(crate) async fn confine(&mut self, config: SandboxConfig) {
+        self.dock.agent.profile.tools = self.dock.agent.profile.tools.clone().with(Bash::confined(config));
+        self.talk = self.dock.begin().await;
+    }
+
     /// What the model is answered when it runs a command. `OUT` is the directory beside the project.
-    async fn bash(&mut self, command: &str) -> String {
+    pub(crate) async fn bash(&mut self, command: &str) -> String {
         let command = command.replace("OUT", self.outside.to_str().unwrap());
         let id = format!("call_{}", self.dock.server.requests().len());
         let input = json!({ "command": command });
@@ -126,21 +136,51 @@ impl Yard {
     }
 }
 
+/// A terminal of the user's, in which something was typed that nothing has read yet.
+pub(crate) struct Terminal {
+    _keyboard: File,
+    pub(crate) shell: File,
+    pub(crate) path: String,
+}
+
+impl Terminal {
+    pub(crate) const TYPED: &str = "hunter2-typed\n";
+
+    pub(crate) fn open() -> Terminal {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let path = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let shell = rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty()).unwrap();
+        let mut keyboard = File::from(keyboard);
+        keyboard.write_all(Terminal::TYPED.as_bytes()).unwrap();
+        Terminal { _keyboard: keyboard, shell: shell.into(), path }
+    }
+
+    /// What the program in the terminal gets to read.
+    pub(crate) fn left(mut self) -> String {
+        let mut line = [0; 64];
+        let count = self.shell.read(&mut line).unwrap_or(0);
+        String::from_utf8_lossy(&line[..count]).into_owned()
+    }
+}
+
 /// A process outside the sandbox, which ends with the test.
-struct Bystander(Child);
+pub(crate) struct Bystander(Child);
 
 impl Bystander {
-    fn new() -> Bystander {
+    pub(crate) fn new() -> Bystander {
         let mut command = Command::new("sleep");
         command.arg("600").env("BYSTANDER_SECRET", "hunter2").stdin(Stdio::null()).stdout(Stdio::null());
         Bystander(command.spawn().unwrap())
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
 }

@@ -1,49 +1,15 @@
 //! What commands cannot even open for reading: terminals, other devices, Plimsoll's own store.
 
-use std::fs::File;
-use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 
 use plimsoll_agent::{Guard, RunOverrides, parse_allow};
 use plimsoll_config::{SandboxConfig, SandboxMode};
 use plimsoll_testkit::server::Reply;
-use rustix::fs::OFlags;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 
-use super::{Yard, also_as_user, can, has_python};
+use super::{Terminal, Yard, also_as_user, can, has_python};
 use crate::agents::Place;
 use crate::support::run;
-
-/// A terminal of the user's, in which something was typed that nothing has read yet.
-struct Terminal {
-    _keyboard: File,
-    shell: File,
-    path: String,
-}
-
-const TYPED: &str = "hunter2-typed\n";
-
-impl Terminal {
-    fn open() -> Terminal {
-        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&keyboard).unwrap();
-        unlockpt(&keyboard).unwrap();
-        let path = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let shell = rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty()).unwrap();
-        let mut keyboard = File::from(keyboard);
-        keyboard.write_all(TYPED.as_bytes()).unwrap();
-        Terminal { _keyboard: keyboard, shell: shell.into(), path }
-    }
-
-    /// What the program in the terminal gets to read.
-    fn left(mut self) -> String {
-        let mut line = [0; 64];
-        let count = self.shell.read(&mut line).unwrap_or(0);
-        String::from_utf8_lossy(&line[..count]).into_owned()
-    }
-}
 
 #[tokio::test]
 async fn no_way_of_opening_a_terminal_reads_what_is_typed_there() {
@@ -113,12 +79,12 @@ attempt("a copy of the mount", lambda: os.open(os.path.basename("THEIRS"), flags
         )
         .await;
     assert!(!told.contains("OPENED") && told.matches("refused").count() == 8, "{told}");
-    assert_eq!(terminal.left(), TYPED, "all of it is left for the program in that terminal");
+    assert_eq!(terminal.left(), Terminal::TYPED, "all of it is left for the program in that terminal");
     // Without the sandbox it is read, so that the attempts above are real ones.
     let terminal = Terminal::open();
     let mut yard = Yard::with(SandboxConfig { mode: SandboxMode::Off, ..SandboxConfig::default() }).await;
     let told = yard.bash(&format!("timeout 20 head -n 1 {}", terminal.path)).await;
-    assert_eq!(told, TYPED);
+    assert_eq!(told, Terminal::TYPED);
 }
 
 #[tokio::test]

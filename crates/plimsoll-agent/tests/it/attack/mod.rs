@@ -1,0 +1,3 @@
+//! Attacks that are too long or too broad for every run of the tests: `just attack`.
+
+mod sandbox;
