@@ -96,8 +96,10 @@ impl Server {
         };
         let opened = tokio::time::timeout(limit, open).await;
         let opened = opened.unwrap_or_else(|_| {
-            let is_local = matches!(self.setup.connection, McpConnection::Local { .. });
-            let hint = is_local.then(|| self.launcher.failure_hint(&self.name)).unwrap_or_default();
+            let hint = match self.setup.connection {
+                McpConnection::Local { .. } => self.launcher.failure_hint(&self.name),
+                McpConnection::Remote { .. } => String::new(),
+            };
             Err(format!("it gave no answer within {} s{hint}", limit.as_secs_f64()))
         });
         let (connection, listed) = opened?;

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use plimsoll_providers::Secret;
+use serde_json::Value;
 
 use super::layer::RunLayer;
 use super::provider::ProviderConfig;
@@ -49,6 +51,21 @@ impl ProviderKeys {
         }
     }
 
+    /// Adds what the variables and files hold that a value refers to.
+    fn add_references(&mut self, value: &Value, folder: &Path, around: &Surroundings) {
+        for piece in reference::all_pieces(value) {
+            let held = match piece {
+                Piece::Text(_) => continue,
+                Piece::Variable(name) => around.variable(name).map(str::to_owned),
+                Piece::File(written) => {
+                    let path = reference::referenced_path(written, folder, around);
+                    path.and_then(|path| reference::read_text(&path).ok())
+                }
+            };
+            self.add_value(held.unwrap_or_default().trim());
+        }
+    }
+
     fn add_value(&mut self, value: &str) {
         if value.len() >= LEAST_LENGTH {
             self.values.push(Secret::new(value));
@@ -67,29 +84,10 @@ impl RunLayer {
     /// the variables and files in effect hold, because a further variable may hold the same.
     pub(super) fn provider_keys(&self, around: &Surroundings) -> ProviderKeys {
         let mut keys = ProviderKeys { variables: self.key_variables.clone(), values: Vec::new() };
-        for (path, value) in self.values.leaves() {
-            if path.first().is_none_or(|section| section != "providers") {
-                continue;
-            }
+        for (path, value) in self.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {
             match self.origins.get(&path.join(".")) {
-                Some(Origin::Variable(name)) => {
-                    keys.variables.insert(name.clone());
-                }
-                Some(Origin::File { path, .. }) => {
-                    for piece in reference::all_pieces(&value) {
-                        match piece {
-                            Piece::Text(_) => {}
-                            Piece::Variable(name) => {
-                                keys.add_value(around.variable(name).unwrap_or_default())
-                            }
-                            Piece::File(written) => {
-                                let read =
-                                    reference::resolve(&format!("{{file:{written}}}"), folder(path), around);
-                                keys.add_value(&read.unwrap_or_default());
-                            }
-                        }
-                    }
-                }
+                Some(Origin::Variable(name)) => drop(keys.variables.insert(name.clone())),
+                Some(Origin::File { path, .. }) => keys.add_references(&value, folder(path), around),
                 _ => {}
             }
         }
