@@ -23,7 +23,7 @@ pub(crate) fn run(
 ) -> Result<ExitCode, CliError> {
     let to = Target { format: args.to, out: args.out.as_deref(), force: args.force };
     to.check()?;
-    let transcript = input::transcript(&args.input, around)?;
+    let (_, transcript) = input::with_stored_id(&args.input, around)?;
     to.write(&transcript, &[], output)
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn named(args: &InputArgs, around: &Surroundings) -> Result<(String, 
     Ok((name, transcript))
 }
 
-/// The transcript, and the id of the session if it is a stored one.
+/// The transcript for an export, and the id of the session if it is a stored one. That is held against its checksums.
 pub(crate) fn with_stored_id(
     args: &InputArgs,
     around: &Surroundings,
@@ -58,7 +58,10 @@ pub(crate) fn with_stored_id(
     let input = Input::open(args, around, Scope::All)?;
     let name = input.name.clone();
     let id = match &input.origin {
-        Origin::Stored(_, session) => Some(session.id.clone()),
+        Origin::Stored(opened, session) => {
+            opened.require_sound(&session.id)?;
+            Some(session.id.clone())
+        }
         Origin::Source(_) => None,
     };
     let transcript = checked(input.read(Extent::Whole), &name, args.strict)?;

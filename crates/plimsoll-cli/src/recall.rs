@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use plimsoll::policy::RecallPolicy;
-use plimsoll::recall::{Lookup, RecallQuery};
+use plimsoll::recall::{Lookup, RecallContent, RecallQuery};
 use plimsoll::{Chars, Policy, SessionId};
 use plimsoll_session::look_up;
 use plimsoll_store::{Recalled, Scope, Search, Selection, Session, StoreError};
@@ -18,6 +18,10 @@ use crate::style::{QUIET, paint};
 use crate::surroundings::Surroundings;
 
 type Done = Result<ExitCode, CliError>;
+
+/// The exit code if something could not be searched, whether or not the rest matches: as `grep` has it, which must not
+/// be taken for a no.
+const UNSEARCHED: u8 = 3;
 
 /// Bring content back, or look for something in it.
 pub(crate) fn run(args: &RecallArgs, around: &Surroundings, output: &mut Output) -> Done {
@@ -111,10 +115,13 @@ fn answer(
         Some(handle) => unknown(opened, handle, error, ask),
         None => refused(error, ask),
     })?;
-    let has_matched = match &found {
-        Lookup::Found(content) => content.excerpt.as_ref().is_none_or(|excerpt| excerpt.matches > 0),
-        Lookup::Searched(contents) => !contents.is_empty(),
-        _ => false,
+    let (has_matched, is_partial) = match &found {
+        Lookup::Found(content) => (content.excerpt.as_ref().is_none_or(|excerpt| excerpt.matches > 0), false),
+        Lookup::Searched(contents) => {
+            let is_unsearched = |content: &RecallContent| content.unsearched.is_some();
+            (!contents.iter().all(is_unsearched), contents.iter().any(is_unsearched))
+        }
+        _ => (false, false),
     };
     let told = query.answer(&found, &policy);
     for line in told.text.lines() {
@@ -124,6 +131,9 @@ fn answer(
     if told.next.is_some() {
         // The answer says how a model goes on; a person has flags for it.
         note("there is more: `--lines A-B` or `--grep` chooses, `--most BYTES` gives more at once");
+    }
+    if is_partial {
+        return Ok(ExitCode::from(UNSEARCHED));
     }
     let is_no = told.is_error || (query.search.is_some() && !has_matched);
     Ok(if is_no { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -210,7 +220,11 @@ fn hits(opened: &Opened, session: &SessionId, ask: &Selection, output: &mut Outp
     let hits = Progress::during("searching", || opened.archive.search(session, ask));
     let hits = hits.map_err(|error| refused(error, ask))?;
     output.json(&hits)?;
-    Ok(if hits.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(match hits.is_empty() {
+        true => ExitCode::from(1),
+        false if hits.iter().any(|hit| hit.unsearched.is_some()) => ExitCode::from(UNSEARCHED),
+        false => ExitCode::SUCCESS,
+    })
 }
 
 /// Lines with their numbers: `12:` where it matches, `12-` around it, and `--` where some are left out.

@@ -61,7 +61,7 @@ pub use find::{Found, Kept, Problem, Scope, Search, Tool, projects_around, row_w
 pub use import::{Because, Drift, ImportOptions, InsteadOf, Outcome, Report};
 pub use places::Places;
 pub use source::{FileKind, OnRead, Source, open};
-pub use stored::{Extent, about, each, transcript, visit};
+pub use stored::{Extent, about, each, salvage, transcript, visit};
 pub use survey::Survey;
 pub use text::{first_prompt, first_words, printable};
 pub use weigh::{Weighed, weigh_all};

@@ -61,6 +61,9 @@ pub fn look_up(
                     Some(tool) => format!("output of {tool}"),
                     None => "text".to_owned(),
                 };
+                if let Some(why) = hit.unsearched {
+                    return RecallContent::unsearched(hit.handle, what, why);
+                }
                 let is_cut = hit.found.cut;
                 let content = excerpt(hit.handle, what, hit.found, query);
                 if is_cut { content.ends_search() } else { content }

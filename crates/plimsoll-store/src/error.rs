@@ -175,6 +175,14 @@ pub enum StoreError {
         /// What was found.
         source: Cause,
     },
+    /// A message, a part or another record cannot be read.
+    #[error("{what} is damaged: {why}")]
+    Damaged {
+        /// Which one.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A change shared a transaction with one that could not be written.
     #[error("another change could not be written and took this one with it; try again")]
     TakenAlong,
@@ -239,6 +247,16 @@ impl StoreError {
     /// Something is not there.
     pub(crate) fn missing(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Missing { kind, id: id.to_string() }
+    }
+
+    /// For `map_err` on what cannot be read although the database itself is sound.
+    pub(crate) fn damaged(what: impl FnOnce() -> String) -> impl FnOnce(StoreError) -> StoreError {
+        move |error| match error {
+            StoreError::Corrupt { source } | StoreError::Database { source } => {
+                StoreError::Damaged { what: what(), why: format!("it cannot be read: {source}") }
+            }
+            other => other,
+        }
     }
 
     /// For `map_err` on file operations.

@@ -58,8 +58,8 @@ pub use holder::{holder_is_gone, holder_name, process_holder};
 pub use memory::MemoryStore;
 pub use recall::{Hit, Line, Recall, Recalled, Scope, Search, Selection};
 pub use session::{
-    CompactionRecord, Filter, Findings, ForkPoint, NewSession, Page, PageRequest, Session, SessionPatch,
-    Totals,
+    CompactionRecord, Damage, Filter, Findings, ForkPoint, Loss, NewSession, Page, PageRequest, Session,
+    SessionPatch, Totals,
 };
 pub use sqlite::{Durability, SqliteStore, database_of_version, random_ids};
 pub use store::{

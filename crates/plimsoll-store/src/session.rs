@@ -1,5 +1,7 @@
 //! What a session is, besides its log.
 
+use std::fmt;
+
 use plimsoll::{MessageId, Millis, SessionId, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
@@ -218,6 +220,59 @@ pub struct CompactionRecord {
     pub created: Millis,
     /// Since when it no longer counts.
     pub set_aside: Option<Millis>,
+}
+
+/// Something in a store that is not what was written, or cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Damage {
+    /// What it is: ``part `prt_…` of message `msg_…` ``.
+    pub what: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// The part, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+}
+
+impl Damage {
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Damage {
+        Damage { what: what.into(), why: why.into(), part: None }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is damaged: {}", self.what, self.why)
+    }
+}
+
+/// A database that was found to be older than what had been acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// When it was found.
+    pub at: Millis,
+    /// The newest change that had been acknowledged.
+    pub expected: u64,
+    /// The newest change that was there.
+    pub found: u64,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Loss { expected, found, .. } = self;
+        let changes = match expected - found {
+            1 => format!("change {expected} is missing"),
+            _ => format!("changes {} to {expected} are missing", found + 1),
+        };
+        write!(
+            f,
+            "the database is older than what had been acknowledged: {changes}. Its write-ahead log (`-wal`) was lost, or an \
+             older copy was put in its place"
+        )
+    }
 }
 
 /// What a check of the whole store found.

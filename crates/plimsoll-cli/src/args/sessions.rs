@@ -47,7 +47,11 @@ is marked as interrupted. Where a file does not say in which directory its agent
 const EXPORT: &str = "\
 Examples:
   plimsoll sessions export ses_5c > session.json
-  plimsoll sessions export ses_5c --to openai-chat --out chat.json";
+  plimsoll sessions export ses_5c --to openai-chat --out chat.json
+  plimsoll sessions export ses_5c --salvage --out rest.json
+
+Everything is held against its checksum first; a session of which something is not what was written is refused by the name of \
+that. `--salvage` writes it as far as it can be read and lists what is damaged or missing, with `--json` and `--out` as JSON.";
 
 const HANDOVER: &str = "\
 Examples:
@@ -220,6 +224,10 @@ pub(crate) struct ExportArgs {
     /// Write over a file that is there.
     #[arg(long, requires = "out")]
     pub(crate) force: bool,
+
+    /// Write what can still be read of a damaged session, and list the rest; the exit code is 3 if there is any.
+    #[arg(long)]
+    pub(crate) salvage: bool,
 }
 
 /// For `sessions handover`.

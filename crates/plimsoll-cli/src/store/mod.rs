@@ -30,7 +30,7 @@ use crate::config::{self, Config};
 use crate::error::{CliError, reason};
 use crate::files;
 use crate::interrupt;
-use crate::output::note;
+use crate::output::{counted, note};
 use crate::recorded::SessionWindow;
 use crate::sessions;
 use crate::surroundings::Surroundings;
@@ -124,6 +124,9 @@ impl Opened {
                 copy.display()
             ));
         }
+        if let Some(loss) = &archive.loss {
+            note(&format!("warning: `{}`: {loss}. Some of what was said may be missing", path.display()));
+        }
         Ok(Opened { archive: Arc::new(archive), path: path.to_owned() })
     }
 
@@ -167,6 +170,17 @@ impl Opened {
     /// Every session, tasks too, the last written to first.
     pub(crate) fn sessions(&self) -> Result<Vec<Session>, StoreError> {
         self.archive.store().sessions(&Filter { all: true, ..Filter::default() })
+    }
+
+    /// Refuses a session of which something is not what was written: nothing altered leaves the store as if it were sound.
+    pub(crate) fn require_sound(&self, id: &SessionId) -> Result<(), CliError> {
+        let damage = self.archive.store().damage(id)?;
+        let [first, rest @ ..] = &damage[..] else { return Ok(()) };
+        let mut message = first.to_string();
+        if !rest.is_empty() {
+            message.push_str(&format!("; and {}", counted(rest.len(), "more problem")));
+        }
+        Err(CliError::failed(message).hint(salvage_hint(id)))
     }
 
     /// All spilled outputs that a session shows.
@@ -302,6 +316,10 @@ pub(crate) fn tell_if_elsewhere(session: &Session, around: &Surroundings) {
     }
 }
 
+fn salvage_hint(id: &SessionId) -> String {
+    format!("`plimsoll sessions export {id} --salvage` writes what can be read")
+}
+
 /// Whether there is a database; that it cannot be told is an error.
 fn is_there(path: &Path) -> Result<bool, CliError> {
     match std::fs::metadata(path) {
@@ -358,6 +376,9 @@ impl From<StoreError> for CliError {
             error @ (StoreError::Missing { .. } | StoreError::Refused(_)) => {
                 CliError::usage(error.to_string())
             }
+            error @ StoreError::Damaged { .. } => CliError::failed(error.to_string()).hint(
+                "`plimsoll sessions check` lists all damage, `plimsoll sessions export ID --salvage` writes what can be read",
+            ),
             StoreError::Io { what, source } => CliError::failed(format!("{what}: {}", reason(&source))),
             other => CliError::failed(other.to_string()),
         }

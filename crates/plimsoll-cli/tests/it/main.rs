@@ -13,6 +13,7 @@ mod chat_ends;
 mod chat_window;
 mod config;
 mod config_run;
+mod damage;
 mod engine;
 mod extremes;
 mod figures;

@@ -14,7 +14,7 @@ use plimsoll::{Handle, Ids, Millis, Policy, Receipt};
 
 use crate::blobs::Blobs;
 use crate::error::StoreError;
-use crate::session::Findings;
+use crate::session::{Findings, Loss};
 use crate::sqlite::{Durability, SqliteStore, random_ids, spill_directory};
 use crate::store::{Claim, Store};
 
@@ -32,6 +32,8 @@ pub struct Archive {
     tidied: AtomicU64,
     /// The copy that was made of an older database before it was upgraded.
     pub copy: Option<PathBuf>,
+    /// What was found to be missing when the database was opened.
+    pub loss: Option<Loss>,
     /// How long spilled outputs stay.
     pub retention: Retention,
 }
@@ -45,14 +47,14 @@ impl Archive {
     ) -> Result<Archive, StoreError> {
         let path = path.as_ref();
         let store = SqliteStore::open(path, durability)?;
-        let copy = store.copy().map(Path::to_path_buf);
+        let (copy, loss) = (store.copy().map(Path::to_path_buf), store.loss().cloned());
         // Only a policy that spills must name a directory.
         let folder = Some(&*policy.truncate.spill_directory).filter(|folder| !folder.is_empty());
         let place = path.parent().unwrap_or(Path::new(".")).join(folder.unwrap_or("spill"));
         // Made when it is first needed: where nothing is kept, there is no directory. A policy that does not spill outputs
         // still has one, because files are kept before they are changed whatever becomes of outputs.
         let blobs: Arc<dyn Blobs> = Arc::new(spill_directory(&store, &place)?);
-        Ok(Archive { copy, ..Archive::new(Box::new(store), Ok(blobs)) })
+        Ok(Archive { copy, loss, ..Archive::new(Box::new(store), Ok(blobs)) })
     }
 
     /// Everything in memory, gone with the process: for tests, replays and plans.
@@ -68,6 +70,7 @@ impl Archive {
             ids: Mutex::new(random_ids()),
             tidied: AtomicU64::new(0),
             copy: None,
+            loss: None,
             retention: Retention::default(),
         }
     }

@@ -77,12 +77,20 @@ impl Archive {
                     return Ok(hits);
                 }
                 let wanted = Selection { most_matches: matches, most_bytes: left, ..wanted.clone() };
-                // One that is gone does not hide the others.
+                // One that is gone does not hide the others, and is not passed over in silence.
                 match self.read_spill(&spill, |reader| Recalled::read(reader, &wanted)) {
                     Ok(found) if found.matches > 0 => {
-                        hits.push(Hit { handle: spill.handle, message: None, tool: Some(spill.tool), found });
+                        let tool = Some(spill.tool);
+                        hits.push(Hit { handle: spill.handle, message: None, tool, found, unsearched: None });
                     }
-                    Ok(_) | Err(StoreError::Lost { .. } | StoreError::Io { .. }) => {}
+                    Ok(_) => {}
+                    Err(error @ (StoreError::Lost { .. } | StoreError::Io { .. })) => {
+                        let why = match error {
+                            StoreError::Lost { why, .. } => why,
+                            other => other.to_string(),
+                        };
+                        hits.push(Hit::unsearched(&spill.handle, None, Some(&spill.tool), why));
+                    }
                     Err(error) => return Err(error),
                 }
             }

@@ -181,7 +181,7 @@ impl Logs for MemoryStore {
                         let tool = tool_of(part).map(str::to_owned);
                         let (handle, message) =
                             (format!("{}{ending}", part.id), Some(message.info.id.clone()));
-                        hits.push(Hit { handle, message, tool, found });
+                        hits.push(Hit { handle, message, tool, found, unsearched: None });
                     }
                 }
             }

@@ -1,8 +1,10 @@
 //! Upkeep, in memory.
 
+use plimsoll::{Message, SessionId};
+
 use super::MemoryStore;
 use crate::error::StoreError;
-use crate::session::Findings;
+use crate::session::{Damage, Findings};
 use crate::store::{IndexStep, Upkeep};
 
 impl Upkeep for MemoryStore {
@@ -16,6 +18,15 @@ impl Upkeep for MemoryStore {
         let over = state.changes.len().saturating_sub(keep);
         state.changes.drain(..over);
         Ok(over as u64)
+    }
+
+    fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
+        self.state().held(session).map(|_| Vec::new())
+    }
+
+    fn salvage(&self, session: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError> {
+        self.state().held(session)?.messages.iter().cloned().for_each(sink);
+        Ok(Vec::new())
     }
 
     fn check(&self) -> Result<Findings, StoreError> {

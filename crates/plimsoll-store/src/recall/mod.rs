@@ -125,7 +125,7 @@ impl Recalled {
     }
 }
 
-/// A place where a search in a session found something.
+/// A place where a search in a session found something, or could not look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hit {
@@ -137,4 +137,25 @@ pub struct Hit {
     pub tool: Option<String>,
     /// What was found.
     pub found: Recalled,
+    /// Why it could not be searched: then it may match or not, and `found` is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsearched: Option<String>,
+}
+
+impl Hit {
+    /// Content that could not be searched.
+    pub(crate) fn unsearched(
+        handle: &str,
+        message: Option<&str>,
+        tool: Option<&str>,
+        why: impl Into<String>,
+    ) -> Hit {
+        Hit {
+            handle: handle.to_owned(),
+            message: message.map(plimsoll::MessageId::new),
+            tool: tool.map(str::to_owned),
+            found: Recalled::default(),
+            unsearched: Some(why.into()),
+        }
+    }
 }

@@ -12,7 +12,6 @@ use super::position::Position;
 use super::read;
 use super::rows::{self, PartRow, integer};
 use super::search;
-use super::sums::sum;
 use crate::error::StoreError;
 use crate::session::Totals;
 use crate::store::{ChangeKind, Claim};
@@ -97,7 +96,8 @@ pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) ->
     connection
         .prepare_cached(
             "UPDATE part SET status = ?3, blank = ?4, chars = ?5, input_chars = ?6, tokens = ?7, place = ?8,
-             files = ?9, data = ?10, text = ?11, sum = ?12 WHERE session = ?1 AND id = ?2",
+             files = ?9, data = ?10, text = ?11, sum = row_sum(session, at, message, ord, id, kind, tool, ?3, call,
+             ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) WHERE session = ?1 AND id = ?2",
         )?
         .execute(params![
             session,
@@ -110,8 +110,7 @@ pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) ->
             row.place,
             row.files,
             row.data,
-            row.text.as_ref().map(Text::as_str),
-            sum(&row.data, row.text.as_ref().map(Text::as_str))
+            row.text.as_ref().map(Text::as_str)
         ])?;
     index_anew(connection, session, part.id.as_str())
 }

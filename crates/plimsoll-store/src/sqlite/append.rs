@@ -11,7 +11,6 @@ use super::pivots::{note_pivot, note_summary};
 use super::position::Position;
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
-use super::sums::sum;
 use crate::error::StoreError;
 use crate::session::Totals;
 use crate::store::{ChangeKind, Claim, Revision};
@@ -101,7 +100,7 @@ pub(super) fn insert_in_revision(
              input = min(input + ?5, ?12), output = min(output + ?6, ?12), reasoning = min(reasoning + ?7, ?12),
              cache_read = min(cache_read + ?8, ?12), cache_write = min(cache_write + ?9, ?12),
              cost = max(min(cost + ?10, ?13), -?13), model = coalesce(?11, model), revision = revision + ?15,
-             updated = max(updated, ?14) WHERE key = ?1 RETURNING revision",
+             updated = max(updated, ?14), parts = parts + ?16 WHERE key = ?1 RETURNING revision",
     )?;
     let figures = params![
         own,
@@ -118,7 +117,8 @@ pub(super) fn insert_in_revision(
         integer(Totals::MOST.0),
         f64::MAX,
         now.0,
-        revisions
+        revisions,
+        messages.iter().map(|message| message.parts.len()).sum::<usize>()
     ];
     Ok(Revision(statement.query_row(figures, |row| row.get(0))?))
 }
@@ -191,7 +191,8 @@ pub(super) fn insert_part(
         .prepare_cached(
             "INSERT INTO part (session, at, message, ord, id, kind, tool, status, call, blank, chars, input_chars,
              tokens, place, files, data, text, sum)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+             row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17))",
         )?
         .execute(params![
             chain.own(),
@@ -210,12 +211,17 @@ pub(super) fn insert_part(
             row.place,
             row.files,
             row.data,
-            row.text.as_ref().map(Text::as_str),
-            sum(&row.data, row.text.as_ref().map(Text::as_str))
+            row.text.as_ref().map(Text::as_str)
         ])
         .map_err(|error| if is_taken(&error) { taken() } else { error.into() })?;
     let marked = Marked { session: chain.own(), at: place.time, part: part.id.as_str() };
     part.all_marks().iter().try_for_each(|mark| marked.set(connection, mark))
+}
+
+/// Notes that a session has more parts.
+pub(super) fn count_parts(connection: &Connection, session: i64, more: usize) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached("UPDATE session SET parts = parts + ?2 WHERE key = ?1")?;
+    Ok(statement.execute(params![session, more]).map(drop)?)
 }
 
 /// Whether a row was refused because its name is taken.
@@ -251,6 +257,7 @@ pub(crate) fn append_part(
         .prepare_cached("SELECT count(*) FROM part WHERE session = ?1 AND at = ?2 AND message = ?3")?
         .query_row(params![chain.own(), place.time, place.id], |row| row.get(0))?;
     insert_part(connection, &chain, &place, ord, part)?;
+    count_parts(connection, chain.own(), 1)?;
     if matches!(part.body, PartBody::Text(_)) {
         note_summary(connection, &chain, &log[0].info, &place, now)?;
     }

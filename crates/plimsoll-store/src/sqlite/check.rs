@@ -4,12 +4,14 @@ use plimsoll::Millis;
 use rusqlite::Connection;
 
 use super::leases::living;
+use super::{sums, witness};
+use crate::clock::utc;
 use crate::error::StoreError;
 use crate::holder::holder_name;
 use crate::session::Findings;
 
 /// What must not be there, and how it is told.
-const PROBLEMS: [(&str, &str); 6] = [
+const PROBLEMS: [(&str, &str); 5] = [
     (
         "SELECT p.id FROM part p LEFT JOIN message m ON m.session = p.session AND m.at = p.at AND m.id = p.message
          WHERE m.id IS NULL",
@@ -28,10 +30,6 @@ const PROBLEMS: [(&str, &str); 6] = [
         "SELECT c.marker FROM compaction c WHERE c.session IN (SELECT key FROM session WHERE forked_from IS NULL)
          AND NOT EXISTS (SELECT 1 FROM message m WHERE m.session = c.session AND m.id = c.marker)",
         "the compaction of `{}` has lost its marker",
-    ),
-    (
-        "SELECT s.id FROM session s WHERE s.messages <> (SELECT count(*) FROM message m WHERE m.session = s.key)",
-        "session `{}` has miscounted its messages",
     ),
     (
         "SELECT s.id FROM session s JOIN message m ON m.session = s.key
@@ -69,10 +67,13 @@ pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, St
     if let Err(error) = open_calls(connection, now, &mut note) {
         note(error.to_string());
     }
-    match parts(connection, &mut note) {
-        Ok(unverified) => findings.unverified = unverified,
+    match witness::recorded(connection) {
+        Ok(losses) => losses.iter().for_each(|loss| note(format!("found at {}: {loss}", utc(loss.at)))),
         Err(error) => note(error.to_string()),
     }
+    let verified = sums::verify(connection, None)?;
+    verified.damage.iter().for_each(|damage| note(damage.to_string()));
+    findings.unverified = verified.unverified;
     let tables = [
         ("session", &mut findings.sessions),
         ("message", &mut findings.messages),
@@ -130,31 +131,4 @@ fn open_calls(
         ));
     }
     Ok(())
-}
-
-/// Every part can be read, and is what was written; gives how many have no checksum to tell.
-fn parts(connection: &Connection, note: &mut impl FnMut(String)) -> Result<u64, rusqlite::Error> {
-    let mut unverified = 0;
-    let mut statement = connection.prepare("SELECT id, data, text, sum FROM part")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let id: String = row.get(0)?;
-        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from);
-        let text = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from);
-        let sum = row.get_ref(3)?.as_blob_or_null().ok().flatten();
-        let broken = match (data, text) {
-            (Ok(data), Ok(text)) => match serde_json::from_str::<plimsoll::Part>(data) {
-                Ok(_) if sum.is_none() => {
-                    unverified += 1;
-                    continue;
-                }
-                Ok(_) if sum.is_some_and(|sum| sum == super::sums::sum(data, text)) => continue,
-                Ok(_) => "it is not what was written".to_owned(),
-                Err(error) => format!("it cannot be read: {error}"),
-            },
-            (Err(error), _) | (_, Err(error)) => format!("it cannot be read: {error}"),
-        };
-        note(format!("part `{id}` is damaged: {broken}"));
-    }
-    Ok(unverified)
 }

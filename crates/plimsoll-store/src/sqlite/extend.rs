@@ -76,11 +76,9 @@ pub(crate) fn extend(
     if more.is_empty() {
         return Ok(());
     }
-    connection.prepare_cached("INSERT INTO delta (part, at, text) VALUES (?1, ?2, ?3)")?.execute(params![
-        growing.seq,
-        rows::integer(from),
-        more
-    ])?;
+    connection
+        .prepare_cached("INSERT INTO delta (part, at, text, sum) VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3))")?
+        .execute(params![growing.seq, rows::integer(from), more])?;
     let length = from + more.len() as u64;
     if length / BLOCK > from / BLOCK {
         join(connection, growing.seq, from / BLOCK * BLOCK)?;
@@ -105,7 +103,7 @@ fn join(connection: &Connection, part: i64, from: u64) -> Result<(), StoreError>
         .prepare_cached("DELETE FROM delta WHERE part = ?1 AND at >= ?2")?
         .execute((part, rows::integer(from)))?;
     connection
-        .prepare_cached("INSERT INTO delta (part, at, text) VALUES (?1, ?2, ?3)")?
+        .prepare_cached("INSERT INTO delta (part, at, text, sum) VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3))")?
         .execute((part, at, text))?;
     Ok(())
 }

@@ -301,6 +301,7 @@ fn grow(
             advance::update_part(connection, key, part)?;
         } else {
             append::insert_part(connection, chain, &place, *ord, part)?;
+            append::count_parts(connection, key, 1)?;
         }
     }
     advance::recount(connection, key, &old.info, &grown.message.info)?;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chain::{Chain, Segment};
 use super::position::Position;
+use super::sums;
 use crate::error::StoreError;
 
 /// The effect of a row that lifts marks.
@@ -149,8 +150,9 @@ fn take_all(
 ) -> Result<(), StoreError> {
     let mut parts_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let part: String = row.get(0)?;
-        if let Some(receipt) = take(row, marks.entry(part.clone()).or_default())? {
+        let part = sums::lossy(row, 0)?;
+        let taken = take(row, marks.entry(part.clone()).or_default());
+        if let Some(receipt) = taken.map_err(StoreError::damaged(|| format!("a mark on part `{part}`")))? {
             parts_of.entry(receipt).or_default().push(part);
         }
     }

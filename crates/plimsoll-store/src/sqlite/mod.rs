@@ -21,6 +21,7 @@ mod purge;
 mod read;
 mod reduce;
 mod rows;
+mod salvage;
 mod schema;
 mod search;
 mod sessions;
@@ -29,6 +30,7 @@ mod sums;
 mod tasks;
 mod traits;
 mod undo;
+mod witness;
 mod writer;
 
 use std::io;
@@ -41,6 +43,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::clock::Clock;
 use crate::error::{PATIENCE, StoreError};
+use crate::session::Loss;
+use witness::Witness;
 use writer::Writer;
 
 pub(crate) use place::directory as spill_directory;
@@ -72,6 +76,8 @@ pub struct SqliteStore {
     is_immutable: bool,
     /// The copy that was made of an older database.
     copy: Option<PathBuf>,
+    /// What was found to be missing when it was opened.
+    loss: Option<Loss>,
     /// Says when leases have run out.
     clock: Clock,
 }
@@ -99,6 +105,7 @@ impl SqliteStore {
         }
         let mut connection = Connection::open(&path).map_err(|error| broken(&path, error))?;
         connection.busy_timeout(PATIENCE)?;
+        sums::register(&connection)?;
         let copy = schema::migrate(&mut connection, &path)?;
         keep_write_ahead_log(&connection).map_err(|error| broken(&path, error))?;
         let synchronous = match durability {
@@ -108,9 +115,18 @@ impl SqliteStore {
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "cache_size", -16_000)?;
         connection.set_prepared_statement_cache_capacity(128);
+        sums::keep(&connection)?;
         restrict(&path);
-        let writer = Some(Writer::new(connection));
-        Ok(SqliteStore { path, is_immutable: false, writer, readers: Mutex::new(Vec::new()), copy, clock })
+        let loss = witness::loss(&path, &connection, clock.now())?;
+        if let Some(loss) = &loss {
+            witness::record(&connection, loss)?;
+        }
+        let witness = Witness::open(&path, &connection);
+        if let Some(witness) = &witness {
+            witness.note(&connection);
+        }
+        let (writer, readers) = (Some(Writer::new(connection, witness)), Mutex::new(Vec::new()));
+        Ok(SqliteStore { path, is_immutable: false, writer, readers, copy, loss, clock })
     }
 
     /// Open a database that is there, to read it: from a read-only mount, say. Nothing is written, not even beside it.
@@ -122,7 +138,8 @@ impl SqliteStore {
         log.push("-wal");
         let is_immutable = !std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
         let (readers, clock) = (Mutex::new(Vec::new()), Clock::default());
-        let store = SqliteStore { path, is_immutable, writer: None, readers, copy: None, clock };
+        let mut store =
+            SqliteStore { path, is_immutable, writer: None, readers, copy: None, loss: None, clock };
         let connection = store.reader().map_err(|error| store.unreadable(error))?;
         let (version, _) = schema::look(&connection, &store.path)?;
         if version != schema::VERSION {
@@ -133,6 +150,7 @@ impl SqliteStore {
             );
             return Err(read_only(&why));
         }
+        store.loss = witness::loss(&store.path, &connection, store.clock.now())?;
         if let Ok(mut readers) = store.readers.lock() {
             readers.push(connection);
         }
@@ -151,6 +169,11 @@ impl SqliteStore {
     /// The copy that was made before an older database was upgraded.
     pub fn copy(&self) -> Option<&Path> {
         self.copy.as_deref()
+    }
+
+    /// What was found to be missing when the database was opened: it is older than what had been acknowledged.
+    pub fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
     }
 
     /// Look something up. Each reader sees one moment of the database.
@@ -190,6 +213,7 @@ impl SqliteStore {
             Connection::open_with_flags(&self.path, flags)?
         };
         connection.busy_timeout(PATIENCE)?;
+        sums::register(&connection)?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     }

@@ -12,6 +12,7 @@ use super::chain::{Chain, Segment, key};
 use super::marks;
 use super::position::Position;
 use super::rows::{self, Placed};
+use super::sums::{self, lossy, lossy_or_null};
 use crate::error::StoreError;
 use crate::session::{CompactionRecord, Filter, ForkPoint, Page, PageRequest, Session, Totals};
 use crate::store::{Revision, Snapshot};
@@ -225,8 +226,10 @@ pub(crate) fn range(
         )?;
         let mut rows = statement.query(bounds)?;
         while let Some(row) = rows.next()? {
-            let id: String = row.get(0)?;
-            let message = rows::message_of(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?, &id)?;
+            let id = sums::lossy(row, 0)?;
+            let json = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from).map_err(StoreError::from);
+            let json = json.map_err(StoreError::damaged(|| format!("message `{id}`")))?;
+            let message = rows::message_of(json, &id)?;
             places.insert(id, messages.len());
             messages.push(message);
         }
@@ -389,8 +392,9 @@ fn places_of(
 pub(crate) fn info(connection: &Connection, session: i64, place: &Position) -> Result<Message, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?;
-    let info: String = statement.query_row(params![session, place.time, place.id], |row| row.get(0))?;
-    rows::message_of(&info, &place.id)
+    let info = statement.query_row(params![session, place.time, place.id], |row| row.get::<_, String>(0));
+    let named = || format!("message `{}`", place.id);
+    rows::message_of(&info.map_err(StoreError::from).map_err(StoreError::damaged(named))?, &place.id)
 }
 
 /// One message by its name.
@@ -492,8 +496,12 @@ const SESSION: &str =
     s.tool, s.context
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
+/// A damaged row is shown as it is: one bad title must not hide all other sessions. Checks and exports hold it against its
+/// checksum.
 fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
-    let tokens = |column: usize| row.get::<_, u64>(column).map(Tokens);
+    let number =
+        |column: usize| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
+    let tokens = |column: usize| number(column).map(Tokens);
     let usage = Totals {
         input: tokens(9)?,
         output: tokens(10)?,
@@ -501,30 +509,30 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
         cache_read: tokens(12)?,
         cache_write: tokens(13)?,
     };
-    let forked_from = match row.get::<_, Option<String>>(15)? {
+    let forked_from = match lossy_or_null(row, 15)? {
         Some(session) => {
-            let message = row.get::<_, Option<String>>(16)?.filter(|id| !id.is_empty());
+            let message = lossy_or_null(row, 16)?.filter(|id| !id.is_empty());
             Some(ForkPoint { session: SessionId::new(session), message: message.map(MessageId::new) })
         }
         None => None,
     };
     Ok(Session {
-        id: SessionId::new(row.get::<_, String>(0)?),
-        parent: row.get::<_, Option<String>>(1)?.map(SessionId::new),
-        title: row.get(2)?,
-        agent: row.get(3)?,
-        model: row.get(4)?,
-        directory: row.get(5)?,
-        tool: row.get(19)?,
-        version: row.get(17)?,
-        context: row.get::<_, Option<u64>>(20)?.map(Tokens),
+        id: SessionId::new(lossy(row, 0)?),
+        parent: lossy_or_null(row, 1)?.map(SessionId::new),
+        title: lossy(row, 2)?,
+        agent: lossy_or_null(row, 3)?,
+        model: lossy_or_null(row, 4)?,
+        directory: lossy_or_null(row, 5)?,
+        tool: lossy_or_null(row, 19)?,
+        version: lossy_or_null(row, 17)?,
+        context: row.get::<_, Option<i64>>(20)?.map(|context| Tokens(context.try_into().unwrap_or_default())),
         forked_from,
-        created: Millis(row.get(6)?),
-        updated: Millis(row.get(7)?),
-        messages: row.get(8)?,
+        created: Millis(number(6)?),
+        updated: Millis(number(7)?),
+        messages: number(8)?,
         usage,
         cost: row.get(14)?,
-        revision: Revision(row.get(18)?),
+        revision: Revision(number(18)?),
     })
 }
 
@@ -576,15 +584,20 @@ pub(crate) fn sessions_like(
 
 /// A receipt and its session.
 pub(crate) fn receipt(connection: &Connection, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
-    let found: Option<(String, String)> = connection
-        .prepare_cached(
-            "SELECT s.id, r.data FROM receipt r JOIN session s ON s.key = r.session
-             WHERE r.id = ?1 AND s.removed IS NULL",
-        )?
-        .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let (session, data) = found.ok_or_else(|| StoreError::missing("receipt", id))?;
-    Ok((SessionId::new(session), serde_json::from_str(&data)?))
+    let mut statement = connection.prepare_cached(
+        "SELECT r.data, r.id, s.id FROM receipt r JOIN session s ON s.key = r.session
+         WHERE r.id = ?1 AND s.removed IS NULL",
+    )?;
+    let mut rows = statement.query([id.as_str()])?;
+    let row = rows.next()?.ok_or_else(|| StoreError::missing("receipt", id))?;
+    Ok((SessionId::new(lossy(row, 2)?), receipt_of(row)?))
+}
+
+/// The receipt in a row of its data and its id.
+fn receipt_of(row: &Row<'_>) -> Result<Receipt, StoreError> {
+    let data = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from).map_err(StoreError::from);
+    let read = data.and_then(|data| Ok(serde_json::from_str(data)?));
+    read.map_err(StoreError::damaged(|| format!("receipt `{}`", lossy(row, 1).unwrap_or_default())))
 }
 
 /// Ids of receipts that begin with a prefix.
@@ -618,10 +631,11 @@ pub(crate) fn receipts(
             .ok_or_else(|| StoreError::missing("receipt", id))?,
         None => 0,
     };
-    let mut statement = connection
-        .prepare_cached("SELECT data FROM receipt WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
-    let data = statement.query_map((key, after, rows::integer(most)), |row| row.get::<_, String>(0))?;
-    data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
+    let mut statement = connection.prepare_cached(
+        "SELECT data, id FROM receipt WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+    )?;
+    let found = statement.query_map((key, after, rows::integer(most)), |row| Ok(receipt_of(row)))?;
+    found.map(|receipt| receipt?).collect()
 }
 
 /// The newest receipts of a session, the newest first.
@@ -632,7 +646,7 @@ pub(crate) fn newest_receipts(
 ) -> Result<Vec<Receipt>, StoreError> {
     let key = key(connection, session)?;
     let mut statement = connection
-        .prepare_cached("SELECT data FROM receipt WHERE session = ?1 ORDER BY seq DESC LIMIT ?2")?;
-    let data = statement.query_map((key, rows::integer(most)), |row| row.get::<_, String>(0))?;
-    data.map(|data| Ok(serde_json::from_str(&data?)?)).collect()
+        .prepare_cached("SELECT data, id FROM receipt WHERE session = ?1 ORDER BY seq DESC LIMIT ?2")?;
+    let found = statement.query_map((key, rows::integer(most)), |row| Ok(receipt_of(row)))?;
+    found.map(|receipt| receipt?).collect()
 }

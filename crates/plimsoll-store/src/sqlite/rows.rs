@@ -14,6 +14,7 @@ use plimsoll::{
 use rusqlite::Row;
 use serde_json::Value;
 
+use super::sums;
 use crate::error::StoreError;
 
 /// A number that came with a session as the database has it. It has one bit less than ours; what is larger counts as
@@ -149,7 +150,7 @@ fn take_text(body: &mut PartBody) -> (Place, Option<Text>) {
     (place, Some(std::mem::take(slot)))
 }
 
-fn put_text(body: &mut PartBody, place: u8, text: Text) {
+pub(super) fn put_text(body: &mut PartBody, place: u8, text: Text) {
     match body {
         PartBody::Text(part) => part.text = text,
         PartBody::Reasoning(part) => part.text = text,
@@ -192,6 +193,16 @@ pub(crate) struct Placed {
 
 /// A part with everything in it.
 pub(crate) fn whole_part(row: &Row<'_>) -> Result<Placed, StoreError> {
+    read_whole(row).map_err(StoreError::damaged(|| named(row, 0, 4)))
+}
+
+/// What the part of a row is called, as far as that can be read.
+fn named(row: &Row<'_>, message: usize, id: usize) -> String {
+    let name = |column| sums::lossy(row, column).unwrap_or_default();
+    format!("part `{}` of message `{}`", name(id), name(message))
+}
+
+fn read_whole(row: &Row<'_>) -> Result<Placed, StoreError> {
     let data = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
     let mut part: Part = serde_json::from_str(data)?;
     if let Some(text) = row.get::<_, Option<String>>(3)? {
@@ -207,6 +218,10 @@ pub(crate) fn whole_part(row: &Row<'_>) -> Result<Placed, StoreError> {
 /// A part with lengths instead of texts. What was said is read whole, and so are markers, results without their call, and
 /// blocks that only their provider knows: the window looks into them.
 pub(crate) fn outline(row: &Row<'_>) -> Result<Placed, StoreError> {
+    read_outline(row).map_err(StoreError::damaged(|| named(row, 0, 1)))
+}
+
+fn read_outline(row: &Row<'_>) -> Result<Placed, StoreError> {
     let id = PartId::new(row.get::<_, String>(1)?);
     let kind: String = row.get(2)?;
     let string = |column: usize| row.get::<_, Option<String>>(column).map(Option::unwrap_or_default);
@@ -265,7 +280,9 @@ pub(crate) fn info_json(message: &Message) -> Result<String, StoreError> {
 
 /// The message of such JSON.
 pub(crate) fn message_of(json: &str, id: &str) -> Result<Message, StoreError> {
-    let mut message: Message = serde_json::from_str(json)?;
+    let mut message: Message = serde_json::from_str(json)
+        .map_err(StoreError::from)
+        .map_err(StoreError::damaged(|| format!("message `{id}`")))?;
     message.info.id = MessageId::new(id);
     Ok(message)
 }

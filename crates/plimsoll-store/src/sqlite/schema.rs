@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -248,7 +248,35 @@ const MIGRATIONS: [&str; 9] = [
     // neither until they are imported again.
     "ALTER TABLE session ADD COLUMN tool TEXT;
     ALTER TABLE session ADD COLUMN context INTEGER;",
+    // 10: checksums over all columns of a row, see `sums`; how many parts, and how many marks, receipts and compactions, a
+    // session has. When the database was found to be older than what had been acknowledged.
+    "ALTER TABLE session ADD COLUMN parts INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE session ADD COLUMN beside INTEGER NOT NULL DEFAULT 0;
+    UPDATE session SET parts = (SELECT count(*) FROM part p WHERE p.session = session.key),
+        beside = (SELECT count(*) FROM mark m WHERE m.session = session.key)
+            + (SELECT count(*) FROM receipt r WHERE r.session = session.key)
+            + (SELECT count(*) FROM compaction c WHERE c.session = session.key);
+    ALTER TABLE session ADD COLUMN sum BLOB;
+    ALTER TABLE message ADD COLUMN sum BLOB;
+    ALTER TABLE delta ADD COLUMN sum BLOB;
+    ALTER TABLE compaction ADD COLUMN sum BLOB;
+    ALTER TABLE mark ADD COLUMN sum BLOB;
+    ALTER TABLE receipt ADD COLUMN sum BLOB;
+    ALTER TABLE spill ADD COLUMN sum BLOB;
+    ALTER TABLE note ADD COLUMN sum BLOB;
+    ALTER TABLE task ADD COLUMN sum BLOB;
+    ALTER TABLE import ADD COLUMN sum BLOB;
+    ALTER TABLE spill_place ADD COLUMN sum BLOB;
+    CREATE TABLE loss (
+        seq INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,
+        expected INTEGER NOT NULL,
+        found INTEGER NOT NULL
+    ) STRICT;",
 ];
+
+/// The version whose rows have checksums over all columns.
+const SEALED: i64 = 10;
 
 /// The version this code writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -268,6 +296,9 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option
     let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     for migration in MIGRATIONS.iter().skip(version as usize) {
         transaction.execute_batch(migration)?;
+    }
+    if version < SEALED {
+        super::sums::seal_all(&transaction)?;
     }
     transaction
         .execute_batch(&format!("PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION};"))?;

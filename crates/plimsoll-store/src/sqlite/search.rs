@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::chain::{Chain, Segment};
 use super::position::Position;
 use super::rows::TEXT;
+use super::sums::lossy;
 use super::{marks, read};
 use crate::error::StoreError;
 use crate::recall::{Hit, INPUT, Recalled, Search, Selection, input_text, part_text, tool_of};
@@ -40,7 +41,14 @@ pub(super) fn search(
         if let Some(start) = &start {
             let plain = trigrams(search);
             behind(connection, segment, start, plain.as_deref(), |row| {
-                let input = row.input()?.filter(|input| pattern.is_match(input.as_bytes()));
+                let input = row.input();
+                if let Some(why) =
+                    row.damage.clone().or_else(|| input.as_ref().err().map(ToString::to_string))
+                {
+                    hits.hits.push(Hit::unsearched(row.id, Some(row.message), row.tool, why));
+                    return Ok(true);
+                }
+                let input = input?.filter(|input| pattern.is_match(input.as_bytes()));
                 if let Some(input) = input
                     && !hits.add(&format!("{}{INPUT}", row.id), row.message, row.tool, &input)?
                 {
@@ -66,7 +74,13 @@ pub(super) fn search(
     }
     marked.sort();
     for (at, id, out) in marked {
-        let part = read::part(connection, session, &plimsoll::PartId::new(id.as_str()))?;
+        let part = match read::part(connection, session, &plimsoll::PartId::new(id.as_str())) {
+            Err(StoreError::Damaged { why, .. }) => {
+                hits.hits.push(Hit::unsearched(&id, Some(&at.id), None, why));
+                continue;
+            }
+            part => part?,
+        };
         let tool = tool_of(&part);
         let input = if out.input { input_text(&part) } else { None };
         if let Some(input) = input.filter(|input| pattern.is_match(input.as_bytes())) {
@@ -140,7 +154,7 @@ impl Hits<'_> {
         self.left = self.left.saturating_sub(found.lines.iter().map(|line| line.text.len() + 1).sum());
         self.found += found.matches as usize;
         let (message, tool) = (Some(MessageId::new(message)), tool.map(str::to_owned));
-        self.hits.push(Hit { handle: handle.to_owned(), message, tool, found });
+        self.hits.push(Hit { handle: handle.to_owned(), message, tool, found, unsearched: None });
         Ok(true)
     }
 }
@@ -153,6 +167,8 @@ struct Seen<'a> {
     text: Option<&'a str>,
     /// The rest of a part that has an input.
     data: Option<&'a str>,
+    /// Why it cannot be read.
+    damage: Option<String>,
 }
 
 impl Seen<'_> {
@@ -210,10 +226,12 @@ fn scan(
     ))?;
     let mut rows = statement.query(bounds)?;
     while let Some(row) = rows.next()? {
-        let string = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+        let (id, message) = (lossy(row, 0)?, lossy(row, 1)?);
         let maybe = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-        let seen =
-            Seen { id: string(0)?, message: string(1)?, tool: maybe(2)?, text: maybe(3)?, data: maybe(4)? };
+        let read = [maybe(2), maybe(3), maybe(4)].into_iter().collect::<Result<Vec<_>, _>>();
+        let damage = read.as_ref().err().map(|error| format!("it cannot be read: {error}"));
+        let read = read.unwrap_or_else(|_| vec![None; 3]);
+        let seen = Seen { id: &id, message: &message, tool: read[0], text: read[1], data: read[2], damage };
         if !visit(&seen)? {
             break;
         }

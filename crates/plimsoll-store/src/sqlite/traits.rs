@@ -7,16 +7,17 @@ use plimsoll::{Message, MessageId, Millis, Part, PartId, Receipt, ReceiptId, Red
 
 use rusqlite::Connection;
 
+use super::chain::Chain;
 use super::read::Detail;
 use super::{
     PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
-    random_ids, read, reduce, search, sessions, spills, tasks, undo,
+    random_ids, read, reduce, salvage, search, sessions, spills, sums, tasks, undo,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
 use crate::session::{
-    CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
+    CompactionRecord, Damage, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
 };
 use crate::store::{
     ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported, Imports,
@@ -493,6 +494,18 @@ impl Upkeep for SqliteStore {
 
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {
         self.write(move |connection| feed::trim(connection, keep, TRIMMED))
+    }
+
+    fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
+        self.read(|connection| {
+            let keys: Vec<i64> =
+                Chain::of(connection, session)?.0.iter().map(|segment| segment.key).collect();
+            Ok(sums::verify(connection, Some(&keys))?.damage)
+        })
+    }
+
+    fn salvage(&self, session: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError> {
+        self.read(|connection| salvage::salvage(connection, &Chain::of(connection, session)?, sink))
     }
 
     fn check(&self) -> Result<Findings, StoreError> {

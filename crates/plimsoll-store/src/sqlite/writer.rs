@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::witness::Witness;
 use crate::error::{PATIENCE, StoreError};
 
 /// So many changes go into one transaction at most.
@@ -65,6 +66,7 @@ struct Line {
 pub(crate) struct Writer {
     connection: Mutex<Connection>,
     line: Mutex<Line>,
+    witness: Option<Witness>,
 }
 
 /// Leads until it is dropped, also by a panic; then the next in the queue does.
@@ -85,10 +87,10 @@ impl Drop for Leader<'_> {
 }
 
 impl Writer {
-    pub(crate) fn new(connection: Connection) -> Writer {
+    pub(super) fn new(connection: Connection, witness: Option<Witness>) -> Writer {
         // It cannot fail; without it a busy database would only be asked more often.
         let _ = connection.busy_timeout(SLICE);
-        Writer { connection: Mutex::new(connection), line: Mutex::default() }
+        Writer { connection: Mutex::new(connection), line: Mutex::default(), witness }
     }
 
     /// Make a change; comes back when it is in the database for good.
@@ -171,6 +173,8 @@ impl Writer {
         if committed.is_err() {
             // Nothing of it may linger, or the next transaction could not begin.
             let _ = run(connection, "ROLLBACK");
+        } else if let Some(witness) = &self.witness {
+            witness.note(connection);
         }
         for tell in done {
             tell(match &committed {
@@ -261,7 +265,7 @@ mod tests {
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (n INTEGER, text)").unwrap();
         connection.execute_batch(limit).unwrap();
-        let writer = Writer::new(connection);
+        let writer = Writer::new(connection, None);
         let (go, wait) = mpsc::channel::<()>();
         let (begun, begins) = mpsc::channel::<()>();
         let told = std::thread::scope(|scope| {

@@ -1,7 +1,9 @@
 //! Keeping a store in order.
 
+use plimsoll::{Message, SessionId};
+
 use crate::error::StoreError;
-use crate::session::Findings;
+use crate::session::{Damage, Findings};
 
 /// What is done on the side, now and then, in steps that keep the writer for a moment only. Methods block; see the
 /// [module](super).
@@ -27,6 +29,14 @@ pub trait Upkeep {
     /// Forget old changes so that about `keep` are left; a small step of it. Gives how many were forgotten, 0 when
     /// there is nothing left to do.
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError>;
+
+    /// Looks for damage in what a session is made of, also in what it shares with those it was forked from. An export
+    /// is only sound if there is none.
+    fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError>;
+
+    /// Reads a damaged session: everything that can still be read, message by message, oldest first. Returns what is damaged
+    /// or missing.
+    fn salvage(&self, session: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError>;
 
     /// Look for damage.
     fn check(&self) -> Result<Findings, StoreError>;

@@ -16,6 +16,8 @@ pub struct RecallContent {
     pub text: Text,
     /// Which lines these are, where the whole is too long to be held.
     pub excerpt: Option<Excerpt>,
+    /// Why it could not be searched: it is lost or damaged, and may match or not.
+    pub unsearched: Option<String>,
 }
 
 /// Which lines of some content are at hand: enough of those a query asks for to fill an answer, with the lines around
@@ -61,7 +63,17 @@ pub struct RecallAnswer {
 impl RecallContent {
     /// Content under a handle.
     pub fn new(handle: impl Into<String>, what: impl Into<String>, text: impl Into<Text>) -> RecallContent {
-        RecallContent { handle: handle.into(), what: what.into(), text: text.into(), excerpt: None }
+        let (handle, what, text) = (handle.into(), what.into(), text.into());
+        RecallContent { handle, what, text, excerpt: None, unsearched: None }
+    }
+
+    /// Content that a search had to leave out.
+    pub fn unsearched(
+        handle: impl Into<String>,
+        what: impl Into<String>,
+        why: impl Into<String>,
+    ) -> RecallContent {
+        RecallContent { unsearched: Some(why.into()), ..RecallContent::new(handle, what, "") }
     }
 
     /// Some lines of content that is too long to be held.
@@ -112,6 +124,23 @@ impl RecallContent {
         let lines = lines.enumerate().filter_map(move |(at, line)| Some((number(at)?, line)));
         lines.take(if text.is_empty() { 0 } else { usize::MAX })
     }
+}
+
+/// Names content that could not be searched, in at most a third of an answer.
+fn list_unsearched(contents: &[RecallContent], policy: &RecallPolicy) -> String {
+    let left_out: Vec<(&RecallContent, &String)> =
+        contents.iter().filter_map(|content| Some((content, content.unsearched.as_ref()?))).collect();
+    let mut text = String::new();
+    for (done, (content, why)) in left_out.iter().enumerate() {
+        let line = format!("\n[not searched: {}: {}]", content.title(), shorten(why));
+        let rest = format!("\n[not searched: {}]", some((left_out.len() - done) as u64, "more content"));
+        if Chars::of(&text) + Chars::of(&line) + Chars::of(&rest) > Chars(policy.max_chars.0 / 3) {
+            text.push_str(&rest);
+            break;
+        }
+        text.push_str(&line);
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
 }
 
 impl RecallQuery {
@@ -250,8 +279,12 @@ impl RecallQuery {
         let hits = contents.iter().map(|content| (content, Hits::of(content, pattern, self.from, self.to)));
         let hits: Vec<(&RecallContent, Hits<'_>)> = hits.filter(|(_, hits)| hits.count() > 0).collect();
         let label = pattern.label();
-        if hits.is_empty() {
+        let unsearched = list_unsearched(contents, policy);
+        if hits.is_empty() && unsearched.is_empty() {
             return answer(format!("[{NAME}: nothing that has left the conversation matches {label}]"));
+        }
+        if hits.is_empty() {
+            return answer(format!("[{NAME}: nothing that could be searched matches {label}]{unsearched}"));
         }
         let places = hits.len() as u64;
         let is_whole = contents.iter().flat_map(|content| &content.excerpt).all(|excerpt| !excerpt.is_last);
@@ -267,7 +300,10 @@ impl RecallQuery {
                 shown if shown == hits.count() => format!("\n\n[{title}, {count} of {all}]\n"),
                 shown => format!("\n\n[{title}, {} of {count} matches in {all}]\n", thousands(shown)),
             };
-            let around = Chars::of(&text) + Chars::of(&header(hits.count() + 1)) + Chars::of(&footer(places));
+            let around = Chars::of(&text)
+                + Chars::of(&header(hits.count() + 1))
+                + Chars::of(&footer(places))
+                + Chars::of(&unsearched);
             let rendered = hits.render(policy.max_chars - around, left, policy);
             if rendered.matches == 0 {
                 text.push_str(&footer(places - done));
@@ -277,6 +313,7 @@ impl RecallQuery {
             text.push_str(&header(rendered.matches));
             text.push_str(&rendered.text);
         }
+        text.push_str(&unsearched);
         answer(text)
     }
 

@@ -24,7 +24,7 @@ fn a_text_that_is_not_what_was_written_is_found_by_its_checksum() {
         let connection = Connection::open(store.path()).unwrap();
         connection.execute_batch(change).unwrap();
         let problems = store.check().unwrap().problems;
-        assert_eq!(problems, ["part `msg_1.1` is damaged: it is not what was written"]);
+        assert_eq!(problems, ["part `msg_1.1` of message `msg_1` is damaged: it is not what was written"]);
         connection.execute("UPDATE part SET text = ?1 WHERE id = 'msg_1.1'", [undo]).unwrap();
     }
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());

@@ -1,6 +1,7 @@
 //! Content that left the window: where it is kept, how it comes back, and how it goes.
 
 mod check;
+mod damage;
 mod model;
 mod place;
 mod plain;

@@ -88,7 +88,8 @@ fn age(database: &std::path::Path, shared: &std::path::Path) {
     let connection = Connection::open(database).unwrap();
     connection
         .execute_batch(
-            "UPDATE spill SET blob = hash; UPDATE spill_place SET database = NULL, root = NULL, taken = NULL",
+            "UPDATE spill SET blob = hash, sum = NULL;
+             UPDATE spill_place SET database = NULL, root = NULL, taken = NULL, sum = NULL",
         )
         .unwrap();
 }
