@@ -54,6 +54,9 @@ pub struct Report {
     /// The size of each request, in order; not in a total.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<Sent>,
+    /// Messages of windows that the engine built, a measure of the replay's own work. Other rules build none.
+    #[serde(skip)]
+    pub visited: u64,
 }
 
 pub(crate) fn is_zero(number: &u64) -> bool {
@@ -229,6 +232,7 @@ impl Report {
         total.medians = Some(Medians::of(&reports));
         for report in reports {
             total.calls += report.calls;
+            total.visited += report.visited;
             total.left_out += report.left_out;
             total.deaths += report.deaths;
             total.tokens_sent = total.tokens_sent.saturating_add(report.tokens_sent);

@@ -343,7 +343,8 @@ impl Run<'_> {
     fn finish(self) -> Report {
         let context = self.billing.circumstances.context.0.max(1);
         let cost = self.report.parts.total();
-        Report { cost, peak_share: self.report.peak as f64 / context as f64, ..self.report }
+        let visited = self.sight.visited();
+        Report { cost, peak_share: self.report.peak as f64 / context as f64, visited, ..self.report }
     }
 }
 

@@ -423,6 +423,11 @@ impl Driver {
         }
     }
 
+    /// Whether nothing but the weight of the window decides what the next [`prepare`](Driver::prepare) does.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.climb.is_none() && matches!(self.early, Early::None) && self.trigger == Trigger::Auto
+    }
+
     /// The load by the estimate alone, if only a provider's figure says that a request does not fit. A figure is of a
     /// request that was answered, so it is wrong, or the window is larger than is known; either way the provider decides,
     /// and its next figure takes the place of this one. Without this, one wrong figure would end a session for good: no

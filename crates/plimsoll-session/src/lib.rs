@@ -56,6 +56,7 @@ mod reduced;
 mod reductions;
 mod settings;
 mod usage_scale;
+mod watch;
 
 pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
 pub use changes::{

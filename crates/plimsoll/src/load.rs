@@ -72,9 +72,7 @@ impl Load {
         };
         let usage = messages[place].info.tokens.as_ref().map(|usage| policy.overflow.load(usage));
         let weight = |message: &WindowMessage| window_message_tokens(message, counter);
-        // The response's own tool results were not part of its request yet.
-        let is_own =
-            |message: &&WindowMessage| message.place == Some(place) && message.role == WindowRole::Tool;
+        let is_own = |message: &&WindowMessage| is_own_result(message, place);
         let since: Tokens = if reaches_back(messages, place) {
             // What came since is what the window has gained, wherever it stands.
             let then = Window::of(&messages[..=place], policy);
@@ -82,11 +80,36 @@ impl Load {
             estimate - (request_tokens(&then, fixed, counter) - own)
         } else {
             // Otherwise the window has only grown at its end, and need not be built a second time.
-            let is_later = |message: &&WindowMessage| message.place > Some(place) || is_own(message);
-            window.messages.iter().filter(is_later).map(weight).sum()
+            window.messages.iter().filter(|message| is_since(message, place)).map(weight).sum()
         };
         let tokens = usage.unwrap_or_default() + since;
         (Load { tokens, estimate, usage_of: Some(messages[place].info.id.clone()) }, window)
+    }
+
+    /// The load after messages from `known` on were appended, by which the window gained `gained`; this is the load before
+    /// them. `None` if it has to be weighed as a whole.
+    pub(crate) fn grown(
+        &self,
+        believed: BelievedUsage,
+        messages: &[Message],
+        known: usize,
+        gained: &[WindowMessage],
+        policy: &Policy,
+        counter: &dyn Counter,
+    ) -> Option<Load> {
+        let weight = |message: &WindowMessage| window_message_tokens(message, counter);
+        let more: Tokens = gained.iter().map(weight).sum();
+        let estimate = self.estimate + more;
+        let Some(place) = (known..messages.len()).rev().find(|place| is_counted(&messages[*place])) else {
+            return Some(Load { tokens: self.tokens + more, estimate, usage_of: self.usage_of.clone() });
+        };
+        if believed == BelievedUsage::Own && !messages[place].is_asked_here() {
+            return None;
+        }
+        let usage = messages[place].info.tokens.as_ref().map(|usage| policy.overflow.load(usage));
+        let since: Tokens = gained.iter().filter(|message| is_since(message, place)).map(weight).sum();
+        let usage_of = Some(messages[place].info.id.clone());
+        Some(Load { tokens: usage.unwrap_or_default() + since, estimate, usage_of })
     }
 
     /// Like [`Load::believing`], for the session as it would be if nothing had been reduced or undone since its newest
@@ -108,6 +131,25 @@ impl Load {
         let load = Load::believing(believed, &before, policy, fixed, counter);
         load.usage_of.is_some().then_some(load)
     }
+}
+
+/// Whether a message of the window was no part yet of the request that the response at `place` answers.
+fn is_since(message: &WindowMessage, place: usize) -> bool {
+    message.place > Some(place) || is_own_result(message, place)
+}
+
+/// Whether a message of the window holds results of the calls that the response at `place` made.
+fn is_own_result(message: &WindowMessage, place: usize) -> bool {
+    message.place == Some(place) && message.role == WindowRole::Tool
+}
+
+/// Whether a message carries usage of a request for the session's next step.
+fn is_counted(message: &Message) -> bool {
+    let info = &message.info;
+    let is_positive = info.tokens.as_ref().is_some_and(|usage| {
+        usage.input + usage.cache_read + usage.cache_write + usage.total.unwrap_or_default() > Tokens::ZERO
+    });
+    is_positive && info.error.is_none() && !info.summary
 }
 
 /// Whether messages after `place` add to the window before it: a separate result stands with its call, and pinned text near the
@@ -135,14 +177,7 @@ fn revert(part: &mut Part, is_reverted: impl Fn(&Moment) -> bool) {
 /// The newest message in view whose usage says what the window weighed, whether or not it still holds.
 fn newest_usage(messages: &[Message], visible: &Visible, believed: BelievedUsage) -> Option<usize> {
     let after = visible.pivot.map(|pivot| pivot.summary);
-    let place = visible.places.iter().copied().rev().find(|place| {
-        let info = &messages[*place].info;
-        let counted = info.tokens.as_ref().is_some_and(|usage| {
-            usage.input + usage.cache_read + usage.cache_write + usage.total.unwrap_or_default()
-                > Tokens::ZERO
-        });
-        counted && info.error.is_none() && !info.summary
-    })?;
+    let place = visible.places.iter().copied().rev().find(|place| is_counted(&messages[*place]))?;
     let is_foreign = believed == BelievedUsage::Own && !messages[place].is_asked_here();
     (!is_foreign && after.is_none_or(|summary| place >= summary)).then_some(place)
 }

@@ -262,7 +262,8 @@ impl PrunePolicy {
     }
 }
 
-fn gate_is_open(policy: &Policy, pressure: Option<Pressure>) -> bool {
+/// Whether the window is full enough for the policy to prune before the line.
+pub(crate) fn gate_is_open(policy: &Policy, pressure: Option<Pressure>) -> bool {
     let prune = &policy.prune;
     if !prune.is_gated() {
         return true;

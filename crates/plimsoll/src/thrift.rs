@@ -11,12 +11,16 @@
 //!
 //! The rules of what may go come first, and money does not change them: see [`Rules`].
 
+mod ledger;
+
 use crate::count::{Tokens, part_tokens};
-use crate::log::{Message, Millis};
+use crate::log::{Message, Millis, Part};
 use crate::pivot::Visible;
 use crate::policy::{Policy, Thrift};
 use crate::prune::{PruneItem, PrunePlan, PruneReason, candidate, input_item, worth_clearing};
 use crate::purse::{self, CacheTerms, Purse};
+
+pub(crate) use ledger::Ledger;
 
 /// Calls to come that are expected for each call in the window: a session that has made many calls makes more.
 const CALLS_TO_COME: f64 = 0.5;
@@ -258,17 +262,9 @@ fn candidates(account: &Account<'_>, rules: &Rules) -> Vec<Candidate> {
         let message = &messages[place];
         let was_sent = newest_step.is_some_and(|newest| place < newest);
         for part in message.parts.iter().rev().filter(|part| !part.is_hidden()) {
-            let mut tokens = part_tokens(part, &policy.count);
-            let output = candidate(part, policy);
-            let freed = match (&output, part.cleared(), part.cut()) {
-                (Some(_), Some(_), _) | (None, ..) => Tokens::ZERO,
-                // Of an output that was cut only the rest is left to clear.
-                (Some((_, whole)), None, Some(cut)) => (*whole).min(policy.count.of_chars(cut.keep())),
-                (Some((_, whole)), None, None) => *whole,
-            };
+            let Weight { output, freed, tokens } = weigh(part, policy);
             let may_go = was_sent && turns >= rules.active_turns;
-            if let Some((tool, whole)) = output {
-                tokens = tokens - (whole - freed);
+            if let Some(tool) = output {
                 // As the documents have it, the amount is on top of the newest turns.
                 seen += if turns >= rules.active_turns { freed } else { Tokens::ZERO };
                 let is_old = may_go && seen > rules.protect_tokens && part.cleared().is_none();
@@ -287,4 +283,28 @@ fn candidates(account: &Account<'_>, rules: &Rules) -> Vec<Candidate> {
         }
     }
     found
+}
+
+/// Tokens of a part, and of them those of an output that could be cleared.
+struct Weight<'a> {
+    /// The tool, if the part has an output that is not protected.
+    output: Option<&'a str>,
+    /// Tokens that clearing the output frees.
+    freed: Tokens,
+    /// Tokens of the part as the window shows it.
+    tokens: Tokens,
+}
+
+fn weigh<'a>(part: &'a Part, policy: &Policy) -> Weight<'a> {
+    let tokens = part_tokens(part, &policy.count);
+    let Some((tool, whole)) = candidate(part, policy) else {
+        return Weight { output: None, freed: Tokens::ZERO, tokens };
+    };
+    let freed = match (part.cleared(), part.cut()) {
+        (Some(_), _) => Tokens::ZERO,
+        // Of an output that was cut only the rest is left to clear.
+        (None, Some(cut)) => whole.min(policy.count.of_chars(cut.keep())),
+        (None, None) => whole,
+    };
+    Weight { output: Some(tool), freed, tokens: tokens - (whole - freed) }
 }

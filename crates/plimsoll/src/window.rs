@@ -5,6 +5,7 @@
 //! no message is empty. Appending to the log never changes what the window showed before, because provider
 //! caches live on that; only a call that is still open is shown as interrupted until its result comes.
 
+mod gained;
 mod inputs;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use crate::pairs::{Place, separate_pairs};
 use crate::pin::pins;
 use crate::pivot::{Pivot, Visible, messages_before};
 use crate::policy::{ClearedView, Policy, SummaryAs};
+pub(crate) use gained::gained;
 use inputs::{cut_input, map_strings};
 
 /// Stands in the window for a tool result that was cleared.
@@ -289,6 +291,8 @@ struct View<'a> {
     ids: BTreeSet<Cow<'a, str>>,
     /// The last number given to a call id that was taken.
     numbers: BTreeMap<String, u64>,
+    /// Whether the conversation has begun before the first of these messages.
+    is_opened: bool,
     done: Vec<WindowMessage>,
 }
 
@@ -299,14 +303,14 @@ impl<'a> View<'a> {
         let (ids, numbers) = Default::default();
         // An answer and its results are two. A list that grows step by step is the larger part of the time in a long session.
         let done = Vec::with_capacity(2 * places.len());
-        View { messages, policy, pairs, answered, ids, numbers, done }
+        View { messages, policy, pairs, answered, ids, numbers, is_opened: false, done }
     }
 
     fn push(&mut self, role: WindowRole, place: Option<usize>, blocks: Vec<Block>) {
         if blocks.iter().all(|block| matches!(block, Block::Reasoning { .. })) {
             return;
         }
-        let starts = self.done.iter().all(|message| message.role == WindowRole::System);
+        let starts = !self.is_opened && self.done.iter().all(|message| message.role == WindowRole::System);
         if starts && matches!(role, WindowRole::Assistant | WindowRole::Tool) {
             self.done.push(said(WindowRole::User, OPENING));
         }

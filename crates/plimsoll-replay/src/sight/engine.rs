@@ -1,18 +1,19 @@
 //! The engine under one of its policies, driven as a running agent would drive it: by the driver of a turn, on a store in
 //! memory. A replay cannot differ from what really runs, because it is the same code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::compact::accept::Reply;
 use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
+use plimsoll::compact::watch::{Growth, Watch};
 use plimsoll::log::ToolState;
 use plimsoll::purse::CacheTerms;
 use plimsoll::recall::{NAME, RecallQuery};
 use plimsoll::{
-    Block, CharCounter, Counter, Fixed, Ids, Message, MessageId, Millis, Part, PartBody, PartId, Plan,
-    Policy, Receipt, SessionId, Text, Tokens, Usage, Window, WindowRole,
+    Block, CharCounter, Counter, Fixed, Ids, Load, Message, MessageId, Millis, Part, PartBody, PartId, Plan,
+    Policy, Receipt, SessionId, Text, Tokens, Usage, Window, WindowMessage, WindowRole,
 };
 use plimsoll_session::{Content, Counting, Driver, Prepared, SessionError, Settings};
 use plimsoll_store::{Archive, Clock, NewSession};
@@ -36,13 +37,17 @@ pub(super) struct Engine<'a> {
     clock: Arc<AtomicU64>,
     /// Whether the turn has an answer, so that the next prompt ends it.
     answered: bool,
-    /// The window that was prepared, if nothing has changed since.
-    prepared: Option<Window>,
+    /// The window as it was last prepared, if it has only grown since.
+    watch: Option<Watch>,
+    /// Results that the window shows, if what was cut of them can be brought back.
+    shown: HashSet<PartId>,
     /// Outputs that were cut as they arrived.
     cut: BTreeSet<PartId>,
     /// Summaries that stand in for a model's, each with the references that its summariser was sent.
     stand_ins: BTreeMap<MessageId, BTreeSet<u32>>,
     recalls: usize,
+    /// Messages of windows that were looked at.
+    visited: u64,
     /// Tokens of the last request as the provider counts them, for one as the engine counted it.
     scale: f64,
     fired: Vec<Noted>,
@@ -92,10 +97,12 @@ impl<'a> Engine<'a> {
             fixed,
             clock,
             answered: false,
-            prepared: None,
+            watch: None,
+            shown: HashSet::new(),
             cut: BTreeSet::new(),
             stand_ins: BTreeMap::new(),
             recalls: 0,
+            visited: 0,
             scale: 1.0,
             fired: Vec::new(),
         })
@@ -159,7 +166,7 @@ impl<'a> Engine<'a> {
                 (Asked { more, ..Asked::default() }, sent)
             }
             SummaryForm::Appended { window, prompt } => {
-                let list = self.pieces_of(window, pieces);
+                let list = self.pieces_of(&window.messages, pieces);
                 let own = self.billing.tokens(pieces.charged_for(&list), call);
                 let read = self.billing.read_list(&list, request, call, pieces);
                 let more = pieces.charge(&Text::from(prompt.as_str()));
@@ -188,10 +195,10 @@ impl<'a> Engine<'a> {
         self.stand_ins.insert(id, sent.iter().copied().chain(added).collect());
     }
 
-    fn pieces_of(&self, window: &Window, pieces: &mut Pieces<'_>) -> Vec<Piece> {
+    fn pieces_of(&self, messages: &[WindowMessage], pieces: &mut Pieces<'_>) -> Vec<Piece> {
         let (mut list, layout) = (Vec::new(), self.recording.layout());
         let mut with_hidden: Option<&MessageId> = None;
-        for message in &window.messages {
+        for message in messages {
             let id = message.message.as_ref();
             if let Some(counts_for) = id.and_then(|id| self.stand_ins.get(id)) {
                 for block in &message.blocks {
@@ -213,22 +220,52 @@ impl<'a> Engine<'a> {
         list
     }
 
-    /// Take the window of a call for its request.
+    /// Takes the window of a call for its request.
     fn take(
         &mut self,
-        window: Window,
-        load: Tokens,
+        window: &Window,
+        load: Option<Load>,
         call: &Call,
         request: &mut Request,
         pieces: &mut Pieces<'_>,
     ) {
-        let list = self.pieces_of(&window, pieces);
+        let list = self.pieces_of(&window.messages, pieces);
         request.become_list(&list, pieces);
-        let tokens = self.billing.tokens(request.charged(), call);
-        if load > Tokens::ZERO {
-            self.scale = tokens as f64 / load.0 as f64;
+        self.shown.clear();
+        self.note_shown(&window.messages);
+        self.note_load(load.as_ref(), call, request);
+        self.watch = load.and_then(|load| self.driver.watch(window, &load, self.fixed));
+    }
+
+    /// Adds what the window has gained since the last call to its request; `false` if all of the window has to be prepared.
+    fn grow(&mut self, call: &Call, request: &mut Request, pieces: &mut Pieces<'_>) -> bool {
+        let grown = self.watch.take().and_then(|watch| self.driver.growth(watch, self.fixed));
+        let Some((Growth { messages, load }, watch)) = grown else { return false };
+        let list = self.pieces_of(&messages, pieces);
+        request.extend(&list, pieces);
+        self.note_shown(&messages);
+        self.note_load(Some(&load), call, request);
+        self.watch = Some(watch);
+        true
+    }
+
+    fn note_shown(&mut self, messages: &[WindowMessage]) {
+        self.visited += messages.len() as u64;
+        if self.handles != Handles::Spilled {
+            return;
         }
-        self.prepared = Some(window);
+        let blocks = messages.iter().flat_map(|message| &message.blocks);
+        self.shown.extend(blocks.filter_map(|block| match block {
+            Block::Result { part, .. } => Some(part.clone()),
+            _ => None,
+        }));
+    }
+
+    fn note_load(&mut self, load: Option<&Load>, call: &Call, request: &Request) {
+        let tokens = self.billing.tokens(request.charged(), call);
+        if let Some(load) = load.filter(|load| load.tokens > Tokens::ZERO) {
+            self.scale = tokens as f64 / load.tokens.0 as f64;
+        }
     }
 
     /// Whether what is missing from a result can be brought back.
@@ -237,13 +274,8 @@ impl<'a> Engine<'a> {
             Handles::None => false,
             Handles::All => true,
             Handles::Spilled => {
-                let is_shown = |block: &Block| matches!(block, Block::Result { part, .. } if part == result);
-                let window = self.prepared.as_ref();
-                let shown = window.is_some_and(|window| {
-                    window.messages.iter().flat_map(|message| &message.blocks).any(is_shown)
-                });
                 let is_cleared = self.driver.log().part(result).is_ok_and(|part| part.cleared().is_some());
-                self.cut.contains(result) && shown && !is_cleared
+                self.cut.contains(result) && self.shown.contains(result) && !is_cleared
             }
         }
     }
@@ -296,10 +328,10 @@ impl Sight for Engine<'_> {
             self.answered = false;
             self.tick(None);
             let receipt = self.driver.end_turn(self.fixed)?;
+            self.watch = self.watch.take().filter(|_| receipt.is_none());
             self.note(receipt.as_slice(), Vec::new());
         }
         self.answered |= step.call.is_some();
-        self.prepared = None;
         let mut message = step.message.clone();
         let now = self.tick(at);
         let time = message.info.time.get_or_insert_default();
@@ -329,15 +361,18 @@ impl Sight for Engine<'_> {
             self.driver.refused(None, self.fixed);
         }
         self.tick(call.at);
+        if !refused && self.grow(call, request, pieces) {
+            return Ok(());
+        }
         let (mut asked, mut sent, mut stand_in) = (Vec::new(), BTreeSet::new(), None);
         loop {
             let (window, load, receipts) = match self.driver.prepare(self.fixed)? {
                 Prepared::Ready(content) => {
                     let Content { window, load, receipts, .. } = *content;
-                    (window, load.tokens, receipts)
+                    (window, Some(load), receipts)
                 }
                 Prepared::CannotFit { receipts, .. } | Prepared::NotSummarised { receipts, .. } => {
-                    (self.driver.window(), Tokens::ZERO, receipts)
+                    (self.driver.window(), None, receipts)
                 }
                 Prepared::Summarise(summary) => {
                     let (mut ask, found) = self.ask(&summary, call, request, pieces);
@@ -357,7 +392,7 @@ impl Sight for Engine<'_> {
             if let Some(reply) = stand_in {
                 self.note_stand_in(&sent, reply.as_ref());
             }
-            self.take(window, load, call, request, pieces);
+            self.take(&window, load, call, request, pieces);
             self.note(&receipts, asked);
             return Ok(());
         }
@@ -365,6 +400,10 @@ impl Sight for Engine<'_> {
 
     fn fired(&mut self) -> Vec<Noted> {
         std::mem::take(&mut self.fired)
+    }
+
+    fn visited(&self) -> u64 {
+        self.visited
     }
 
     fn recall(
@@ -400,7 +439,6 @@ impl Sight for Engine<'_> {
         usage.output = Tokens(asked);
         message.info.tokens = Some(usage);
         self.driver.append_recorded(message)?;
-        self.prepared = None;
         Ok(Some(asked))
     }
 }

@@ -36,6 +36,11 @@ pub(crate) trait Sight {
     /// What was reduced since this was last asked.
     fn fired(&mut self) -> Vec<Noted>;
 
+    /// Messages of windows that were looked at so far, for rules that look at windows.
+    fn visited(&self) -> u64 {
+        0
+    }
+
     /// Let the model bring back what it needs from these results. Gives the tokens of its call, or nothing if nothing can
     /// be brought back. `usage` is what the provider counted for the request in which it asks.
     fn recall(

@@ -8,6 +8,7 @@ mod properties;
 mod recall;
 mod recorded;
 mod rules;
+mod work;
 
 use plimsoll::{Message, Millis, Policy, Tokens};
 use plimsoll_replay::{Circumstances, Recording, Report, Rules};

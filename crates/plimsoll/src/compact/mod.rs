@@ -6,6 +6,7 @@
 //! - [`facts`] gathers what a history says, and [`extract`] makes a summary of it without a model.
 //! - [`contract`] checks what a summary must carry, and completes it.
 //! - [`range`] puts a summary in the place of messages anywhere in the window.
+//! - [`watch`] tells that a window which only grows needs none of this yet, without reading it again.
 //! - [`ladder`] drives all of it, and pruning and shedding, until the window is under the line.
 
 pub mod accept;
@@ -23,3 +24,4 @@ pub mod request;
 pub mod select;
 mod shed;
 mod situation;
+pub mod watch;

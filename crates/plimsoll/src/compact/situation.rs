@@ -147,7 +147,12 @@ impl Situation {
         self.account(messages, &Visible::of(messages), &self.load(messages)).purse()
     }
 
-    fn account<'a>(&'a self, messages: &'a [Message], visible: &'a Visible, load: &Load) -> Account<'a> {
+    pub(super) fn account<'a>(
+        &'a self,
+        messages: &'a [Message],
+        visible: &'a Visible,
+        load: &Load,
+    ) -> Account<'a> {
         Account {
             messages,
             visible,

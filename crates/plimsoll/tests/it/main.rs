@@ -33,5 +33,6 @@ mod summary;
 mod thrift;
 mod truncate;
 mod unicode;
+mod watch;
 mod window;
 mod yardstick;

@@ -1,0 +1,28 @@
+//! Messages that a window gains at its end.
+
+use super::{View, WindowMessage};
+use crate::log::{Message, Part, PartBody};
+use crate::policy::Policy;
+
+/// The messages that a window gains by those of the log from `known` on; `None` if they may change what it shows before them.
+/// The window over the messages before them must show something of the conversation.
+pub(crate) fn gained(messages: &[Message], known: usize, policy: &Policy) -> Option<Vec<WindowMessage>> {
+    if !messages[known..].iter().all(only_adds) {
+        return None;
+    }
+    let places: Vec<usize> = (known..messages.len()).collect();
+    let mut view = View { is_opened: true, ..View::new(messages, &places, policy) };
+    places.into_iter().for_each(|place| view.message(place));
+    Some(view.done)
+}
+
+/// Whether a new message shows at the end of a window and nowhere else. A summary takes the place of older messages, a
+/// separate result stands with its call, and pinned text near the beginning.
+fn only_adds(message: &Message) -> bool {
+    let is_plain = |part: &Part| {
+        let is_separate =
+            matches!(part.body, PartBody::ToolCall(_) | PartBody::ToolResult(_) | PartBody::Compaction(_));
+        !is_separate && part.marks.is_empty() && part.cleared().is_none()
+    };
+    !message.info.summary && message.parts.iter().all(is_plain)
+}
