@@ -78,7 +78,7 @@ impl Tool for Edit {
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
         input_of(input)?;
-        Ok(files::subject_of(path_of(input)?, directory))
+        files::subject_of(path_of(input)?, directory)
     }
 
     fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<Preview> {

@@ -12,9 +12,8 @@ use crate::tools::{ToolCall, ToolError};
 ///
 /// `..` is taken out first, as a person reads it: the kernel would follow a link before it, and would fail where a
 /// directory before it is missing, which is how a link could be hidden from a check that resolves only existing paths.
-pub(super) fn resolve(path: &str, directory: &Path) -> PathBuf {
-    let path = path.strip_prefix("file://").unwrap_or(path);
-    let mut there = normalise(&directory.join(path));
+fn resolve(named: &Path) -> PathBuf {
+    let mut there = named.to_owned();
     // What is not there cannot be resolved; as much of it as is there is, so that a link on the way is seen.
     let mut rest = Vec::new();
     loop {
@@ -45,9 +44,36 @@ fn normalise(path: &Path) -> PathBuf {
 }
 
 /// What a call about this path is about.
-pub(super) fn subject_of(path: &str, directory: &Path) -> Subject {
-    let named = normalise(&directory.join(path.strip_prefix("file://").unwrap_or(path)));
-    Subject::Path { named, real: resolve(path, directory) }
+pub(super) fn subject_of(path: &str, directory: &Path) -> Result<Subject, ToolError> {
+    subject_with(path, directory, std::env::home_dir().as_deref())
+}
+
+/// Resolves `~` to the user's home, as the shell of `bash` does. A file named `~` is `./~`.
+fn subject_with(path: &str, directory: &Path, home: Option<&Path>) -> Result<Subject, ToolError> {
+    let path = path.strip_prefix("file://").unwrap_or(path);
+    let below_home = match path.strip_prefix('~') {
+        Some("") => Some(""),
+        Some(rest) => match rest.strip_prefix('/') {
+            Some(rest) => Some(rest.trim_start_matches('/')),
+            None => {
+                return Err(ToolError::Input(format!(
+                    "`{path}`: home directories of other users are not resolved; give an absolute path, or `./{path}` for a \
+                     file of that name"
+                )));
+            }
+        },
+        None => None,
+    };
+    let named = match (below_home, home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (Some(_), None) => {
+            let why = format!("`{path}`: the home directory is not known; give an absolute path");
+            return Err(ToolError::Input(why));
+        }
+        (None, _) => directory.join(path),
+    };
+    let named = normalise(&named);
+    Ok(Subject::Path { real: resolve(&named), named })
 }
 
 /// A path as it is shown to the model: relative to the project where it lies in it.
@@ -104,7 +130,34 @@ fn is_alike(wanted: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_alike;
+    use std::path::Path;
+
+    use super::{is_alike, subject_with};
+    use crate::permissions::Subject;
+
+    #[test]
+    fn a_tilde_is_the_home_and_nothing_else() {
+        let named =
+            |path: &str| match subject_with(path, Path::new("/none/project"), Some(Path::new("/none/me"))) {
+                Ok(Subject::Path { named, .. }) => named.display().to_string(),
+                Ok(_) => "no path".to_owned(),
+                Err(error) => error.to_string(),
+            };
+        for (path, meant) in [
+            ("~", "/none/me"),
+            ("~/", "/none/me"),
+            ("~/a.txt", "/none/me/a.txt"),
+            ("~//etc/passwd", "/none/me/etc/passwd"),
+            ("~/../you/x", "/none/you/x"),
+            ("./~/a.txt", "/none/project/~/a.txt"),
+            ("a~/b", "/none/project/a~/b"),
+            ("/x/~", "/x/~"),
+        ] {
+            assert_eq!(named(path), meant, "{path}");
+        }
+        assert!(named("~you/x").contains("other users"), "{}", named("~you/x"));
+        assert!(subject_with("~/x", Path::new("/none"), None).is_err());
+    }
 
     #[test]
     fn names_are_alike_by_their_stems() {

@@ -58,7 +58,7 @@ impl Tool for Glob {
     }
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
-        Ok(files::subject_of(optional_text(input, "path")?.unwrap_or("."), directory))
+        files::subject_of(optional_text(input, "path")?.unwrap_or("."), directory)
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
@@ -67,7 +67,7 @@ impl Tool for Glob {
         let root = call.path()?;
         // An absolute pattern is meant where it lies below the directory; permissions were asked for no other.
         let below = Path::new(pattern).strip_prefix(root).ok().and_then(Path::to_str).unwrap_or(pattern);
-        if Path::new(below).is_absolute() || below.split('/').any(|name| name == "..") {
+        if Path::new(below).is_absolute() || below.starts_with("~/") || below.split('/').any(|name| name == "..") {
             let why = "`pattern` must be relative: name the directory as `path`";
             return Err(ToolError::Input(why.into()));
         }

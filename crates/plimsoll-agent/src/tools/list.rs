@@ -52,7 +52,7 @@ impl Tool for List {
     }
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
-        Ok(files::subject_of(optional_text(input, "path")?.unwrap_or("."), directory))
+        files::subject_of(optional_text(input, "path")?.unwrap_or("."), directory)
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {

@@ -58,7 +58,7 @@ impl Tool for Read {
     }
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
-        Ok(files::subject_of(path_of(input)?, directory))
+        files::subject_of(path_of(input)?, directory)
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {

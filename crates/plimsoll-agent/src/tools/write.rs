@@ -72,7 +72,7 @@ impl Tool for Write {
 
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError> {
         content_of(input)?;
-        Ok(files::subject_of(path_of(input)?, directory))
+        files::subject_of(path_of(input)?, directory)
     }
 
     fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<Preview> {
