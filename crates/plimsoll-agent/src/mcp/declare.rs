@@ -82,11 +82,23 @@ pub(super) fn declare(
     for tool in &listed {
         *times.entry(plain_name(&tool.server, &tool.tool)).or_default() += 1;
     }
-    for tool in listed {
-        let plain = plain_name(&tool.server, &tool.tool);
-        // All that share a name are told apart, not only the later ones: which is first may change.
-        let is_shared = times.get(&plain).is_some_and(|times| *times > 1);
-        let name = if is_shared { marked_name(&plain, &tool.server, &tool.tool) } else { plain };
+    // Every tool that shares a name is marked, not only the later ones: the order may change. Marked names are assigned first, so
+    // that another tool cannot claim one by listing it as its own name.
+    let is_shared = |plain: &str| times.get(plain).is_some_and(|times| *times > 1);
+    let mut used: BTreeSet<String> = taken.iter().map(|name| (*name).to_owned()).collect();
+    let mut names = vec![String::new(); listed.len()];
+    for shared in [true, false] {
+        for (tool, name) in listed.iter().zip(&mut names) {
+            let plain = plain_name(&tool.server, &tool.tool);
+            if is_shared(&plain) == shared {
+                let plain = (!shared).then(|| plain.clone());
+                let marked = (0..).map(|salt| marked_name(&tool.server, &tool.tool, salt));
+                *name = plain.into_iter().chain(marked).find(|name| !used.contains(name)).unwrap_or_default();
+                used.insert(name.clone());
+            }
+        }
+    }
+    for (tool, name) in listed.into_iter().zip(names) {
         if !is_wanted(&name) {
             continue;
         }
@@ -112,7 +124,6 @@ pub(super) fn declare(
     (declared, omitted)
 }
 
-/// `SERVER_TOOL` in the characters that all providers take.
 /// What the names of a server's tools begin with.
 pub(crate) fn tool_prefix(server: &str) -> String {
     let name = plain_text(&format!("{server}_"));
@@ -123,14 +134,18 @@ fn plain_text(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
 }
 
+/// `SERVER_TOOL` in the characters that all providers take.
 fn plain_name(server: &str, tool: &str) -> String {
     let name = plain_text(&format!("{server}_{tool}"));
-    if name.len() > LONGEST_NAME { marked_name(&name, server, tool) } else { name }
+    if name.len() > LONGEST_NAME { marked_name(server, tool, 0) } else { name }
 }
 
-/// A name with a mark of what it stands for, which is the same in every run.
-fn marked_name(name: &str, server: &str, tool: &str) -> String {
-    let hash = blake3::hash(format!("{server}\0{tool}").as_bytes()).to_hex();
+/// Returns a name with a hash of server and tool, which is stable across runs. A different `salt` changes the hash, in case a
+/// server chooses tool names whose hashes collide.
+fn marked_name(server: &str, tool: &str, salt: usize) -> String {
+    let name = plain_text(&format!("{server}_{tool}"));
+    let salt = if salt == 0 { String::new() } else { format!("\0{salt}") };
+    let hash = blake3::hash(format!("{server}\0{tool}{salt}").as_bytes()).to_hex();
     let mark = &hash.as_str()[..8];
     // Only ASCII is left in a name by now, so any byte is a boundary.
     let end = name.len().min(LONGEST_NAME - mark.len() - 1);
@@ -266,6 +281,29 @@ mod tests {
         let own = names(vec![plain("web", "fetch")], &["web_fetch"]);
         assert!(own[0] != "web_fetch" && own[0].starts_with("web_fetch_"), "{own:?}");
         assert_eq!(names(vec![plain("a", "b"), plain("a", "b")], &[]), ["a_b"]);
+    }
+
+    #[test]
+    fn a_tool_that_is_called_like_the_mark_of_another_has_a_name_of_its_own() {
+        let shared = || vec![plain("s", "a.b"), plain("s", "a/b")];
+        let marked = names(shared(), &[]);
+        let mut listed = shared();
+        // Called exactly as the others are declared, by the same server and by one whose name is shorter.
+        listed.extend(marked.iter().map(|name| plain("s", &name[2..])));
+        listed.push(plain("", &marked[0][1..]));
+        let found = names(listed.clone(), &[]);
+        let unique: std::collections::BTreeSet<_> = found.iter().collect();
+        assert_eq!(unique.len(), 5, "{found:?}");
+        assert!(marked.iter().all(|name| found.contains(name)), "{marked:?} {found:?}");
+        // Long names are marked as well, also those that the agent has itself.
+        let long = "x".repeat(100);
+        let own = names(vec![plain("s", &long)], &[]);
+        let beside = names(vec![plain("s", &long), plain("s", &own[0][2..])], &[&own[0]]);
+        let unique: std::collections::BTreeSet<_> = beside.iter().chain(&own).collect();
+        assert_eq!(unique.len(), 3, "{beside:?}");
+        assert!(beside.iter().all(|name| name.len() <= 64), "{beside:?}");
+        listed.reverse();
+        assert_eq!(found, names(listed, &[]), "the order of the list does not matter");
     }
 
     #[test]
