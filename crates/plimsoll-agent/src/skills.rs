@@ -88,7 +88,7 @@ impl SkillEntry {
         let folder = self.folder();
         let walk =
             WalkBuilder::new(folder).max_depth(Some(DEPTH)).standard_filters(false).hidden(true).build();
-        let names = walk.flatten().take(MOST_ENTRIES).filter_map(|entry| {
+        let names = walk.take(MOST_ENTRIES).flatten().filter_map(|entry| {
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
             let name = entry.path().strip_prefix(folder).ok()?.to_str()?.to_owned();
             (is_file && entry.path() != self.file).then_some(name)
@@ -128,7 +128,13 @@ pub fn find_skills(places: &[SkillPlace]) -> Vec<SkillEntry> {
         // Links are followed, because people link skills into their homes; where they lead is looked at below.
         let mut walk = WalkBuilder::new(&place.folder);
         walk.max_depth(Some(DEPTH)).standard_filters(false).follow_links(true).sort_by_file_path(Path::cmp);
-        for entry in walk.build().flatten().take(MOST_ENTRIES) {
+        let inside = within.clone();
+        // Nor is a link of a checkout a way to walk the user's other folders.
+        walk.filter_entry(move |entry| {
+            let Some(within) = inside.as_ref().filter(|_| entry.path_is_symlink()) else { return true };
+            entry.path().canonicalize().is_ok_and(|real| real.starts_with(within))
+        });
+        for entry in walk.build().take(MOST_ENTRIES).flatten() {
             if entry.file_name() != "SKILL.md" {
                 continue;
             }

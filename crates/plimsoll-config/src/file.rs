@@ -1,7 +1,7 @@
 //! A configuration or policy file: TOML with the place of every value, or JSON.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::bounded::read_in_time;
 use crate::error::ConfigError;
 use crate::layers::{Layer, folder, placed};
 use crate::names::{self, check_key, leaves};
@@ -56,9 +57,23 @@ impl ConfigFile {
         if opencode::is_own_name(path) {
             return Ok(ConfigFile::read_opencode(path));
         }
-        let text = read_text(path)?;
+        ConfigFile::of_text(&read_text(path)?, path)
+    }
+
+    /// Reads a policy file that the user has named for this one command, which may be a pipe (`--policy <(generate)`).
+    pub(crate) fn read_named(path: &Path) -> Result<ConfigFile, ConfigError> {
+        if path.is_file() {
+            return ConfigFile::read(path);
+        }
+        let mut bytes = Vec::new();
+        let read =
+            std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+        ConfigFile::of_text(&checked_text(path, read.map(|_| bytes))?, path)
+    }
+
+    fn of_text(text: &str, path: &Path) -> Result<ConfigFile, ConfigError> {
         let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
-        ConfigFile::parse(&text, path, is_toml)
+        ConfigFile::parse(text, path, is_toml)
     }
 
     /// Read a file of OpenCode's. What is wrong with it is kept as the reason why no run can stand on it: it is another
@@ -296,18 +311,20 @@ impl ConfigFile {
     }
 }
 
-/// The text of a file.
+/// The text of a regular file.
 fn read_text(path: &Path) -> Result<String, ConfigError> {
-    let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text))
-        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-    if text.len() as u64 > MOST_BYTES {
+    checked_text(path, read_in_time(path, MOST_BYTES + 1).map(|head| head.bytes))
+}
+
+fn checked_text(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+    let bytes = read.map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_BYTES {
         let origin = Origin::File { path: path.to_owned(), line: None };
         let problem = "larger than 1,000,000 bytes, which no configuration is".to_owned();
         return Err(ConfigError::Value { origin, problem });
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 /// Every path below a section.

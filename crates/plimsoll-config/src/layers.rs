@@ -128,7 +128,11 @@ fn named(name: &str, origin: Origin, folder: &Path) -> Result<Layer, ConfigError
     if !path.exists() {
         return Err(ConfigError::UnknownPolicy { origin, source });
     }
-    of_policy_file(name, origin, &ConfigFile::read(&path)?)
+    let file = match origin {
+        Origin::Flag(_) | Origin::Variable(_) => ConfigFile::read_named(&path)?,
+        _ => ConfigFile::read(&path)?,
+    };
+    of_policy_file(name, origin, &file)
 }
 
 /// The fields of a policy file, under the name it was given by.

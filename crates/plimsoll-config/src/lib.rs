@@ -37,6 +37,7 @@
 //! The crate reads files and writes the ledger. It has no terminal, prints nothing, and reads neither variables nor the
 //! current directory of its process: [`Surroundings`] are passed in.
 
+mod bounded;
 mod closed;
 mod error;
 mod file;
@@ -62,6 +63,7 @@ use serde_json::Value;
 
 use file::ConfigFile;
 
+pub use bounded::{FileHead, read_in_time, read_regular};
 pub use error::ConfigError;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 pub use names::{nearest, nearest_few};
@@ -69,8 +71,9 @@ pub use opencode::Notice;
 pub use origin::Origin;
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
-    Action, AgentConfig, AgentFork, AgentMode, Grants, HookCommand, HookEvent, InstructionSource,
-    McpConnection, McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig, ProviderKeys,
+    Action, AgentConfig, AgentFork, AgentMode, Grants, HookCommand, HookEvent, INSTRUCTION_ENTRIES,
+    InstructionSource, McpConnection, McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig,
+    ProviderKeys,
     ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig, SandboxMode, SetupError, SkillSource,
     TaskConfig, ToolSwitch, WebfetchConfig, matches,
 };

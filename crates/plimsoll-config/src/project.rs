@@ -7,13 +7,13 @@
 //! The files of one directory are trusted together. Of those above it, each directory is a project of its own.
 
 use std::collections::BTreeSet;
-use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll::Preset;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::bounded::read_in_time;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::guard::{all_settings, take_guarded};
@@ -354,7 +354,7 @@ impl Project {
             }
         }
         let inside = paths.into_iter().filter(|path| path.starts_with(&self.directory)).take(MOST_REFERENCES);
-        let read = inside.filter_map(|path| Some((read_bytes(&path).ok()?, path)));
+        let read = inside.filter_map(|path| Some((read_in_time(&path, MOST_REFERENCED).ok()?.bytes, path)));
         read.map(|(bytes, path)| TrustedFile { path, hash: blake3::hash(&bytes).to_hex().to_string() })
             .collect()
     }
@@ -380,15 +380,6 @@ fn command_words<'v>(path: &[String], value: &'v Value) -> Vec<&'v str> {
     }
 }
 
-/// The bytes of a regular file, as far as a script or a text of a setting can be long.
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if std::fs::metadata(path)?.is_file() {
-        std::fs::File::open(path)?.take(MOST_REFERENCED).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
-}
-
 /// The `plimsoll.toml` of a directory.
 fn own_file(directory: &Path) -> Option<PathBuf> {
     Some(directory.join(FILE_NAME)).filter(|file| file.is_file())
@@ -404,7 +395,7 @@ impl NamedPolicy {
         let path = directory.join(name);
         match path.canonicalize() {
             Ok(canonical) if canonical.starts_with(directory) => {
-                Ok(NamedPolicy::Inside(Box::new(read_regular(&canonical)?)))
+                Ok(NamedPolicy::Inside(Box::new(ConfigFile::read(&canonical)?)))
             }
             Ok(_) => Ok(NamedPolicy::Outside(path)),
             // Nothing is there. A name that cannot lead outside is a mistake, and told as one.
@@ -419,14 +410,5 @@ impl NamedPolicy {
 /// A policy file elsewhere, read by its canonical path.
 fn read_outside(path: &Path) -> Result<ConfigFile, ConfigError> {
     let canonical = path.canonicalize();
-    read_regular(&canonical.map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?)
-}
-
-/// Read a file whose path a checkout chose, if it is a regular one: a pipe or a device could be read for ever.
-fn read_regular(path: &Path) -> Result<ConfigFile, ConfigError> {
-    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::other("not a regular file")));
-    }
-    ConfigFile::read(path)
+    ConfigFile::read(&canonical.map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?)
 }

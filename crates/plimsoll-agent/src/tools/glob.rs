@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use globset::GlobBuilder;
-use ignore::WalkBuilder;
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
+use super::walk::{Walk, WalkOptions};
 use super::{Tool, ToolCall, ToolError, files, optional_text, text};
 use crate::permissions::{Access, Subject};
 
@@ -67,7 +67,10 @@ impl Tool for Glob {
         let root = call.path()?;
         // An absolute pattern is meant where it lies below the directory; permissions were asked for no other.
         let below = Path::new(pattern).strip_prefix(root).ok().and_then(Path::to_str).unwrap_or(pattern);
-        if Path::new(below).is_absolute() || below.starts_with("~/") || below.split('/').any(|name| name == "..") {
+        if Path::new(below).is_absolute()
+            || below.starts_with("~/")
+            || below.split('/').any(|name| name == "..")
+        {
             let why = "`pattern` must be relative: name the directory as `path`";
             return Err(ToolError::Input(why.into()));
         }
@@ -77,19 +80,17 @@ impl Tool for Glob {
         files::require_without_links(root, call)?;
         // A pattern that names a hidden file or folder means it.
         let names_hidden = below.split('/').any(|name| name.starts_with('.'));
-        let walk = WalkBuilder::new(root).require_git(false).hidden(!names_hidden).build();
+        let mut walk = Walk::new(root, WalkOptions { hidden: names_hidden, ..WalkOptions::default() }, call);
         // The newest so many, however many there are: the oldest of them is on top, and leaves first.
         let mut newest: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>> = BinaryHeap::new();
         let mut count = 0_u64;
-        for entry in walk.flatten() {
-            if call.cancel.is_cancelled() {
-                return Err(ToolError::Cancelled);
-            }
+        for entry in walk.by_ref() {
+            let entry = entry?;
             let path = entry.path();
             let relative = path.strip_prefix(root).unwrap_or(path);
             let is_match = glob.is_match(relative) || (is_name && glob.is_match(entry.file_name()));
             if !is_match
-                || !entry.file_type().is_some_and(|kind| kind.is_file())
+                || !entry.file_type().is_file()
                 || !(call.may_read)(path)
                 || !files::is_reached_without_links(path)
             {
@@ -103,13 +104,16 @@ impl Tool for Glob {
             }
         }
         if count == 0 {
-            return Ok(writeln!(out, "[No file matches.]")?);
+            writeln!(out, "[No file matches.]")?;
         }
         for Reverse((_, Reverse(path))) in newest.into_sorted_vec() {
             writeln!(out, "{}", files::display_path(&path, call.directory))?;
         }
         if count > MOST as u64 {
             writeln!(out, "[{count} files match; these are the {MOST} that were changed last.]")?;
+        }
+        for notice in walk.notices(call.directory) {
+            writeln!(out, "{notice}")?;
         }
         Ok(())
     }

@@ -7,10 +7,10 @@ use globset::Glob;
 use grep_regex::RegexMatcherBuilder;
 use grep_searcher::sinks::Lossy;
 use grep_searcher::{BinaryDetection, SearcherBuilder};
-use ignore::WalkBuilder;
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
+use super::walk::{Walk, WalkOptions};
 use super::{Tool, ToolCall, ToolError, files, optional_text, text};
 use crate::permissions::{Access, Subject};
 use crate::place::open_file;
@@ -92,15 +92,12 @@ impl Tool for Grep {
             .heap_limit(Some(LINE_MEMORY))
             .build();
         let mut matches = 0_u64;
-        let mut walk = WalkBuilder::new(root);
         // Workflows, settings and the like are hidden and worth finding; what git keeps for itself is not.
-        walk.require_git(false).hidden(false).filter_entry(|entry| entry.file_name() != ".git");
-        let walk = walk.sort_by_file_path(Path::cmp).build();
-        for entry in walk.flatten() {
-            if call.cancel.is_cancelled() {
-                return Err(ToolError::Cancelled);
-            }
-            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        let options = WalkOptions { hidden: true, without_git: true, ..WalkOptions::default() };
+        let mut walk = Walk::new(root, options, call);
+        for entry in walk.by_ref() {
+            let entry = entry?;
+            let is_file = entry.file_type().is_file();
             let is_wanted = include.as_ref().is_none_or(|glob| {
                 glob.is_match(entry.file_name())
                     || glob.is_match(entry.path().strip_prefix(root).unwrap_or(entry.path()))
@@ -135,6 +132,9 @@ impl Tool for Grep {
         }
         if matches == 0 {
             writeln!(out, "[No line matches.]")?;
+        }
+        for notice in walk.notices(call.directory) {
+            writeln!(out, "{notice}")?;
         }
         Ok(())
     }

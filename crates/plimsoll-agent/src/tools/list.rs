@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
-use ignore::WalkBuilder;
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
+use super::walk::{Walk, WalkOptions};
 use super::{Tool, ToolCall, ToolError, files, number, optional_text};
 use crate::permissions::{Access, Subject};
 
@@ -63,15 +63,13 @@ impl Tool for List {
             return Err(ToolError::Input(format!("`{name}` is a file: use `read`")));
         }
         let depth = number(call.input, "depth")?.unwrap_or(1).clamp(1, 64);
-        let walk = WalkBuilder::new(path)
-            .max_depth(Some(usize::try_from(depth).unwrap_or(64)))
-            .require_git(false)
-            .sort_by_file_path(Path::cmp)
-            .build();
+        let depth = Some(usize::try_from(depth).unwrap_or(64));
+        let mut walk = Walk::new(path, WalkOptions { depth, ..WalkOptions::default() }, call);
         let mut count = 0;
-        for entry in walk.flatten().filter(|entry| entry.depth() > 0) {
-            if call.cancel.is_cancelled() {
-                return Err(ToolError::Cancelled);
+        for entry in walk.by_ref() {
+            let entry = entry?;
+            if entry.depth() == 0 {
+                continue;
             }
             if !(call.may_read)(entry.path()) || !files::is_reached_without_links(entry.path()) {
                 continue;
@@ -80,12 +78,15 @@ impl Tool for List {
                 writeln!(out, "[There are more than {MOST}: list a directory below.]")?;
                 break;
             }
-            let slash = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
+            let slash = if entry.file_type().is_dir() { "/" } else { "" };
             writeln!(out, "{}{slash}", files::display_path(entry.path(), path))?;
             count += 1;
         }
         if count == 0 {
             writeln!(out, "[`{name}` is empty, or everything in it is left out.]")?;
+        }
+        for notice in walk.notices(call.directory) {
+            writeln!(out, "{notice}")?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod replacing;
 mod skill;
 mod tasks;
 mod todo;
+mod walk;
 mod webfetch;
 mod write;
 

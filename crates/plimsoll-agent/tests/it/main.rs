@@ -8,6 +8,8 @@ mod asking;
 #[cfg(target_os = "linux")]
 mod attack;
 #[cfg(unix)]
+mod attack;
+#[cfg(unix)]
 mod attacks;
 #[cfg(target_os = "linux")]
 mod beside;

@@ -169,7 +169,7 @@ fn instructions_that_are_cut_are_told_before_the_answer() {
     server.push(Reply::new().text("Done."));
     let output = run(&home, &server, &["--model", MODEL, "Do it"]);
     let told = stderr(&output);
-    assert!(told.contains("· the model is told 200000 of the 299999 bytes in `"), "{told}");
+    assert!(told.contains("· the model is told 200000 of the 300000 bytes in `"), "{told}");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use globset::GlobBuilder;
+use walkdir::WalkDir;
+
 use crate::origin::Origin;
 use crate::surroundings::Surroundings;
 
@@ -22,6 +25,9 @@ pub struct InstructionSource {
 
 /// A pattern with more files than this is a mistake; nothing in a system prompt would be readable.
 const MOST_FILES: usize = 100;
+
+/// Maximum number of directory entries that the patterns of one configuration may visit.
+pub const INSTRUCTION_ENTRIES: usize = 100_000;
 
 /// The files that agents read without being told, by the name that counts first.
 const STANDING: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -47,25 +53,23 @@ impl InstructionSource {
         own.into_iter().flatten().chain(below).collect()
     }
 
-    /// The files it names, by their canonical paths, in order. What is not there is left out.
+    /// Returns the files it names, by their canonical paths, in order. Missing files are left out.
     ///
-    /// Links are followed before a file is held to be inside the project.
-    pub fn files(&self, home: Option<&Path>) -> Vec<PathBuf> {
+    /// Links to files are resolved before checking that a file is inside the project. Patterns do not descend into linked
+    /// directories. `entries` is the remaining budget of visited entries ([`INSTRUCTION_ENTRIES`] for all sources together).
+    pub fn files(&self, home: Option<&Path>, entries: &mut usize) -> Vec<PathBuf> {
         if self.problem.is_some() {
             return Vec::new();
         }
-        let pattern = match (self.pattern.strip_prefix("~/"), home) {
-            (Some(rest), Some(home)) => home.join(rest),
+        let (folder, pattern) = match (self.pattern.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => (home, rest),
             (Some(_), None) => return Vec::new(),
-            // The folder is no pattern, even if its name has brackets.
-            (None, _) => {
-                PathBuf::from(glob::Pattern::escape(&self.folder.to_string_lossy())).join(&self.pattern)
-            }
+            (None, _) => (self.folder.as_path(), self.pattern.as_str()),
         };
-        let Ok(found) = glob::glob(&pattern.to_string_lossy()) else { return Vec::new() };
         let is_inside = |path: &PathBuf| self.within.as_ref().is_none_or(|within| path.starts_with(within));
-        let files = found.filter_map(Result::ok).filter_map(|path| path.canonicalize().ok());
-        files.filter(|path| is_inside(path) && path.is_file()).take(MOST_FILES).collect()
+        let found =
+            matching(folder, pattern, entries).into_iter().filter_map(|path| path.canonicalize().ok());
+        found.filter(|path| is_inside(path) && path.is_file()).take(MOST_FILES).collect()
     }
 
     /// Whether the pattern itself can only name files below its folder.
@@ -77,6 +81,36 @@ impl InstructionSource {
                 .components()
                 .all(|part| matches!(part, std::path::Component::Normal(_) | std::path::Component::CurDir))
     }
+}
+
+/// Returns the paths below a folder that match a pattern, sorted. The folder is taken literally, even if its name has brackets.
+fn matching(folder: &Path, pattern: &str, entries: &mut usize) -> Vec<PathBuf> {
+    let is_pattern = |name: &&str| name.contains(['*', '?', '[', '{']);
+    let names: Vec<&str> = Path::new(pattern).iter().filter_map(|name| name.to_str()).collect();
+    let literal = names.iter().position(is_pattern).unwrap_or(names.len());
+    let start = folder.join(names[..literal].iter().collect::<PathBuf>());
+    let rest = &names[literal..];
+    if rest.is_empty() {
+        *entries = entries.saturating_sub(1);
+        return if *entries > 0 { vec![start] } else { Vec::new() };
+    }
+    let Ok(glob) = GlobBuilder::new(&rest.join("/")).literal_separator(true).build() else {
+        return Vec::new();
+    };
+    let glob = glob.compile_matcher();
+    let depth = if rest.contains(&"**") { usize::MAX } else { rest.len() };
+    let mut found = Vec::new();
+    for entry in WalkDir::new(&start).min_depth(1).max_depth(depth).sort_by_file_name() {
+        if *entries == 0 {
+            break;
+        }
+        *entries -= 1;
+        let Ok(entry) = entry else { continue };
+        if entry.path().strip_prefix(&start).is_ok_and(|below| glob.is_match(below)) {
+            found.push(entry.into_path());
+        }
+    }
+    found
 }
 
 /// Whether it is an address rather than a path.

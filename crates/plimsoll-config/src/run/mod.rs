@@ -39,7 +39,7 @@ use spec::RunSpec;
 pub use agent::{AgentConfig, AgentFork, AgentMode};
 pub(crate) use hook::OPENCODE_EVENTS;
 pub use hook::{HookCommand, HookEvent};
-pub use instructions::InstructionSource;
+pub use instructions::{INSTRUCTION_ENTRIES, InstructionSource};
 pub use keys::ProviderKeys;
 pub(crate) use layer::{RunLayer, rule_key};
 pub use mcp::{McpConnection, McpServer};

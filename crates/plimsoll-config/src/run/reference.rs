@@ -1,10 +1,10 @@
 //! References in values: `{env:NAME}` and `{file:PATH}`.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::bounded::read_in_time;
 use crate::surroundings::Surroundings;
 
 /// A key, a header or a prompt is not larger.
@@ -110,19 +110,16 @@ pub(crate) fn resolve(text: &str, folder: &Path, around: &Surroundings) -> Resul
     Ok(resolved)
 }
 
-/// A regular file of text; a pipe or a device could be read for ever.
+/// The text of a regular file.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
-    let told = |error: std::io::Error| error.kind().to_string();
-    if !std::fs::metadata(path).map_err(told)?.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(told)?;
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(told)?;
-    if text.len() as u64 > MOST_BYTES {
+    let head = read_in_time(path, MOST_BYTES).map_err(|error| match error.kind() {
+        std::io::ErrorKind::Other => error.to_string(),
+        kind => kind.to_string(),
+    })?;
+    if head.is_cut() {
         return Err("larger than 1,000,000 bytes".to_owned());
     }
-    Ok(text)
+    String::from_utf8(head.bytes).map_err(|_| std::io::ErrorKind::InvalidData.to_string())
 }
 
 #[cfg(test)]

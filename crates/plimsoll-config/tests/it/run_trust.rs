@@ -1,6 +1,6 @@
 //! What a checkout may say about a run before it is trusted.
 
-use plimsoll_config::{Action, Config, Flags, Grants, Origin, SandboxMode};
+use plimsoll_config::{Action, Config, Flags, Grants, INSTRUCTION_ENTRIES, Origin, SandboxMode};
 
 use crate::support::{Home, left_out};
 
@@ -121,7 +121,9 @@ fn p10_instructions_of_a_checkout_stay_in_it() {
     std::os::unix::fs::symlink(home.path.join("secret.md"), home.project.join("docs/c.md")).unwrap();
     let files = |config: &Config| -> Vec<String> {
         let sources = &config.run.as_ref().unwrap().instructions;
-        let files = sources.iter().flat_map(|source| source.files(Some(&home.path)));
+        let files = sources
+            .iter()
+            .flat_map(|source| source.files(Some(&home.path), &mut INSTRUCTION_ENTRIES.clone()));
         files.map(|path| path.strip_prefix(&home.path).unwrap().display().to_string()).collect()
     };
     assert_eq!(files(&loaded(&home)), ["project/docs/a.md", "project/docs/b.md"]);
