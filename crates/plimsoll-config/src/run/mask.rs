@@ -5,15 +5,30 @@ use serde_json::Value;
 
 use super::reference::{Piece, pieces};
 
+/// Words in names of variables that hold secrets.
+const SECRET: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"];
+
+/// Suffixes of variables that hold a command, its options, or a path that code or keys are loaded from.
+const RUNS: [&str; 27] = [
+    "ASKPASS", "COMMAND", "CMD", "HELPER", "PROVIDER", "PROCESS", "PROGRAM", "SHELL", "EDITOR", "PAGER",
+    "HOOK", "HOOKS", "PLUGIN", "PLUGINS", "PRELOAD", "OPTIONS", "OPTS", "ARGS", "FLAGS", "PATH", "FILE",
+    "DIR", "HOME", "SOCK", "SCRIPT", "STARTUP", "EXEC",
+];
+
+/// Whether a variable decides which program runs or what it loads, although its name looks like a secret: `GIT_ASKPASS`,
+/// `*_CREDENTIAL_PROVIDER`, Go's `GOAUTH`. The user must see these values before trusting them.
+fn decides_what_runs(name: &str) -> bool {
+    name == "GOAUTH" || RUNS.iter().any(|end| name.ends_with(end))
+}
+
 /// Whether a value is a key, or may hold one.
 fn is_secret(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     match path.as_slice() {
         ["providers", _, "key"] | ["providers" | "mcp", _, "headers", ..] => true,
-        // A variable may also make a command load other code, so not all of them are hidden.
         ["mcp", _, "environment", name, ..] => {
             let name = name.to_ascii_uppercase();
-            ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"].iter().any(|word| name.contains(word))
+            SECRET.iter().any(|word| name.contains(word)) && !decides_what_runs(&name)
         }
         ["mcp", _, "environment"] => true,
         _ => false,
