@@ -4,8 +4,10 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::Tokens;
+use plimsoll_import::is_printable;
 pub(crate) use plimsoll_import::{first_words, printable};
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 use crate::style::{self, HEADING, paint};
 use crate::wrap::wrap;
@@ -39,8 +41,13 @@ impl Output {
 
     /// A value as JSON, one line.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.to, value)?;
-        self.to.write_all(b"\n")
+        write_json(&mut self.to, value)
+    }
+
+    /// Text written by a model, with a newline at its end. Control characters are removed even if the output is a pipe: it is
+    /// meant for reading, and often ends up on a terminal.
+    pub(crate) fn words(&mut self, text: &str) -> io::Result<()> {
+        self.line(&printable(text))
     }
 
     /// Content, with a newline at its end. A terminal is spared what it would obey; a pipe gets everything.
@@ -114,6 +121,39 @@ impl Output {
         self.to.write_all(text.as_bytes())?;
         if text.ends_with('\n') { Ok(()) } else { self.to.write_all(b"\n") }
     }
+}
+
+/// Writes a value as one line of JSON that is safe to show on a terminal.
+pub(crate) fn write_json(mut to: impl Write, value: &impl Serialize) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(&mut to, Escaping))?;
+    to.write_all(b"\n")
+}
+
+/// `serde_json`'s compact format that also escapes DEL, C1 controls and bidirectional overrides.
+struct Escaping;
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| *c > '~' && !is_printable(*c)) {
+            to.write_all(&rest.as_bytes()[..at])?;
+            write!(to, "\\u{:04x}", u32::from(c))?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        to.write_all(rest.as_bytes())
+    }
+
+    /// Raw JSON values. They contain non-ASCII characters only inside strings.
+    fn write_raw_fragment<W: ?Sized + Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
+        self.write_string_fragment(to, fragment)
+    }
+}
+
+/// Escapes line breaks, control characters and invisible characters in untrusted text, so that it cannot imitate a line of our
+/// own output. Quotes and backslashes are unchanged.
+pub(crate) fn escaped(text: &str) -> String {
+    let is_quote = |c| matches!(c, '\'' | '"' | '\\');
+    text.chars().map(|c| if is_quote(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
 }
 
 /// Rows under headings.
@@ -329,7 +369,33 @@ pub(crate) fn note(text: &str) {
 mod tests {
     use plimsoll::Tokens;
 
-    use super::{Column, Holds, Table, percent, percents};
+    use serde_json::{Value, json};
+
+    use super::{Column, Holds, Table, escaped, percent, percents, write_json};
+
+    #[test]
+    fn json_is_ascii_controls_apart_what_serde_writes_and_means_the_same() {
+        let written = |value: &Value| {
+            let mut line = Vec::new();
+            write_json(&mut line, value).unwrap();
+            String::from_utf8(line).unwrap()
+        };
+        let plain = json!({ "a": "Grüße, 文字 \u{200f}ש \n\t\"quoted\"", "b": [1, 2.5, null, true] });
+        assert_eq!(written(&plain), format!("{plain}\n"));
+        let hostile = json!({ "k\u{9b}": "\u{1b}[2J\u{7f}\u{9b}31m\u{202e}txt\u{2066}" });
+        let line = written(&hostile);
+        assert!(line.trim_end().chars().all(|c| !c.is_control() && c.is_ascii()), "{line:?}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), hostile);
+        let raw = serde_json::value::RawValue::from_string("{ \"x\":\n\"\u{9b}\" }".to_owned()).unwrap();
+        let mut line = Vec::new();
+        write_json(&mut line, &raw).unwrap();
+        assert_eq!(line, b"{ \"x\":\n\"\\u009b\" }\n");
+    }
+
+    #[test]
+    fn untrusted_text_stays_on_one_line() {
+        assert_eq!(escaped("it's \"a\\b\" é\n\u{1b}[2J\u{202e}"), "it's \"a\\b\" é\\n\\u{1b}[2J\\u{202e}");
+    }
 
     #[test]
     fn percentages_are_rounded() {

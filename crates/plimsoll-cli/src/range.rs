@@ -66,7 +66,7 @@ pub(crate) fn compact(
     if output.json {
         output.json(&json!({ "summary": summary, "plan": plan }))?;
     } else {
-        output.text(&summary)?;
+        output.words(&summary)?;
     }
     Ok(ExitCode::SUCCESS)
 }

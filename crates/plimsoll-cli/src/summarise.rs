@@ -106,7 +106,7 @@ pub(crate) fn compact(
     if output.json {
         output.json(&json!({ "summary": summary, "plan": plan }))?;
     } else {
-        output.text(&summary)?;
+        output.words(&summary)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -136,7 +136,7 @@ pub(crate) fn show_offline(
         Some((plan, summary)) if output.json => {
             output.json(&json!({ "summary": summary, "plan": plan }))?;
         }
-        Some((_, summary)) => output.text(&summary)?,
+        Some((_, summary)) => output.words(&summary)?,
         None if others.is_empty() => {
             if output.json {
                 output.json(&json!(null))?;

@@ -43,10 +43,10 @@ pub(crate) fn run(
     if output.json {
         output.json(&json!({ "output": shown, "plan": plan, "spill": spill }))?;
     } else if plan.loses() {
-        output.bytes(shown.as_bytes())?;
-        if !shown.ends_with('\n') {
-            output.bytes(b"\n")?;
-        }
+        output.text(&shown)?;
+    } else if output.is_terminal() {
+        let (head, tail) = held.ends.held();
+        output.text(&String::from_utf8_lossy(&[head, tail].concat()))?;
     } else {
         let (head, tail) = held.ends.held();
         output.bytes(head)?;

@@ -63,5 +63,5 @@ pub use places::Places;
 pub use source::{FileKind, OnRead, Source, open};
 pub use stored::{Extent, about, each, salvage, transcript, visit};
 pub use survey::Survey;
-pub use text::{first_prompt, first_words, printable};
+pub use text::{first_prompt, first_words, is_printable, printable};
 pub use weigh::{Weighed, weigh_all};

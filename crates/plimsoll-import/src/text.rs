@@ -15,9 +15,13 @@ const PROMPTS: usize = 20;
 /// assert_eq!(plimsoll_import::printable("a\u{1b}[31m \u{202e}txt\n"), "a[31m txt\n");
 /// ```
 pub fn printable(text: &str) -> String {
-    let turns_direction = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let is_kept = |c: &char| matches!(c, '\n' | '\t') || !(c.is_control() || turns_direction(*c));
-    text.chars().filter(is_kept).collect()
+    text.chars().filter(|c| is_printable(*c)).collect()
+}
+
+/// Whether a character is safe to print: not a control character other than newline and tab, not a bidirectional override.
+pub fn is_printable(c: char) -> bool {
+    let turns_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    matches!(c, '\n' | '\t') || !(c.is_control() || turns_direction)
 }
 
 /// The first words of a text, on one line.

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::args::PolicyArgs;
 use crate::error::{CliError, reason};
-use crate::output::note;
+use crate::output::{escaped, note};
 use crate::surroundings::Surroundings;
 
 pub(crate) use plimsoll_config::{nearest, nearest_few};
@@ -148,7 +148,7 @@ fn short_keys<'a>(settings: impl Iterator<Item = &'a GuardedSetting>) -> Vec<Str
     let mut keys = Vec::new();
     for setting in settings {
         let end = setting.key.match_indices('.').nth(1).filter(|_| setting.is_about_run());
-        let key = setting.key[..end.map_or(setting.key.len(), |(at, _)| at)].to_owned();
+        let key = escaped(&setting.key[..end.map_or(setting.key.len(), |(at, _)| at)]);
         if !keys.contains(&key) {
             keys.push(key);
         }
@@ -161,11 +161,11 @@ pub(crate) fn tell_notices(config: &plimsoll_config::Config, around: &Surroundin
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for notice in &config.notices {
         let file = match &notice.origin {
-            Origin::File { path, .. } => around.short(path),
+            Origin::File { path, .. } => escaped(&around.short(path)),
             other => other.to_string(),
         };
         let reason = notice.reason.as_ref().map(|reason| format!(" ({reason})"));
-        let told = format!("{}{}", notice.key, reason.unwrap_or_default());
+        let told = escaped(&format!("{}{}", notice.key, reason.unwrap_or_default()));
         match lines.iter_mut().find(|(known, _)| *known == file) {
             Some((_, keys)) => keys.push(told),
             None => lines.push((file, vec![told])),
@@ -175,14 +175,14 @@ pub(crate) fn tell_notices(config: &plimsoll_config::Config, around: &Surroundin
         note(&format!("note: `{file}`: no effect here: {}", keys.join(", ")));
     }
     for rule in config.run.iter().flat_map(plimsoll_agent::idle_rules) {
-        note(&format!("note: {rule}"));
+        note(&format!("note: {}", escaped(&rule.to_string())));
     }
 }
 
 /// What is left out, why, and what to type.
 fn told(left_out: &LeftOut, keys: &str, around: &Surroundings) -> String {
     let LeftOut { files, directory, why, .. } = left_out;
-    let names = files.iter().map(|file| format!("`{}`", around.short(file))).collect::<Vec<_>>();
+    let names = files.iter().map(|file| format!("`{}`", escaped(&around.short(file)))).collect::<Vec<_>>();
     let (names, is) = (names.join(" and "), if files.len() > 1 { "are" } else { "is" });
     let directory = shell_word(directory, around);
     let next = format!("`plimsoll config` shows them, `plimsoll trust {directory}` lets them take effect");
@@ -205,8 +205,7 @@ fn short_origin(origin: &Origin, around: &Surroundings) -> String {
         }
         other => other.to_string(),
     };
-    let is_quote = |c| matches!(c, '\'' | '"' | '\\');
-    origin.chars().map(|c| if is_quote(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
+    escaped(&origin)
 }
 
 /// A value in full, with everything that a terminal would hide or reorder escaped: it comes from a file that is not
@@ -230,7 +229,8 @@ fn shell_word(path: &Path, around: &Surroundings) -> String {
     if short.chars().all(is_plain) {
         return short;
     }
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+    // A path with a line break cannot be pasted, and must not look like two lines.
+    escaped(&format!("'{}'", path.display().to_string().replace('\'', r"'\''")))
 }
 
 fn ledger_message(error: &LedgerError) -> String {
@@ -259,9 +259,11 @@ impl From<&ConfigError> for CliError {
             }
             other => other.to_string(),
         };
-        match error.hint() {
-            Some(hint) => CliError::usage(message).hint(hint),
-            None => CliError::usage(message),
+        // The message quotes keys and values of untrusted files.
+        let error = (CliError::usage(escaped(&message)), error.hint());
+        match error {
+            (told, Some(hint)) => told.hint(escaped(&hint)),
+            (told, None) => told,
         }
     }
 }

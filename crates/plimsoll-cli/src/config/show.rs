@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{StoreConfig, load, short_origin, tell_left_out, tell_notices, written};
 use crate::args::{ConfigArgs, ConfigCommand};
 use crate::error::{CliError, reason};
-use crate::output::{Column, Holds, Output, Table, note};
+use crate::output::{Column, Holds, Output, Table, escaped, note};
 use crate::surroundings::Surroundings;
 
 /// Show or check what is set.
@@ -136,12 +136,12 @@ fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<(
         table.row([field.clone(), value, short_origin(&config.origin(&field), around)]);
     }
     for field in run_fields(config) {
-        table.row([field.key.clone(), shown(&field.value), short_origin(&field.origin, around)]);
+        table.row([escaped(&field.key), shown(&field.value), short_origin(&field.origin, around)]);
     }
     for left_out in &config.left_out {
         for setting in &left_out.settings {
             let origin = format!("{}, left out: {}", short_origin(&setting.origin, around), why(left_out));
-            table.row([setting.key.clone(), written(&setting.value), origin]);
+            table.row([escaped(&setting.key), written(&setting.value), origin]);
         }
     }
     output.table(&table)?;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{shell_word, short_origin, written};
 use crate::args::TrustArgs;
 use crate::error::CliError;
-use crate::output::{Column, Holds, Output, Table, note};
+use crate::output::{Column, Holds, Output, Table, escaped, note};
 use crate::surroundings::Surroundings;
 
 /// Show what a project's file would set beyond what is harmless, and let it.
@@ -27,7 +27,7 @@ pub(crate) fn trust(
     if !output.json {
         for setting in &review.settings {
             let origin = short_origin(&setting.origin, around);
-            output.text(&format!("{origin}: {} = {}", setting.key, written(&setting.value)))?;
+            output.text(&format!("{origin}: {} = {}", escaped(&setting.key), written(&setting.value)))?;
         }
         output.flush()?;
     }

@@ -20,7 +20,7 @@ use plimsoll_agent::{
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
-use crate::output::{counted, first_words, printable};
+use crate::output::{counted, first_words, printable, write_json};
 use crate::style::{QUIET, paint};
 use crate::tasks::spend_text;
 
@@ -118,7 +118,7 @@ impl Teller {
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_live && !report.text.trim().is_empty() {
-            write_out(&format!("{}\n", report.text.trim_end()));
+            write_out(&format!("{}\n", printable(report.text.trim_end())));
         }
         state.end_line();
         let cost = if report.cost > 0.0 { format!(", ${:.4}", report.cost) } else { String::new() };
@@ -156,7 +156,10 @@ impl Teller {
 
     fn line(&self, value: &Value) {
         let _one_at_a_time = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        write_out(&format!("{value}\n"));
+        let mut line = Vec::new();
+        if write_json(&mut line, value).is_ok() {
+            write_out(&String::from_utf8_lossy(&line));
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn run(
             json!({ "id": task.id, "status": task.status, "result": data.result, "error": data.error });
         output.json(&told)?;
     } else if let Some(result) = data.result.as_deref().filter(|_| !task.status.is_active()) {
-        output.text(result.trim_end())?;
+        output.words(result.trim_end())?;
         output.flush()?;
     }
     if task.status == TaskStatus::Completed {
@@ -109,5 +109,5 @@ fn print_messages(args: &OutputArgs, task: &Task, desk: &Desk, output: &mut Outp
         let first = messages.len().saturating_sub(args.messages);
         return Ok(output.json(&&messages[first..])?);
     }
-    Ok(output.text(&transcript_text(&messages, &filter))?)
+    Ok(output.words(&transcript_text(&messages, &filter))?)
 }

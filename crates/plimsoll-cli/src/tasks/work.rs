@@ -21,7 +21,7 @@ use crate::agent::{Setup, setup_failed};
 use crate::args::{AgentArgs, ForkArgs, InputArgs, ResumeArgs, TaskFork};
 use crate::error::CliError;
 use crate::interrupt;
-use crate::output::{Output, first_words, note, printable};
+use crate::output::{Output, first_words, note, printable, write_json};
 use crate::run::TASKS_STOP;
 use crate::run::tell::describe;
 use crate::sessions;
@@ -299,7 +299,7 @@ impl Worker {
             }
             print_json(&value);
         } else if let Some(result) = result {
-            output.text(result.trim_end())?;
+            output.words(result.trim_end())?;
             output.flush()?;
         }
         let id = short_id(&task.id, []);
@@ -329,5 +329,5 @@ fn print_note(line: &str) {
 fn print_json(value: &Value) {
     let mut out = anstream::stdout().lock();
     // A reader that went away does not end the task: its work is stored.
-    let _ = writeln!(out, "{value}").and_then(|()| out.flush());
+    let _ = write_json(&mut out, value).and_then(|()| out.flush());
 }
