@@ -491,6 +491,8 @@ pub struct ReceiptFigures {
     pub items: u64,
     /// Whether what left the window can be brought back; not so of an output that was cut where nothing is spilled.
     pub kept: bool,
+    /// Whether what left the window should have been kept and could not be; `reason` says why.
+    pub lost: bool,
     /// Whether a summary was made without a model.
     pub without_model: bool,
     /// Tokens before.
@@ -545,6 +547,8 @@ impl From<&Receipt> for ReceiptFigures {
             kind,
             items,
             kept: kind != ReductionKind::Truncate || !receipt.handles.is_empty(),
+            lost: receipt.handles.is_empty()
+                && matches!(&receipt.plan, Plan::Truncate(plan) if plan.may_spill),
             without_model: matches!(&receipt.plan, Plan::Compact(plan) if plan.made == Made::WithoutModel),
             before: receipt.before,
             after: receipt.after,

@@ -53,6 +53,16 @@ pub(crate) fn ignores_hang_up() -> bool {
     ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
+/// Turns a write beyond the file size limit (`ulimit -f`) into an error. By default SIGXFSZ kills the process. A handler is
+/// reset in child processes, so commands keep the default; an ignored signal would be inherited.
+pub(crate) fn survive_file_size_limit() {
+    #[cfg(unix)]
+    {
+        let signal = rustix::process::Signal::XFSZ.as_raw();
+        let _ = signal_hook::flag::register(signal, Arc::default());
+    }
+}
+
 /// A write under way is committed first: the store's single writer makes the release wait its turn.
 fn end() {
     if let Some(cancel) = CANCEL.lock().unwrap_or_else(PoisonError::into_inner).take() {

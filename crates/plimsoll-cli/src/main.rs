@@ -55,6 +55,7 @@ fn main() -> ExitCode {
     let cli = args::parse();
     cli.color.hold();
     begin_log();
+    interrupt::survive_file_size_limit();
     let mut output = Output::new(cli.json);
     match dispatch(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(CliError::from)) {
         Ok(code) => code,

@@ -54,6 +54,7 @@ fn figures(kind: ReductionKind, items: u64, kept: bool) -> ReceiptFigures {
         kind,
         items,
         kept,
+        lost: false,
         without_model: false,
         before: Tokens(20_000),
         after: Tokens(7_700),

@@ -7,6 +7,7 @@ use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_agent::{ReceiptFigures, ReductionKind, RunEnd, Stop};
 
 use crate::output::counted;
+use crate::run::tell::LOST;
 
 /// Something left the window: what, how much, and how it comes back.
 pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
@@ -23,6 +24,10 @@ pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
         }
         ReductionKind::Truncate if figures.kept => format!(
             "a long output was shortened for the model, by {freed} tokens; all of it is kept: `/recall {receipt}`"
+        ),
+        ReductionKind::Truncate if figures.lost => format!(
+            "a long output was shortened for the model, by {freed} tokens ({receipt}); {LOST}: {}",
+            figures.reason
         ),
         ReductionKind::Truncate => format!(
             "a long output was shortened for the model, by {freed} tokens ({receipt}); this policy keeps no copy of it"

@@ -30,6 +30,8 @@ const POLL: Duration = Duration::from_millis(50);
 const CALLS_BEGIN: Duration = Duration::from_millis(500);
 /// So many chars of a call's input are shown.
 const SHOWN: usize = 100;
+/// Notice for an output that was cut and could not be stored.
+pub(crate) const LOST: &str = "the whole could not be stored";
 
 /// Tells what happens.
 pub(crate) struct Teller {
@@ -277,6 +279,10 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
 pub(crate) fn reduced(figures: &ReceiptFigures) -> Option<String> {
     let ReceiptFigures { receipt, before, after, .. } = figures;
     let what = match figures.kind {
+        ReductionKind::Truncate if figures.lost => {
+            let told = format!("· shortened a long output: {before} to {after} tokens ({receipt})");
+            return Some(format!("{told}; {LOST}: {}", figures.reason));
+        }
         ReductionKind::Truncate if !figures.kept => {
             let told = format!("· shortened a long output: {before} to {after} tokens ({receipt})");
             return Some(format!("{told}; this policy keeps no copy of it"));
