@@ -268,6 +268,12 @@ pub(crate) fn failed(error: &AgentError, go_on: &str) -> CliError {
         AgentError::Session(SessionError::Store(StoreError::Leased { .. })) => {
             told.hint("`--force` takes it over")
         }
+        AgentError::Session(SessionError::Store(StoreError::Fenced { session, .. })) => {
+            told.hint(match go_on.strip_suffix(" --continue") {
+                Some(command) => format!("`{command} --session {session} --force` takes it back"),
+                None => format!("`/resume {session}` takes it back"),
+            })
+        }
         AgentError::Provider(plimsoll_providers::ProviderError::Auth { .. }) => {
             told.hint("`plimsoll config` shows where the key comes from")
         }

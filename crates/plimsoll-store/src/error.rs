@@ -208,7 +208,7 @@ pub enum StoreError {
 fn fenced_by(holder: Option<&str>) -> String {
     match holder {
         Some(holder) => format!("`{}` has taken it over", Shown(holder)),
-        None => "its lease was given back; take it again".to_owned(),
+        None => "its lease was released".to_owned(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! What the commands do.
 
+use std::time::Duration;
+
 use plimsoll::recall::RecallQuery;
 use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
-use plimsoll_agent::{AgentError, Conversation, RevertTarget, RunOverrides};
+use plimsoll_agent::{Agent, AgentError, Conversation, RevertTarget, RunOverrides};
 use plimsoll_session::SessionError;
+use plimsoll_store::{StoreError, TakeOver};
 
 use super::command::{Typed, parse};
 use super::text::{clean, one_line, visible, wrap};
@@ -30,6 +33,8 @@ const LEAST_ID: usize = 12;
 const MOST_FORKS: usize = 100;
 /// An id of ours is this long.
 const WHOLE_ID: usize = 30;
+/// Duration of the renewal that checks whether a lease is still ours.
+const LEASE: Duration = Duration::from_secs(60);
 
 type Done = Result<(), CliError>;
 
@@ -337,11 +342,32 @@ impl Chat<'_> {
     fn resume(&mut self, id: &str) -> Done {
         let id = self.setup.find_session(&self.opened, id)?;
         if self.conversation.as_ref().is_some_and(|open| *open.session() == id) {
-            self.teller.notice("that is this session");
-            return Ok(());
+            if !self.has_lost_session() {
+                self.teller.notice("that is this session");
+                return Ok(());
+            }
+            return self.take_back(&id);
         }
         let overrides = self.setup.overrides_for(&self.opened, &id)?;
         self.reopen(overrides, &id)?;
+        self.teller.notice(&format!("session {id}"));
+        self.recap()
+    }
+
+    /// Whether another process has taken the open session from this chat.
+    fn has_lost_session(&self) -> bool {
+        let Some(open) = &self.conversation else { return false };
+        let lease = self.runtime.block_on(open.driver().run(|driver| Ok(driver.lease().clone())));
+        let renewed = lease.map(|lease| self.opened.archive.store().renew(&lease, LEASE));
+        matches!(renewed, Ok(Err(StoreError::Fenced { .. })))
+    }
+
+    /// Takes the open session back from the process that took it.
+    fn take_back(&mut self, id: &SessionId) -> Done {
+        // Its writes are refused, so closing it fails.
+        let _ = self.close();
+        let agent = self.agent_for(self.agent()?, id)?;
+        self.open(&Agent { take_over: TakeOver::Always, ..agent }, id).map_err(|error| told(&error))?;
         self.teller.notice(&format!("session {id}"));
         self.recap()
     }
