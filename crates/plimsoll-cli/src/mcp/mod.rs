@@ -5,6 +5,7 @@
 //! that the client is writing are opened for each call, so that what was added meanwhile is seen and no file is held open.
 
 mod client;
+mod lines;
 mod subject;
 mod tools;
 
@@ -23,6 +24,7 @@ use crate::error::CliError;
 use crate::surroundings::Surroundings;
 
 use client::Client;
+use lines::Lines;
 use subject::Subject;
 use tools::{Answer, Call, Refusal};
 
@@ -41,14 +43,15 @@ pub(crate) fn run(args: &McpArgs, around: &Arc<Surroundings>) -> Result<ExitCode
     let runtime = runtime.map_err(|error| failed(&error))?;
     let server = Server { around: Arc::clone(around), session: args.session.clone() };
     let served = runtime.block_on(async {
-        let streams = (tokio::io::stdin(), tokio::io::stdout());
-        let service = match server.serve(streams).await {
-            Ok(service) => service,
+        let lines = Lines::between(tokio::io::stdin(), tokio::io::stdout());
+        let served = match server.serve(lines.streams).await {
+            Ok(service) => service.waiting().await.map(drop).map_err(|error| failed(&error)),
             // A client that goes away before it has said what it wants has not been failed.
-            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-            Err(error) => return Err(failed(&error)),
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(failed(&error)),
         };
-        service.waiting().await.map(drop).map_err(|error| failed(&error))
+        let _ = lines.written.await;
+        served
     });
     // Reading standard input blocks a thread that cannot be ended; it is not waited for.
     runtime.shutdown_background();
