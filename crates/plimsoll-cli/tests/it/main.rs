@@ -6,6 +6,8 @@
 mod attack_model;
 
 #[cfg(unix)]
+mod attack;
+#[cfg(unix)]
 mod chat;
 #[cfg(unix)]
 mod chat_ends;
