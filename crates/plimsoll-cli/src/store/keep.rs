@@ -40,6 +40,9 @@ pub(crate) fn gc(around: &Surroundings, output: &mut Output) -> Result<ExitCode,
         let recorded = counted(swept.recorded as usize, "record");
         output.text(&format!("{recorded} entered that the database could not take before"))?;
     }
+    if swept.freed > 0 {
+        output.text(&format!("the database is {} smaller", format_bytes(swept.freed)))?;
+    }
     if let Some(why) = &swept.unpurged {
         note(&format!("note: a purge is not finished: {why}"));
     }

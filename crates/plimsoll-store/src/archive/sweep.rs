@@ -55,6 +55,8 @@ pub struct Swept {
     /// Why some are not: another process reads the database, say. The next sweep tries again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unpurged: Option<String>,
+    /// Bytes by which the database has become smaller.
+    pub freed: u64,
 }
 
 /// So many spills expire, and so many blobs are looked at, in one transaction.
@@ -90,6 +92,7 @@ impl Archive {
             }
             Err(error) => return Err(error),
         }
+        swept.freed = self.store.give_back()?;
         Ok(swept)
     }
 

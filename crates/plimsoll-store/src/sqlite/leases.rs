@@ -113,6 +113,18 @@ fn unexpired(connection: &Connection, key: i64, now: Millis) -> Result<Option<(S
     Ok(found.optional()?)
 }
 
+/// Whether a living process runs any session.
+pub(super) fn any_living(connection: &Connection, now: Millis) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT holder FROM lease WHERE until > ?1")?;
+    let mut rows = statement.query([integer(now.0)])?;
+    while let Some(row) = rows.next()? {
+        if !holder_is_gone(&row.get::<_, String>(0)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Drops a lease whose process no longer exists.
 pub(super) fn living(held: Option<(String, Millis)>) -> Option<(String, Millis)> {
     held.filter(|(holder, _)| !holder_is_gone(holder))

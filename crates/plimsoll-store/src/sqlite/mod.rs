@@ -25,6 +25,7 @@ mod salvage;
 mod schema;
 mod search;
 mod sessions;
+mod space;
 mod spills;
 mod sums;
 mod tasks;

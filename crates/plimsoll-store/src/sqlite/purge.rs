@@ -21,6 +21,7 @@ use super::reduce::insert_receipt;
 use super::rows;
 use super::schema;
 use super::spills;
+use super::{search, space};
 use crate::error::StoreError;
 use crate::purge::{Quoted, Scrubber, TOMBSTONE};
 use crate::recall::what_of;
@@ -76,7 +77,7 @@ pub(super) fn purge(
         .execute(params![receipt.id.as_str(), now.0])?;
     purge_noted(connection, claim, &receipt, now)?;
     // The index has pieces of what was destroyed in its segments until they are merged; it begins anew.
-    connection.execute_batch("DELETE FROM searched; INSERT INTO search (search) VALUES ('delete-all')")?;
+    search::clear(connection)?;
     Ok(receipt)
 }
 
@@ -394,6 +395,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<i64>, StoreError
 /// Write the file anew without free pages, empty the write-ahead log, remove copies. On a connection of its own: this
 /// cannot be done in a transaction.
 pub(super) fn clean(connection: &Connection, database: &Path) -> Result<(), StoreError> {
+    space::prepare(connection)?;
     connection.execute_batch("VACUUM")?;
     let is_busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     if is_busy != 0 {

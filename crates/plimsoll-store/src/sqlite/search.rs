@@ -326,6 +326,61 @@ pub(super) fn index(connection: &Connection, stretch: &Stretch) -> Result<IndexS
     Ok(IndexStep { added, next: u64::try_from(session + i64::from(is_done)).ok() })
 }
 
+/// Empties the index. It is filled again on the side, and searches look through texts until it is.
+pub(super) fn clear(connection: &Connection) -> Result<(), StoreError> {
+    Ok(connection.execute_batch(
+        "DELETE FROM searched; INSERT INTO search (search) VALUES ('delete-all'); UPDATE search_state SET stale = 0",
+    )?)
+}
+
+/// Prepares the index for the removal of a session. If it holds most of what is indexed, the index begins anew: to index
+/// the rest again costs less than to delete row by row.
+pub(super) fn forget_session(connection: &Connection, session: i64) -> Result<(), StoreError> {
+    let upto = indexed_to(connection, session)?;
+    if upto == 0 {
+        return Ok(());
+    }
+    let own: i64 = connection
+        .prepare_cached("SELECT count(*) FROM part INDEXED BY part_order WHERE session = ?1")?
+        .query_row([session], |row| row.get(0))?;
+    let all: i64 =
+        connection.prepare_cached("SELECT count(*) FROM search_docsize")?.query_row([], |row| row.get(0))?;
+    if own >= all / 2 { clear(connection) } else { Ok(()) }
+}
+
+/// Notes that rows of the index were deleted.
+pub(super) fn note_stale(connection: &Connection, rows: usize) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE search_state SET stale = stale + ?1")?.execute([rows])?;
+    Ok(())
+}
+
+/// Pages that a step of merging writes.
+const MERGE: i64 = 500;
+
+/// A step of merging deleted rows away, once there are many. Returns whether there is more to do.
+pub(super) fn merge(connection: &Connection) -> Result<bool, StoreError> {
+    let stale: i64 = connection.query_row("SELECT stale FROM search_state", [], |row| row.get(0))?;
+    let all: i64 = connection.query_row("SELECT count(*) FROM search_docsize", [], |row| row.get(0))?;
+    if stale == 0 || stale < all / 4 {
+        return Ok(false);
+    }
+    if all == 0 {
+        clear(connection)?;
+        return Ok(false);
+    }
+    let changes = |connection: &Connection| -> Result<i64, StoreError> {
+        Ok(connection.query_row("SELECT total_changes()", [], |row| row.get(0))?)
+    };
+    let before = changes(connection)?;
+    // A negative number merges all segments into one, in steps.
+    connection.execute("INSERT INTO search (search, rank) VALUES ('merge', ?1)", [-MERGE])?;
+    if changes(connection)? - before >= 2 {
+        return Ok(true);
+    }
+    connection.execute("UPDATE search_state SET stale = 0", [])?;
+    Ok(false)
+}
+
 /// Put a part into the index.
 pub(super) fn index_part(connection: &Connection, seq: i64) -> Result<(), StoreError> {
     let found: Option<(Part, Option<String>)> = connection

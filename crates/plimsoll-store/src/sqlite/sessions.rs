@@ -8,7 +8,7 @@ use super::feed::Changed;
 use super::leases::{self, settle};
 use super::position::Position;
 use super::spills;
-use super::{append, read};
+use super::{append, read, search};
 use crate::error::StoreError;
 use crate::session::{NewSession, Session, SessionPatch};
 use crate::store::{ChangeKind, Claim};
@@ -250,20 +250,25 @@ const STEP_CHARS: i64 = 2_000_000;
 pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, StoreError> {
     let row = connection
         .prepare_cached(
-            "SELECT s.removed, s.forked_from, (SELECT p.key FROM session p WHERE p.id = s.parent)
-             FROM session s WHERE s.key = ?1",
+            "SELECT s.removed, s.forked_from, (SELECT p.key FROM session p WHERE p.id = s.parent),
+             s.id = 'removed/' || s.key FROM session s WHERE s.key = ?1",
         )?
         .query_row([key], |row| {
             let before: [Option<i64>; 2] = [row.get(1)?, row.get(2)?];
-            Ok((row.get::<_, Option<i64>>(0)?, before))
+            Ok((row.get::<_, Option<i64>>(0)?, before, row.get::<_, bool>(3)?))
         })
         .optional()?;
-    let Some((Some(removed), before)) = row else { return Ok(Vec::new()) };
+    let Some((Some(removed), before, is_begun)) = row else { return Ok(Vec::new()) };
     if is_needed(connection, key)? {
         return Ok(Vec::new());
     }
-    // Its id is free from here on, also if the process dies before the last row is gone.
-    connection.prepare_cached("UPDATE session SET id = 'removed/' || key WHERE key = ?1")?.execute([key])?;
+    if !is_begun {
+        search::forget_session(connection, key)?;
+        // Its id is free from here on, also if the process dies before the last row is gone.
+        connection
+            .prepare_cached("UPDATE session SET id = 'removed/' || key WHERE key = ?1")?
+            .execute([key])?;
+    }
     let Some(parts) = delete_parts(connection, key)? else { return Ok(vec![key]) };
     let mut room = STEP - parts;
     for table in ["mark", "receipt", "compaction"] {
@@ -323,12 +328,17 @@ fn delete_parts(connection: &Connection, key: i64) -> Result<Option<usize>, Stor
     let indexed: i64 = connection
         .prepare_cached("SELECT coalesce((SELECT upto FROM searched WHERE session = ?1), 0)")?
         .query_row([key], |row| row.get(0))?;
+    let mut stale = 0;
     for part in &parts {
         if *part <= indexed {
+            stale += 1;
             connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([part])?;
         }
         connection.prepare_cached("DELETE FROM delta WHERE part = ?1")?.execute([part])?;
         connection.prepare_cached("DELETE FROM part WHERE seq = ?1")?.execute([part])?;
+    }
+    if stale > 0 {
+        search::note_stale(connection, stale)?;
     }
     Ok((parts.len() < STEP && size < STEP_CHARS).then_some(parts.len()))
 }

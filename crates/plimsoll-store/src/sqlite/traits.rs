@@ -74,7 +74,8 @@ impl Sessions for SqliteStore {
     fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
         let (claim, clock) = (claim.clone(), self.clock.clone());
         let left = self.write(move |connection| sessions::remove(connection, &claim, now, clock.now()))?;
-        self.sweep_removed(left)
+        self.sweep_removed(left)?;
+        self.shrink().map(drop)
     }
 }
 
@@ -490,6 +491,11 @@ impl Upkeep for SqliteStore {
         let count = left.len() as u64;
         self.sweep_removed(left)?;
         Ok(count)
+    }
+
+    fn give_back(&self) -> Result<u64, StoreError> {
+        while self.write(search::merge)? {}
+        Ok(self.shrink()? + self.rewrite()?)
     }
 
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError> {

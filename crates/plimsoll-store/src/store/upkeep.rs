@@ -26,6 +26,11 @@ pub trait Upkeep {
         Ok(0)
     }
 
+    /// Gives space that nothing needs any more back to the file system. Returns how many bytes.
+    fn give_back(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     /// Forget old changes so that about `keep` are left; a small step of it. Gives how many were forgotten, 0 when
     /// there is nothing left to do.
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError>;

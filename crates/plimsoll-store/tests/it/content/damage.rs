@@ -18,7 +18,7 @@ use super::super::{NOW, answer, begun, session, unleased, user};
 use super::{noise, open, take};
 
 /// Tables that describe work under way and are rebuilt or run out by themselves, and the index for searches.
-const TRANSIENT: [&str; 7] = ["change", "deleting", "lease", "purge", "searched", "staged", "loss"];
+const TRANSIENT: [&str; 6] = ["change", "deleting", "lease", "purge", "staged", "loss"];
 
 /// A database with something in every table, and its sessions.
 fn full(folder: &Path) -> (Archive, Vec<SessionId>) {

@@ -7,6 +7,7 @@ mod place;
 mod plain;
 mod purge;
 mod recall;
+mod space;
 mod take;
 
 use std::path::Path;
