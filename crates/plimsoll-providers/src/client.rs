@@ -1,18 +1,19 @@
 //! Sending a request and following its answer.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::decode::{DEFAULT_EVENT_LIMIT, Decoder};
+use crate::decode::{DEFAULT_ANSWER_LIMIT, DEFAULT_EVENT_LIMIT, Decoder};
 use crate::endpoint::{Endpoint, Wire};
 use crate::error::{Failure, ProviderError, StreamFault, TimeoutKind};
 use crate::event::StreamEvent;
 use crate::request::Request;
 use crate::retry::{RetryPolicy, asked_wait, chance};
+use crate::tls;
 
 /// How long to wait and how often to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +27,8 @@ pub struct ClientOptions {
     pub total: Duration,
     /// The largest event, in bytes.
     pub event_limit: usize,
+    /// Maximum size of an answer in bytes. An answer that is far longer than its request allows is cut off earlier.
+    pub answer_limit: usize,
     /// When to send a request again.
     pub retry: RetryPolicy,
 }
@@ -37,6 +40,7 @@ impl Default for ClientOptions {
             idle: Duration::from_secs(300),
             total: Duration::from_secs(3_600),
             event_limit: DEFAULT_EVENT_LIMIT,
+            answer_limit: DEFAULT_ANSWER_LIMIT,
             retry: RetryPolicy::default(),
         }
     }
@@ -139,7 +143,7 @@ impl Client {
         let started = Instant::now();
         let clock = Clock { started, last_byte: started, options: self.options };
         let sending = self.http.post(self.endpoint.url()).headers(self.headers.clone()).body(body).send();
-        let response = clock.limit(sending).await?.map_err(|error| self.network(&error))?;
+        let response = clock.limit(sending).await?.map_err(|error| network(&self.endpoint, error))?;
         let status = response.status().as_u16();
         if !response.status().is_success() {
             return Err(self.refusal(status, response, &clock).await);
@@ -149,7 +153,8 @@ impl Client {
         if ["text/html", "application/json"].iter().any(|other| kind.starts_with(other)) {
             return Err(self.no_stream(kind, response, &clock).await);
         }
-        let decoder = Decoder::with_limit(request, self.options.event_limit);
+        let ClientOptions { event_limit, answer_limit, .. } = self.options;
+        let decoder = Decoder::with_limits(request, event_limit, answer_limit);
         let endpoint = self.endpoint.clone();
         let clock = Clock { last_byte: Instant::now(), ..clock };
         let mut answer =
@@ -200,7 +205,7 @@ impl Client {
     }
 
     async fn refusal(&self, status: u16, response: reqwest::Response, clock: &Clock) -> ProviderError {
-        let wait = asked_wait(|name| header(response.headers(), name));
+        let wait = asked_wait(|name| header(response.headers(), name), SystemTime::now());
         let body = read_some(response, clock).await;
         let error = ProviderError::from(Failure::of_body(status, &body, wait));
         match (status, error) {
@@ -222,10 +227,6 @@ impl Client {
             }
             _ => StreamFault::NotAStream { content_type: kind }.into(),
         }
-    }
-
-    fn network(&self, error: &reqwest::Error) -> ProviderError {
-        network(&self.endpoint, error)
     }
 }
 
@@ -267,7 +268,7 @@ impl AnswerStream {
                 self.ended = true;
             }
             Ok(Err(error)) => {
-                self.ready.push_back(Err(network(&self.endpoint, &error)));
+                self.ready.push_back(Err(network(&self.endpoint, error)));
                 self.ended = true;
             }
             Err(timeout) => {
@@ -318,10 +319,19 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-fn network(endpoint: &Endpoint, error: &reqwest::Error) -> ProviderError {
-    let message = endpoint.strip_keys(&causes(error));
+fn network(endpoint: &Endpoint, error: reqwest::Error) -> ProviderError {
+    let (is_builder, url) = (error.is_builder(), endpoint.shown_url());
+    // The address in the error is the one that was sent, with a query that may be a key.
+    let error = error.without_url();
+    if let Some(message) = tls::problem(&error) {
+        return ProviderError::Tls { message: endpoint.strip_keys(&format!("{message} ({url})")) };
+    }
+    let told = causes(&error);
+    let outer = error.to_string();
+    let inner = told.strip_prefix(outer.as_str()).unwrap_or_default();
+    let message = endpoint.strip_keys(&format!("{outer} for url ({url}){inner}"));
     // An address that is none does not become one by trying again.
-    match error.is_builder() {
+    match is_builder {
         true => ProviderError::BadRequest { status: None, message },
         false => ProviderError::Network { message },
     }

@@ -5,6 +5,7 @@ use crate::chat::ChatDecoder;
 use crate::endpoint::Wire;
 use crate::error::{ProviderError, StreamFault};
 use crate::event::StreamEvent;
+use crate::lanes::Said;
 use crate::names::ToolNames;
 use crate::request::Request;
 use crate::responses::ResponsesDecoder;
@@ -12,6 +13,16 @@ use crate::sse::{SseEvent, SseReader, TooLarge};
 
 /// The largest event that is read. The closing event of the Responses API repeats the whole answer.
 pub(crate) const DEFAULT_EVENT_LIMIT: usize = 32 << 20;
+
+/// Maximum size of an answer in bytes, whatever was requested.
+pub(crate) const DEFAULT_ANSWER_LIMIT: usize = 16 << 20;
+
+/// Bytes that an output token may have. The longest tokens of vocabularies are runs of spaces and of the same character, up to
+/// 128 bytes; no text consists of them, and the average of real ones is 3 to 5.
+const BYTES_PER_TOKEN: u64 = 64;
+
+/// Bytes that an answer may have however few tokens were requested: servers exist that do not count reasoning.
+const LEAST_ANSWER_LIMIT: usize = 256 << 10;
 
 /// What a wire's decoder needs to know of the request.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +47,10 @@ impl Context {
 pub struct Decoder {
     sse: SseReader,
     wire: WireDecoder,
+    /// Maximum bytes that the model may write.
+    words_limit: usize,
+    /// Maximum bytes of the whole answer.
+    answer_limit: usize,
     /// How many events of the stream were read, for messages.
     read: u64,
     is_over: bool,
@@ -51,11 +66,13 @@ enum WireDecoder {
 impl Decoder {
     /// A decoder for the answer to a request.
     pub fn new(request: &Request) -> Decoder {
-        Decoder::with_limit(request, DEFAULT_EVENT_LIMIT)
+        Decoder::with_limits(request, DEFAULT_EVENT_LIMIT, DEFAULT_ANSWER_LIMIT)
     }
 
-    /// A decoder that refuses events of more than `limit` bytes.
-    pub fn with_limit(request: &Request, limit: usize) -> Decoder {
+    /// A decoder that refuses events of more than `event_limit` bytes, and cuts off an answer of more than `answer_limit`
+    /// bytes. An answer that is much longer than the output tokens that were requested is cut off earlier: the server
+    /// ignores the limit or streams without an end.
+    pub fn with_limits(request: &Request, event_limit: usize, answer_limit: usize) -> Decoder {
         let (provider, model) = (request.provider.clone(), request.model.clone());
         let context = Context { provider, model, tools: request.tools.clone() };
         let wire = match request.wire() {
@@ -63,7 +80,10 @@ impl Decoder {
             Wire::Chat => WireDecoder::Chat(ChatDecoder::new(context)),
             Wire::Responses => WireDecoder::Responses(ResponsesDecoder::new(context)),
         };
-        Decoder { sse: SseReader::new(limit), wire, read: 0, is_over: false }
+        let words = request.max_tokens().map(|most| most.saturating_mul(BYTES_PER_TOKEN));
+        let words = words.map_or(usize::MAX, |words| usize::try_from(words).unwrap_or(usize::MAX));
+        let words_limit = words.max(LEAST_ANSWER_LIMIT).min(answer_limit);
+        Decoder { sse: SseReader::new(event_limit), wire, words_limit, answer_limit, read: 0, is_over: false }
     }
 
     /// Whether the answer has come to its end, well or not.
@@ -130,6 +150,10 @@ impl Decoder {
             WireDecoder::Chat(wire) => wire.event(&event.data, &mut out),
             WireDecoder::Responses(wire) => wire.event(&event.data, &mut out),
         };
+        if let Some(limit) = self.exceeded() {
+            self.fail(StreamFault::TooLong { limit }.into(), decoded);
+            return;
+        }
         self.is_over = matches!(out.last(), Some(StreamEvent::Finished { .. }));
         decoded.extend(out.into_iter().map(Ok));
         if let Err(error) = result {
@@ -141,6 +165,19 @@ impl Decoder {
             };
             self.fail(error, decoded);
         }
+    }
+
+    /// The limit that the answer exceeds, if it does.
+    fn exceeded(&self) -> Option<usize> {
+        let Said { by_model, besides } = match &self.wire {
+            WireDecoder::Anthropic(wire) => wire.said(),
+            WireDecoder::Chat(wire) => wire.said(),
+            WireDecoder::Responses(wire) => wire.said(),
+        };
+        if by_model > self.words_limit {
+            return Some(self.words_limit);
+        }
+        (by_model.saturating_add(besides) > self.answer_limit).then_some(self.answer_limit)
     }
 
     fn fail(&mut self, error: ProviderError, decoded: &mut Vec<Result<StreamEvent, ProviderError>>) {

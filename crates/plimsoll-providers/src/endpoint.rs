@@ -85,8 +85,10 @@ impl fmt::Display for ModelRef {
 pub struct Endpoint {
     /// The wire format that is spoken there.
     pub wire: Wire,
-    /// The address that the paths of the API are added to, without a slash at its end.
+    /// The address that the paths of the API are added to, without a slash at its end and without a query.
     pub base_url: String,
+    /// Query of every request, without the question mark. A secret: gateways accept keys in it.
+    pub query: Option<Secret>,
     /// The key; servers on this machine need none.
     pub key: Option<Secret>,
     /// Further headers. Values are secrets: gateways are given their keys in them.
@@ -100,6 +102,7 @@ impl fmt::Debug for Endpoint {
             .debug_struct("Endpoint")
             .field("wire", &self.wire)
             .field("base_url", &plimsoll::redact::redact(&self.base_url).text)
+            .field("query", &self.query)
             .field("key", &self.key)
             .field("headers", &headers)
             .finish()
@@ -112,15 +115,19 @@ const OPENAI_URL: &str = "https://api.openai.com/v1";
 pub(crate) const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 impl Endpoint {
-    /// The endpoint at an address.
+    /// The endpoint at an address. A query of the address is added to each request after the path of the API; a fragment
+    /// is dropped, because it is never sent.
     pub fn new(wire: Wire, base_url: &str, key: Option<Secret>) -> Result<Endpoint, EndpointError> {
-        let base_url = base_url.trim().trim_end_matches('/').to_owned();
+        let address = base_url.trim().split('#').next().unwrap_or_default();
+        let (address, query) = address.split_once('?').unwrap_or((address, ""));
+        let base_url = address.trim_end_matches('/').to_owned();
         let lower = base_url.to_ascii_lowercase();
         if !(lower.starts_with("http://") || lower.starts_with("https://")) {
             // An address that is none may be a key in the wrong place.
             return Err(EndpointError::NotAUrl(plimsoll::redact::redact(&base_url).text));
         }
-        Ok(Endpoint { wire, base_url, key, headers: Vec::new() })
+        let query = (!query.is_empty()).then(|| Secret::new(query));
+        Ok(Endpoint { wire, base_url, query, key, headers: Vec::new() })
     }
 
     /// The endpoint of a provider that is known without configuration, with the variables of its official SDK:
@@ -156,11 +163,22 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The address that requests are posted to.
-    ///
+    /// The address that requests are posted to, with the query. For messages there is [`Endpoint::shown_url`].
+    pub fn url(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{}", self.path(), query.expose()),
+            None => self.path(),
+        }
+    }
+
+    /// The address that requests are posted to, without the query and other secrets, for errors and logs.
+    pub fn shown_url(&self) -> String {
+        plimsoll::redact::redact(&self.path()).text
+    }
+
     /// As the official SDKs build it: Anthropic's base URL is without `/v1`, OpenAI's with it. An Anthropic base URL
     /// that ends in `/v1`, as other tools want it, is taken for what was meant.
-    pub fn url(&self) -> String {
+    fn path(&self) -> String {
         let base = self.base_url.trim_end_matches('/');
         match self.wire {
             Wire::Anthropic if base.ends_with("/v1") => format!("{base}/messages"),
@@ -219,9 +237,16 @@ impl Endpoint {
         headers
     }
 
-    /// A text without the keys that are sent here.
+    /// A text without the keys that are sent here. Servers echo addresses in their errors, so the query is removed too,
+    /// as a whole and value by value.
     pub(crate) fn strip_keys(&self, text: &str) -> String {
         let mut text = text.to_owned();
+        if let Some(query) = &self.query {
+            text = query.strip_from(&text);
+            for value in query.expose().split('&').filter_map(|pair| pair.split_once('=')) {
+                text = Secret::new(value.1).strip_from(&text);
+            }
+        }
         for secret in self.headers.iter().map(|(_, value)| value).chain(&self.key) {
             let bare = secret.expose().trim_start_matches("Bearer ");
             text = Secret::new(bare).strip_from(&text);

@@ -83,6 +83,13 @@ pub enum ProviderError {
         /// What happened.
         message: String,
     },
+    /// No secure connection could be made. The same request fails again until the server, its certificate or the base
+    /// URL is changed.
+    #[error("no secure connection: {message}")]
+    Tls {
+        /// The problem, and what to do about it.
+        message: String,
+    },
     /// It took too long.
     #[error("{kind} after {} seconds", after.as_secs_f64())]
     Timeout {
@@ -122,6 +129,12 @@ pub enum StreamFault {
         /// The cap, in bytes.
         limit: usize,
     },
+    /// The answer is longer than its request allows. What was written until then stays.
+    #[error("the answer was cut off at {limit} bytes, far beyond the output tokens that were requested")]
+    TooLong {
+        /// The limit, in bytes.
+        limit: usize,
+    },
     /// An event is not what the wire format allows.
     #[error("event {event} is malformed: {problem}")]
     Malformed {
@@ -154,6 +167,7 @@ impl ProviderError {
             ProviderError::BadRequest { .. } | ProviderError::Thoughts { .. } => "BadRequestError",
             ProviderError::Server { .. } => "APIError",
             ProviderError::Network { .. } => "NetworkError",
+            ProviderError::Tls { .. } => "TlsError",
             ProviderError::Timeout { .. } => "TimeoutError",
             ProviderError::Stream(_) => "StreamError",
         }
@@ -188,7 +202,7 @@ impl ProviderError {
     pub(crate) fn map_text(self, change: impl Fn(&str) -> String) -> ProviderError {
         use ProviderError::{
             Auth, BadRequest, Network, Overflow, Overloaded, Quota, RateLimited, Server, Stream, Thoughts,
-            Timeout,
+            Timeout, Tls,
         };
         match self {
             Overflow { window, asked, message } => Overflow { window, asked, message: change(&message) },
@@ -204,6 +218,7 @@ impl ProviderError {
                 Server { status, retry_after, message: change(&message) }
             }
             Network { message } => Network { message: change(&message) },
+            Tls { message } => Tls { message: change(&message) },
             Timeout { kind, after } => Timeout { kind, after },
             Stream(StreamFault::NotAStream { content_type }) => {
                 Stream(StreamFault::NotAStream { content_type: change(&content_type) })

@@ -12,7 +12,20 @@ use crate::event::StreamEvent;
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     lanes: VecDeque<Lane>,
+    said: Said,
 }
+
+/// Bytes of an answer so far, waiting events included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Bytes that the model wrote: text, reasoning and inputs of calls. Output tokens bound them.
+    pub(crate) by_model: usize,
+    /// Everything else that is kept: signatures, blocks of the provider's own tools, and the parts themselves.
+    pub(crate) besides: usize,
+}
+
+/// Cost of a part in memory and in the store, about. Without it, parts without content would be free.
+const PART_BYTES: usize = 256;
 
 #[derive(Debug)]
 struct Lane {
@@ -24,16 +37,40 @@ struct Lane {
 impl Lanes {
     /// A block begins.
     pub(crate) fn open(&mut self, key: u64) {
+        self.note_kept(PART_BYTES);
         self.lanes.push_back(Lane { key, is_closed: false, waiting: Vec::new() });
     }
 
     /// Something is added to a block that is open.
     pub(crate) fn write(&mut self, key: u64, event: StreamEvent, out: &mut Vec<StreamEvent>) {
+        match &event {
+            StreamEvent::Text(text) | StreamEvent::Thinking(text) | StreamEvent::CallInput(text) => {
+                self.said.by_model = self.said.by_model.saturating_add(text.len());
+            }
+            StreamEvent::CallBegin { call, tool } => self.note_kept(call.len() + tool.len()),
+            // What these are made of was noted as it came.
+            StreamEvent::CallReady(_)
+            | StreamEvent::Signature(_)
+            | StreamEvent::Block(_)
+            | StreamEvent::PartEnd
+            | StreamEvent::Usage(_)
+            | StreamEvent::Finished { .. } => {}
+        }
         let lane = self.lanes.iter_mut().position(|lane| lane.key == key && !lane.is_closed);
         match lane {
             Some(0) | None => out.push(event),
             Some(later) => self.lanes[later].waiting.push(event),
         }
+    }
+
+    /// Counts bytes that a decoder keeps and that are not words of the model.
+    pub(crate) fn note_kept(&mut self, bytes: usize) {
+        self.said.besides = self.said.besides.saturating_add(bytes);
+    }
+
+    /// Bytes of the answer so far.
+    pub(crate) fn said(&self) -> Said {
+        self.said
     }
 
     /// A block is whole.

@@ -63,6 +63,7 @@ mod retry;
 mod secret;
 pub mod sse;
 mod thoughts;
+mod tls;
 mod usage;
 
 pub use client::{AnswerStream, Client, ClientOptions, RetryNotice};

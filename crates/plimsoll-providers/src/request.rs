@@ -251,6 +251,15 @@ impl Request {
         }
     }
 
+    /// The longest answer in tokens, if the request sets one.
+    pub fn max_tokens(&self) -> Option<u64> {
+        match &self.body {
+            Body::Anthropic(body) => Some(body.max_tokens),
+            Body::Chat(body) => body.max_completion_tokens.or(body.max_tokens),
+            Body::Responses(body) => body.max_output_tokens,
+        }
+    }
+
     /// The body as JSON.
     pub fn to_json(&self) -> Value {
         let value = match &self.body {

@@ -1,7 +1,7 @@
 //! When to send a request again.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::ProviderError;
 
@@ -60,10 +60,49 @@ pub(crate) fn chance() -> f64 {
     RandomState::new().hash_one(0u8) as f64 / u64::MAX as f64
 }
 
-/// The wait that the headers of an answer ask for: `retry-after-ms`, or `retry-after` in seconds. A date is not read:
-/// providers send seconds, and a clock that is off would make it worthless.
-pub(crate) fn asked_wait(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+/// The wait that the headers of an answer ask for: `retry-after-ms`, or `retry-after` in seconds or as a date.
+///
+/// A date is compared with the answer's own `date`, so a wrong clock on this machine does not matter; `now` is for servers
+/// that send none. A date that has passed asks for nothing, and the usual wait applies.
+pub(crate) fn asked_wait(header: impl Fn(&str) -> Option<String>, now: SystemTime) -> Option<Duration> {
     let number = |name: &str| header(name)?.trim().parse::<f64>().ok();
-    let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| number("retry-after"))?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let date = |name: &str| httpdate::parse_http_date(header(name)?.trim()).ok();
+    if let Some(seconds) = number("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| number("retry-after")) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let wait = date("retry-after")?.duration_since(date("date").unwrap_or(now)).ok()?;
+    (!wait.is_zero()).then_some(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::asked_wait;
+
+    fn wait(headers: &[(&str, &str)]) -> Option<Duration> {
+        // Half a minute after the date of the examples.
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 + 30);
+        let find =
+            |name: &str| headers.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        asked_wait(find, now)
+    }
+
+    #[test]
+    fn a_wait_is_read_in_milliseconds_in_seconds_and_as_a_date() {
+        let seconds = |seconds: f64| Some(Duration::from_secs_f64(seconds));
+        assert_eq!(wait(&[("retry-after-ms", "1500"), ("retry-after", "60")]), seconds(1.5));
+        assert_eq!(wait(&[("retry-after", " 7 ")]), seconds(7.0));
+        let date = ("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT");
+        assert_eq!(wait(&[date, ("date", "Sun, 06 Nov 1994 08:49:37 GMT")]), seconds(60.0));
+        assert_eq!(wait(&[date]), seconds(30.0), "without a date of the server this machine's clock is used");
+        assert_eq!(wait(&[("retry-after", "Sunday, 06-Nov-94 08:50:37 GMT")]), seconds(30.0), "the old form");
+    }
+
+    #[test]
+    fn a_date_that_has_passed_and_nonsense_ask_for_nothing() {
+        for value in ["Sun, 06 Nov 1994 08:49:37 GMT", "soon", "-5", "", "NaN"] {
+            assert_eq!(wait(&[("retry-after", value)]), None, "{value}");
+        }
+    }
 }

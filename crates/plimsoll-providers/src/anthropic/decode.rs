@@ -8,7 +8,7 @@ use super::wire::{ContentBlock, Delta, Event, KNOWN_EVENTS, Usage};
 use crate::decode::{Context, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
 use crate::event::StreamEvent;
-use crate::lanes::{Lanes, named, parse_input};
+use crate::lanes::{Lanes, Said, named, parse_input};
 
 #[derive(Debug)]
 pub(crate) struct AnthropicDecoder {
@@ -39,13 +39,21 @@ impl AnthropicDecoder {
         }
     }
 
+    pub(crate) fn said(&self) -> Said {
+        self.lanes.said()
+    }
+
     pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
         match parse::<Event>(data)? {
             Event::MessageStart { message } => {
                 self.usage.update(message.usage.unwrap_or_default());
                 out.extend(self.usage.normalise().map(StreamEvent::Usage));
             }
-            Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, out),
+            Event::ContentBlockStart { index, content_block } => {
+                // Blocks of other kinds come whole. For the known ones it is their first words, which count little.
+                self.lanes.note_kept(data.len());
+                self.begin(index, content_block, out);
+            }
             Event::ContentBlockDelta { index, delta } => return self.delta(index, delta, out),
             Event::ContentBlockStop { index } => self.stop(index, out),
             Event::MessageDelta { delta, usage } => {
@@ -123,6 +131,7 @@ impl AnthropicDecoder {
                 self.lanes.write(index, StreamEvent::Thinking(thinking), out);
             }
             (Open::Thinking { signature }, Delta::SignatureDelta { signature: more }) => {
+                self.lanes.note_kept(more.len());
                 signature.push_str(&more);
             }
             (Open::Call { input }, Delta::InputJsonDelta { partial_json }) => {
@@ -132,9 +141,14 @@ impl AnthropicDecoder {
                 }
             }
             (Open::Other { input, .. }, Delta::InputJsonDelta { partial_json }) => {
+                self.lanes.note_kept(partial_json.len());
                 input.push_str(&partial_json);
             }
-            (Open::Other { block, .. }, delta) => merge(block, &json!(delta)),
+            (Open::Other { block, .. }, delta) => {
+                let delta = json!(delta);
+                self.lanes.note_kept(delta.to_string().len());
+                merge(block, &delta);
+            }
             // Citations of a text and other additions to known blocks have no place in the log.
             (_, Delta::Other(_)) => {}
             _ => return Err(DecodeError::Malformed(format!("a delta that does not fit block {index}"))),

@@ -9,7 +9,7 @@ use super::wire::{Chunk, Content, ContentPart, Delta, ToolCallDelta, Usage};
 use crate::decode::{Context, DecodeError, parse};
 use crate::error::{Failure, ProviderError};
 use crate::event::StreamEvent;
-use crate::lanes::{Lanes, parse_input};
+use crate::lanes::{Lanes, Said, parse_input};
 
 /// The data of the event after which a server sends nothing more.
 const DONE: &str = "[DONE]";
@@ -60,6 +60,10 @@ impl ChatDecoder {
             usage: None,
             reason: None,
         }
+    }
+
+    pub(crate) fn said(&self) -> Said {
+        self.lanes.said()
     }
 
     pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
@@ -114,7 +118,10 @@ impl ChatDecoder {
         }
         if let Some(details) = delta.reasoning_details.filter(|details| !details.is_empty()) {
             self.prose(Kind::Thinking, out);
-            details.into_iter().for_each(|detail| add_detail(&mut self.details, detail));
+            for detail in details {
+                self.lanes.note_kept(detail.to_string().len());
+                add_detail(&mut self.details, detail);
+            }
         }
         match delta.content {
             Some(Content::Text(text)) => self.write(Kind::Text, text, out),

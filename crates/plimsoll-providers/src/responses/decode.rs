@@ -8,7 +8,7 @@ use super::wire::{Content, ContentPart, Event, Item, KNOWN_EVENTS, Response};
 use crate::decode::{Context, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
 use crate::event::StreamEvent;
-use crate::lanes::{Lanes, named, parse_input};
+use crate::lanes::{Lanes, Said, named, parse_input};
 
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
@@ -43,10 +43,20 @@ impl ResponsesDecoder {
         ResponsesDecoder { context, lanes: Lanes::default(), open: BTreeMap::new(), items: 0 }
     }
 
+    pub(crate) fn said(&self) -> Said {
+        self.lanes.said()
+    }
+
     pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
         match parse::<Event>(data)? {
             Event::ItemAdded { output_index, item } => self.begin(output_index, &item, out),
-            Event::ItemDone { output_index, item } => self.end(output_index, item, out),
+            Event::ItemDone { output_index, item } => {
+                // Repeats what was streamed, and brings what was not: encrypted reasoning, items of other kinds.
+                if !self.open.get(&output_index).is_some_and(|open| open.is_written) {
+                    self.lanes.note_kept(data.len());
+                }
+                self.end(output_index, item, out);
+            }
             Event::TextDelta { output_index, delta } | Event::RefusalDelta { output_index, delta } => {
                 self.write(output_index, Kind::Text, delta, out)?;
             }

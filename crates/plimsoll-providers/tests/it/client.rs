@@ -298,3 +298,50 @@ async fn a_server_that_is_not_there_is_a_network_error() {
     );
     assert_eq!(notices.len(), 3);
 }
+
+#[tokio::test]
+async fn a_query_of_the_base_url_follows_the_path_and_stays_out_of_errors() {
+    const QUERY: &str = "api-version=2026-01-01&token=harbour~wall~7";
+    let hides = |error: Option<ProviderError>| {
+        let error = error.expect("an error");
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("harbour") && !shown.contains("token="), "{shown}");
+        shown
+    };
+    let server = Server::start(vec![Answer::status(
+        400,
+        &format!(
+            "{{\"error\":{{\"message\":\"cannot post /chat/completions?{QUERY}, harbour~wall~7 is bad\"}}}}"
+        ),
+    )])
+    .await;
+    let endpoint = Endpoint::new(Wire::Chat, &format!("{}/v1/?{QUERY}", server.url()), None).unwrap();
+    assert!(!format!("{endpoint:?}").contains("harbour"), "{endpoint:?}");
+    let client = server.client_of(endpoint, quick());
+    hides(follow(&client).await.1);
+    let sent = server.requests().await.remove(0);
+    assert!(sent.starts_with(&format!("POST /v1/chat/completions?{QUERY} HTTP/1.1\r\n")), "{sent}");
+    drop(server);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let shown = hides(follow(&client).await.1);
+    assert!(shown.contains("/v1/chat/completions") && shown.contains("refused"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_date_to_try_again_at_is_waited_for_within_the_bound() {
+    let dated = |date: &str, after: &str| {
+        let headers = format!("date: {date}\r\nretry-after: {after}");
+        Answer::status(429, "{\"error\":{\"message\":\"slow down\"}}").with_header(&headers)
+    };
+    let soon = dated("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
+    let server = Server::start(vec![soon, hello()]).await;
+    let (events, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
+    assert_eq!((events, error), (finished(), None));
+    assert!(notices[0].wait >= Duration::from_secs(1), "{:?}", notices[0].wait);
+    let late = dated("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 09:49:37 GMT");
+    let server = Server::start(vec![late, hello()]).await;
+    let (_, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
+    let hour = Some(Duration::from_secs(3_600));
+    assert!(matches!(error, Some(ProviderError::RateLimited { retry_after, .. }) if retry_after == hour));
+    assert!(notices.is_empty(), "an hour is longer than the policy waits");
+}

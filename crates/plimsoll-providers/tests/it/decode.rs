@@ -254,7 +254,7 @@ fn broken_json_says_where() {
 
 #[test]
 fn an_event_above_the_cap_ends_the_stream() {
-    let mut decoder = Decoder::with_limit(&request(Wire::Chat), 100);
+    let mut decoder = Decoder::with_limits(&request(Wire::Chat), 100, 1_000);
     let events = decoder.push(&[b'x'; 200]);
     assert_eq!(fault(&events), &StreamFault::EventTooLarge { limit: 100 });
     assert!(decoder.push(b"data: [DONE]\n\n").is_empty() && decoder.finish().is_empty());

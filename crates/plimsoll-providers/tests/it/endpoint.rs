@@ -33,6 +33,9 @@ fn endpoint(provider: &str, variables: &[(&str, &str)]) -> Result<Endpoint, Endp
 #[case("openai", &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1/")], "http://127.0.0.1:8080/v1/responses")]
 #[case("openai-chat", &[("OPENAI_BASE_URL", "http://127.0.0.1:11434/v1")], "http://127.0.0.1:11434/v1/chat/completions")]
 #[case("openai-chat", &[("OPENAI_BASE_URL", "  ")], "https://api.openai.com/v1/chat/completions")]
+#[case("openai-chat", &[("OPENAI_BASE_URL", "https://gw.example/v1?api-version=2026-01-01&key=s3cr3t-value#top")], "https://gw.example/v1/chat/completions?api-version=2026-01-01&key=s3cr3t-value")]
+#[case("anthropic", &[("ANTHROPIC_BASE_URL", "https://gw.example/v1/?key=s3cr3t-value")], "https://gw.example/v1/messages?key=s3cr3t-value")]
+#[case("openai", &[("OPENAI_BASE_URL", "https://gw.example?key=a/b")], "https://gw.example/responses?key=a/b")]
 fn addresses_are_built_as_the_sdks_do(
     #[case] provider: &str,
     #[case] more: &[(&str, &str)],

@@ -1,0 +1,64 @@
+//! Failures of secure connections: recognised among the causes of a network error, with what to do about each.
+//!
+//! Trying again does not help against a certificate that is expired or unknown, and the words of the TLS library do not say what
+//! does.
+
+use std::error::Error;
+use std::io;
+
+use rustls::CertificateError;
+
+/// What is wrong with a secure connection and what to do about it; `None` if the error has another cause.
+pub(crate) fn problem(error: &(dyn Error + 'static)) -> Option<String> {
+    let error = cause(error)?;
+    let advice = match error {
+        // The server or something in between is at fault for the moment.
+        rustls::Error::AlertReceived(rustls::AlertDescription::InternalError) | rustls::Error::General(_) => {
+            return None;
+        }
+        rustls::Error::InvalidCertificate(certificate) => certificate_advice(certificate),
+        rustls::Error::InvalidMessage(_) => {
+            "the server does not speak TLS there: check the port, or write `http://` in the base URL"
+        }
+        _ => "check the server's TLS settings, and proxies on the way to it",
+    };
+    Some(format!("{error}; {advice}"))
+}
+
+fn certificate_advice(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::UnknownIssuer => {
+            "add the issuer's certificate to the certificates of this system, or set `SSL_CERT_FILE` to a file \
+             with it"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "renew the server's certificate, or correct this machine's clock"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "correct this machine's clock, or the server's certificate"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the certificate is of another host: check the host in the base URL"
+        }
+        // The library has no kind of its own for what `openssl req -x509` makes by default.
+        other if other.to_string().contains("CaUsedAsEndEntity") => {
+            "the server uses the certificate of an issuer as its own: create one for the server \
+             (`basicConstraints=CA:FALSE`)"
+        }
+        _ => "check the server's certificate",
+    }
+}
+
+/// The error of the TLS library behind a network error. An I/O error hides what it was made of: its source is the source of
+/// that, so the error itself has to be asked for.
+fn cause<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<rustls::Error>() {
+            return Some(found);
+        }
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = inner.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
+    }
+    None
+}
