@@ -5,8 +5,6 @@
 
 mod agents;
 mod asking;
-#[cfg(target_os = "linux")]
-mod attack;
 #[cfg(unix)]
 mod attack;
 #[cfg(unix)]

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-#[cfg(target_os = "linux")]
-mod attack_model;
-
 #[cfg(unix)]
 mod attack;
 #[cfg(unix)]

@@ -1,3 +1,5 @@
-//! Attacks that are too long or too broad for every run of the tests: `just attack`.
+//! Attacks: hostile checkouts run with the ordinary tests, the probe of the sandbox by `just attack`.
 
+mod checkouts;
+#[cfg(target_os = "linux")]
 mod sandbox;

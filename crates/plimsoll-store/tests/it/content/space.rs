@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plimsoll::{Policy, SessionId};
-use plimsoll_store::{Archive, Search, Selection, Store, StoreError, store::*};
+use plimsoll_store::{Archive, Search, Selection, Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
