@@ -11,6 +11,7 @@
 //! Other systems than Linux confine nothing here; see `unconfined.rs`.
 
 mod carve;
+mod confinement;
 #[cfg(target_os = "linux")]
 mod filter;
 #[cfg(target_os = "linux")]
@@ -28,154 +29,21 @@ use linux as system;
 #[cfg(not(target_os = "linux"))]
 use unconfined as system;
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 
 use plimsoll_config::{SandboxConfig, SandboxMode};
-use serde::Serialize;
 
 use crate::process::{has_sessions, withhold_descriptors};
+pub use confinement::{Confinement, Guard};
 use mounts::Mounts;
 use stragglers::Marker;
 use temporary::TemporaryFolder;
 
 /// File systems of the kernel's own, which a grant of a folder above them does not open for writing.
 const OF_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
-
-/// Something that a command is held to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Guard {
-    /// No file outside the project and the temporary directory is made, opened for writing, renamed, linked or removed.
-    Writes,
-    /// No file outside is cut short by its name.
-    Truncation,
-    /// No terminal or other device, and no file of Plimsoll's store, is opened for reading.
-    Reads,
-    /// No TCP, no UDP, no other network.
-    Network,
-    /// No socket of another program on this machine.
-    UnixSockets,
-    /// No signal to a process that the command has not started.
-    Signals,
-    /// No look into the memory or the environment of such a process.
-    Memory,
-    /// Every process it has started ends with the call, one that left its process group too.
-    Processes,
-    /// No terminal: it runs in a session of its own, also where the sandbox is off.
-    Terminal,
-}
-
-impl Guard {
-    /// All of them.
-    pub const ALL: [Guard; 9] = [
-        Guard::Writes,
-        Guard::Truncation,
-        Guard::Reads,
-        Guard::Network,
-        Guard::UnixSockets,
-        Guard::Signals,
-        Guard::Memory,
-        Guard::Processes,
-        Guard::Terminal,
-    ];
-
-    /// What is not held where this one is missing, in words for a person.
-    fn gap(self) -> &'static str {
-        match self {
-            Guard::Writes => "writes outside the project",
-            Guard::Truncation => "cutting files outside the project short",
-            Guard::Reads => "reading of terminals and devices",
-            Guard::Network => "the network",
-            Guard::UnixSockets => "sockets of other programs",
-            Guard::Signals => "signals to other processes",
-            Guard::Memory => "the environment of other processes",
-            Guard::Processes => "processes that leave their group and outlive the call",
-            Guard::Terminal => "the terminal (there is no `setsid` program)",
-        }
-    }
-}
-
-/// What commands are held to on this system, under this configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Confinement {
-    /// What is held.
-    pub enforced: Vec<Guard>,
-    /// What should be and is not, because the system cannot.
-    pub missing: Vec<Guard>,
-    /// What the configuration leaves open.
-    pub opened: Vec<Guard>,
-}
-
-impl Confinement {
-    fn of(config: &SandboxConfig, holds: impl Fn(Guard) -> bool) -> Confinement {
-        let is_opened = |guard: &Guard| match (config.mode, guard) {
-            (SandboxMode::Off, Guard::Processes | Guard::Terminal) => false,
-            (SandboxMode::Off, _) => true,
-            (_, Guard::Network) => config.network,
-            (_, Guard::UnixSockets) => config.unix_sockets,
-            _ => false,
-        };
-        let (opened, wanted): (Vec<Guard>, Vec<Guard>) = Guard::ALL.into_iter().partition(is_opened);
-        let (enforced, missing) = wanted.into_iter().partition(|guard| holds(*guard));
-        Confinement { enforced, missing, opened }
-    }
-
-    /// Whether something is held.
-    pub fn holds(&self, guard: Guard) -> bool {
-        self.enforced.contains(&guard)
-    }
-
-    /// Whether the kernel holds anything. A session of its own is begun in user space, and holds no file and no network.
-    fn is_confined(&self) -> bool {
-        self.enforced.iter().any(|guard| *guard != Guard::Terminal)
-    }
-
-    /// Whether everything is held.
-    pub fn is_whole(&self) -> bool {
-        self.missing.is_empty() && self.opened.is_empty()
-    }
-
-    /// Whether the system holds what `require` asks for: writes, the network, and the memory of others, as far as the
-    /// configuration does not open them. Scopes for signals came to Linux in 6.12, and to refuse older systems for them would
-    /// leave people with no choice but `off`. A terminal that a command keeps is closed to its writes by Landlock, and the
-    /// kernel lets no group in the background read from it.
-    pub fn suffices(&self) -> bool {
-        let is_needed = |guard: &Guard| !matches!(guard, Guard::Signals | Guard::Processes | Guard::Terminal);
-        !self.missing.iter().any(is_needed)
-    }
-}
-
-/// One line for a person: what is not held.
-impl fmt::Display for Confinement {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |guards: &[Guard]| guards.iter().map(|guard| guard.gap()).collect::<Vec<_>>().join(", ");
-        if self.opened.contains(&Guard::Writes) {
-            formatter.write_str("commands are not confined")?;
-            // That a command reaches the terminal is not what `off` asks for.
-            let has_terminal = self.missing.contains(&Guard::Terminal);
-            return if has_terminal {
-                write!(formatter, ", nor kept from {}", Guard::Terminal.gap())
-            } else {
-                Ok(())
-            };
-        }
-        if !self.is_confined() {
-            return formatter.write_str("commands are not confined: this system cannot");
-        }
-        formatter.write_str("commands are confined")?;
-        if !self.opened.is_empty() {
-            write!(formatter, "; open by configuration: {}", words(&self.opened))?;
-        }
-        if !self.missing.is_empty() {
-            write!(formatter, "; this system cannot hold: {}", words(&self.missing))?;
-        }
-        Ok(())
-    }
-}
 
 /// Starts commands confined.
 pub struct Sandbox {
@@ -326,8 +194,9 @@ impl Sandbox {
 
     /// Places that commands read nothing of, unless the configuration opens one of them for writing.
     fn unreadable(&self, mounts: &Mounts) -> Vec<PathBuf> {
-        let private = self.config.private.iter().flat_map(|place| mounts.paths_of(place));
-        private.chain(mounts.terminals()).chain([PathBuf::from("/dev")]).collect()
+        let private = self.config.private.iter().map(PathBuf::as_path);
+        let closed = private.chain(mounts.terminals()).chain([Path::new("/dev")]);
+        closed.flat_map(|place| mounts.paths_of(place)).collect()
     }
 
     fn temporary(&self) -> io::Result<Option<&Path>> {
@@ -381,40 +250,35 @@ impl Ending {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_config::{SandboxConfig, SandboxMode};
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::OnceLock;
 
-    use super::{Confinement, Guard};
+    use plimsoll_config::{Grants, SandboxConfig, SandboxMode};
 
-    fn told(mode: SandboxMode, holds: impl Fn(Guard) -> bool) -> (Confinement, String) {
-        let config = SandboxConfig { mode, ..SandboxConfig::default() };
-        let confinement = Confinement::of(&config, holds);
-        let words = confinement.to_string();
-        (confinement, words)
+    use super::{Confinement, Sandbox};
+
+    /// A sandbox on a system that can hold nothing.
+    fn powerless(config: SandboxConfig) -> Sandbox {
+        let confinement = Confinement::of(&config, |_| false);
+        Sandbox { config, confinement, temporary: OnceLock::new() }
     }
 
     #[test]
-    fn without_the_program_that_begins_sessions_it_is_said_that_commands_keep_the_terminal() {
-        let (confinement, words) = told(SandboxMode::Auto, |guard| guard != Guard::Terminal);
-        assert_eq!(confinement.missing, [Guard::Terminal]);
-        assert!(!confinement.is_whole() && confinement.suffices());
-        assert_eq!(
-            words,
-            "commands are confined; this system cannot hold: the terminal (there is no `setsid` program)"
-        );
-        let (confinement, words) = told(SandboxMode::Off, |_| false);
-        assert_eq!(confinement.missing, [Guard::Processes, Guard::Terminal]);
-        assert_eq!(
-            words,
-            "commands are not confined, nor kept from the terminal (there is no `setsid` program)"
-        );
-    }
-
-    #[test]
-    fn a_session_of_its_own_alone_is_no_confinement() {
-        let (confinement, words) = told(SandboxMode::Auto, |guard| guard == Guard::Terminal);
-        assert!(!confinement.suffices());
-        assert_eq!(words, "commands are not confined: this system cannot");
-        let (_, words) = told(SandboxMode::Off, |guard| guard == Guard::Terminal);
-        assert_eq!(words, "commands are not confined");
+    fn what_must_be_confined_is_not_started_where_nothing_can_be_held() {
+        let require = SandboxConfig { mode: SandboxMode::Require, ..SandboxConfig::default() };
+        let network = Grants { network: true, ..Grants::default() };
+        for config in [require.clone(), require.granting(&network)] {
+            let refused = powerless(config).spawn(&mut Command::new("true"), Path::new("/")).err().unwrap();
+            assert!(refused.to_string().contains("commands must be confined"), "{refused}");
+        }
+        // The user has said of this one hook or server that it need not be.
+        let unconfined = Grants { unconfined: true, ..Grants::default() };
+        for config in [SandboxConfig::default(), require.granting(&unconfined)] {
+            let sandbox = powerless(config);
+            assert_eq!(sandbox.failure_hint("here"), None);
+            let started = sandbox.spawn(&mut Command::new("true"), Path::new("/")).unwrap();
+            assert!(crate::process::ProcessGroup::from(started).end().is_some());
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What commands cannot even open for reading: terminals, other devices, Plimsoll's own store.
 
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
 use plimsoll_agent::{Guard, RunOverrides, parse_allow};
 use plimsoll_config::{SandboxConfig, SandboxMode};
@@ -177,4 +178,63 @@ print(open(home + "/beside.txt").read())
     assert!(!told.contains("LOCKED") && told.matches("refused").count() == 10, "{told}");
     assert!(!told.contains(" 2\n"), "the files are there: {told}");
     assert!(told.trim().ends_with("open"), "{told}");
+}
+
+/// Says that a test runs among mounts of its own, because the same test has started it.
+const OWN_MOUNTS: &str = "PLIMSOLL_TEST_OWN_MOUNTS";
+
+#[tokio::test]
+async fn what_is_closed_is_closed_by_every_mount_of_it() {
+    if !can(&[Guard::Reads]) {
+        return;
+    }
+    if std::env::var_os(OWN_MOUNTS).is_none() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root mounts something");
+            return;
+        }
+        let mut inner = Command::new("unshare");
+        inner.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
+        inner.args([
+            "--exact",
+            "sandbox::reads::what_is_closed_is_closed_by_every_mount_of_it",
+            "--nocapture",
+        ]);
+        let output = inner.env(OWN_MOUNTS, "1").output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let (terminal, mut yard) = (Terminal::open(), Yard::new().await);
+    let folder = yard.outside.parent().unwrap().to_owned();
+    let store = folder.join("plimsoll.db");
+    for (how, place, point) in [
+        ("--bind", "/dev/pts", "terminals"),
+        ("--rbind", "/dev", "devices"),
+        ("--bind", folder.to_str().unwrap(), "again"),
+    ] {
+        std::fs::create_dir(yard.outside.join(point)).unwrap();
+        let mounted = Command::new("mount").args([how, place]).arg(yard.outside.join(point)).status();
+        assert!(mounted.unwrap().success());
+    }
+    std::fs::write(yard.outside.join("again/open"), "open").unwrap();
+    let name = terminal.path.rsplit('/').next().unwrap();
+    let reads = [
+        format!("timeout 2 cat OUT/terminals/{name}"),
+        format!("timeout 2 cat OUT/devices/pts/{name}"),
+        "timeout 2 head -c 1 OUT/devices/ptmx".to_owned(),
+        "head -c 1 OUT/again/plimsoll.db".to_owned(),
+    ];
+    for is_private in [true, false] {
+        let private = if is_private { vec![store.clone()] } else { Vec::new() };
+        yard.confine(SandboxConfig { private, ..SandboxConfig::default() }).await;
+        for command in &reads {
+            let told = yard.bash(command).await;
+            // Without being named the database is a file like others, and its other mount shows it.
+            let is_denied = is_private || !command.contains("plimsoll.db");
+            assert_eq!(told.contains("Permission denied"), is_denied, "{command}: {told}");
+        }
+        assert_eq!(yard.bash("cat OUT/again/open").await, "open");
+    }
+    assert_eq!(terminal.left(), Terminal::TYPED);
 }
