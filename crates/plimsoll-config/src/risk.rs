@@ -155,8 +155,8 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
     (NeedsTrust, "compact", &["continueText"]),
     // As a system message, a summary of what the checkout's own files said would have the host's authority.
     (NeedsTrust, "compact", &["summaryAs"]),
-    // How often a call that is paid for is made again after it failed; both go up to four thousand million.
-    (NeedsTrust, "compact", &["retries", "breaker"]),
+    // How often a call that is paid for is made again after it failed, and for how long; none of them has an upper bound.
+    (NeedsTrust, "compact", &["retries", "breaker", "maxSeconds"]),
     (
         Harmless,
         "summary",

@@ -4,11 +4,12 @@ use plimsoll::log::{MessageUpdate, ReasoningPart};
 use plimsoll::{
     Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, ToolStatus, Usage,
 };
-use plimsoll_tokens::{Measure, Observed};
+use plimsoll_tokens::Observed;
 use serde_json::{Map, Number, Value};
 
 use crate::driver::Driver;
 use crate::error::SessionError;
+use crate::meter::Weighed;
 
 /// A delta that was taken is in the store after this many milliseconds at most, if [`Driver::flush_due`] is called
 /// that often; at the end of a part at once.
@@ -79,7 +80,7 @@ pub(crate) struct Writing {
     pending: String,
     waiting_since: Option<Millis>,
     /// What was sent for this answer.
-    sent: Option<Measure>,
+    sent: Option<Weighed>,
 }
 
 struct Growing {

@@ -9,6 +9,7 @@ use plimsoll_store::Revision;
 use thiserror::Error;
 
 use crate::error::SessionError;
+use crate::stop::StopFlag;
 
 /// A climb of the ladder, on a copy of the log and with names of its own. It is `Send`, so that a host can ask a model
 /// on another thread while the turn goes on.
@@ -17,6 +18,7 @@ pub struct Climb {
     ids: Ids,
     planned_on: Revision,
     charges: SummaryCharges,
+    stop: StopFlag,
 }
 
 /// Charges for the summaries of a climb, whether they were accepted or not.
@@ -88,7 +90,7 @@ pub enum SummaryFailure<E> {
 impl Climb {
     pub(crate) fn new(log: Log, planned_on: Revision, situation: Situation, ids: Ids) -> Climb {
         let charges = SummaryCharges::default();
-        Climb { ladder: Ladder::new(log, situation), ids, planned_on, charges }
+        Climb { ladder: Ladder::new(log, situation), ids, planned_on, charges, stop: StopFlag::default() }
     }
 
     /// A climb over a log that no store has, as that of a file.
@@ -122,9 +124,22 @@ impl Climb {
         }
     }
 
+    /// Lets a flag stop the climb between its rungs: [`step`](Climb::step) then fails, and the climb is of no further use.
+    pub fn stop_on(&mut self, stop: StopFlag) {
+        self.stop = stop;
+    }
+
     /// Go on until a summary is needed or there is nothing more to do.
     pub fn step(&mut self) -> Result<ClimbStep, SessionError> {
-        Ok(match self.ladder.climb(&mut self.ids)? {
+        let step = loop {
+            self.stop.check()?;
+            if let Some(step) = self.ladder.climb_one(&mut self.ids)? {
+                break step;
+            }
+        };
+        // Figures that were counted after the flag was set are wrong.
+        self.stop.check()?;
+        Ok(match step {
             Step::Ask(request) => ClimbStep::Ask(Box::new(request)),
             Step::Done(outcome) => {
                 let (planned_on, charges) = (self.planned_on, std::mem::take(&mut self.charges));
@@ -139,6 +154,11 @@ impl Climb {
             self.charges.add(usage.clone(), *cost);
         }
         Ok(self.ladder.answer(reply, &mut self.ids)?)
+    }
+
+    /// Stops waiting for the summariser, as [`Ladder::time_out`] does.
+    pub fn time_out(&mut self) {
+        self.ladder.time_out();
     }
 
     /// Answers of the summariser that were rejected so far.

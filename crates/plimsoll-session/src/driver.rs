@@ -16,15 +16,15 @@ use plimsoll_store::{
     Archive, Claim, Epoch, Lease, Note, Revision, SessionPatch, Settled, Snapshot, Store, StoreError,
     TakeOver,
 };
-use plimsoll_tokens::Measure;
 use serde_json::json;
 
 use crate::answer::Writing;
 use crate::climb::{Climb, ClimbStep, Climbed, SummaryCharges};
 use crate::error::SessionError;
-use crate::meter::Meter;
+use crate::meter::{Meter, Weighed};
 use crate::reduced::Reduced;
 use crate::settings::{Figures, Settings};
+use crate::stop::{StopFlag, Stoppable};
 use crate::usage_scale::UsageScale;
 
 /// No model that can call tools has a smaller window than this.
@@ -69,13 +69,15 @@ pub struct Driver {
     /// What was handed out for the next request, and becomes what was sent once its answer begins.
     prepared: Option<Sent>,
     sent: Option<Sent>,
+    /// Stops what is being prepared.
+    stop: StopFlag,
 }
 
 /// A request that was handed out: what its provider's cache holds afterwards, and what it measured.
 #[derive(Clone)]
 struct Sent {
     fingerprint: Fingerprint,
-    measure: Measure,
+    measure: Weighed,
 }
 
 /// Where a compaction that is prepared ahead stands.
@@ -233,6 +235,7 @@ impl Driver {
             owed: SummaryCharges::default(),
             prepared: None,
             sent: None,
+            stop: StopFlag::default(),
         }
     }
 
@@ -274,7 +277,7 @@ impl Driver {
 
     /// Counts as this session's model does, as far as is known by now; for system prompts and schemas of tools.
     pub fn counter(&self) -> Arc<dyn Counter> {
-        self.meter.counter()
+        Arc::new(Stoppable { inner: self.meter.counter(), stop: self.stop.clone() })
     }
 
     /// The window as it is now.
@@ -371,6 +374,27 @@ impl Driver {
     ///
     /// `fixed` is what the request carries besides the conversation, counted by [`counter`](Driver::counter).
     pub fn prepare(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
+        self.prepare_unless(&StopFlag::default(), |_| fixed)
+    }
+
+    /// Like [`prepare`](Driver::prepare), until a flag is set: then it fails with [`SessionError::Stopped`], and the session
+    /// is as it was.
+    pub fn prepare_unless(
+        &mut self,
+        stop: &StopFlag,
+        fixed: impl FnOnce(&Driver) -> Fixed,
+    ) -> Result<Prepared, SessionError> {
+        self.stop = stop.clone();
+        let fixed = fixed(self);
+        let prepared = self.prepare_now(fixed);
+        self.stop = StopFlag::default();
+        if matches!(prepared, Err(SessionError::Stopped)) {
+            self.climb = None;
+        }
+        prepared
+    }
+
+    fn prepare_now(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
         let mut receipts = Vec::new();
         if self.climb.is_none() {
             let mut situation = self.situation(fixed, self.trigger);
@@ -379,6 +403,7 @@ impl Driver {
             let compacts = is_held && situation.wants_compaction(&self.log, &load);
             // A prune that only saves money would make a summary useless that is paid for.
             let mut calls = situation.wants_climb(&self.log, &load) && (!is_held || compacts);
+            self.stop.check()?;
             if compacts && let Some(held) = self.take_held() {
                 self.keep_scale(&situation, &load);
                 receipts = self.commit_held(held)?;
@@ -389,6 +414,7 @@ impl Driver {
                     calls = situation.wants_climb(&self.log, &load);
                 }
             }
+            self.stop.check()?;
             if !calls {
                 return Ok(Prepared::Ready(Box::new(self.content(window, load, receipts))));
             }
@@ -397,12 +423,14 @@ impl Driver {
         let Some(climb) = &mut self.climb else {
             return Err(SessionError::OutOfOrder("there is no climb to go on with"));
         };
+        climb.stop_on(self.stop.clone());
         match climb.step()? {
             ClimbStep::Ask(request) => Ok(Prepared::Summarise(request)),
             ClimbStep::Done(climbed) => {
                 self.climb = None;
                 let (verdict, rejections) =
                     (climbed.outcome.verdict.clone(), climbed.outcome.rejections.clone());
+                let after = climbed.outcome.after;
                 receipts.extend(self.commit(*climbed)?);
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
                 let (load, window) = self.situation(fixed, Trigger::Auto).load_and_window(&self.log);
@@ -416,6 +444,8 @@ impl Driver {
                         Ok(Prepared::NotSummarised { rejections, receipts })
                     }
                     Verdict::Fits | Verdict::StillOver => {
+                        // The climb knew the usage that it has made stale, which leaves more room for the answer.
+                        let load = Load { tokens: load.tokens.min(after), ..load };
                         Ok(Prepared::Ready(Box::new(self.content(window, load, receipts))))
                     }
                 }
@@ -443,6 +473,14 @@ impl Driver {
         match &mut self.climb {
             Some(climb) => climb.answer(reply),
             None => Err(SessionError::OutOfOrder("a summary was handed in that nobody asked for")),
+        }
+    }
+
+    /// Stops waiting for the summariser: the compaction has taken as long as the policy's `compact.maxSeconds` allows. The
+    /// next [`prepare`](Driver::prepare) goes on without a model.
+    pub fn time_out_summary(&mut self) {
+        if let Some(climb) = &mut self.climb {
+            climb.time_out();
         }
     }
 
@@ -676,7 +714,7 @@ impl Driver {
         let mut situation = Situation {
             summariser,
             fixed,
-            counter: self.meter.counter(),
+            counter: self.counter(),
             trigger,
             refusals: self.refusals,
             hook: self.settings.hook.clone(),
@@ -725,7 +763,7 @@ impl Driver {
     }
 
     /// The request that was prepared is being answered: that is what the provider's cache holds now.
-    pub(crate) fn note_sent(&mut self) -> Option<Measure> {
+    pub(crate) fn note_sent(&mut self) -> Option<Weighed> {
         self.note_answered();
         let sent = self.prepared.take()?;
         let measure = sent.measure;

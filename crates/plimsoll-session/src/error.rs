@@ -30,6 +30,9 @@ pub enum SessionError {
     /// The part is out of view, and its message must be named instead.
     #[error("part `{0}` is out of view; name its message")]
     OutOfView(plimsoll::PartId),
+    /// The host stopped what it had asked for.
+    #[error("stopped")]
+    Stopped,
     /// The output of a tool could not be read to its end.
     #[error("cannot read the output of the tool: {0}")]
     Output(#[source] std::io::Error),

@@ -55,6 +55,7 @@ mod recorded;
 mod reduced;
 mod reductions;
 mod settings;
+mod stop;
 mod usage_scale;
 mod watch;
 
@@ -73,4 +74,5 @@ pub use output::OutputSink;
 pub use recall::look_up;
 pub use reductions::Pruned;
 pub use settings::{Counting, Figures, Settings};
+pub use stop::StopFlag;
 pub use usage_scale::UsageScale;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll::{Counter, Memo, Tokens, Usage, Window};
+use plimsoll::{Counter, Memo, Tokens, Usage, Window, floor};
 use plimsoll_tokens::{Bpe, Calibration, Measure, Observed};
 
 use crate::settings::Counting;
@@ -11,6 +11,13 @@ use crate::settings::Counting;
 pub(crate) enum Meter {
     Calibrated { base: Arc<Memo<Bpe>>, calibration: Box<Calibration> },
     Fixed(Arc<dyn Counter>),
+}
+
+/// What a window measures, and the fewest tokens that a provider can count for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weighed {
+    measure: Measure,
+    least: Tokens,
 }
 
 impl Meter {
@@ -39,17 +46,21 @@ impl Meter {
     }
 
     /// What a window measures before it is sent.
-    pub(crate) fn measure(&self, window: &Window) -> Measure {
+    pub(crate) fn measure(&self, window: &Window) -> Weighed {
         match self {
-            Meter::Calibrated { base, .. } => Measure::of_window(window, &**base),
-            Meter::Fixed(_) => Measure::default(),
+            Meter::Calibrated { base, .. } => {
+                Weighed { measure: Measure::of_window(window, &**base), least: floor::of_window(window) }
+            }
+            Meter::Fixed(_) => Weighed::default(),
         }
     }
 
-    /// Learn from what a provider counted for a request of that measure.
-    pub(crate) fn observe(&mut self, sent: Measure, usage: &Usage) -> Option<Observed> {
+    /// Learn from what a provider counted for a request of that measure. Figures that cannot be of that request teach
+    /// nothing.
+    pub(crate) fn observe(&mut self, sent: Weighed, usage: &Usage) -> Option<Observed> {
         let Meter::Calibrated { calibration, .. } = self else { return None };
         let charged = usage.input + usage.cache_read + usage.cache_write;
-        (charged > Tokens::ZERO).then(|| calibration.observe(sent, charged))
+        let is_taken = charged > Tokens::ZERO && floor::is_credible(usage, sent.least);
+        is_taken.then(|| calibration.observe(sent.measure, charged))
     }
 }

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::count::Tokens;
+use crate::floor;
 use crate::fnv::Fnv;
 use crate::names;
 
@@ -222,11 +223,20 @@ struct Counted {
     hash: OnceLock<u64>,
     /// Hashes of the names in the string, once they were needed. True until the text grows.
     names: OnceLock<Box<[u64]>>,
+    /// The fewest tokens that the string can have, once that was needed. True until the text grows.
+    least: OnceLock<Tokens>,
 }
 
 impl Counted {
     fn new(string: String, chars: Chars) -> Counted {
-        Counted { string, chars, tokens: OnceLock::new(), hash: OnceLock::new(), names: OnceLock::new() }
+        Counted {
+            string,
+            chars,
+            tokens: OnceLock::new(),
+            hash: OnceLock::new(),
+            names: OnceLock::new(),
+            least: OnceLock::new(),
+        }
     }
 }
 
@@ -277,7 +287,7 @@ impl Text {
             Some(own) => {
                 own.string.push_str(more);
                 own.chars += added;
-                (own.tokens, own.hash, own.names) = Default::default();
+                (own.tokens, own.hash, own.names, own.least) = Default::default();
             }
             None => {
                 // Room for as much again, as a growing string would have: an exact copy would have to be copied
@@ -306,6 +316,11 @@ impl Text {
     /// Hashes of the names in the text, computed once; see [`crate::names`].
     pub(crate) fn name_hashes(&self) -> &[u64] {
         self.0.names.get_or_init(|| names::hashes(&self.0.string).into())
+    }
+
+    /// The fewest tokens that the text can have, computed once; see [`crate::floor`].
+    pub(crate) fn least_tokens(&self) -> Tokens {
+        *self.0.least.get_or_init(|| floor::of_text(&self.0.string))
     }
 
     /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.

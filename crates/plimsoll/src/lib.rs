@@ -57,7 +57,7 @@
 //! |---|---|
 //! | hold a session's messages | [`log`], [`Log`], [`Message`], [`Part`] |
 //! | choose numbers | [`policy`], [`Policy`] |
-//! | know where the line is | [`limits`], [`load`] |
+//! | know where the line is | [`limits`], [`load`], [`floor`] |
 //! | cut an output as it arrives | [`truncate`] |
 //! | clear old outputs | [`prune`] |
 //! | put a summary in place of older messages | [`compact`], [`pivot`] |
@@ -73,6 +73,7 @@ pub mod cache;
 pub mod chars;
 pub mod compact;
 pub mod count;
+pub mod floor;
 mod fnv;
 pub mod fork;
 mod gauge;

@@ -2,14 +2,19 @@
 //!
 //! The provider's usage figures for the last response are exact, so they are taken where they still hold, and
 //! only what came since is estimated. They no longer hold once anything was reduced after that response; a tail
-//! behind a newer summary carries figures of a window that is gone.
+//! behind a newer summary carries figures of a window that is gone. Figures that cannot be those of the request are not
+//! believed at all, see [`crate::floor`].
+//!
+//! Usage that a reduction has made stale still is an upper bound: the window has only become smaller. Without it, an estimate
+//! that is too high would turn a window under the line into one over it by clearing something.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::count::{Counter, Fixed, Tokens, request_tokens, window_message_tokens};
-use crate::log::{Mark, Message, MessageId, Moment, Part, PartBody};
+use crate::floor;
+use crate::log::{Effect, Mark, Message, MessageId, Moment, Part, PartBody, Usage};
 use crate::pivot::Visible;
 use crate::policy::Policy;
 use crate::window::{Window, WindowMessage, WindowRole};
@@ -65,11 +70,41 @@ impl Load {
         counter: &dyn Counter,
     ) -> (Load, Window) {
         let visible = Visible::of(messages);
-        let window = Window::of_visible(messages, &visible, policy);
+        let (load, window) = Load::by_valid_usage(believed, messages, &visible, policy, fixed, counter);
+        if load.usage_of.is_some() {
+            return (load, window);
+        }
+        let stale = stale_usage(messages, &visible, believed).and_then(|usage| {
+            // Anything else would not change the figure, and costs a second window.
+            let is_lower = policy.overflow.load(usage) < load.estimate;
+            let before = || Load::before_reductions(believed, messages, policy, fixed, counter);
+            is_lower.then(before).flatten()
+        });
+        let tokens = stale.map_or(load.tokens, |before| before.tokens.min(load.tokens));
+        (Load { tokens, ..load }, window)
+    }
+
+    /// The load by usage that still holds, or by the estimate alone.
+    fn by_valid_usage(
+        believed: BelievedUsage,
+        messages: &[Message],
+        visible: &Visible,
+        policy: &Policy,
+        fixed: Fixed,
+        counter: &dyn Counter,
+    ) -> (Load, Window) {
+        let window = Window::of_visible(messages, visible, policy);
         let estimate = request_tokens(&window, fixed, counter);
-        let Some(place) = newest_valid_usage(messages, &visible, believed) else {
-            return (Load { tokens: estimate, estimate, usage_of: None }, window);
+        let estimated = Load { tokens: estimate, estimate, usage_of: None };
+        let Some(place) = newest_valid_usage(messages, visible, believed) else {
+            return (estimated, window);
         };
+        let least =
+            window.messages.iter().filter(|message| message.place < Some(place)).map(floor::of_message);
+        let least: Tokens = least.sum();
+        if !messages[place].info.tokens.as_ref().is_some_and(|usage| floor::is_credible(usage, least)) {
+            return (estimated, window);
+        }
         let usage = messages[place].info.tokens.as_ref().map(|usage| policy.overflow.load(usage));
         let weight = |message: &WindowMessage| window_message_tokens(message, counter);
         let is_own = |message: &&WindowMessage| is_own_result(message, place);
@@ -128,7 +163,8 @@ impl Load {
         let mut before = messages.to_vec();
         let parts = before.iter_mut().flat_map(|message| &mut message.parts);
         parts.for_each(|part| revert(part, is_stale));
-        let load = Load::believing(believed, &before, policy, fixed, counter);
+        let visible = Visible::of(&before);
+        let (load, _) = Load::by_valid_usage(believed, &before, &visible, policy, fixed, counter);
         load.usage_of.is_some().then_some(load)
     }
 }
@@ -180,6 +216,25 @@ fn newest_usage(messages: &[Message], visible: &Visible, believed: BelievedUsage
     let place = visible.places.iter().copied().rev().find(|place| is_counted(&messages[*place]))?;
     let is_foreign = believed == BelievedUsage::Own && !messages[place].is_asked_here();
     (!is_foreign && after.is_none_or(|summary| place >= summary)).then_some(place)
+}
+
+/// The newest usage in view, if something was reduced since and nothing was undone: then it bounds the window from above.
+fn stale_usage<'m>(messages: &'m [Message], visible: &Visible, believed: BelievedUsage) -> Option<&'m Usage> {
+    let place = newest_usage(messages, visible, believed)?;
+    let later = ids_from(messages, place);
+    let is_later = |moment: &Moment| is_after(moment, &messages[place], &later);
+    let parts = || messages.iter().flat_map(|message| &message.parts);
+    let lifted = parts().flat_map(|part| &part.marks).filter_map(|mark| mark.lifted.as_ref());
+    let set_aside = messages.iter().filter_map(|message| message.marker()?.set_aside.as_ref());
+    let is_undone = lifted.map(|(moment, _)| moment).chain(set_aside).any(is_later);
+    // A pin adds to the window.
+    let is_pinned = parts().any(|part| part.marks.iter().any(|mark| is_later(&mark.set) && adds(mark)));
+    messages[place].info.tokens.as_ref().filter(|_| !is_undone && !is_pinned)
+}
+
+/// Whether a mark can make the window larger.
+fn adds(mark: &Mark) -> bool {
+    matches!(mark.effect, Effect::Pin(_) | Effect::Replace(_))
 }
 
 /// The message at `place` and those that follow it.

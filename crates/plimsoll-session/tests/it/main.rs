@@ -14,3 +14,4 @@ mod recall;
 mod reductions;
 mod support;
 mod turns;
+mod usage;

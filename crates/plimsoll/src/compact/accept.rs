@@ -83,6 +83,12 @@ pub enum Rejection {
         /// The size of what it would replace.
         replaced: Tokens,
     },
+    /// The compaction took too long. The summariser is not asked again.
+    #[error("the summariser took too long: no summary after {seconds} seconds")]
+    TimedOut {
+        /// The limit of the policy, for all requests of a compaction together.
+        seconds: u64,
+    },
     /// The summariser failed too often in a row and was not asked.
     #[error("the summariser was not asked after {failures} failures in a row")]
     GivenUp {
@@ -95,7 +101,10 @@ impl Rejection {
     /// Whether asking again could help.
     pub fn is_worth_a_retry(&self) -> bool {
         match self {
-            Rejection::NotSmaller { .. } | Rejection::TooLong { .. } | Rejection::GivenUp { .. } => false,
+            Rejection::NotSmaller { .. }
+            | Rejection::TooLong { .. }
+            | Rejection::TimedOut { .. }
+            | Rejection::GivenUp { .. } => false,
             Rejection::Failed(_)
             | Rejection::Unfinished(_)
             | Rejection::Empty

@@ -71,6 +71,9 @@ pub struct Ladder {
     pays: bool,
     rung: Rung,
     before: Tokens,
+    /// What the request weighed when the climb began, by the best figure there was. Each step makes it smaller, so it never
+    /// weighs more, whatever an estimate says that is too high. `None` if the provider has refused it.
+    most: Option<Tokens>,
     receipts: Vec<Receipt>,
     rejections: Vec<Rejection>,
     usage: Vec<Usage>,
@@ -140,6 +143,9 @@ impl Ladder {
         let called = situation.calls_for_help(&log, &load);
         let pays = !called && situation.compaction_pays(&log, &load);
         let before = gauge.real(load.estimate);
+        let is_known =
+            situation.trigger != Trigger::Refused && situation.policy.overflow.detector != Detector::Estimate;
+        let most = is_known.then_some(load.tokens);
         Ladder {
             known: log.len(),
             open: log.iter().filter(|message| message.is_open()).cloned().collect(),
@@ -153,6 +159,7 @@ impl Ladder {
             pays,
             rung: Rung::Start,
             before,
+            most,
             receipts: Vec::new(),
             rejections: Vec::new(),
             usage: Vec::new(),
@@ -164,33 +171,40 @@ impl Ladder {
     /// Go on until a summary is needed or there is nothing more to do.
     pub fn climb(&mut self, ids: &mut Ids) -> Result<Step, LogError> {
         loop {
-            self.rung = match std::mem::replace(&mut self.rung, Rung::End) {
-                Rung::Start => self.start(),
-                Rung::Save => self.save(ids)?,
-                Rung::Prune => self.prune(ids)?,
-                Rung::Select => self.select(),
-                Rung::Ask(asking) => match self.request(&asking) {
-                    Some(request) => {
-                        self.rung = Rung::Ask(asking);
-                        return Ok(Step::Ask(request));
-                    }
-                    None => Rung::Extract,
-                },
-                // What is prepared ahead is a model's summary or nothing: there is time to ask again.
-                Rung::Extract | Rung::ClearTail if self.is.trigger == Trigger::Early || self.pays => {
-                    Rung::End
-                }
-                Rung::Extract => self.extract(ids)?,
-                Rung::ClearTail => self.clear_tail(ids)?,
-                Rung::ShortenTail(left, cap, kept) => self.shorten_tail(left, cap, kept, ids)?,
-                Rung::CutStep => self.cut_step(ids)?,
-                Rung::CutParts => self.cut_parts(ids)?,
-                Rung::HideParts(left) => self.hide_parts(left, ids)?,
-                Rung::CutPrompt => self.cut_prompt(ids)?,
-                Rung::Unpin(left) => self.unpin(left, ids)?,
-                Rung::End => return Ok(Step::Done(self.outcome())),
-            };
+            if let Some(step) = self.climb_one(ids)? {
+                return Ok(step);
+            }
         }
+    }
+
+    /// Climbs one rung; `None` if there is more to do. For callers that may want to stop in between: a climb over a long
+    /// history takes a while, and dropping a ladder changes nothing.
+    pub fn climb_one(&mut self, ids: &mut Ids) -> Result<Option<Step>, LogError> {
+        self.rung = match std::mem::replace(&mut self.rung, Rung::End) {
+            Rung::Start => self.start(),
+            Rung::Save => self.save(ids)?,
+            Rung::Prune => self.prune(ids)?,
+            Rung::Select => self.select(),
+            Rung::Ask(asking) => match self.request(&asking) {
+                Some(request) => {
+                    self.rung = Rung::Ask(asking);
+                    return Ok(Some(Step::Ask(request)));
+                }
+                None => Rung::Extract,
+            },
+            // What is prepared ahead is a model's summary or nothing: there is time to ask again.
+            Rung::Extract | Rung::ClearTail if self.is.trigger == Trigger::Early || self.pays => Rung::End,
+            Rung::Extract => self.extract(ids)?,
+            Rung::ClearTail => self.clear_tail(ids)?,
+            Rung::ShortenTail(left, cap, kept) => self.shorten_tail(left, cap, kept, ids)?,
+            Rung::CutStep => self.cut_step(ids)?,
+            Rung::CutParts => self.cut_parts(ids)?,
+            Rung::HideParts(left) => self.hide_parts(left, ids)?,
+            Rung::CutPrompt => self.cut_prompt(ids)?,
+            Rung::Unpin(left) => self.unpin(left, ids)?,
+            Rung::End => return Ok(Some(Step::Done(self.outcome()))),
+        };
+        Ok(None)
     }
 
     /// Hand in what the summariser said, or why it said nothing.
@@ -266,6 +280,19 @@ impl Ladder {
         asking.appended = None;
         self.rung = if again { Rung::Ask(asking) } else { Rung::Extract };
         Ok(())
+    }
+
+    /// Stops waiting for the summariser: the compaction has taken as long as [the policy](crate::policy::CompactPolicy)
+    /// allows. The breaker opens at once. A summariser that says nothing costs its whole time again with each try, while one
+    /// that fails costs little.
+    pub fn time_out(&mut self) {
+        if !matches!(self.rung, Rung::Ask(_)) {
+            return;
+        }
+        let compact = &self.is.policy.compact;
+        self.rejections.push(Rejection::TimedOut { seconds: compact.max_seconds });
+        self.is.breaker.failures = self.is.breaker.failures.saturating_add(1).max(compact.breaker);
+        self.rung = Rung::Extract;
     }
 
     /// Answers of the summariser that were rejected so far.
@@ -489,7 +516,8 @@ impl Ladder {
 
     /// What it weighs.
     fn weigh(&self) -> Tokens {
-        self.gauge.real(self.estimate())
+        let real = self.gauge.real(self.estimate());
+        self.most.map_or(real, |most| real.min(most))
     }
 
     fn is_over(&self) -> bool {
@@ -718,7 +746,7 @@ impl Ladder {
         let asked =
             !matches!(self.is.trigger, Trigger::Auto | Trigger::Early) || self.is.policy.overflow.auto;
         let over = self.line.is_some_and(|line| line.is_over(after)) && asked;
-        let uncalled = self.receipts.is_empty() && !self.called;
+        let uncalled = !self.called;
         let alone = self.line.is_some_and(|line| line.is_over(self.gauge.real(self.is.fixed.total())));
         let verdict = if !over || (uncalled && !alone) {
             Verdict::Fits

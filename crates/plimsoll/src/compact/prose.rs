@@ -4,6 +4,7 @@
 //! language. Nothing here understands it; it only finds the seams at which a text can be taken apart without
 //! leaving half a thought.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use regex::Regex;
@@ -35,11 +36,26 @@ pub(crate) enum PieceKind {
 /// A line this long that does not end a sentence is taken for wrapped: the next one goes on with it.
 const WRAPPED: usize = 60;
 
+/// Longest piece in bytes. A longer line without a seam is data, such as base64 or minified code, and patterns that look for
+/// something at each of its places would read the rest of it each time.
+const LONGEST_PIECE: usize = 2_000;
+/// Longest word in bytes in which names are looked for, for the same reason.
+const LONGEST_WORD: usize = 200;
+
+/// Most lines that are taken apart, half of them from either end of a text: what is said in prose is at its ends.
+const MOST_LINES: usize = 4_000;
+
 /// Take a text apart. Code blocks are left out, and so are rules and empty lines.
 pub(crate) fn pieces(text: &str) -> Vec<Piece> {
     let mut splitter = Splitter::default();
-    for line in text.lines() {
-        splitter.line(line);
+    let lines = text.lines().count();
+    let left_out = if lines > MOST_LINES { MOST_LINES / 2..lines - MOST_LINES / 2 } else { 0..0 };
+    for (number, line) in text.lines().enumerate() {
+        if left_out.contains(&number) {
+            splitter.flush();
+        } else {
+            splitter.line(line);
+        }
     }
     splitter.flush();
     splitter.pieces
@@ -106,17 +122,25 @@ impl Splitter {
     }
 
     fn push(&mut self, kind: PieceKind, text: &str) {
-        let text = plain(text);
+        let text = plain(&bounded(text));
         if text.chars().any(char::is_alphanumeric) {
             self.pieces.push(Piece { text, kind, section: self.section });
         }
     }
 }
 
+/// Both ends of a text that is too long for a piece.
+fn bounded(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST_PIECE {
+        return Cow::Borrowed(text);
+    }
+    let half = Chars(LONGEST_PIECE as u64 / 2);
+    Cow::Owned(format!("{} … {}", head(text, half), tail(text, half)))
+}
+
 /// Whether the next line belongs to this one: it is long, and ends no sentence.
 fn goes_on(line: &str) -> bool {
-    let last_line = line.rsplit('\n').next().unwrap_or(line);
-    last_line.len() >= WRAPPED && !line.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '；'])
+    line.len() >= WRAPPED && !line.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '；'])
 }
 
 fn is_rule(line: &str) -> bool {
@@ -208,22 +232,19 @@ pub(crate) fn plain(text: &str) -> String {
     }
     let mut out = String::with_capacity(joined.len());
     let mut rest = joined.as_str();
-    while let Some(open) = rest.find('[') {
-        let link = rest[open + 1..].find("](").and_then(|middle| {
-            let words = &rest[open + 1..open + 1 + middle];
-            let target = open + 1 + middle + 2;
-            let end = rest[target..].find(')')?;
-            (!words.contains('[') && !words.is_empty()).then_some((words, target + end + 1))
-        });
-        match link {
-            Some((words, end)) => {
+    // Each search begins where the last one ended, so that brackets without an end are read once.
+    while let Some(middle) = rest.find("](") {
+        let target = middle + 2;
+        let Some(end) = rest[target..].find(')') else { break };
+        match rest[..middle].rfind('[').filter(|open| open + 1 < middle) {
+            Some(open) => {
                 out.push_str(&rest[..open]);
-                out.push_str(words);
-                rest = &rest[end..];
+                out.push_str(&rest[open + 1..middle]);
+                rest = &rest[target + end + 1..];
             }
             None => {
-                out.push_str(&rest[..=open]);
-                rest = &rest[open + 1..];
+                out.push_str(&rest[..target]);
+                rest = &rest[target..];
             }
         }
     }
@@ -325,7 +346,28 @@ pub(crate) fn names(text: &str) -> Vec<&str> {
         .ok()
     });
     let Some(names) = NAMES.as_ref() else { return Vec::new() };
-    names.find_iter(text).map(|name| name.as_str()).collect()
+    without_long_words(text).flat_map(|text| names.find_iter(text)).map(|name| name.as_str()).collect()
+}
+
+/// The stretches of a text between words that are too long for names.
+fn without_long_words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let stretch = rest;
+        let mut start = 0;
+        for word in stretch.split_inclusive(char::is_whitespace) {
+            if word.len() > LONGEST_WORD {
+                rest = &stretch[start + word.len()..];
+                return Some(&stretch[..start]);
+            }
+            start += word.len();
+        }
+        rest = "";
+        Some(stretch)
+    })
 }
 
 #[cfg(test)]

@@ -417,6 +417,9 @@ pub struct CompactPolicy {
     pub retries: u32,
     /// After so many failures in a row no model is asked any more.
     pub breaker: u32,
+    /// Seconds that a compaction may wait for the summariser, all its requests and retries together. Afterwards the summary
+    /// is made without a model, and no model is asked any more.
+    pub max_seconds: u64,
     /// Make a summary without a model when the model fails.
     pub extractive: bool,
     /// Length of a summary in a small context window,

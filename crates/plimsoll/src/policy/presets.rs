@@ -282,6 +282,7 @@ fn opencode() -> PolicySpec {
             continue_text: CONTINUE.into(),
             retries: 1,
             breaker: 3,
+            max_seconds: 300,
             extractive: false,
             extractive_base: Tokens(2_000),
             extractive_window_share: 0.0,

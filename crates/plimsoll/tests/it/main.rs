@@ -35,4 +35,5 @@ mod truncate;
 mod unicode;
 mod watch;
 mod window;
+mod work;
 mod yardstick;

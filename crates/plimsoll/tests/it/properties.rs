@@ -8,8 +8,8 @@ use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::fork;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{
-    Block, CharCounter, Chars, Counter, Fixed, ForkRules, Limits, Log, Message, Millis, Plan, Policy, Preset,
-    Tokens, Window, WindowRole, prune,
+    Block, CharCounter, Chars, Counter, Fixed, ForkRules, Limits, Load, Log, Message, Millis, Plan, Policy,
+    Preset, Tokens, Usage, Window, WindowRole, prune,
 };
 use plimsoll_testkit::{histories, ids, renamed};
 use proptest::prelude::*;
@@ -344,9 +344,20 @@ proptest! {
         model in models(),
         context in prop_oneof![1 => 1_000u64..4_000, 3 => 4_000u64..40_000],
         trigger in prop::sample::select(vec![Trigger::Auto, Trigger::Manual, Trigger::Refused]),
+        usage in prop::option::of(0.1f64..1.0),
     ) {
         let policy = Policy::default();
         let limits = Limits::new(context, context / 8);
+        let mut messages = messages;
+        // Usage below the estimate, as vocabularies with long tokens have it, and above.
+        if let Some(share) = usage {
+            let estimate = request_tokens(&Window::of(&messages, &policy), Fixed::default(), &policy.count);
+            let newest = messages.iter_mut().rev().find(|message| message.is_assistant());
+            if let Some(newest) = newest {
+                let input = Tokens((estimate.0 as f64 * share) as u64);
+                newest.info.tokens = Some(Usage::new(input, Tokens(5)));
+            }
+        }
         let mut log = Log::from_messages(messages);
         let before = content(&log);
         let (outcome, _) = climb(&mut log, &policy, limits, model, trigger, Fixed::default());
@@ -355,7 +366,10 @@ proptest! {
         let window = Window::of(&log, &policy);
         prop_assert_eq!(window.check(), Ok(()));
         let line = policy.overflow.line(limits).unwrap();
-        let load = request_tokens(&window, Fixed::default(), &policy.count);
+        let load = match usage {
+            Some(_) => Load::of(&log, &policy, Fixed::default(), &policy.count).tokens,
+            None => request_tokens(&window, Fixed::default(), &policy.count),
+        };
         match outcome.verdict {
             Verdict::Fits => prop_assert!(!line.is_over(load), "{load} over {line:?}"),
             // A provider that refuses next to nothing cannot be helped.

@@ -1,0 +1,105 @@
+//! Usage that is lower than the estimate: honest, made stale by a reduction, or impossible.
+
+use plimsoll::{Fixed, Limits, Plan, Tokens, Usage};
+use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Driver, Prepared, Settings};
+use serde_json::json;
+use std::sync::Arc;
+
+use crate::support::Harbour;
+
+const LIMITS: Limits = Limits { context: Tokens(200_000), input: None, output: Tokens(32_000) };
+
+fn open(harbour: &Harbour, id: &str) -> Driver {
+    let settings = Settings { limits: Some(LIMITS), ..harbour.settings() };
+    Driver::open(Arc::clone(&harbour.archive), &harbour.session(id), settings).unwrap()
+}
+
+/// The next request, whatever it takes; without a model.
+fn ready(driver: &mut Driver) -> Content {
+    match driver.prepare(Fixed::default()).unwrap() {
+        Prepared::Ready(content) => *content,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A turn with an output, whose answers have the usage that `share` of the estimate is.
+fn turn(driver: &mut Driver, number: usize, output: &str, share: f64) {
+    driver.prompt(format!("Look at number {number}.")).unwrap();
+    let usage = |content: &Content| {
+        let input = (content.load.estimate.0 as f64 * share) as u64;
+        Some(Usage::new(Tokens(input), Tokens(10)))
+    };
+    let counted = usage(&ready(driver));
+    driver.begin_answer(None).unwrap();
+    driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
+    let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.b64" }))).unwrap().unwrap();
+    let end = |reason: &str, usage| AnswerEnd::Finished { reason: reason.into(), usage, cost: None };
+    driver.end_answer(end("tool_use", counted)).unwrap();
+    driver.start_call(&call).unwrap();
+    driver.take_output(&call, &mut output.as_bytes()).unwrap();
+    let counted = usage(&ready(driver));
+    driver.begin_answer(None).unwrap();
+    driver.write(AnswerEvent::Text("Seen.".into())).unwrap();
+    driver.end_answer(end("end_turn", counted)).unwrap();
+}
+
+/// Lines of base64, 40,000 characters in all.
+fn base64(seed: usize) -> String {
+    let digit =
+        |n: usize| char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[n % 64]);
+    let line = |line: usize| {
+        (0..79).map(|n| digit((n * 31 + line * 17 + seed) * 2_654_435_761 % 1_000_003)).collect()
+    };
+    (0..500).map(line).collect::<Vec<String>>().join("\n")
+}
+
+/// Clearing old outputs to save money makes the usage stale. The estimate alone, which is higher than the line, once ended such a
+/// session with "begin a new session", without a request and without a compaction.
+#[test]
+fn a_session_under_its_line_by_usage_goes_on_after_outputs_were_cleared() {
+    let harbour = Harbour::new();
+    let mut driver = open(&harbour, "ses_stale");
+    for number in 0..20 {
+        turn(&mut driver, number, &base64(number), 0.67);
+    }
+    driver.prompt("Go on.").unwrap();
+    // The cache is cold, so clearing costs nothing.
+    harbour.wait(3_600_000);
+    let line = 168_000;
+    let content = ready(&mut driver);
+    assert!(
+        content.receipts.iter().any(|receipt| matches!(receipt.plan, Plan::Prune(_))),
+        "{:?}",
+        content.receipts
+    );
+    assert!(content.load.estimate > Tokens(0) && content.load.tokens < Tokens(line), "{:?}", content.load);
+    assert_eq!(content.room, LIMITS.output, "the answer has all its room");
+    // The request may fail and be made again, also by another process.
+    let again = ready(&mut driver);
+    assert!(again.receipts.is_empty() && again.load.tokens < Tokens(line), "{:?}", again.load);
+}
+
+/// A 2.1 MB request was once believed to weigh 65 tokens, and grew to several times the model's window.
+#[test]
+fn usage_far_below_the_size_of_its_request_is_not_believed() {
+    let harbour = Harbour::new();
+    let mut driver = open(&harbour, "ses_low");
+    let words = "the window is weighed by what it holds\n".repeat(1_000);
+    for number in 0..30 {
+        turn(&mut driver, number, &words, 0.001);
+        let weighed = ready(&mut driver).load;
+        assert!(weighed.usage_of.is_none() && weighed.tokens == weighed.estimate, "{weighed:?}");
+        assert!(weighed.tokens <= Tokens(168_000), "{weighed:?}");
+    }
+}
+
+/// Vocabularies differ: usage well below an estimate of characters over four is ordinary.
+#[test]
+fn usage_of_a_third_of_the_estimate_is_believed() {
+    let harbour = Harbour::new();
+    let mut driver = open(&harbour, "ses_third");
+    turn(&mut driver, 0, &"fn weigh(window: &Window) -> Tokens {\n".repeat(500), 0.33);
+    driver.prompt("And now?").unwrap();
+    let weighed = ready(&mut driver).load;
+    assert!(weighed.usage_of.is_some() && weighed.tokens < weighed.estimate, "{weighed:?}");
+}
