@@ -52,6 +52,11 @@ impl Surroundings {
         self.user_folder("XDG_CONFIG_HOME", "APPDATA", ".config")
     }
 
+    /// Where Plimsoll keeps what it can make again.
+    pub fn cache_folder(&self) -> Option<PathBuf> {
+        self.user_folder("XDG_CACHE_HOME", "LOCALAPPDATA", ".cache")
+    }
+
     fn user_folder(&self, xdg: &str, windows: &str, home: &str) -> Option<PathBuf> {
         let folder = self.path(xdg).or_else(|| self.path(windows).filter(|_| cfg!(windows)));
         Some(folder.or_else(|| self.below_home(home))?.join("plimsoll"))

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use plimsoll::{Message, Tokens, Usage};
+use serde::{Deserialize, Serialize};
 
 /// What a file records of its responses, oldest first. A response that is written down in several records is one.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
     responses: Vec<Packed>,
     models: Vec<Arc<str>>,
 }
 
 /// A response as it is held. There may be hundreds of thousands in a file, so it is kept small.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "(u32, [u32; 5], f64)", into = "(u32, [u32; 5], f64)")]
 struct Packed {
     /// The place of the model in the list, from 1; 0 for none.
     model: u32,
@@ -20,6 +22,19 @@ struct Packed {
     counts: [u32; 5],
     /// Dollars; below zero for none.
     cost: f64,
+}
+
+// As a list: the names of the fields would be most of what is written.
+impl From<(u32, [u32; 5], f64)> for Packed {
+    fn from((model, counts, cost): (u32, [u32; 5], f64)) -> Packed {
+        Packed { model, counts, cost }
+    }
+}
+
+impl From<Packed> for (u32, [u32; 5], f64) {
+    fn from(packed: Packed) -> (u32, [u32; 5], f64) {
+        (packed.model, packed.counts, packed.cost)
+    }
 }
 
 /// What was counted for one response.

@@ -366,14 +366,14 @@ impl Search {
         named.filter_map(Candidate::open).find(|found| found.id == stored.id)
     }
 
-    /// As much of a session's id as tells it from all others, but at least `least` bytes after its prefix.
-    pub fn short_id<'a>(&self, id: &'a str, least: usize) -> &'a str {
-        let from = id.find('_').map_or(0, |end| end + 1) + least;
-        let ends = id.char_indices().map(|(at, _)| at).filter(|end| *end >= from);
-        // The same session may be there twice: with the tool that wrote it, and stored.
-        let others: Vec<&Candidate> = self.candidates.iter().filter(|other| !other.may_have(id)).collect();
-        let is_unique = |end: &usize| !others.iter().any(|other| other.may_have(&id[..*end]));
-        ends.into_iter().find(is_unique).map_or(id, |end| &id[..end])
+    /// The ids of sessions in databases, and the names of files, which have the ids in them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.candidates.iter().filter_map(|candidate| match candidate {
+            // Gemini CLI writes only the beginning of an id, which tells no two apart.
+            Candidate::File(file) if file.tool == Tool::Gemini => None,
+            Candidate::File(file) => Some(keeping::name_of(file.tool, &file.path)),
+            Candidate::Row(found) => Some(found.id.as_str()),
+        })
     }
 }
 

@@ -42,12 +42,14 @@
 //!   Otherwise a new session is made, and the [`Report`] says why. What reductions did to the copy stays.
 //! - **A source is held piece by piece**, however large it is.
 
+mod cache;
 mod error;
 mod find;
 mod import;
 mod keeping;
 mod names;
 mod places;
+mod short_ids;
 mod source;
 mod stored;
 mod survey;
@@ -56,10 +58,12 @@ mod text;
 mod weigh;
 mod write;
 
+pub use cache::WeighedCache;
 pub use error::ImportError;
 pub use find::{Found, Kept, Problem, Scope, Search, Tool, projects_around, row_with_id};
 pub use import::{Because, Drift, ImportOptions, InsteadOf, Outcome, Report};
 pub use places::Places;
+pub use short_ids::ShortIds;
 pub use source::{FileKind, OnRead, Source, open};
 pub use stored::{Extent, about, each, salvage, transcript, visit};
 pub use survey::Survey;

@@ -1,9 +1,9 @@
-//! What a session holds: messages, tokens, a title. Files are read side by side.
+//! What a session holds: messages, tokens, a title. Files are read side by side, and only if they changed since the last time.
 
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll::count::request_tokens;
 use plimsoll::{Counter, Fixed, Policy, Tokens, Window};
@@ -11,14 +11,16 @@ use plimsoll_formats::database::Database;
 use plimsoll_formats::{Recorded, Transcript};
 use plimsoll_store::Store;
 use plimsoll_tokens::{Measured, WindowMeter};
+use serde::{Deserialize, Serialize};
 
+use crate::cache::{Stamp, WeighedCache};
 use crate::error::ImportError;
 use crate::find::{Found, Kept};
 use crate::stored::{self, Extent};
 use crate::text::{TITLE, first_prompt, first_words};
 
 /// A session, weighed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Weighed {
     /// How many messages it has.
     pub messages: usize,
@@ -36,15 +38,17 @@ pub struct Weighed {
     pub recorded: Recorded,
 }
 
-/// Weigh sessions, those of a store from the one that is given; `on_done` is called after each. What could not be read has
-/// an error in its place.
+/// Weighs sessions, those of a store from the one that is given; `on_done` is called after each. Figures of files that did
+/// not change come from `cache`, and those of others go there. What could not be read has an error in its place.
 pub fn weigh_all(
     found: &[Found],
     store: Option<&dyn Store>,
     policy: &Policy,
+    cache: Option<&WeighedCache>,
     on_done: &(dyn Fn() + Sync),
 ) -> Vec<Result<Weighed, ImportError>> {
     let next = AtomicUsize::new(0);
+    let has_new = AtomicBool::new(false);
     let done: Mutex<Vec<(usize, Result<Weighed, ImportError>)>> = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(2, usize::from).min(found.len().max(1));
     std::thread::scope(|scope| {
@@ -54,7 +58,20 @@ pub fn weigh_all(
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     found.get(at).map(|session| (at, session))
                 } {
-                    let weighed = weigh(session, store, policy);
+                    let cache = cache.filter(|_| matches!(session.kept, Kept::File));
+                    let stamp = cache.and_then(|cache| Some((cache, Stamp::of(&session.path)?)));
+                    let known = stamp.as_ref().and_then(|(cache, stamp)| cache.get(&session.path, stamp));
+                    let weighed = known.map_or_else(
+                        || {
+                            let weighed = weigh(session, store, policy);
+                            if let (Some((cache, stamp)), Ok(weighed)) = (stamp, &weighed) {
+                                cache.put(&session.path, stamp, weighed);
+                                has_new.store(true, Ordering::Relaxed);
+                            }
+                            weighed
+                        },
+                        Ok,
+                    );
                     on_done();
                     if let Ok(mut done) = done.lock() {
                         done.push((at, weighed));
@@ -63,6 +80,9 @@ pub fn weigh_all(
             });
         }
     });
+    if let Some(cache) = cache.filter(|_| has_new.load(Ordering::Relaxed)) {
+        cache.sweep();
+    }
     let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, weighed)| weighed).collect()

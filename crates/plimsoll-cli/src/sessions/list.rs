@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use plimsoll::Millis;
-use plimsoll_import::{Found, ImportError, Scope, Search, Tool, Weighed, weigh_all};
+use plimsoll_import::{Found, ImportError, Scope, ShortIds, Tool, Weighed, WeighedCache, weigh_all};
 use serde_json::{Value, json};
 
 use super::Lookup;
@@ -53,7 +53,7 @@ pub(crate) fn run(
     let directory = (!args.all).then_some(project.as_path());
     let found: Vec<Found> = search.sessions(directory).take(args.limit).collect();
     let mut rows = Vec::new();
-    for (found, weighed) in found.iter().zip(weigh(&lookup, &found, &config)) {
+    for (found, weighed) in found.iter().zip(weigh(&lookup, &found, &config, around)) {
         match weighed {
             Ok(weighed) => rows.push((found, weighed)),
             Err(error) => note(&format!("note: cannot read {}: {error}", super::name(found, around))),
@@ -72,7 +72,8 @@ pub(crate) fn run(
         }
         let width = output.width();
         let usual = if width < 110 { 12 } else { 32 };
-        let page = |longest_directory| Page { search, around, directories: args.all, longest_directory };
+        let ids = &search.short_ids();
+        let page = |longest_directory| Page { ids, around, directories: args.all, longest_directory };
         let mut table = page(usual).table(&rows);
         if !table.fits_with_words_cut(width) {
             // Ids are given back, and stay whole: directories give way to long ones.
@@ -83,10 +84,17 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn weigh(lookup: &Lookup, found: &[Found], config: &Config) -> Vec<Result<Weighed, ImportError>> {
+fn weigh(
+    lookup: &Lookup,
+    found: &[Found],
+    config: &Config,
+    around: &Surroundings,
+) -> Vec<Result<Weighed, ImportError>> {
     let progress = Progress::things("reading sessions", found.len() as u64);
     let store = lookup.opened.as_ref().map(|opened| opened.archive.store());
-    weigh_all(found, store, &config.policy, &|| progress.step())
+    let folder = around.cache_folder().map(|folder| folder.join("sessions"));
+    let cache = folder.map(|folder| WeighedCache::new(folder, &config.policy));
+    weigh_all(found, store, &config.policy, cache.as_ref(), &|| progress.step())
 }
 
 fn nothing(args: &ListArgs, around: &Surroundings) -> String {
@@ -125,7 +133,7 @@ fn as_json(found: &Found, weighed: &Weighed) -> Value {
 
 /// What a table of sessions depends on.
 struct Page<'a> {
-    search: &'a Search,
+    ids: &'a ShortIds<'a>,
     around: &'a Surroundings,
     /// Directories have a column only where there may be more than one.
     directories: bool,
@@ -147,8 +155,7 @@ impl Page<'_> {
         let mut table = Table::new(columns);
         let now = now().0;
         for (found, weighed) in rows {
-            let mut cells =
-                vec![self.search.short_id(&found.id, ID).to_owned(), found.tool.name().to_owned()];
+            let mut cells = vec![self.ids.of(&found.id, ID).to_owned(), found.tool.name().to_owned()];
             cells.extend(self.directories.then(|| self.directory(found)));
             cells.extend([
                 age(now.saturating_sub(found.changed)),

@@ -317,3 +317,108 @@ fn recorded_usage_counts_with_what_was_written_to_the_cache() {
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&rows[0]["window"], &rows[0]["measured"]), (&168_018.into(), &true.into()));
 }
+
+/// A transcript of Claude Code with some turns, the second prompt being a secret.
+fn long_transcript(home: &Home, turns: usize) -> String {
+    let mut text = String::new();
+    for turn in 0..turns {
+        let words = if turn == 0 {
+            "Why is it slow?".to_owned()
+        } else {
+            format!("hunter2 {turn} {}", "x".repeat(400))
+        };
+        let parent = turn.checked_sub(1).map(|last| format!("u{last}"));
+        let said = json!({ "type": "user", "uuid": format!("u{turn}"), "parentUuid": parent, "sessionId": "5d0c31aa-1111",
+            "cwd": home.project, "timestamp": "2026-05-02T09:18:37.730Z", "message": { "role": "user", "content": words } });
+        text.push_str(&format!("{said}\n"));
+    }
+    text
+}
+
+const TRANSCRIPT: &str = ".claude/projects/-project/5d0c31aa-1111.jsonl";
+
+/// Replaces the middle of a file, which no list looks at, and keeps its size and time.
+fn blank_the_middle(path: &std::path::Path) {
+    let modified = path.metadata().unwrap().modified().unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    let (from, to) = (bytes.len() / 4, bytes.len() - 8_000);
+    bytes[from..to].fill(b' ');
+    std::fs::write(path, bytes).unwrap();
+    std::fs::File::options().append(true).open(path).unwrap().set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_transcript_that_did_not_change_is_not_read_again() {
+    let home = Home::new();
+    home.write_aged(TRANSCRIPT, &long_transcript(&home, 60), 2);
+    let path = home.path.join(TRANSCRIPT);
+    let first = home.json(&["sessions", "--json"]);
+    assert_eq!(first[0]["messages"], 60);
+    let other_policy = home.json(&["sessions", "--json", "--policy", "opencode"]);
+    assert_eq!(home.json(&["sessions", "--json"]), first);
+
+    // Reading it again would show fewer messages.
+    blank_the_middle(&path);
+    assert_eq!(home.json(&["sessions", "--json"]), first);
+    assert_ne!(home.json(&["sessions", "--json", "--policy", "opencode"]), other_policy);
+
+    // Neither are messages stored, nor may others read what is.
+    let entries: Vec<_> = home
+        .files()
+        .into_iter()
+        .filter(|path| path.starts_with(home.path.join(".cache")) && path.is_file())
+        .collect();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    let entry = std::fs::read_to_string(&entries[0]).unwrap();
+    assert!(entry.contains("Why is it slow?") && !entry.contains("hunter2"), "{entry}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&entries[0]), mode(entries[0].parent().unwrap())), (0o600, 0o700));
+    }
+}
+
+#[test]
+fn a_transcript_that_changed_is_read_again() {
+    let home = Home::new();
+    let messages = |home: &Home| home.json(&["sessions", "--json"])[0]["messages"].clone();
+    home.write_aged(TRANSCRIPT, &long_transcript(&home, 3), 2);
+    assert_eq!(messages(&home), 3);
+    home.write_aged(TRANSCRIPT, &long_transcript(&home, 5), 2);
+    assert_eq!(messages(&home), 5);
+    // As long as before, and of the same time.
+    let path = home.path.join(TRANSCRIPT);
+    let modified = path.metadata().unwrap().modified().unwrap();
+    let text = long_transcript(&home, 5).replace("\"uuid\":\"u4\"", "\"uuid\":\"u3\"");
+    std::fs::write(&path, text).unwrap();
+    std::fs::File::options().append(true).open(&path).unwrap().set_modified(modified).unwrap();
+    assert_ne!(messages(&home), 5);
+}
+
+#[test]
+fn a_damaged_or_unwritable_cache_changes_nothing() {
+    let home = Home::new();
+    home.write_aged(TRANSCRIPT, &long_transcript(&home, 60), 2);
+    let first = home.json(&["sessions", "--json"]);
+    let entry =
+        home.files().into_iter().find(|path| path.starts_with(home.path.join(".cache")) && path.is_file());
+    let entry = entry.unwrap();
+    let whole = std::fs::read(&entry).unwrap();
+    for damaged in [&b""[..], &whole[..whole.len() / 2], b"{}", b"[[[["] {
+        std::fs::write(&entry, damaged).unwrap();
+        assert_eq!(home.json(&["sessions", "--json"]), first);
+        assert_eq!(std::fs::read(&entry).unwrap(), whole);
+    }
+    let file = home.write("a-file", "no folder");
+    let output = home
+        .command(&["sessions", "--json"], &[("XDG_CACHE_HOME", file.to_str().unwrap())])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap(), first);
+}

@@ -174,7 +174,7 @@ fn sessions_are_found_by_directory_by_tool_and_by_id() {
         matches!(&ambiguous, Err(ImportError::Ambiguous { candidates, .. }) if candidates.len() == 2),
         "{ambiguous:?}"
     );
-    assert_eq!(search.short_id("019e06e6-0c4e-72d2-a0ab", 8), "019e06e6-0c4e");
+    assert_eq!(search.short_ids().of("019e06e6-0c4e-72d2-a0ab", 8), "019e06e6-0c4e");
     let codex = Search::new(&places(&home), Scope::Only(Tool::Codex));
     assert_eq!(codex.sessions(None).count(), 2);
 }
@@ -221,5 +221,42 @@ fn variables_name_other_places_and_relative_ones_are_not_taken() {
     let folder = |root: &str| PathBuf::from(root).join("User/globalStorage/saoudrizwan.claude-dev/tasks");
     for root in ["/c/Users/ada/Roaming/Cursor", "/editors/Code"] {
         assert!(places.folders.contains(&(Tool::Cline, folder(root))), "{root}: {:?}", places.folders);
+    }
+}
+
+#[test]
+fn a_short_id_is_the_shortest_that_names_one_session() {
+    let store = MemoryStore::new();
+    let mut seed = 1u64;
+    let mut ids = Vec::new();
+    while ids.len() < 400 {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        // Two letters, so that many begin alike; some with a prefix, some the beginning of others.
+        let letters = |bits: u64, length: u64| -> String {
+            (0..length).map(|at| if bits >> at & 1 == 0 { 'a' } else { 'b' }).collect()
+        };
+        let prefix = if seed >> 63 == 0 { "ses_" } else { "" };
+        let id = format!("{prefix}{}", letters(seed >> 20, 6 + (seed >> 50) % 12));
+        if !ids.contains(&id) {
+            store.create(NewSession::new(id.as_str().into()), NOW).unwrap();
+            ids.push(id);
+        }
+    }
+    let mut search = Search::default();
+    search.add_store(&store, "plimsoll.db".as_ref()).unwrap();
+    let short = search.short_ids();
+    for id in &ids {
+        // One that begins with the whole id cannot be told apart by a beginning of it. A shorter name of the same word is
+        // found in `ses_...` as well.
+        let others: Vec<&str> = ids
+            .iter()
+            .flat_map(|other| [Some(other.as_str()), other.strip_prefix("ses_")])
+            .flatten()
+            .filter(|other| !other.starts_with(id.as_str()))
+            .collect();
+        let from = id.find('_').map_or(0, |at| at + 1) + 4;
+        let shortest =
+            (from..id.len()).find(|end| !others.iter().any(|other| other.starts_with(&id[..*end])));
+        assert_eq!(short.of(id, 4), shortest.map_or(id.as_str(), |end| &id[..end]), "{id}");
     }
 }
