@@ -9,7 +9,7 @@ use plimsoll::count::request_tokens;
 use plimsoll::{Counter, Fixed, Policy, Tokens, Window};
 use plimsoll_formats::database::Database;
 use plimsoll_formats::{Recorded, Transcript};
-use plimsoll_store::Store;
+use plimsoll_store::{CountWatch, Store};
 use plimsoll_tokens::{Measured, WindowMeter};
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,14 @@ pub fn weigh_all(
 
 fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<Weighed, ImportError> {
     let read = match (&found.kept, store) {
-        (Kept::Stored(session), Some(store)) => stored::transcript(store, session, Extent::Whole)?,
+        (Kept::Stored(session), Some(store)) => {
+            let read = stored::transcript(store, session, Extent::Whole)?;
+            let mut counts = CountWatch::default();
+            read.messages.iter().for_each(|message| counts.watch(message));
+            let weighed = Weighed::of(&read, policy);
+            counts.finish(store, &session.id);
+            return Ok(weighed);
+        }
         (Kept::Row(_), _) => {
             Database::open(&found.path).and_then(|database| database.read(Some(&found.id)))?
         }

@@ -13,8 +13,8 @@ use plimsoll::{
     Reduction, Scale, SessionId, Tokens, Window,
 };
 use plimsoll_store::{
-    Archive, Claim, Epoch, Lease, Note, Revision, SessionPatch, Settled, Snapshot, Store, StoreError,
-    TakeOver,
+    Archive, Claim, CountWatch, Epoch, Lease, Note, Revision, SessionPatch, Settled, Snapshot, Store,
+    StoreError, TakeOver,
 };
 use serde_json::json;
 
@@ -55,6 +55,8 @@ pub struct Driver {
     /// What the usage of the whole session says, where figures are told by it.
     pub(crate) recorded: Option<UsageScale>,
     pub(crate) writing: Option<Writing>,
+    /// Texts of the window that were read without a count.
+    counts: CountWatch,
     limits: Limits,
     cache: CacheTerms,
     breaker: Breaker,
@@ -212,7 +214,10 @@ impl Driver {
                 (UsageScale::read(&archive, &lease.session, &log, &settings.policy).ok(), None)
             }
         };
+        let mut counts = CountWatch::default();
+        log.iter().for_each(|message| counts.watch(message));
         Driver {
+            counts,
             limits: settings.limits(),
             cache: settings.cache_terms(),
             ids: plimsoll_store::random_ids(),
@@ -686,7 +691,8 @@ impl Driver {
     }
 
     /// Give the session back. A driver that is dropped does so too, but cannot say whether it worked.
-    pub fn close(self) -> Result<(), SessionError> {
+    pub fn close(mut self) -> Result<(), SessionError> {
+        self.counts.finish(self.archive.store(), &self.lease.session);
         let (archive, lease) = (Arc::clone(&self.archive), self.lease.clone());
         std::mem::forget(self);
         Ok(archive.store().release(&lease)?)
@@ -765,6 +771,8 @@ impl Driver {
     /// The request that was prepared is being answered: that is what the provider's cache holds now.
     pub(crate) fn note_sent(&mut self) -> Option<Weighed> {
         self.note_answered();
+        // Not before the request, which must not wait for it.
+        self.counts.settle(self.archive.store(), &self.lease.session);
         let sent = self.prepared.take()?;
         let measure = sent.measure;
         self.sent = Some(sent);

@@ -14,7 +14,7 @@ use plimsoll::count::request_tokens;
 use plimsoll::policy::Detector;
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::{Counter, Fixed, Limits, Log, Message, MessageId, Policy, SessionId, Tokens, Window};
-use plimsoll_store::{Archive, PageRequest, StoreError};
+use plimsoll_store::{Archive, CountWatch, PageRequest, StoreError};
 use plimsoll_tokens::{Measured, WindowMeter, records_usage};
 
 /// So many messages are held at a time while a session is gone through.
@@ -54,6 +54,8 @@ impl UsageScale {
         let mut newer: BTreeMap<&MessageId, &Message> =
             log.iter().map(|message| (&message.info.id, message)).collect();
         let mut follower = Follower::default();
+        // What was counted once comes with its count from here on, also when the session is read again for the next figure.
+        let mut counts = CountWatch::new(2 * MOST_WAITING);
         let mut from = None;
         loop {
             let request = PageRequest { from: from.take(), oldest_first: true, most: PAGE };
@@ -62,13 +64,17 @@ impl UsageScale {
             from = Some(last.info.id.clone());
             for message in messages {
                 let newer = newer.remove(&message.info.id).cloned();
-                follower.add(newer.unwrap_or(message));
+                let message = newer.unwrap_or(message);
+                counts.watch(&message);
+                follower.add(message);
             }
+            counts.settle(archive.store(), session);
         }
         // A summary that is about to be stored.
         let appended = log.iter().filter(|message| newer.contains_key(&message.info.id));
         appended.for_each(|message| follower.add(message.clone()));
         let measured = follower.meter.and_then(WindowMeter::read);
+        counts.finish(archive.store(), session);
         Ok(measured.map_or_else(
             || UsageScale::estimated(log, policy),
             |measured| UsageScale::new(&measured, log, policy),

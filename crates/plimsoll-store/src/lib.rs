@@ -41,6 +41,7 @@
 mod archive;
 mod blobs;
 mod clock;
+mod counts;
 mod error;
 mod holder;
 mod memory;
@@ -53,6 +54,7 @@ pub mod store;
 pub use archive::{Archive, KEPT, Keeping, Purged, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, MemoryBlobs, Staged};
 pub use clock::Clock;
+pub use counts::{CountWatch, PartCounts};
 pub use error::{Cause, StoreError};
 pub use holder::{holder_is_gone, holder_name, process_holder};
 pub use memory::MemoryStore;

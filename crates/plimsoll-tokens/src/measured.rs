@@ -68,8 +68,7 @@ pub struct WindowMeter {
 #[derive(Clone)]
 struct Change {
     at: Moment,
-    message: MessageId,
-    /// The number of the message.
+    /// The number of the message. Thousands of changes look for their messages, and numbers are compared faster than ids.
     number: u64,
     /// What the message measures before and after, for each track.
     from: [Measure; 2],
@@ -189,7 +188,7 @@ impl WindowMeter {
         self.tracks.iter_mut().zip(from).for_each(|(track, measure)| track.push(message, measure, number));
         for (reduced, at) in states.iter().filter_map(|(reduced, at)| Some((reduced, at.as_ref()?))) {
             let to = ShownMeasure::of(reduced, &self.base).billed(&full, usage);
-            let change = Change { at: at.clone(), message: message.info.id.clone(), number, from, to };
+            let change = Change { at: at.clone(), number, from, to };
             match &at.after {
                 Some(after) => self.later.entry(after.clone()).or_default().push(change),
                 None => self.timed.push(change),
@@ -269,7 +268,7 @@ impl Track {
             }
         };
         self.sent = apply(self.sent);
-        if let Some(entry) = self.newest.iter_mut().find(|entry| entry.id == change.message) {
+        if let Some(entry) = self.newest.iter_mut().find(|entry| entry.number == change.number) {
             entry.measure = apply(entry.measure);
         }
     }

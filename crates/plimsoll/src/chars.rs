@@ -323,6 +323,25 @@ impl Text {
         *self.0.least.get_or_init(|| floor::of_text(&self.0.string))
     }
 
+    /// The token count that a counter of this name gave before, if it was the first to count this text.
+    ///
+    /// ```
+    /// use plimsoll::{Text, Tokens};
+    /// let text = Text::from("hello world");
+    /// assert_eq!(text.count_by("o200k"), None);
+    /// text.remember_count("o200k", Tokens(2));
+    /// assert_eq!(text.count_by("o200k"), Some(Tokens(2)));
+    /// ```
+    pub fn count_by(&self, counter: &str) -> Option<Tokens> {
+        self.0.tokens.get().filter(|(by, _)| *by == counter).map(|(_, tokens)| *tokens)
+    }
+
+    /// Remembers a token count that a counter of this name gave before: a store keeps it with the text. The first count that
+    /// is remembered stands until the text grows.
+    pub fn remember_count(&self, counter: &'static str, tokens: Tokens) {
+        let _ = self.0.tokens.set((counter, tokens));
+    }
+
     /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.
     pub(crate) fn tokens_by(&self, counter: &'static str, count: impl FnOnce() -> Tokens) -> Tokens {
         match self.0.tokens.get() {

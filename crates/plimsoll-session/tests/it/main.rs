@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod answers;
+mod counts;
 mod early;
 mod figures;
 #[cfg(feature = "async")]

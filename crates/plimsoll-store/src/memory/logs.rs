@@ -5,6 +5,7 @@ use plimsoll::pivot::Visible;
 use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId};
 
 use super::MemoryStore;
+use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::recall::{Hit, INPUT, Recalled, Selection, input_text, part_text, tool_of};
 use crate::session::{Page, PageRequest};
@@ -153,6 +154,11 @@ impl Logs for MemoryStore {
         let parts = state.held(session)?.messages.iter().flat_map(|message| &message.parts);
         let mut found = parts.filter(|part| part.id == *id);
         found.next().cloned().ok_or_else(|| StoreError::missing("part", id))
+    }
+
+    fn keep_counts(&self, _: &SessionId, _: Vec<PartCounts>) -> Result<(), StoreError> {
+        // The texts are the same ones, and have their counts.
+        Ok(())
     }
 
     fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError> {

@@ -1,6 +1,6 @@
 //! Appending messages and parts. Everything here runs within a transaction of the writer.
 
-use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartBody, Text};
+use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId, Text};
 use rusqlite::{Connection, params};
 
 use super::advance::own_message;
@@ -11,6 +11,7 @@ use super::pivots::{note_pivot, note_summary};
 use super::position::Position;
 use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
+use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::session::Totals;
 use crate::store::{ChangeKind, Claim, Revision};
@@ -263,4 +264,28 @@ pub(crate) fn append_part(
     }
     let changed = Changed { key: chain.own(), session: &claim.session, now };
     changed.note(connection, ChangeKind::PartAppended, Some(message.as_str()), Some(part.id.as_str()))
+}
+
+/// Keeps exact counts of the parts of a session. A part that has grown since has other lengths, and deltas that were not
+/// folded into it yet have lengths of their own.
+pub(crate) fn keep_counts(
+    connection: &Connection,
+    session: &SessionId,
+    counts: &[PartCounts],
+) -> Result<(), StoreError> {
+    let chain = Chain::of(connection, session)?;
+    let mut insert = connection.prepare_cached(
+        "INSERT OR REPLACE INTO counted (part, counter, input, text)
+         SELECT seq, ?3, ?4, ?5 FROM part WHERE session = ?1 AND id = ?2 AND input_chars = ?6 AND chars = ?7
+         AND NOT EXISTS (SELECT 1 FROM delta WHERE delta.part = part.seq)",
+    )?;
+    for PartCounts { part, counter, input, text, chars } in counts {
+        // A fork reads the parts of the session it was forked from.
+        if let Some((segment, _)) = chain.find_part(connection, part.as_str())? {
+            let (input, text) = (integer(input.0), integer(text.0));
+            let (input_chars, chars) = (integer(chars.0), integer(chars.1));
+            insert.execute(params![segment.key, part.as_str(), counter, input, text, input_chars, chars])?;
+        }
+    }
+    Ok(())
 }

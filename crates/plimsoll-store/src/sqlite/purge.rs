@@ -188,7 +188,7 @@ impl<'a> Purge<'a> {
             self.quoted.parts.insert(part.id.clone());
             self.quoted.messages.insert(MessageId::new(message.as_str()));
             self.parts.push(part.id);
-            self.touched.push((key, Position::new(row.get(5)?, message)));
+            self.touched.push((key, Position::new(row.get(6)?, message)));
             if self.is_real {
                 update_part(self.connection, key, &scrubbed)?;
             }

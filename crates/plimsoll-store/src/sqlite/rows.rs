@@ -15,6 +15,7 @@ use rusqlite::Row;
 use serde_json::Value;
 
 use super::sums;
+use crate::counts;
 use crate::error::StoreError;
 
 /// A number that came with a session as the database has it. It has one bit less than ours; what is larger counts as
@@ -173,7 +174,7 @@ pub(crate) const TEXT: &str = "CASE WHEN EXISTS (SELECT 1 FROM delta d WHERE d.p
 
 /// The columns of a whole part, in the order [`whole_part`] reads them.
 pub(crate) fn whole_columns() -> String {
-    format!("message, place, data, {TEXT}, id")
+    format!("message, place, data, {TEXT}, id, {}", counts::STORED_FORM)
 }
 
 /// The columns of a part's outline, in the order [`outline`] reads them.
@@ -211,6 +212,9 @@ fn read_whole(row: &Row<'_>) -> Result<Placed, StoreError> {
     // The JSON of some kinds has no room for the name: `id` names the call, or the part is no object.
     if part.id.is_empty() {
         part.id = PartId::new(row.get::<_, String>(4)?);
+    }
+    if let Some(stored) = row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+        counts::restore(&part, stored);
     }
     Ok(Placed { message: row.get(0)?, part, has_deltas: false })
 }

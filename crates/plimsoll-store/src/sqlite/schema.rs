@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Each brings the database from the version before to the next.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -281,6 +281,18 @@ const MIGRATIONS: [&str; 10] = [
         stale INTEGER NOT NULL
     ) STRICT;
     INSERT INTO search_state (only, stale) VALUES (1, 0);",
+    // 11: exact counts of parts, by the vocabulary they were counted with. A part that changes has none until it is counted
+    // again.
+    "CREATE TABLE counted (
+        part INTEGER PRIMARY KEY,
+        counter TEXT NOT NULL,
+        input INTEGER NOT NULL,
+        text INTEGER NOT NULL
+    ) STRICT;
+    CREATE TRIGGER counted_changed AFTER UPDATE OF data, text, chars, input_chars ON part
+        BEGIN DELETE FROM counted WHERE part = old.seq; END;
+    CREATE TRIGGER counted_removed AFTER DELETE ON part BEGIN DELETE FROM counted WHERE part = old.seq; END;
+    CREATE TRIGGER counted_grown AFTER INSERT ON delta BEGIN DELETE FROM counted WHERE part = new.part; END;",
 ];
 
 /// The version whose rows have checksums over all columns.

@@ -14,6 +14,7 @@ use super::{
     random_ids, read, reduce, salvage, search, sessions, spills, sums, tasks, undo,
 };
 use crate::clock::Clock;
+use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::recall::{Hit, Scope, Selection};
 use crate::session::{
@@ -178,6 +179,11 @@ impl Logs for SqliteStore {
 
     fn part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
         self.read(|connection| read::part(connection, session, id))
+    }
+
+    fn keep_counts(&self, session: &SessionId, counts: Vec<PartCounts>) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(move |connection| append::keep_counts(connection, &session, &counts))
     }
 
     fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError> {

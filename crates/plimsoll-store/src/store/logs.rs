@@ -6,6 +6,7 @@ use plimsoll::log::MessageUpdate;
 use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId, Usage};
 
 use super::{Claim, Revision};
+use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::recall::{Hit, Selection};
 use crate::session::{Page, PageRequest};
@@ -95,6 +96,10 @@ pub trait Logs {
 
     /// One part.
     fn part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError>;
+
+    /// Keeps exact counts of parts, so that their texts come with them when they are read. Counts of parts that are not
+    /// there or have changed are dropped. This changes nothing else, and needs no lease.
+    fn keep_counts(&self, session: &SessionId, counts: Vec<PartCounts>) -> Result<(), StoreError>;
 
     /// Search everything that is out of a session's window, oldest first.
     fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError>;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod content;
+mod counts;
 mod crash;
 mod extremes;
 mod faults;

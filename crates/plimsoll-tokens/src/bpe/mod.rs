@@ -20,6 +20,8 @@ mod split;
 mod tests;
 mod vocabulary;
 
+use std::cell::Cell;
+
 use merge::Merger;
 use plimsoll::{Counter, Tokens};
 use serde::{Deserialize, Serialize};
@@ -45,7 +47,16 @@ pub enum Bpe {
     Cl100k,
 }
 
+thread_local! {
+    static COUNTED: Cell<u64> = const { Cell::new(0) };
+}
+
 impl Bpe {
+    /// Bytes that this thread has counted so far, for tests that nothing is counted twice.
+    pub fn bytes_counted() -> u64 {
+        COUNTED.with(Cell::get)
+    }
+
     /// The vocabulary an OpenAI model uses. A model that is not known gets the current one, which is as good a
     /// guess as any other and the one the calibration starts from.
     ///
@@ -74,6 +85,7 @@ impl Counter for Bpe {
             Bpe::O200k => (Pattern::O200k, &vocabulary::O200K),
             Bpe::Cl100k => (Pattern::Cl100k, &vocabulary::CL100K),
         };
+        COUNTED.with(|counted| counted.set(counted.get() + text.len() as u64));
         let mut merger = Merger::new(vocabulary);
         let tokens: usize = Pieces::new(pattern, text).map(|piece| merger.count(piece.as_bytes())).sum();
         Tokens(tokens as u64)

@@ -1,0 +1,112 @@
+//! Exact counts are made once for each text of a stored session.
+
+use std::sync::Arc;
+
+use plimsoll::prune::PruneChoice;
+use plimsoll::{Fixed, Limits, Message, Millis, Part, SessionId, Tokens, ToolState, Usage};
+use plimsoll_session::{Counting, Driver, Figures, Settings};
+use plimsoll_store::PageRequest;
+use plimsoll_tokens::Bpe;
+use serde_json::json;
+
+use crate::support::{Harbour, NOW};
+
+const TURNS: u64 = 40;
+
+/// A session that another tool recorded with its usage, and how many bytes of text it has.
+fn recorded(harbour: &Harbour) -> (SessionId, u64) {
+    let session = harbour.session("ses_1");
+    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, harbour.settings()).unwrap();
+    let mut bytes = 0;
+    for turn in 0..TURNS {
+        let output = format!("{turn}: {}", "some words of a line\n".repeat(500));
+        bytes += output.len() as u64;
+        let at = Millis(NOW + turn);
+        let name = |kind: &str| format!("{kind}_{turn:03}");
+        let prompt =
+            Message::user(name("msg_a").as_str().into(), name("prt_a").as_str().into(), "Read it.").at(at);
+        let state = ToolState::completed(json!({ "path": "a.rs" }), output);
+        let call = Part::tool(name("prt_b").as_str().into(), format!("call_{turn}"), "read", state);
+        let mut answer = Message::assistant(name("msg_b").as_str().into(), vec![call]).at(at);
+        answer.info.finish = Some("stop".into());
+        answer.info.tokens = Some(Usage::new(Tokens(20_000 + turn * 2_500), Tokens(20)));
+        driver.append(prompt).unwrap();
+        driver.append(answer).unwrap();
+    }
+    driver.close().unwrap();
+    (session, bytes)
+}
+
+fn open(harbour: &Harbour, session: &SessionId, figures: Figures) -> Driver {
+    let settings = Settings {
+        figures,
+        counting: Counting::Calibrated,
+        limits: Some(Limits::new(400_000, 8_000)),
+        ..harbour.settings()
+    };
+    Driver::open(Arc::clone(&harbour.archive), session, settings).unwrap()
+}
+
+/// What something counts, in bytes.
+fn counted<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    let before = Bpe::bytes_counted();
+    let done = work();
+    (Bpe::bytes_counted() - before, done)
+}
+
+#[test]
+fn applying_a_plan_counts_each_text_once_and_an_undo_none_again() {
+    let harbour = Harbour::new();
+    let (session, bytes) = recorded(&harbour);
+    // Placeholders of cleared outputs, notes and the like are counted as well, and are small.
+    let small = bytes / 20;
+    let choice = PruneChoice::default();
+    let (first, receipt) = counted(|| {
+        let mut driver = open(&harbour, &session, Figures::Recorded);
+        let pruned = driver.prune_choice(&choice, Fixed::default(), "test").unwrap();
+        driver.close().unwrap();
+        pruned.receipt().unwrap()
+    });
+    assert!((bytes..bytes + small).contains(&first), "{first} of {bytes}");
+    let (again, ()) = counted(|| {
+        let mut driver = open(&harbour, &session, Figures::Recorded);
+        driver.undo(&receipt.id, Fixed::default()).unwrap();
+        driver.close().unwrap();
+    });
+    assert!(again < small, "{again} of {bytes}");
+}
+
+#[test]
+fn a_turn_on_a_long_session_counts_only_what_no_turn_before_has_counted() {
+    let harbour = Harbour::new();
+    let (session, bytes) = recorded(&harbour);
+    let prepare = || {
+        let mut driver = open(&harbour, &session, Figures::Driven);
+        driver.prepare(Fixed::default()).unwrap();
+        driver.close().unwrap();
+    };
+    let (first, ()) = counted(prepare);
+    let (again, ()) = counted(prepare);
+    assert!(first >= bytes && again < bytes / 20, "{first}, then {again} of {bytes}");
+}
+
+#[test]
+fn the_counts_that_are_stored_are_those_of_the_texts() {
+    let harbour = Harbour::new();
+    let (session, _) = recorded(&harbour);
+    open(&harbour, &session, Figures::Recorded).close().unwrap();
+    let known = |harbour: &Harbour| {
+        let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
+        let page = harbour.archive.store().page(&session, &request).unwrap();
+        let parts = page.messages.into_iter().flat_map(|message| message.parts);
+        let texts = parts.filter_map(|part| Some(part.as_tool()?.state.output.clone().unwrap()));
+        texts
+            .map(|text| (text.count_by("o200k"), plimsoll::Counter::count(&Bpe::O200k, &text)))
+            .collect::<Vec<_>>()
+    };
+    let all = known(&harbour);
+    assert_eq!(all.len() as u64, TURNS);
+    for (stored, exact) in all {
+        assert_eq!(stored, Some(exact));
+    }
+}
