@@ -1,5 +1,6 @@
 //! `plimsoll convert`: the same conversation in another format.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use plimsoll_formats::{Format, Lost, Recorded, Transcript};
 use serde_json::Value;
 
 use crate::args::ConvertArgs;
-use crate::error::{CliError, reason};
+use crate::error::{CliError, plain_reason};
 use crate::files::{self, Existing};
 use crate::input;
 use crate::output::{Output, counted, note};
@@ -50,44 +51,58 @@ impl Target<'_> {
         also: &[String],
         output: &mut Output,
     ) -> Result<ExitCode, CliError> {
-        let written = Progress::during("converting", || {
-            plimsoll_formats::write_counting(self.format, &transcript.info, &transcript.messages)
-        });
-        let (written, left_out) = written.map_err(|error| {
-            let told = CliError::usage(error.to_string());
-            match self.format {
-                Format::ClaudeCode | Format::Codex => told.hint(format!(
-                    "`plimsoll sessions handover SESSION --to {}` writes a session that it goes on with",
-                    self.format
-                )),
-                _ => told,
+        let (info, messages) = (&transcript.info, &transcript.messages);
+        let put = |out: &mut dyn Write| -> Result<(usize, Vec<String>), CliError> {
+            if let Some(written) = plimsoll_formats::write_to(self.format, info, messages, out) {
+                let (count, left_out) = written?;
+                out.write_all(b"\n")?;
+                return Ok((count, lost(transcript, self.format, &Value::Null, &left_out)));
             }
-        })?;
-        let mut lost = lost(transcript, self.format, &written, &left_out);
+            let written = plimsoll_formats::write_counting(self.format, info, messages);
+            let (written, left_out) = written.map_err(|error| self.not_writable(&error))?;
+            serde_json::to_writer(&mut *out, &written).map_err(std::io::Error::from)?;
+            out.write_all(b"\n")?;
+            let list = written.as_array().or_else(|| written["messages"].as_array());
+            Ok((list.map_or(0, Vec::len), lost(transcript, self.format, &written, &left_out)))
+        };
+        let existing = if self.force { Existing::Replace } else { Existing::Keep };
+        let written = Progress::during("converting", || match self.out {
+            Some(path) => files::write_with(path, existing, put).map_err(|error| match error.io_kind() {
+                Some(std::io::ErrorKind::AlreadyExists) => is_there(path),
+                Some(_) => {
+                    let why = plain_reason(error.message());
+                    CliError::failed(format!("cannot write `{}`: {why}", path.display()))
+                }
+                None => error,
+            }),
+            None => put(output.writer()),
+        });
+        let (count, mut lost) = written?;
+        output.flush()?;
         lost.extend_from_slice(also);
         if !lost.is_empty() {
             note(&format!("lost: {}", lost.join(", ")));
         }
-        let Some(path) = self.out else {
-            output.json(&written)?;
-            return Ok(ExitCode::SUCCESS);
-        };
-        let mut bytes = serde_json::to_vec(&written).map_err(|error| CliError::failed(error.to_string()))?;
-        bytes.push(b'\n');
-        let existing = if self.force { Existing::Replace } else { Existing::Keep };
-        files::write(path, &bytes, existing).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => is_there(path),
-            _ => CliError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error))),
-        })?;
-        note(&format!("wrote {} to `{}`", told(&written, transcript.messages.len()), path.display()));
+        if let Some(path) = self.out {
+            note(&format!("wrote {} to `{}`", told(count, messages.len()), path.display()));
+        }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn not_writable(&self, error: &plimsoll_formats::FormatError) -> CliError {
+        let told = CliError::usage(error.to_string());
+        match self.format {
+            Format::ClaudeCode | Format::Codex => told.hint(format!(
+                "`plimsoll sessions handover SESSION --to {}` writes a session that it goes on with",
+                self.format
+            )),
+            _ => told,
+        }
     }
 }
 
 /// How many messages were written, and of how many. A request has a message for each result of a tool.
-fn told(written: &Value, of: usize) -> String {
-    let list = written.as_array().or_else(|| written["messages"].as_array());
-    let count = list.map_or(0, Vec::len);
+fn told(count: usize, of: usize) -> String {
     let told = counted(count, "message");
     if count == of { told } else { format!("{told}, made of {} of the session,", Tokens(of as u64)) }
 }

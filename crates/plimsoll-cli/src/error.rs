@@ -47,6 +47,11 @@ impl CliError {
         self
     }
 
+    /// The kind of failure, if a file or a pipe failed.
+    pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
+        self.io
+    }
+
     /// Whether the reader of our output went away.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         self.io == Some(io::ErrorKind::BrokenPipe)
@@ -113,7 +118,11 @@ impl From<io::Error> for CliError {
 
 /// Why something with a file failed, without the system's number for it.
 pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
+    plain_reason(&error.to_string())
+}
+
+/// The same of what the system said.
+pub(crate) fn plain_reason(text: &str) -> String {
     let told = text.split(" (os error ").next().unwrap_or_default();
     let mut letters = told.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()

@@ -16,16 +16,26 @@ pub(crate) enum Existing {
 
 /// Write a file by way of a temporary one beside it, so that nobody ever sees half of it.
 pub(crate) fn write(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
+    write_with(path, existing, |file| file.write_all(bytes))
+}
+
+/// The same, of something that is written bit by bit.
+pub(crate) fn write_with<T, E: From<io::Error>>(
+    path: &Path,
+    existing: Existing,
+    put: impl FnOnce(&mut dyn Write) -> Result<T, E>,
+) -> Result<T, E> {
     if existing == Existing::Keep && path.exists() {
-        return Err(io::ErrorKind::AlreadyExists.into());
+        return Err(io::Error::from(io::ErrorKind::AlreadyExists).into());
     }
     let mut builder = Builder::new();
     // A file that was asked for is as open as the user's other files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder(path))?;
-    file.write_all(bytes)?;
-    keep(file, path, existing)
+    let mut file = io::BufWriter::new(builder.tempfile_in(folder(path))?);
+    let done = put(&mut file)?;
+    keep(file.into_inner().map_err(io::IntoInnerError::into_error)?, path, existing)?;
+    Ok(done)
 }
 
 /// A file for the user's eyes only, still without its name.

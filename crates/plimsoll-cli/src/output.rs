@@ -97,6 +97,11 @@ impl Output {
         self.to.write_all(bytes)
     }
 
+    /// Where bytes go that are made bit by bit.
+    pub(crate) fn writer(&mut self) -> &mut dyn Write {
+        &mut self.to
+    }
+
     /// Everything out.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.to.flush()

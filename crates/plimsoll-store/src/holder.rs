@@ -155,31 +155,31 @@ mod tests {
     use super::{holder_is_gone, holder_name, process_holder};
 
     /// The name of a holder, with the number and start time of another process.
-    fn holder_of(pid: u32, changed_start: bool) -> String {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let start: u64 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
+    fn holder_of(pid: u32, changed_start: bool) -> Option<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let start: u64 = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
         let own = process_holder("plimsoll");
-        let (words, identity) = own.split_once(" [").unwrap();
-        let (space, _) = identity.rsplit_once('.').unwrap();
-        let words = words.rsplit_once(' ').unwrap().0;
-        format!("{words} {pid} [{space}.{}]", start + u64::from(changed_start))
+        let (words, identity) = own.split_once(" [")?;
+        let (space, _) = identity.rsplit_once('.')?;
+        let words = words.rsplit_once(' ')?.0;
+        Some(format!("{words} {pid} [{space}.{}]", start + u64::from(changed_start)))
     }
 
     #[test]
     fn a_living_process_is_not_gone_whoever_owns_it() {
         assert!(!holder_is_gone(&process_holder("plimsoll")));
-        assert!(!holder_is_gone(&holder_of(1, false)), "`EPERM` for an ordinary user");
+        assert!(!holder_is_gone(&holder_of(1, false).unwrap()), "`EPERM` for an ordinary user");
     }
 
     #[test]
     fn a_process_number_that_was_given_to_another_process_is_gone() {
-        assert!(holder_is_gone(&holder_of(std::process::id(), true)));
+        assert!(holder_is_gone(&holder_of(std::process::id(), true).unwrap()));
     }
 
     #[test]
     fn a_killed_process_is_gone_before_and_after_its_parent_waits_for_it() {
         let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        let holder = holder_of(child.id(), false);
+        let holder = holder_of(child.id(), false).unwrap();
         assert!(!holder_is_gone(&holder));
         child.kill().unwrap();
         // Death is delivered asynchronously; the state is read until it is there.
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_process_of_another_space_or_without_identity_is_never_gone() {
-        let gone = holder_of(std::process::id(), true);
+        let gone = holder_of(std::process::id(), true).unwrap();
         assert!(holder_is_gone(&gone));
         let (words, identity) = gone.split_once(" [").unwrap();
         let mut fields: Vec<&str> = identity.trim_end_matches(']').split('.').collect();

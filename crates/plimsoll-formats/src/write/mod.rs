@@ -47,6 +47,18 @@ pub fn write_counting(
     }
 }
 
+/// Like [`write_counting`], as JSON into a writer, for formats that can be written message by message: those of OpenCode.
+/// Returns how many messages were written; `None` for formats that need the whole at once.
+pub fn write_to(
+    format: Format,
+    info: &SessionInfo,
+    messages: &[Message],
+    out: &mut dyn std::io::Write,
+) -> Option<std::io::Result<(usize, Vec<Lost>)>> {
+    matches!(format, Format::OpencodeExport | Format::OpencodeMessages)
+        .then(|| opencode::write_to(format, info, messages, out))
+}
+
 /// Write a window as a request: [`Format::OpenaiChat`] or [`Format::AnthropicMessages`].
 pub fn write_window(format: Format, info: &SessionInfo, window: &Window) -> Result<Value, FormatError> {
     match format {

@@ -156,6 +156,28 @@ fn an_opencode_export_written_again_is_the_same() {
 }
 
 #[test]
+fn an_opencode_export_written_message_by_message_is_the_same_json() {
+    let info = SessionInfo {
+        parent: Some("ses_parent".into()),
+        title: Some("A title".into()),
+        ..Default::default()
+    };
+    for format in [Format::OpencodeExport, Format::OpencodeMessages] {
+        for messages in [conversation(), Vec::new()] {
+            let mut bytes = Vec::new();
+            let (count, lost) =
+                plimsoll_formats::write_to(format, &info, &messages, &mut bytes).unwrap().unwrap();
+            let (whole, lost_of_whole) = plimsoll_formats::write_counting(format, &info, &messages).unwrap();
+            assert_eq!(String::from_utf8(bytes).unwrap(), whole.to_string());
+            let list = whole.as_array().or_else(|| whole["messages"].as_array()).unwrap();
+            assert_eq!((count, lost), (list.len(), lost_of_whole));
+        }
+    }
+    let mut none = Vec::new();
+    assert!(plimsoll_formats::write_to(Format::OpenaiChat, &info, &conversation(), &mut none).is_none());
+}
+
+#[test]
 fn formats_without_a_writer_say_so() {
     let error = write(Format::Codex, &SessionInfo::default(), &[]).unwrap_err();
     assert!(matches!(error, FormatError::NotWritable(Format::Codex)));

@@ -317,9 +317,8 @@ pub(super) fn verify(connection: &Connection, sessions: Option<&[i64]>) -> Resul
             None => verified.table(connection, table, "1"),
             Some(sessions) => {
                 for key in sessions {
-                    match table.session {
-                        Some(column) => verified.table(connection, table, &format!("{column} = {key}")),
-                        None => {}
+                    if let Some(column) = table.session {
+                        verified.table(connection, table, &format!("{column} = {key}"));
                     }
                 }
             }
