@@ -1,4 +1,4 @@
-//! What is mounted where, for rules that close a place to reading.
+//! Mounts of this process, for rules that deny access to a place.
 //!
 //! A rule that opens a place for writing names all there is. Closing one is different: the same file can have further paths, by a
 //! bind mount or a second mount of its file system, and each of them has to be closed. Nor may a directory be opened by one path of

@@ -1,4 +1,4 @@
-//! Where keys of model providers are, so that what runs beside the model does not get them.
+//! Environment variables that hold keys of model providers, which commands, hooks and MCP servers must not inherit.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,10 +15,10 @@ use crate::layers::folder;
 use crate::origin::Origin;
 use crate::surroundings::Surroundings;
 
-/// A shorter value is found in variables that have nothing to do with it, such as `1` or `true`.
+/// Minimum length of a value that is compared with variables. Values such as `1` or `true` occur in unrelated variables.
 const LEAST_LENGTH: usize = 8;
 
-/// Variables and values that the configuration of providers refers to. `Debug` shows no values.
+/// Variables and values used in the configuration of providers. `Debug` omits values.
 #[derive(Clone, Default)]
 pub struct ProviderKeys {
     variables: BTreeSet<String>,
@@ -26,23 +26,23 @@ pub struct ProviderKeys {
 }
 
 impl ProviderKeys {
-    /// Keys that are known by their values alone.
+    /// Creates a set of keys that are recognised only by value.
     pub fn of_values(values: impl IntoIterator<Item = Secret>) -> ProviderKeys {
         ProviderKeys { variables: BTreeSet::new(), values: values.into_iter().collect() }
     }
 
-    /// Whether a variable is one that a provider refers to, or holds what a provider is given.
+    /// Returns whether a provider's configuration references this variable or uses its value.
     pub fn are_in(&self, name: &OsStr, value: &OsStr) -> bool {
         let is_value = |key: &Secret| value.as_encoded_bytes() == key.expose().as_bytes();
         name.to_str().is_some_and(|name| self.variables.contains(name)) || self.values.iter().any(is_value)
     }
 
-    /// Adds what providers are given once references are replaced.
+    /// Adds the keys, headers and addresses of providers after references are resolved.
     pub(super) fn add_providers<'a>(&mut self, providers: impl Iterator<Item = &'a ProviderConfig>) {
         for provider in providers {
             self.values.extend(provider.key.iter().cloned());
             for (_, value) in &provider.headers {
-                // The key alone, of a header such as `Bearer KEY`.
+                // The key of a header such as `Bearer KEY`.
                 let word = value.expose().rsplit(' ').next().unwrap_or_default();
                 self.add_value(word);
                 self.add_value(value.expose());
@@ -51,7 +51,7 @@ impl ProviderKeys {
         }
     }
 
-    /// Adds what the variables and files hold that a value refers to.
+    /// Adds the contents of the variables and files that a value references.
     fn add_references(&mut self, value: &Value, folder: &Path, around: &Surroundings) {
         for piece in reference::all_pieces(value) {
             let held = match piece {
@@ -80,8 +80,8 @@ impl fmt::Debug for ProviderKeys {
 }
 
 impl RunLayer {
-    /// What providers refer to: variables by name in every layer, also in one whose setting a heavier layer replaces; and what
-    /// the variables and files in effect hold, because a further variable may hold the same.
+    /// Collects the keys of all providers. Variables count by name in every layer, even if a heavier layer replaces the setting.
+    /// The contents of variables and files that are in effect count by value, because another variable may hold the same.
     pub(super) fn provider_keys(&self, around: &Surroundings) -> ProviderKeys {
         let mut keys = ProviderKeys { variables: self.key_variables.clone(), values: Vec::new() };
         for (path, value) in self.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {

@@ -51,10 +51,10 @@ pub struct SandboxConfig {
     pub unix_sockets: bool,
 }
 
-/// What a hook or an MCP server may do beyond what commands may.
+/// Permissions of a hook or an MCP server in addition to those of commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// Whether it runs without a sandbox. Only the user's own configuration can say so.
+    /// Whether it runs without a sandbox. Only the user's own configuration can set this.
     pub unconfined: bool,
     /// Whether it may use the network.
     pub network: bool,
@@ -72,7 +72,7 @@ impl Grants {
 }
 
 impl SandboxConfig {
-    /// The sandbox of a hook or a server: that of commands, and what was granted to it.
+    /// Returns the sandbox of a hook or a server: that of commands, extended by its grants.
     pub fn granting(&self, grants: &Grants) -> SandboxConfig {
         SandboxConfig {
             mode: if grants.unconfined { SandboxMode::Off } else { self.mode },
