@@ -107,10 +107,7 @@ fn a_former_holder_writes_nothing(#[values(false, true)] real: bool) {
         store.append(&second.claim(), vec![user("msg_2", "on we go")], NOW).unwrap();
         store.release(&second).unwrap();
         let error = store.append(&second.claim(), vec![user("msg_3", "x")], NOW).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "session `ses_1` is no longer yours to write: its lease was released"
-        );
+        assert_eq!(error.to_string(), "session `ses_1` is no longer yours to write: its lease was released");
         let beyond = Claim { session: id, epoch: Epoch(99) };
         assert!(store.append(&beyond, vec![user("msg_3", "x")], NOW).is_err());
     });
