@@ -1,6 +1,7 @@
 //! Sending a request and following its answer.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -60,7 +61,9 @@ pub struct RetryNotice {
 /// Sends requests to one endpoint. Cloning it shares its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: reqwest::Client,
+    /// Made for the first request: the certificates of the system are read for it, some 150 files. Of the models of a session
+    /// most are never asked.
+    http: Arc<OnceLock<reqwest::Client>>,
     endpoint: Endpoint,
     headers: HeaderMap,
     options: ClientOptions,
@@ -72,16 +75,6 @@ const ERROR_BODY_LIMIT: usize = 64 << 10;
 impl Client {
     /// A client of an endpoint.
     pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Client, ProviderError> {
-        // The process may have chosen a provider of cryptography already; then that one is used.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let failed = |message: String| ProviderError::Network { message };
-        let http = reqwest::Client::builder()
-            .connect_timeout(options.connect)
-            // A redirect would send the conversation and a key to another host.
-            .redirect(redirect::Policy::none())
-            .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| failed(endpoint.strip_keys(&causes(&error))))?;
         let mut headers = HeaderMap::new();
         for (name, value) in endpoint.all_headers() {
             let bad = || ProviderError::BadRequest {
@@ -93,7 +86,24 @@ impl Client {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
             headers.insert(name, value);
         }
-        Ok(Client { http, endpoint, headers, options })
+        Ok(Client { http: Arc::default(), endpoint, headers, options })
+    }
+
+    fn http(&self) -> Result<&reqwest::Client, ProviderError> {
+        if let Some(http) = self.http.get() {
+            return Ok(http);
+        }
+        // The process may have chosen a provider of cryptography already; then that one is used.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let made = reqwest::Client::builder()
+            .connect_timeout(self.options.connect)
+            // A redirect would send the conversation and a key to another host.
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let failed = |error| ProviderError::Network { message: self.endpoint.strip_keys(&causes(&error)) };
+        let made = made.map_err(failed)?;
+        Ok(self.http.get_or_init(|| made))
     }
 
     /// Where the requests go.
@@ -142,7 +152,8 @@ impl Client {
     async fn begin(&self, request: &Request, body: Vec<u8>) -> Result<AnswerStream, ProviderError> {
         let started = Instant::now();
         let clock = Clock { started, last_byte: started, options: self.options };
-        let sending = self.http.post(self.endpoint.url()).headers(self.headers.clone()).body(body).send();
+        let post = self.http()?.post(self.endpoint.url());
+        let sending = post.headers(self.headers.clone()).body(body).send();
         let response = clock.limit(sending).await?.map_err(|error| network(&self.endpoint, error))?;
         let status = response.status().as_u16();
         if !response.status().is_success() {
@@ -189,7 +200,7 @@ impl Client {
         let mut sent = None;
         // The server closes the connection of the stream, which may be the one that the first try is sent on.
         for _ in 0..2 {
-            let sending = self.http.post(self.endpoint.url()).headers(self.headers.clone());
+            let sending = self.http().ok()?.post(self.endpoint.url()).headers(self.headers.clone());
             sent = clock.limit(sending.body(body.to_string()).send()).await.ok()?.ok();
             if sent.is_some() {
                 break;
