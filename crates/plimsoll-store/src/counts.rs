@@ -48,7 +48,7 @@ fn texts(part: &Part) -> (Option<&Text>, Option<&Text>) {
     }
 }
 
-/// Gives the texts of a part the counts that were stored for it, written as [`stored_form`] writes them.
+/// Gives the texts of a part the counts that were stored for it, written as [`STORED_FORM`] writes them.
 pub(crate) fn restore(part: &Part, stored: &str) {
     let mut words = stored.split(' ');
     let counter = words.next().and_then(|name| COUNTERS.into_iter().find(|known| *known == name));

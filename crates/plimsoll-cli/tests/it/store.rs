@@ -706,3 +706,23 @@ fn p13_a_purge_shows_first_destroys_with_yes_and_leaves_a_receipt() {
     assert_eq!((found("warning: unused"), found("line 4321")), (0, 0));
     assert!(home.run(&["sessions", "check"]).contains("no problems"));
 }
+
+#[test]
+fn an_inspection_stores_the_count_of_every_text_and_the_next_one_counts_none() {
+    let home = home();
+    assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
+    let counts = || {
+        let archive = home.archive();
+        let id = archive.store().sessions(&Default::default()).unwrap()[0].id.clone();
+        let request = plimsoll_store::PageRequest { from: None, oldest_first: true, most: 1_000 };
+        let messages = archive.store().page(&id, &request).unwrap().messages;
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        // A text that comes with its count is not counted: the counter remembers.
+        let outputs = parts.filter_map(|part| part.as_tool()?.state.output.as_ref());
+        outputs.map(|output| output.count_by("o200k")).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(), [None; 8]);
+    let first = home.json(&["inspect", "ses_5c", "--json"]);
+    assert!(counts().iter().all(|count| count.is_some_and(|tokens| tokens.0 > 8_000)), "{:?}", counts());
+    assert_eq!(home.json(&["inspect", "ses_5c", "--json"]), first);
+}
