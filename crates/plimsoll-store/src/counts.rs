@@ -89,7 +89,7 @@ impl CountWatch {
         for part in &message.parts {
             let (input, text) = texts(part);
             let is_new = |text: &&Text| !text.is_empty() && count_of(text).is_none();
-            if input.iter().chain(&text).any(|text| is_new(text)) {
+            if input.iter().chain(&text).any(is_new) {
                 self.waiting.push((part.id.clone(), input.cloned(), text.cloned()));
             }
         }

@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use super::vocabulary::{Token, Vocabulary};
 
 /// Bytes that are merged at a time.
-const WINDOW: usize = 4 * 1024;
+const WINDOW: usize = 16 * 1024;
 
 /// Tokens before a window that are encoded again with it at first.
 const OVERLAP: usize = 8;
