@@ -1,7 +1,7 @@
 //! Summaries: asking for them, in the turn or beside it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::Trigger;
@@ -10,7 +10,7 @@ use plimsoll::window::{Block, WindowMessage, WindowRole};
 use plimsoll::{CachePlan, Policy, Receipt, Usage};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
-use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError};
+use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError, StopFlag};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,39 @@ pub(crate) struct SummaryFigures {
     usage: Option<UsageFigures>,
     cost: Option<f64>,
     early: bool,
+}
+
+/// The time that a compaction may take, over all its chunks, retries and waits. It runs from the first request on.
+pub(crate) struct SummaryTime {
+    most: Duration,
+    until: Option<tokio::time::Instant>,
+}
+
+impl SummaryTime {
+    pub(crate) fn of(policy: &Policy) -> SummaryTime {
+        SummaryTime { most: Duration::from_secs(policy.compact.max_seconds), until: None }
+    }
+
+    /// Waits for a summary; `None` once the time is over.
+    pub(crate) async fn limit(&mut self, summary: impl Future<Output = Summary>) -> Option<Summary> {
+        let now = tokio::time::Instant::now();
+        // A time that no clock can show means never.
+        let until = *self.until.get_or_insert_with(|| now.checked_add(self.most).unwrap_or_else(far_future));
+        tokio::time::timeout_at(until, summary).await.ok()
+    }
+}
+
+fn far_future() -> tokio::time::Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+    tokio::time::Instant::now() + CENTURY
+}
+
+/// Reports that no summary came in time.
+pub(crate) fn tell_timed_out(agent: &Agent, early: bool) {
+    let seconds = agent.policy.compact.max_seconds;
+    let error = Rejection::TimedOut { seconds }.to_string();
+    tracing::warn!(seconds, early, "the summariser took too long");
+    agent.tell(&Event::Summarised { error: Some(error), usage: None, cost: None, early });
 }
 
 impl Summary {
@@ -67,11 +100,16 @@ impl SummaryFigures {
 }
 
 /// A climb that is made beside the turn, and what its summaries were charged.
-pub(crate) struct EarlyClimb(JoinHandle<Vec<(Option<Usage>, Option<f64>)>>);
+pub(crate) struct EarlyClimb {
+    task: JoinHandle<Vec<(Option<Usage>, Option<f64>)>>,
+    /// Stops a step that is being made on a thread, which ending the task does not.
+    stop: StopFlag,
+}
 
 impl EarlyClimb {
     pub(crate) fn abort(self) {
-        self.0.abort();
+        self.stop.stop();
+        self.task.abort();
     }
 }
 
@@ -220,15 +258,23 @@ impl Conversation {
             Ok(driver.begin_compaction_with(fixed, Trigger::Manual, focus))
         });
         let mut climb = begin.await?;
+        let (mut time, stop) = (SummaryTime::of(&self.agent.policy), StopFlag::default());
+        climb.stop_on(stop.clone());
         loop {
-            let (back, step) = step_of(climb).await?;
+            let stepping = unless_cancelled(step_of(climb), &stop, cancel).await?;
+            let Some((back, step)) = stepping else { return Ok(Vec::new()) };
             climb = back;
             match step? {
                 ClimbStep::Ask(request) => {
                     let summary = tokio::select! {
                         biased;
                         () = cancel.cancelled() => return Ok(Vec::new()),
-                        summary = self.summarise(&request, false) => summary,
+                        summary = time.limit(self.summarise(&request, false)) => summary,
+                    };
+                    let Some(summary) = summary else {
+                        tell_timed_out(&self.agent, false);
+                        climb.time_out();
+                        continue;
                     };
                     let (reply, figures) = summary.into_parts();
                     figures.tell(&self.agent, answer(&mut climb, reply)?.as_ref());
@@ -260,7 +306,9 @@ impl Conversation {
         if let Some(before) = self.early.take() {
             before.abort();
         }
-        self.early = Some(EarlyClimb(tokio::spawn(async move {
+        let stop = StopFlag::default();
+        let flag = stop.clone();
+        let task = tokio::spawn(async move {
             // Hooks are asked beside the turn as well. A run that is given up drops this task, and them with it.
             let never = CancellationToken::new();
             let text = match agent.has_hooks(HookEvent::Compacting, None) {
@@ -273,12 +321,14 @@ impl Conversation {
                 Ok(driver.begin_early(fixed))
             });
             match begun.await {
-                Ok(Some(climb)) => {
+                Ok(Some(mut climb)) => {
+                    climb.stop_on(flag);
                     climb_beside(agent, driver, specs, context.session.to_string(), climb).await
                 }
                 Ok(None) | Err(_) => Vec::new(),
             }
-        })));
+        });
+        self.early = Some(EarlyClimb { task, stop });
     }
 
     /// Tell hooks of the compactions among what was reduced.
@@ -302,10 +352,11 @@ impl Conversation {
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
         let Some(early) = &mut self.early else { return Ok(()) };
-        if !early.0.is_finished() {
+        if !early.task.is_finished() {
             let fixed = self.fixed();
-            let is_over = self.driver.run(move |driver| Ok(driver.is_over_line(fixed(driver)))).await?;
-            if !is_over {
+            let weighing = self.driver.run(move |driver| Ok(driver.is_over_line(fixed(driver))));
+            // Without an answer the run ends, and the climb with it.
+            if unless_cancelled(weighing, &StopFlag::default(), cancel).await? != Some(true) {
                 return Ok(());
             }
         }
@@ -316,7 +367,7 @@ impl Conversation {
                 early.abort();
                 return Ok(());
             }
-            charged = &mut early.0 => charged,
+            charged = &mut early.task => charged,
         };
         // A climb that panicked has held nothing, and the ordinary one does its work.
         for (usage, cost) in charged.unwrap_or_default() {
@@ -339,6 +390,26 @@ fn answer(climb: &mut Climb, reply: Result<Reply, String>) -> Result<Option<Reje
     Ok(climb.rejections().get(before).cloned())
 }
 
+/// Waits for work of the driver; `None` if the run is cancelled meanwhile. The flag stops the work then, so that the driver
+/// is free for what follows.
+pub(crate) async fn unless_cancelled<T, E>(
+    work: impl Future<Output = Result<T, E>>,
+    stop: &StopFlag,
+    cancel: &CancellationToken,
+) -> Result<Option<T>, AgentError>
+where
+    AgentError: From<E>,
+{
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            stop.stop();
+            Ok(None)
+        }
+        done = work => Ok(Some(done?)),
+    }
+}
+
 /// A step counts and cuts, which takes a while on a long log.
 async fn step_of(mut climb: Climb) -> Result<(Climb, Result<ClimbStep, SessionError>), AgentError> {
     let stepped = tokio::task::spawn_blocking(move || {
@@ -356,14 +427,19 @@ async fn climb_beside(
     mut climb: Climb,
 ) -> Vec<(Option<Usage>, Option<f64>)> {
     let mut charged = Vec::new();
+    let mut time = SummaryTime::of(&agent.policy);
     loop {
         let Ok((back, step)) = step_of(climb).await else { return charged };
         climb = back;
         match step {
             Ok(ClimbStep::Ask(request)) => {
                 let cache = cache_plan(&driver, &request).await;
-                let summary =
-                    ask_summary(&agent, &specs, &request, cache.as_ref(), true, Some(&session)).await;
+                let asked = ask_summary(&agent, &specs, &request, cache.as_ref(), true, Some(&session));
+                let Some(summary) = time.limit(asked).await else {
+                    tell_timed_out(&agent, true);
+                    climb.time_out();
+                    continue;
+                };
                 charged.push((summary.usage().cloned(), summary.cost));
                 let (reply, figures) = summary.into_parts();
                 let Ok(rejection) = answer(&mut climb, reply) else { return charged };

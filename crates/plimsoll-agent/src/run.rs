@@ -92,13 +92,13 @@ pub enum Stop {
 impl Stop {
     /// What a provider's word for it means.
     pub fn of(reason: &str) -> Stop {
-        match reason {
-            "length"
-            | "max_tokens"
-            | "max_output_tokens"
-            | "incomplete"
-            | "model_context_window_exceeded" => Stop::Cut,
-            "content_filter" | "refusal" | "safety" => Stop::Filtered,
+        const CUT: [&str; 5] =
+            ["length", "max_tokens", "max_output_tokens", "incomplete", "model_context_window_exceeded"];
+        const FILTERED: [&str; 4] = ["content_filter", "refusal", "safety", "guardrail_intervened"];
+        let is_one_of = |known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(reason));
+        match (is_one_of(&CUT), is_one_of(&FILTERED)) {
+            (true, _) => Stop::Cut,
+            (_, true) => Stop::Filtered,
             _ => Stop::Done,
         }
     }
@@ -256,8 +256,16 @@ impl Conversation {
         self.go_on(cancel).await
     }
 
-    /// Go on with a turn that was interrupted, without a new prompt. If the model had said its last word already, nothing
-    /// is asked: the process may have died right after it, and a request would end with the model's own answer.
+    /// Continues a turn that was interrupted, without a new prompt.
+    ///
+    /// | newest answer | what happens |
+    /// |---|---|
+    /// | finished | nothing is asked and the answer is reported again: the process may have died right after it |
+    /// | cut at a length limit, refused or filtered | the model is asked to continue |
+    /// | broken off or aborted in its words | the same |
+    /// | with calls, or paused by the provider | the same conversation is sent |
+    ///
+    /// A refused answer stays in view like a cut one. A provider may refuse again; then this run ends the same way.
     pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         self.settle().await?;
         let said = self.driver.run(|driver| {
@@ -268,6 +276,11 @@ impl Conversation {
             Ok(last.map(|last| (last.text(), last.info.finish.clone().unwrap_or_default())))
         });
         let Some((text, reason)) = said.await? else { return self.go_on(cancel).await };
+        if Stop::of(&reason) != Stop::Done {
+            // A request must not end with the model's own words: many models refuse to continue from them.
+            self.driver.run(|driver| driver.go_on()).await?;
+            return self.go_on(cancel).await;
+        }
         Ok(RunReport {
             session: self.session.clone(),
             end: RunEnd::Finished { reason },

@@ -7,12 +7,14 @@ use plimsoll::compact::request::SummaryRequest;
 use plimsoll::{Message, MessageId, Tokens};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, StreamEvent, Wire};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared};
+use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared, StopFlag};
 use serde_json::Number;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::LEAST_ANSWER;
-use crate::compaction::{Summary, ask_summary, cache_plan, compaction_figures};
+use crate::compaction::{
+    Summary, SummaryTime, ask_summary, cache_plan, compaction_figures, tell_timed_out, unless_cancelled,
+};
 use crate::error::AgentError;
 use crate::event::{Event, UsageFigures, millis};
 use crate::metrics;
@@ -127,10 +129,13 @@ impl Conversation {
             // A request must not end with half an answer: many models refuse to go on from one.
             self.driver.run(|driver| driver.go_on()).await?;
         }
+        let (mut time, stop) = (SummaryTime::of(&self.agent.policy), StopFlag::default());
         let mut asks_hooks = self.agent.has_hooks(HookEvent::Compacting, None);
         loop {
-            let fixed = self.fixed();
-            match self.driver.run(move |driver| driver.prepare(fixed(driver))).await? {
+            let (fixed, flag) = (self.fixed(), stop.clone());
+            let preparing = self.driver.run(move |driver| driver.prepare_unless(&flag, fixed));
+            let Some(prepared) = unless_cancelled(preparing, &stop, cancel).await? else { return Ok(None) };
+            match prepared {
                 Prepared::Ready(content) => {
                     self.reduced(progress, &content.receipts);
                     self.tell_compacted("auto", &content.receipts, cancel).await;
@@ -150,7 +155,12 @@ impl Conversation {
                     let summary = tokio::select! {
                         biased;
                         () = cancel.cancelled() => return Ok(None),
-                        summary = self.summarise(&request, false) => summary,
+                        summary = time.limit(self.summarise(&request, false)) => summary,
+                    };
+                    let Some(summary) = summary else {
+                        tell_timed_out(&self.agent, false);
+                        self.driver.run(|driver| Ok(driver.time_out_summary())).await?;
+                        continue;
                     };
                     progress.charge(summary.usage(), summary.cost);
                     let (reply, figures) = summary.into_parts();

@@ -533,3 +533,58 @@ async fn the_shape_of_the_context_around_a_cut_and_a_prune() {
     let shapes: Vec<String> = dock.server.requests().iter().map(results).collect();
     insta::assert_snapshot!(shapes.join("\n--\n"));
 }
+
+/// A summariser that accepts the connection and says nothing was waited for again and again, about two hours in all.
+#[rstest]
+#[tokio::test]
+async fn a_silent_summariser_is_waited_for_once_and_no_longer_than_the_policy_says(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    let reads = reader();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let answer = move |request: &Captured| match is_summary(request) {
+        true => {
+            count.fetch_add(1, Ordering::SeqCst);
+            Reply::failing(Fault::NoAnswer)
+        }
+        false => reads(request),
+    };
+    let dock = dock(wire, ModelServer::answering(answer).unwrap()).with_policy(|spec| {
+        spec.compact.max_seconds = 1;
+    });
+    let mut conversation = dock.begin().await;
+    for turn in 0..12 {
+        let report = run(&mut conversation, &format!("Read it 3 times, round r{turn}")).await;
+        assert_eq!(report.text, "Read 3 times.");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "the breaker opens at once");
+    let told = dock.events.lock().unwrap();
+    let errors: Vec<&str> = told
+        .iter()
+        .filter_map(|event| match event {
+            Event::Summarised { error, .. } => error.as_deref(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(errors, ["the summariser took too long: no summary after 1 seconds"]);
+    let pivots = pivots(&dock.log(conversation.session())).len();
+    assert!(pivots > 0, "the summary without a model has taken its place: {:?}", dock.happened());
+}
+
+/// Chunks share one limit: each of them may answer, and the compaction still takes too long.
+#[tokio::test]
+async fn the_limit_of_a_compaction_holds_over_a_manual_one_too() {
+    let reads = reader();
+    let answer = move |request: &Captured| match is_summary(request) {
+        true => Reply::failing(Fault::Silence { after: 0 }),
+        false => reads(request),
+    };
+    let dock = dock(Wire::Anthropic, ModelServer::answering(answer).unwrap()).with_policy(|spec| {
+        spec.compact.max_seconds = 1;
+    });
+    let mut conversation = dock.begin().await;
+    run(&mut conversation, "Read it 3 times, round r0").await;
+    let done = conversation.compact(&tokio_util::sync::CancellationToken::new()).await.unwrap();
+    assert!(done.iter().any(|figures| figures.kind == ReductionKind::Compact), "{done:?}");
+}

@@ -1,11 +1,16 @@
 //! The loop: steps, limits, refusals, faults and cancelling.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use plimsoll::{Message, Role, ToolStatus, Window};
-use plimsoll_agent::{AgentError, Event, RunEnd};
+use plimsoll::{Counter, Message, Role, Tokens, ToolStatus, Window};
+use plimsoll_agent::{AgentError, Event, RunEnd, Stop};
 use plimsoll_providers::{ProviderError, Wire};
-use plimsoll_testkit::server::{Captured, CapturedPart, Fault, Gate, ModelServer, Reply, StreamError};
+use plimsoll_session::Counting;
+use plimsoll_testkit::server::{
+    Captured, CapturedPart, Fault, Finish, Gate, ModelServer, Reply, StreamError,
+};
 use rstest::rstest;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -470,6 +475,96 @@ async fn resuming_a_turn_that_has_ended_asks_nothing() {
     assert_eq!(dock.server.requests().len(), 1);
 }
 
+/// Repeating the cut or refused end would make `--continue` useless after it.
+#[rstest]
+#[tokio::test]
+async fn resuming_after_a_cut_or_refused_answer_asks_the_model_to_continue(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+    #[values(Finish::Length, Finish::Filter)] finish: Finish,
+    #[values("It is nine", "")] said: &str,
+) {
+    let dock = Dock::on(wire, ModelServer::start().unwrap());
+    dock.server.push_all([Reply::new().text(said).finish(finish.clone()), Reply::new().text("metres deep.")]);
+    let mut conversation = dock.begin().await;
+    let cut = run(&mut conversation, "How deep is it?").await;
+    assert!(
+        matches!(&cut.end, RunEnd::Finished { reason } if Stop::of(reason) != Stop::Done),
+        "{:?}",
+        cut.end
+    );
+    let report = conversation.resume(&CancellationToken::new()).await.unwrap();
+    assert_eq!((report.text.as_str(), report.steps), ("metres deep.", 1));
+    assert!(matches!(&report.end, RunEnd::Finished { reason } if Stop::of(reason) == Stop::Done));
+    let last = dock.server.last().unwrap();
+    // Without words the two messages of the user are neighbours, which one wire wants as one.
+    assert!(last.last_user_text().ends_with(&dock.agent.policy.compact.continue_text), "{}", last.outline());
+    assert_eq!(last.outline().contains("It is nine"), !said.is_empty(), "{}", last.outline());
+    // The turn has ended now, and is not asked for again.
+    let again = conversation.resume(&CancellationToken::new()).await.unwrap();
+    assert_eq!((again.text.as_str(), again.steps), ("metres deep.", 0));
+    assert_eq!(dock.server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn resuming_a_paused_answer_sends_the_same_conversation() {
+    let dock = Dock::new(ModelServer::start().unwrap());
+    dock.server.push(Reply::new().text("Searching.").finish(Finish::Other("pause_turn".into())));
+    dock.server.push(Reply::failing(Fault::status(401)));
+    dock.server.push(Reply::new().text("Found."));
+    let mut conversation = dock.begin().await;
+    conversation.run("Search", &CancellationToken::new()).await.unwrap_err();
+    let report = conversation.resume(&CancellationToken::new()).await.unwrap();
+    assert_eq!(report.text, "Found.");
+    let asked = dock.log(conversation.session()).iter().filter(|message| message.is_user()).count();
+    assert_eq!(asked, 1, "nobody is told to continue");
+}
+
+/// A server that ignores the limit of the request filled memory and disk, and in the input of a call Ctrl-C did nothing.
+#[rstest]
+#[tokio::test]
+async fn an_endless_answer_is_cut_off_and_the_session_continues(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+    #[values(true, false)] calls: bool,
+) {
+    let dock = Dock::on(wire, ModelServer::start().unwrap());
+    let endless = "x1 ".repeat(1_000_000);
+    let reply = match calls {
+        true => Reply::new().call("call_1", "write", json!({ "path": "a.txt", "content": endless })),
+        false => Reply::new().text(endless),
+    };
+    dock.server.push_all([reply.piece_size(Some(4_000)), Reply::new().text("Here.")]);
+    let mut conversation = dock.begin().await;
+    let error = conversation.run("Write", &CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().contains("the answer was cut off at 262144 bytes"), "{error}");
+    let stored = serde_json::to_string(&dock.log(conversation.session())).unwrap();
+    assert!(stored.len() < 600_000, "{} bytes", stored.len());
+    let report = conversation.resume(&CancellationToken::new()).await.unwrap();
+    assert_eq!(report.text, "Here.");
+    assert!(!dock.folder.path().join("project/a.txt").exists(), "half a call is not run");
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_run_is_cancelled_while_the_input_of_a_call_streams(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    let dock = Dock::on(wire, ModelServer::start().unwrap());
+    let gate = Gate::new();
+    let input = json!({ "path": "a.txt", "content": "x1 ".repeat(10_000) });
+    dock.server.push(Reply::new().call("call_1", "write", input).gate(200, &gate));
+    let mut conversation = dock.begin().await;
+    let cancel = CancellationToken::new();
+    let stop = async {
+        gate.reached().await;
+        cancel.cancel();
+    };
+    let (report, ()) = tokio::join!(conversation.run("Write", &cancel), stop);
+    assert_eq!(report.unwrap().end, RunEnd::Cancelled);
+    gate.release();
+    dock.server.push(Reply::new().text("Here."));
+    assert_eq!(run(&mut conversation, "Again").await.text, "Here.");
+}
+
 #[tokio::test]
 async fn a_run_that_is_dropped_takes_its_command_with_it() {
     let dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
@@ -573,4 +668,61 @@ async fn a_cancelled_summary_does_not_stand_in_the_way_of_the_next_turn() {
         }
     }
     panic!("no summary was asked for");
+}
+
+/// Counts characters over four, and cancels the run at the first text of a certain length.
+struct CancellingCounter {
+    cancel: CancellationToken,
+    after: AtomicUsize,
+}
+
+impl Counter for CancellingCounter {
+    fn name(&self) -> &'static str {
+        "cancelling"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        if self.cancel.is_cancelled() {
+            self.after.fetch_add(1, Ordering::SeqCst);
+        }
+        if text.len() > 4_000 && text.starts_with("line 0") {
+            self.cancel.cancel();
+            // The loop has to hear of it while this thread counts.
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Tokens(text.len() as u64 / 4)
+    }
+}
+
+/// Counting a long history took seconds, in which Ctrl-C did nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_cancelled_while_its_request_is_prepared() {
+    let mut dock = Dock::new(ModelServer::start().unwrap());
+    let cancel = CancellationToken::new();
+    let counter = Arc::new(CancellingCounter { cancel: cancel.clone(), after: AtomicUsize::new(0) });
+    dock.agent.counting = Counting::Fixed(Arc::clone(&counter) as Arc<dyn Counter>);
+    let mut conversation = dock.begin().await;
+    conversation
+        .driver()
+        .run(|driver| {
+            driver.prompt(lines(100))?;
+            for number in 0..2_000 {
+                driver.prompt(format!("And number {number}."))?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let report = conversation.run("Go on.", &cancel).await.unwrap();
+    assert_eq!(report.end, RunEnd::Cancelled);
+    let counted = counter.after.load(Ordering::SeqCst);
+    assert!(counted < 200, "{counted} of 2,000 texts were counted after that");
+    assert_eq!(dock.server.requests().len(), 0);
+    // The session is as it was, and goes on.
+    dock.agent.counting = Counting::Calibrated;
+    let session = conversation.session().clone();
+    conversation.close().await.unwrap();
+    dock.server.push(Reply::new().text("Here."));
+    let mut conversation = dock.agent.open(&session).await.unwrap();
+    assert_eq!(conversation.resume(&CancellationToken::new()).await.unwrap().text, "Here.");
 }
