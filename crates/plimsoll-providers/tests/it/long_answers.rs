@@ -29,7 +29,7 @@ fn endless(wire: Wire, kind: &str, piece: &str) -> (Vec<Value>, Value) {
             };
             let open = json!({ "type": "content_block_start", "index": 0, "content_block": block });
             // A second block waits for the first, which never ends.
-            let mut opened = vec![open.clone()];
+            let mut opened = vec![open];
             let index = u64::from(kind == "second");
             if kind == "second" {
                 opened.push(json!({ "type": "content_block_start", "index": 1, "content_block": block }));
