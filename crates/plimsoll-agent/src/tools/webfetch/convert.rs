@@ -5,13 +5,11 @@
 //! pages are parsed in pieces under a limit of time, and what lies too deep is given as plain text, by a walk that needs no
 //! stack.
 
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use htmd::HtmlToMarkdown;
+use dom_query::{Document, NodeData, NodeRef};
 use html5ever::tendril::TendrilSink;
 use html5ever::{ParseOpts, parse_document};
-use markup5ever_rcdom::{Node, NodeData, RcDom};
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::ToolError;
@@ -20,6 +18,9 @@ use crate::tools::ToolError;
 const PARSE_TIME: Duration = Duration::from_secs(2);
 /// So much is parsed between two looks at the clock.
 const PIECE: usize = 4 << 10;
+/// Elements, texts and comments that a page may have. A few bytes can stand for many: each `<p>x</p>` opens again what
+/// `<p><b id=1><b id=2>…</p>` has left open, so that 5 MB of it would take gigabytes.
+const MOST_NODES: usize = 500_000;
 /// Browsers stop at 512 levels.
 const MOST_LEVELS: usize = 512;
 /// For the converter, which calls itself for each level.
@@ -67,8 +68,7 @@ pub(super) fn to_markdown(source: &str, cancel: &CancellationToken) -> Result<St
             if depth(&tree) > MOST_LEVELS {
                 return Ok(words(&tree));
             }
-            let converter = HtmlToMarkdown::builder().skip_tags(SILENT.to_vec()).build();
-            Ok(converter.tree_to_markdown(&tree))
+            Ok(tree.md(Some(&SILENT)).to_string())
         };
         let failed = || ToolError::Failed("the page cannot be converted; ask for it as `html`".into());
         let thread = std::thread::Builder::new().name("plimsoll-page".into()).stack_size(STACK);
@@ -82,8 +82,12 @@ pub(super) fn to_text(source: &str, cancel: &CancellationToken) -> Result<String
     parse(source, cancel).map(|tree| words(&tree))
 }
 
-fn parse(source: &str, cancel: &CancellationToken) -> Result<Rc<Node>, ToolError> {
-    let mut parser = parse_document(RcDom::default(), ParseOpts::default());
+fn parse(source: &str, cancel: &CancellationToken) -> Result<Document, ToolError> {
+    parse_within(MOST_NODES, source, cancel)
+}
+
+fn parse_within(most_nodes: usize, source: &str, cancel: &CancellationToken) -> Result<Document, ToolError> {
+    let mut parser = parse_document(Document::default(), ParseOpts::default());
     let (until, mut rest) = (Instant::now() + PARSE_TIME, source);
     while !rest.is_empty() {
         if cancel.is_cancelled() {
@@ -93,34 +97,38 @@ fn parse(source: &str, cancel: &CancellationToken) -> Result<Rc<Node>, ToolError
             let problem = "the page is too tangled to be read; ask for it as `html`";
             return Err(ToolError::Failed(problem.into()));
         }
+        if parser.tokenizer.sink.sink.tree.len() > most_nodes {
+            let problem = format!("the page has more than {most_nodes} elements; ask for it as `html`");
+            return Err(ToolError::Failed(problem));
+        }
         let end = (PIECE.min(rest.len())..=rest.len()).find(|end| rest.is_char_boundary(*end));
         let (piece, left) = rest.split_at(end.unwrap_or(rest.len()));
         parser.process(piece.into());
         rest = left;
     }
-    Ok(parser.finish().document)
+    Ok(parser.finish())
 }
 
 /// How deep elements lie in each other.
-fn depth(tree: &Rc<Node>) -> usize {
+fn depth(tree: &Document) -> usize {
     let mut deepest = 0;
-    let mut open = vec![(Rc::clone(tree), 0)];
+    let mut open = vec![(tree.root(), 0)];
     while let Some((node, level)) = open.pop() {
         deepest = deepest.max(level);
-        open.extend(node.children.borrow().iter().map(|child| (Rc::clone(child), level + 1)));
+        open.extend(node.children_it(false).map(|child| (child, level + 1)));
     }
     deepest
 }
 
 /// The words of a page, without marks.
-fn words(tree: &Rc<Node>) -> String {
-    enum Step {
-        Enter(Rc<Node>),
+fn words(tree: &Document) -> String {
+    enum Step<'a> {
+        Enter(NodeRef<'a>),
         EndLine,
         EndCode,
     }
     let (mut text, mut code) = (String::new(), 0_usize);
-    let mut steps = vec![Step::Enter(Rc::clone(tree))];
+    let mut steps = vec![Step::Enter(tree.root())];
     while let Some(step) = steps.pop() {
         let node = match step {
             Step::EndLine => {
@@ -133,13 +141,19 @@ fn words(tree: &Rc<Node>) -> String {
             }
             Step::Enter(node) => node,
         };
-        match &node.data {
-            NodeData::Text { contents } if code > 0 => text.push_str(&contents.borrow()),
-            NodeData::Text { contents } => push_words(&mut text, &contents.borrow()),
-            NodeData::Element { name, .. } => {
-                let name: &str = &name.local;
+        let is_silent = node.query_or(false, |node| match &node.data {
+            NodeData::Text { contents } if code > 0 => {
+                text.push_str(contents);
+                false
+            }
+            NodeData::Text { contents } => {
+                push_words(&mut text, contents);
+                false
+            }
+            NodeData::Element(element) => {
+                let name: &str = &element.name.local;
                 if SILENT.contains(&name) {
-                    continue;
+                    return true;
                 }
                 if BLOCKS.contains(&name) {
                     end_line(&mut text);
@@ -153,10 +167,13 @@ fn words(tree: &Rc<Node>) -> String {
                     "td" | "th" if !text.ends_with('\n') => text.push('\t'),
                     _ => {}
                 }
+                false
             }
-            _ => {}
+            _ => false,
+        });
+        if !is_silent {
+            steps.extend(node.children_it(true).map(Step::Enter));
         }
-        steps.extend(node.children.borrow().iter().rev().map(|child| Step::Enter(Rc::clone(child))));
     }
     text.trim().to_owned()
 }
@@ -188,7 +205,7 @@ mod tests {
 
     use tokio_util::sync::CancellationToken;
 
-    use super::{MOST_LEVELS, to_markdown, to_text};
+    use super::{MOST_LEVELS, parse_within, to_markdown, to_text};
 
     const PAGE: &str = "<html><head><title>T</title><style>p{}</style></head><body><h1>Head</h1><script>alert(1)</script>\
         <p>A <b>bold</b>  <a href='/x'>link</a>.</p><ul><li>one<li>two</ul><pre><code>let x =  1;\n</code></pre>\
@@ -204,6 +221,18 @@ mod tests {
         assert!(!markdown.contains("alert") && !markdown.contains("p{}"), "{markdown}");
         let text = to_text(PAGE, &cancel).unwrap();
         assert_eq!(text, "Head\nA bold link.\none\ntwo\nlet x =  1;\na\tb\n1\t2");
+    }
+
+    #[test]
+    fn a_page_whose_tree_is_much_larger_than_its_text_is_given_up() {
+        let cancel = CancellationToken::new();
+        let open: String = (0..100).map(|number| format!("<b id={number}>")).collect();
+        let page = format!("<p>{open}</p>{}", "<p>x</p>".repeat(2_000));
+        // Each paragraph opens the hundred elements again.
+        let nodes = parse_within(usize::MAX, &page, &cancel).map(|tree| tree.tree.len()).unwrap();
+        assert!(nodes > 200_000, "{nodes}");
+        let error = parse_within(50_000, &page, &cancel).err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("more than 50000 elements")));
     }
 
     #[test]
