@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
+use memchr::memmem;
 use plimsoll::log::At;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -49,14 +50,7 @@ impl Document {
     /// The document as one list, if it is lines with a message each. Such files are made by hand and by scripts that
     /// copy messages out of other files; one broken line does not cost the others.
     fn joined(self) -> Document {
-        let first = self.text().trim_ascii_start().lines().next().map(Json::parse);
-        let is_message = |record: &Json| {
-            // The output of an evaluation has a run of an agent on each line.
-            let is_run = record.get("instance_id").is_some() && record.get("history").is_some();
-            let lists = ["messages", "trajectory", "history", "info", "conversation", "steps", "agent_steps"];
-            record.is_object() && (is_run || !lists.iter().any(|key| record.get(key).is_some()))
-        };
-        if !matches!(first, Some(Ok(record)) if is_message(&record)) {
+        if !self.text().trim_ascii_start().lines().next().is_some_and(is_message) {
             return self;
         }
         let mut list = String::with_capacity(self.text.len() + 2);
@@ -144,6 +138,56 @@ impl Document {
             return Err(FormatError::Shape { format, at: key.to_owned(), problem });
         }
         Ok(about)
+    }
+}
+
+/// Whether a line is a message by itself, rather than a document with a list of them.
+fn is_message(line: &str) -> bool {
+    const LISTS: [&str; 7] =
+        ["messages", "trajectory", "history", "info", "conversation", "steps", "agent_steps"];
+    if !line.starts_with('{') {
+        return false;
+    }
+    // The output of an evaluation has a run of an agent on each line. Any other record with a list is known by the name of
+    // the list, and the line, which may be the whole document, need not be read to its end.
+    let has = |name: &str| memmem::find(line.as_bytes(), name.as_bytes()).is_some();
+    let may_be_run = has("instance_id") && has("history");
+    let (mut has_list, mut has_id, mut has_history) = (false, false, false);
+    let mut go_on = |name: &str| {
+        has_list |= LISTS.contains(&name);
+        has_id |= name == "instance_id";
+        has_history |= name == "history";
+        may_be_run || !has_list
+    };
+    parse(line, Names(&mut go_on)).is_ok() && ((has_id && has_history) || !has_list)
+}
+
+/// Goes through the names of an object's fields until it is told to stop.
+struct Names<'f>(&'f mut dyn FnMut(&str) -> bool);
+
+impl<'a> DeserializeSeed<'a> for Names<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Names<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<(), A::Error> {
+        while let Some(name) = object.next_key_seed(Key)? {
+            if !(self.0)(&name) {
+                return Err(A::Error::custom("enough"));
+            }
+            object.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
     }
 }
 

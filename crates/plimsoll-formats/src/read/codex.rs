@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
 use std::ops::Range;
 
+use memchr::memmem::Finder;
 use plimsoll::log::At;
 use plimsoll::{Millis, Role, Tokens, Usage};
 use serde_json::{Value, json};
@@ -223,10 +224,13 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
     // The sessions since the newest began: a forked one repeats its parent's record before anything is said.
     let mut ids: Vec<SessionInfo> = Vec::new();
     let mut has_items = false;
+    // Most lines are outputs and have none of these. Finders that are made once read them at the speed of memory.
+    let item = Finder::new("\"response_item\"");
+    let wanted = [ROLLED_BACK, "\"user\"", "\"session_meta\""].map(Finder::new);
     // What is wrong with a line is noted by the second reading.
     lines.each(&mut Transcript::new(Format::Codex), |text, place, _| {
-        has_items |= text.contains("\"response_item\"");
-        if ![ROLLED_BACK, "\"user\"", "\"session_meta\""].iter().any(|key| text.contains(key)) {
+        has_items = has_items || item.find(text.as_bytes()).is_some();
+        if wanted.iter().all(|key| key.find(text.as_bytes()).is_none()) {
             return Ok(());
         }
         let record = Json::parse_some(text, turn)?;

@@ -1,224 +1,14 @@
-//! How fast transcripts are read, beside `serde_json` making a `Value` of the same bytes.
-//!
-//! `cargo bench -p plimsoll-formats` writes a session of each format and reads it; with `PLIMSOLL_CORPUS` set it
-//! reads the transcripts of that folder as well. Both start from a file. The yardstick parses each line of a line
-//! format and drops it, and a document as a whole. Each figure is the best of several runs, taken in turns.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+//! Sessions of each format, as its tool would have written them.
 
-use std::fs::{self, File};
-use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::time::{Duration, Instant};
+#[path = "more.rs"]
+mod more;
 
-use plimsoll_formats::database::Database;
-use plimsoll_formats::{Format, detect, read, visit};
+use plimsoll_formats::Format;
 use serde_json::{Value, json};
 
-const SIZE: usize = 24 << 20;
-const RUNS: usize = 25;
+use crate::steps::{Step, steps};
 
-fn main() {
-    println!("{:<34} {:>8} {:>10} {:>10} {:>10} {:>7}", "", "MB", "Value", "visit", "read", "ratio");
-    let only = std::env::args().nth(1).filter(|name| !name.starts_with('-'));
-    for format in
-        Format::ALL.into_iter().filter(|format| only.as_deref().is_none_or(|name| name == format.name()))
-    {
-        match format {
-            Format::OpencodeDatabase => database(),
-            _ => compare(format.name(), &written(format)),
-        }
-    }
-    if let Some(folder) = std::env::var_os("PLIMSOLL_CORPUS") {
-        files(Path::new(&folder));
-    }
-}
-
-fn files(folder: &Path) {
-    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            files(&path);
-            continue;
-        }
-        let bytes = fs::read(&path).unwrap();
-        if detect(&bytes[..bytes.len().min(1 << 16)]).is_some() {
-            compare(&path.file_name().unwrap().to_string_lossy(), &bytes);
-        }
-    }
-}
-
-/// The shortest time of each, taken in turns so that the machine treats them alike.
-fn best<const N: usize>(mut timed: [&mut dyn FnMut(); N]) -> [Duration; N] {
-    let mut best = [Duration::MAX; N];
-    for _ in 0..RUNS {
-        for (best, run) in best.iter_mut().zip(&mut timed) {
-            let start = Instant::now();
-            run();
-            *best = start.elapsed().min(*best);
-        }
-    }
-    best
-}
-
-fn compare(name: &str, bytes: &[u8]) {
-    let format = detect(&bytes[..bytes.len().min(1 << 16)]).unwrap();
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(bytes).unwrap();
-    let open = || BufReader::with_capacity(1 << 16, File::open(file.path()).unwrap());
-    let times = best([
-        &mut || {
-            if format.is_lines() {
-                let (mut input, mut line) = (open(), Vec::new());
-                while input.read_until(b'\n', &mut line).unwrap() > 0 {
-                    let _ = black_box(serde_json::from_slice::<Value>(&line));
-                    line.clear();
-                }
-            } else {
-                let text = fs::read(file.path()).unwrap();
-                let _ = black_box(serde_json::from_slice::<Value>(&text));
-            }
-        },
-        &mut || {
-            black_box(visit(open(), &mut |_, message| drop(black_box(message))).unwrap());
-        },
-        &mut || drop(black_box(read(open()).unwrap())),
-    ]);
-    report(name, bytes.len(), times);
-}
-
-fn report(name: &str, bytes: usize, times: [Duration; 3]) {
-    let speed = times.map(|time| bytes as f64 / 1e6 / time.as_secs_f64());
-    println!(
-        "{name:<34} {:>8.1} {:>10.0} {:>10.0} {:>10.0} {:>6.2}×",
-        bytes as f64 / 1e6,
-        speed[0],
-        speed[1],
-        speed[2],
-        speed[1] / speed[0]
-    );
-}
-
-/// The database beside its rows as values.
-fn database() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("opencode.db");
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    connection
-        .execute_batch(
-            "CREATE TABLE session (id text PRIMARY KEY, time_updated integer);
-            CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, data text);
-            CREATE TABLE part (id text PRIMARY KEY, message_id text, data text);
-            CREATE INDEX by_time ON message (session_id, time_created, id);
-            CREATE INDEX by_message ON part (message_id, id);
-            INSERT INTO session VALUES ('s', 1); BEGIN",
-        )
-        .unwrap();
-    let export: Value = serde_json::from_slice(&written(Format::OpencodeExport)).unwrap();
-    let mut rows = Vec::new();
-    for (number, message) in export["messages"].as_array().unwrap().iter().enumerate() {
-        let (id, info) = (message["info"]["id"].as_str().unwrap(), message["info"].to_string());
-        let sql = "INSERT INTO message VALUES (?1, 's', ?2, ?3)";
-        connection.execute(sql, (id, number as i64, &info)).unwrap();
-        rows.push(info);
-        for part in message["parts"].as_array().unwrap() {
-            let data = part.to_string();
-            let sql = "INSERT INTO part VALUES (?1, ?2, ?3)";
-            connection.execute(sql, (part["id"].as_str().unwrap(), id, &data)).unwrap();
-            rows.push(data);
-        }
-    }
-    connection.execute_batch("COMMIT").unwrap();
-    let database = Database::open(&path).unwrap();
-    let times = best([
-        &mut || rows.iter().for_each(|row| drop(black_box(serde_json::from_str::<Value>(row)))),
-        &mut || {
-            black_box(database.visit(None, &mut |_, message| drop(black_box(message))).unwrap());
-        },
-        &mut || drop(black_box(database.read(None).unwrap())),
-    ]);
-    report("opencode-db", rows.iter().map(String::len).sum(), times);
-}
-
-/// Words as they stand in sessions: prose, code, logs, some of it quoted, some not English.
-struct Words(u64);
-
-impl Words {
-    fn number(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % below
-    }
-
-    fn text(&mut self, bytes: usize) -> String {
-        const PIECES: [&str; 16] = [
-            "the build fails because of a missing import ",
-            "let mut total = 0;\n",
-            "    for item in &items {\n",
-            "        total += item.price;\n    }\n",
-            "error[E0308]: mismatched types\n",
-            "  --> src/main.rs:42:17\n",
-            "expected `&str`, found `String`\n\n",
-            "{\"name\": \"example\", \"version\": \"1.0\"}\n",
-            "I will look at the file first, then run the tests. ",
-            "drwxr-xr-x 2 user user 4096 Jan  1 00:00 target\n",
-            "12:04:55.120 INFO  server listening on 127.0.0.1:8080\n",
-            "Größe und Gewicht, 日本語のテキスト, ",
-            "#[derive(Clone, Debug, PartialEq)]\npub struct Thing {\n\tname: String,\n}\n",
-            "test result: ok. 71 passed; 0 failed; 2 ignored\n",
-            "https://example.org/some/path?query=value ",
-            "C:\\Users\\somebody\\project\\file.txt\n",
-        ];
-        let mut text = String::with_capacity(bytes + 80);
-        while text.len() < bytes {
-            text.push_str(PIECES[self.number(PIECES.len())]);
-        }
-        text
-    }
-
-    /// Most outputs are short, some long, a few very long.
-    fn output(&mut self) -> String {
-        let bytes = match self.number(10) {
-            0 => 20_000 + self.number(30_000),
-            1..=3 => 3_000 + self.number(5_000),
-            _ => 100 + self.number(900),
-        };
-        self.text(bytes)
-    }
-}
-
-/// One step of a session: what is said, asked of a tool, and answered.
-struct Step {
-    number: usize,
-    prompt: Option<String>,
-    thought: String,
-    said: String,
-    command: String,
-    output: String,
-}
-
-/// So many steps that what `write` makes of them has the size wanted.
-fn steps(mut write: impl FnMut(Step) -> usize) {
-    let mut words = Words(7);
-    let mut size = 0;
-    for number in 0.. {
-        let prompt = number % 8 == 0;
-        let step = Step {
-            number,
-            prompt: prompt.then(|| words.text(300)),
-            thought: words.text(400),
-            said: words.text(200),
-            command: words.text(80),
-            output: words.output(),
-        };
-        size += write(step);
-        if size > SIZE {
-            return;
-        }
-    }
-}
-
-fn written(format: Format) -> Vec<u8> {
+pub(crate) fn written(format: Format) -> Vec<u8> {
     let mut records: Vec<String> = Vec::new();
     steps(|step| {
         let before = records.len();
@@ -228,6 +18,13 @@ fn written(format: Format) -> Vec<u8> {
             Format::Pi => pi(&step),
             Format::OpencodeExport | Format::OpencodeMessages => opencode(&step),
             Format::AnthropicMessages => anthropic(&step),
+            Format::GeminiCli => more::gemini(&step),
+            Format::Goose => more::goose(&step),
+            Format::Cline => more::cline(&step),
+            Format::Openhands => more::openhands(&step),
+            Format::Kimi => more::kimi(&step),
+            Format::ManagedAgents => more::managed_agents(&step),
+            Format::Trae => more::trae(&step),
             _ => openai(&step),
         };
         records.extend(values.iter().map(Value::to_string));
@@ -241,6 +38,12 @@ fn written(format: Format) -> Vec<u8> {
         Format::AnthropicMessages => {
             format!("{{\"model\":\"claude-x\",\"system\":\"Be brief.\",\"messages\":[{}]}}", list())
         }
+        Format::Cline => format!("{{\"version\":1,\"agent\":\"lead\",\"sessionId\":\"s1\",\"messages\":[{}]}}", list()),
+        Format::Trae => format!(
+            "{{\"task\":\"Mend it\",\"start_time\":\"2026-01-01T00:00:00.000000\",\"provider\":\"anthropic\",\"model\":\"claude-x\",\
+            \"max_steps\":9,\"llm_interactions\":[{}],\"agent_steps\":[]}}",
+            list()
+        ),
         Format::OpenaiChat => format!("{{\"model\":\"gpt-x\",\"messages\":[{}]}}", list()),
         _ => records.join("\n") + "\n",
     }
