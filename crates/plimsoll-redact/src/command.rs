@@ -2,95 +2,13 @@
 
 use std::ops::Range;
 
-use crate::cursor::{Cursor, near_before, never};
-use crate::header::cookie_pairs;
-use crate::names::is_among;
-use crate::values::{is_mixed, is_placeholder};
+use crate::cookie::cookie_pairs;
+use crate::cursor::Cursor;
+use crate::table::Command;
+use crate::value::is_placeholder;
 
 /// The longest command line looked through.
 const LONGEST_LINE: usize = 600;
-
-/// How a command is given its password.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    /// Right behind an option: `mysql -pX`.
-    Attached(&'static str),
-    /// As the word behind an option: `sshpass -p X`.
-    Next(&'static str),
-    /// Behind an option, a user and this mark: `curl -u user:X`.
-    AfterUser(&'static str, char),
-    /// Right behind this text: `openssl -passin pass:X`.
-    Behind(&'static str),
-    /// As the second word behind a verb: `rabbitmqctl add_user user X`.
-    Second(&'static str),
-}
-
-use Way::{AfterUser, Attached, Behind, Next, Second};
-
-struct Command {
-    /// With the space behind them, so that the search does not stop at every word that contains one.
-    programs: &'static [&'static str],
-    /// The word that must be among the arguments; `docker run -p 80:80` publishes a port.
-    verb: Option<&'static str>,
-    ways: &'static [Way],
-}
-
-const fn command(programs: &'static [&'static str], ways: &'static [Way]) -> Command {
-    Command { programs, verb: None, ways }
-}
-
-static COMMANDS: &[Command] = &[
-    command(
-        &[
-            "mysql ",
-            "mysqldump ",
-            "mysqladmin ",
-            "mysqlimport ",
-            "mysqlcheck ",
-            "mysqlsh ",
-            "mariadb ",
-            "mariadb-dump ",
-            "mariadb-admin ",
-            "mycli ",
-        ],
-        &[Attached("-p")],
-    ),
-    command(&["sshpass "], &[Next("-p"), Attached("-p")]),
-    command(
-        &["curl ", "wget ", "xh "],
-        &[AfterUser("-u", ':'), AfterUser("--user", ':'), AfterUser("--proxy-user", ':')],
-    ),
-    command(&["redis-cli "], &[Next("-a"), Next("--pass")]),
-    Command {
-        programs: &["docker ", "podman ", "nerdctl ", "buildah ", "skopeo ", "helm ", "oras "],
-        verb: Some("login"),
-        ways: &[Next("-p")],
-    },
-    Command { programs: &["az "], verb: Some("login"), ways: &[Next("-p")] },
-    command(
-        &["mongo ", "mongosh ", "mongodump ", "mongorestore ", "mongoexport ", "mongoimport ", "cqlsh "],
-        &[Next("-p"), Attached("-p")],
-    ),
-    command(&["sqlcmd ", "osql ", "bcp ", "isql ", "tsql "], &[Next("-P"), Attached("-P")]),
-    command(
-        &["ldapsearch ", "ldapmodify ", "ldapadd ", "ldapwhoami ", "ldapdelete ", "ldappasswd "],
-        &[Next("-w"), Attached("-w")],
-    ),
-    command(&["zip ", "unzip "], &[Next("-P"), Attached("-P")]),
-    command(&["7z ", "7za ", "7zz ", "rar ", "unrar "], &[Attached("-p")]),
-    command(&["smbclient ", "rpcclient "], &[AfterUser("-U", '%')]),
-    command(&["lftp "], &[AfterUser("-u", ',')]),
-    command(&["plink ", "pscp ", "psftp "], &[Next("-pw")]),
-    command(&["openssl "], &[Behind("pass:")]),
-    command(&["ssh-keygen "], &[Next("-N")]),
-    command(&["rabbitmqctl "], &[Second("add_user"), Second("change_password")]),
-];
-
-/// What the search looks for: every program and the space behind it, and its row.
-pub(crate) fn programs() -> impl Iterator<Item = (&'static str, usize)> {
-    let rows = COMMANDS.iter().enumerate();
-    rows.flat_map(|(row, command)| command.programs.iter().map(move |name| (*name, row)))
-}
 
 /// A word of a command line.
 struct Word<'t> {
@@ -108,10 +26,13 @@ impl Word<'_> {
     }
 }
 
-/// The passwords given to the program of a row whose name stands in `name`, and where its command line ends; nothing if
-/// this is no program.
-pub(crate) fn passwords(text: &str, name: Range<usize>, row: usize) -> Option<(Vec<Range<usize>>, usize)> {
-    let command = COMMANDS.get(row)?;
+/// The passwords given to a program whose name stands in `name`, and where its command line ends; nothing if this is no
+/// program.
+pub(crate) fn passwords(
+    text: &str,
+    name: Range<usize>,
+    command: &Command,
+) -> Option<(Vec<Range<usize>>, usize)> {
     let before = name.start.checked_sub(1).and_then(|at| text.as_bytes().get(at));
     let begins =
         before.is_none_or(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'_' | b'-' | b'.'));
@@ -122,43 +43,40 @@ pub(crate) fn passwords(text: &str, name: Range<usize>, row: usize) -> Option<(V
     if command.verb.is_some_and(|verb| words.iter().all(|word| word.text != verb)) {
         return Some((Vec::new(), end));
     }
-    let secrets = (0..words.len())
-        .flat_map(|at| command.ways.iter().filter_map(|way| way.password(&words, at)).collect::<Vec<_>>());
-    let cookies = words.windows(2).filter(|pair| pair[0].text == "-b" && command.programs.contains(&"curl "));
-    let cookies = cookies
-        .filter(|pair| pair[1].text.contains('='))
+    let secrets = (0..words.len()).flat_map(|at| command.ways.iter().map(move |way| (*way, at)));
+    let secrets = secrets
+        .filter_map(|(way, at)| password(way, &words, at))
+        .filter(|secret| is_password_argument(&text[secret.clone()]));
+    let is_curl = command.programs.contains(&"curl");
+    let cookies = words
+        .windows(2)
+        .filter(|pair| is_curl && pair[0].text == "-b" && pair[1].text.contains('='))
         .flat_map(|pair| cookie_pairs(text, pair[1].start).0);
-    let secrets = secrets.filter(|secret| is_password_argument(&text[secret.clone()]));
     Some((secrets.chain(cookies).collect(), end))
 }
 
-impl Way {
-    /// The password that the word in place `at` brings with it.
-    fn password(self, words: &[Word<'_>], at: usize) -> Option<Range<usize>> {
-        let word = words.get(at)?;
-        let next = words.get(at + 1);
-        let whole = |word: &Word<'_>| word.last(word.text.len());
-        let behind = |start: &str| word.text.strip_prefix(start).filter(|rest| !rest.is_empty());
-        match self {
-            Attached(flag) if word.text == flag => next.filter(|next| next.is_glued).map(whole),
-            Attached(flag) => behind(flag).map(|rest| word.last(rest.len())),
-            Behind(start) => behind(start).map(|rest| word.last(rest.len())),
-            Next(flag) if word.text == flag => next.map(whole),
-            Second(verb) if word.text == verb => words.get(at + 2).map(whole),
-            AfterUser(flag, mark) => {
-                let joined = if flag.starts_with("--") {
-                    behind(flag).and_then(|rest| rest.strip_prefix('='))
-                } else {
-                    behind(flag)
-                };
-                let pair = match joined {
-                    Some(rest) => Some((rest, word)),
-                    None if word.text == flag => next.map(|next| (next.text, next)),
-                    None => None,
-                };
-                pair.and_then(|(pair, word)| Some(word.last(pair.split_once(mark)?.1.len())))
-            }
-            Next(_) | Second(_) => None,
+/// The password that the word in place `at` brings with it: right behind an option (`-p#`), as the next word (`-p #`),
+/// behind a user (`-u user:#`), or as the second word behind a verb (`add_user user #`).
+fn password(way: &str, words: &[Word<'_>], at: usize) -> Option<Range<usize>> {
+    let word = words.get(at)?;
+    let next = words.get(at + 1);
+    let whole = |word: &Word<'_>| word.last(word.text.len());
+    let (flag, value) = way.split_once(' ').unwrap_or((way.trim_end_matches('#'), ""));
+    let attached = word.text.strip_prefix(flag)?;
+    match value {
+        "" if attached.is_empty() => next.filter(|next| next.is_glued).map(whole),
+        "" => Some(word.last(attached.len())),
+        "#" if attached.is_empty() => next.map(whole),
+        "user #" if attached.is_empty() => words.get(at + 2).map(whole),
+        "#" | "user #" => None,
+        _ => {
+            let mark = value.strip_prefix("user")?.chars().next()?;
+            let (pair, word) = match attached {
+                "" => (next?.text, next?),
+                _ if flag.starts_with("--") => (attached.strip_prefix('=')?, word),
+                _ => (attached, word),
+            };
+            Some(word.last(pair.split_once(mark)?.1.len()))
         }
     }
 }
@@ -220,80 +138,4 @@ fn split_line(text: &str, start: usize) -> (Vec<Word<'_>>, usize) {
 
 fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'|' | b';' | b'\\' | b')')
-}
-
-/// The password in a line of netrc, `machine h login u password X`, also over several lines. `name` is where the word
-/// `password` stands.
-pub(crate) fn netrc(text: &str, name: Range<usize>) -> Option<Range<usize>> {
-    let mut words = near_before(text, name.start, 300).split_ascii_whitespace().rev();
-    // Backwards: a value and the word that names it, again and again, up to a machine.
-    let mut machine = false;
-    let mut has_login = false;
-    while !machine {
-        if words.next()? == "default" && has_login {
-            break;
-        }
-        match words.next()?.trim_matches(|c: char| !c.is_ascii_alphanumeric()) {
-            "machine" => machine = true,
-            "login" | "account" => has_login = true,
-            _ => return None,
-        }
-    }
-    let rest = text.get(name.end..)?;
-    let spaces = rest.bytes().take(80).take_while(|byte| byte.is_ascii_whitespace()).count();
-    let value = Cursor::new(text, name.end + spaces).word(never);
-    let word = &text[value.clone()];
-    let is_prose = is_among(word, "field fields form is and or for in of the to");
-    (spaces > 0 && word.len() >= 2 && !is_prose && !is_placeholder(word)).then_some(value)
-}
-
-/// The password in a line of pgpass, `host:5432:database:user:X`, whose port stands in `port`, colons included.
-pub(crate) fn pgpass(text: &str, port: Range<usize>) -> Option<Range<usize>> {
-    let line = Cursor::new(text, port.end).line(200);
-    let mut fields = line.splitn(3, ':');
-    let (database, user, password) = (fields.next()?, fields.next()?, fields.next()?);
-    let is_field = |field: &str| {
-        !field.is_empty() && field.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.*".contains(&b))
-    };
-    let password = password.split([' ', '\t', '"', '\'', '`', '\\']).next()?;
-    let start = port.end + database.len() + user.len() + 2;
-    let fits = is_field(database) && is_field(user) && password.len() >= 3 && !is_placeholder(password);
-    fits.then_some(start..start + password.len())
-}
-
-/// What `echo` hands through a pipe to the command at `at`: `echo X | sudo -S id`.
-pub(crate) fn echoed(text: &str, at: usize) -> Option<Range<usize>> {
-    let before = near_before(text, at, 200);
-    let from = at - before.len();
-    let pipe = before.rfind('|')?;
-    let start = before[..pipe].rfind("echo ")? + "echo ".len();
-    let mut cursor = Cursor::new(text, from + start);
-    cursor.eat("-n ");
-    cursor.skip_spaces();
-    let range = match cursor.quote() {
-        Some(quote) => cursor.quoted(quote).range,
-        None => cursor.word(never),
-    };
-    // `chpasswd` reads a user and a password.
-    let value = text.get(range.clone())?;
-    let value = value.split_once(':').map_or(value, |(_, password)| password);
-    let fits = range.end <= from + pipe
-        && value.len() >= 3
-        && !value.contains(['\n', ' '])
-        && !is_placeholder(value);
-    fits.then_some(range.end - value.len()..range.end)
-}
-
-/// The password of a `-u` or `--user` without a program that is known to take one. It must look like a password,
-/// because `--user alice:admins` names a group.
-pub(crate) fn user_option(text: &str, end: usize) -> Option<Range<usize>> {
-    let mut cursor = Cursor::new(text, end);
-    if cursor.skip_spaces() == 0 && !cursor.eat("=") {
-        return None;
-    }
-    cursor.quote();
-    let pair = cursor.word(never);
-    let (_, password) = text[pair.clone()].split_once(':')?;
-    let fits = password.len() >= 6 && is_mixed(password) && !is_placeholder(password);
-    fits.then_some(pair.end - password.len()..pair.end)
 }

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
-use crate::shape::Set;
-
 /// As much of a word is judged. A longer one is no ordinary word anyway, and hostile texts are made of long words.
 const LONGEST_WORD: usize = 512;
 
@@ -74,17 +72,6 @@ impl<'t> Cursor<'t> {
         stands
     }
 
-    /// Step over `word` in any case if it stands here as a word.
-    pub(crate) fn eat_word(&mut self, word: &str) -> bool {
-        let bytes = self.rest().as_bytes();
-        let stands = bytes.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
-            && bytes.get(word.len()).is_none_or(|byte| !byte.is_ascii_alphanumeric());
-        if stands {
-            self.at += word.len();
-        }
-        stands
-    }
-
     /// Step over spaces and tabs, and say how many there were.
     pub(crate) fn skip_spaces(&mut self) -> usize {
         let bytes = self.rest().as_bytes();
@@ -147,10 +134,8 @@ impl<'t> Cursor<'t> {
             return judged;
         }
         let rest = self.text.as_bytes().get(judged.end..).unwrap_or_default();
-        let more = rest
-            .iter()
-            .take_while(|byte| Set::Base64.has(**byte) || matches!(byte, b'.' | b'~' | b'%'))
-            .count();
+        let more =
+            rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-+/=.~%".contains(byte)).count();
         judged.start..judged.end + more
     }
 
@@ -244,9 +229,4 @@ pub(crate) fn between_others(line: &str, at: usize) -> bool {
         b'<' => bytes.get(at + 1).is_some_and(|byte| *byte == b'/' || byte.is_ascii_alphabetic()),
         _ => false,
     }
-}
-
-/// For [`Cursor::word`]: the end of a parameter of a URL.
-pub(crate) fn after_parameter(line: &str, at: usize) -> bool {
-    matches!(line.as_bytes()[at], b'&' | b'#' | b';' | b')' | b']' | b'}' | b'<' | b'>' | b',' | b'|')
 }

@@ -1,19 +1,16 @@
 #![doc = include_str!("../README.md")]
 
-mod assign;
+mod check;
 mod command;
+mod cookie;
 mod cursor;
-mod forms;
-mod header;
-mod judge;
-mod names;
-mod pem;
+mod name;
+mod named;
+mod reader;
 mod search;
-mod services;
 mod shape;
-mod tokens;
-mod url;
-mod values;
+mod table;
+mod value;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -100,10 +97,8 @@ pub fn redact(text: &str) -> Redacted {
 
 /// The services whose tokens are known by their shape, each once, in order.
 pub fn services() -> impl Iterator<Item = &'static str> {
-    let by_prefix = services::SERVICES.iter().chain(tokens::WEBHOOKS).map(|row| row.name);
-    let others =
-        tokens::INFIXES.iter().map(|row| row.name).chain(tokens::UNMARKED.iter().map(|row| row.name));
-    let names: BTreeSet<&str> = by_prefix.chain(others).collect();
+    let by_clue = table::TABLE.rows.iter().filter_map(|row| row.service);
+    let names: BTreeSet<&str> = by_clue.chain(table::TABLE.shapes.iter().copied()).collect();
     names.into_iter()
 }
 

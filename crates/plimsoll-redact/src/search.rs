@@ -1,18 +1,21 @@
 //! The search: one pass that finds where to look closer, and what that finds.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-use crate::services::SERVICES;
-use crate::shape::{Part, Set, is_start, match_at, run};
-use crate::tokens::{INFIXES, WEBHOOKS};
-use crate::values::{is_random, is_template};
-use crate::{Found, MARK, SecretKind, assign, command, forms, header, names, pem, tokens, url};
+use crate::cursor::Cursor;
+use crate::reader::{Read, Reader};
+use crate::shape::is_start;
+use crate::table::{Row, TABLE};
+use crate::{Found, MARK, SecretKind, check, command, cookie, named, shape};
 
-/// Codes and signatures in the parameters of a URL are that long. A longer one is a text of its own.
-const PARAMETER_LENGTHS: RangeInclusive<usize> = 16..=1024;
+/// As much of the text before a clue is looked at.
+const LONGEST_BEFORE: usize = 320;
+
+/// The body of a private key whose beginning was cut off is longer.
+const LONGEST_KEY: usize = 8 * 1024;
 
 /// A secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,29 +27,10 @@ pub(crate) struct Span {
 /// What to look for where a text was found.
 #[derive(Clone, Copy, Debug)]
 enum Clue {
-    Prefix(usize),
-    Infix(usize),
-    Webhook(usize),
+    Row(usize),
+    Command(usize),
     Name,
-    ForeignName,
-    Signature,
-    Code,
-    Authorization,
-    Bearer,
-    Basic,
     Cookie,
-    Url,
-    PrivateKey,
-    CutPrivateKey,
-    EncodedPrivateKey,
-    Jwt,
-    Program(usize),
-    UserOption,
-    Echoed,
-    Pgpass,
-    OracleUrl,
-    DataSource,
-    Literal,
 }
 
 struct Clues {
@@ -55,47 +39,17 @@ struct Clues {
     clues: Vec<Clue>,
 }
 
-/// All clues and what they are found by, in any case of letters; where the case matters, the closer look says so.
-fn all_clues() -> Vec<(&'static str, Clue)> {
-    let mut all = Vec::new();
-    let services = SERVICES.iter().enumerate();
-    all.extend(
-        services.flat_map(|(at, row)| row.prefixes.iter().map(move |prefix| (*prefix, Clue::Prefix(at)))),
-    );
-    let webhooks = WEBHOOKS.iter().enumerate();
-    all.extend(
-        webhooks.flat_map(|(at, row)| row.prefixes.iter().map(move |prefix| (*prefix, Clue::Webhook(at)))),
-    );
-    all.extend(INFIXES.iter().enumerate().map(|(at, row)| (row.text, Clue::Infix(at))));
-    all.extend(names::KEYWORDS.iter().map(|keyword| (*keyword, Clue::Name)));
-    all.extend(names::FOREIGN.iter().map(|keyword| (*keyword, Clue::ForeignName)));
-    all.extend(["&sig=", "?sig=", "signature="].map(|text| (text, Clue::Signature)));
-    all.extend(["&code=", "?code="].map(|text| (text, Clue::Code)));
-    all.extend(command::programs().map(|(program, row)| (program, Clue::Program(row))));
-    all.extend([" -u", " --user"].map(|text| (text, Clue::UserOption)));
-    all.extend(
-        ["sudo -S", "--password-stdin", "passwd --stdin", "chpasswd"].map(|text| (text, Clue::Echoed)),
-    );
-    all.extend([
-        ("authorization", Clue::Authorization),
-        ("bearer", Clue::Bearer),
-        ("basic ", Clue::Basic),
-        ("cookie", Clue::Cookie),
-        ("://", Clue::Url),
-        (pem::BEGIN, Clue::PrivateKey),
-        (pem::END, Clue::CutPrivateKey),
-        (pem::SSH2_BEGIN, Clue::PrivateKey),
-        (pem::PUTTY, Clue::PrivateKey),
-        ("LS0tLS1CRUdJTi", Clue::EncodedPrivateKey),
-        ("eyJ", Clue::Jwt),
-        (":5432:", Clue::Pgpass),
-        ("jdbc:oracle:thin:", Clue::OracleUrl),
-        ("@tcp(", Clue::DataSource),
-        ("@unix(", Clue::DataSource),
-        ("identified by ", Clue::Literal),
-        ("ConvertTo-SecureString ", Clue::Literal),
-    ]);
-    all
+/// All clues and what they are found by, in any case of letters.
+fn all_clues() -> Vec<(String, Clue)> {
+    let rows = TABLE.rows.iter().enumerate();
+    let rows = rows.flat_map(|(at, row)| row.clues.iter().map(move |clue| (clue.clone(), Clue::Row(at))));
+    let commands = TABLE.commands.iter().enumerate();
+    // With the space behind it, so that the search does not stop at every word that contains a program's name.
+    let programs = commands.flat_map(|(at, command)| {
+        command.programs.iter().map(move |name| (format!("{name} "), Clue::Command(at)))
+    });
+    let names = TABLE.keywords.iter().map(|keyword| ((*keyword).to_owned(), Clue::Name));
+    rows.chain(programs).chain(names).chain([("cookie".to_owned(), Clue::Cookie)]).collect()
 }
 
 static CLUES: LazyLock<Clues> = LazyLock::new(|| {
@@ -118,8 +72,8 @@ pub(crate) fn search(text: &str) -> Vec<Span> {
             }
         }
     }
-    for (service, range) in tokens::without_mark(text) {
-        search.add_of(SecretKind::ServiceToken, Some(service), range);
+    for (service, range) in shape::without_clue(text) {
+        search.add(SecretKind::ServiceToken, Some(service), range);
     }
     search.merged()
 }
@@ -137,21 +91,12 @@ struct Done {
     names: usize,
     commands: usize,
     cookies: usize,
-    headers: usize,
-    keys: usize,
-    jwts: usize,
-    parameters: usize,
-    webhooks: usize,
     /// By row of the table.
-    services: Vec<usize>,
+    rows: Vec<usize>,
 }
 
 impl Search<'_> {
-    fn add(&mut self, kind: SecretKind, found: impl IntoIterator<Item = Range<usize>>) {
-        found.into_iter().for_each(|range| self.add_of(kind, None, range));
-    }
-
-    fn add_of(&mut self, kind: SecretKind, service: Option<&'static str>, range: Range<usize>) {
+    fn add(&mut self, kind: SecretKind, service: Option<&'static str>, range: Range<usize>) {
         // What was replaced before is not replaced again, whatever it has become a part of.
         let is_new =
             self.text.get(range.clone()).is_some_and(|value| !value.is_empty() && !value.contains(MARK));
@@ -161,136 +106,52 @@ impl Search<'_> {
     }
 
     fn look(&mut self, clue: Clue, hit: Range<usize>) {
-        use SecretKind::{Assignment, CloudKey, Header, Jwt, PrivateKey, UrlPassword};
         let text = self.text;
         match clue {
-            Clue::Prefix(row) => self.token(row, hit),
-            Clue::Webhook(row) => {
-                if hit.start >= self.done.webhooks
-                    && let Some(row) = WEBHOOKS.get(row)
-                    && let Some(range) = tokens::of_webhook(text, row, hit)
-                {
-                    self.done.webhooks = range.end;
-                    self.add_of(row.kind, Some(row.name), range);
-                }
-            }
-            Clue::Infix(row) => {
-                if let Some(row) = INFIXES.get(row)
-                    && let Some(range) = tokens::around(text, row, hit)
-                {
-                    self.add_of(row.kind, Some(row.name), range);
-                }
-            }
+            Clue::Row(at) => self.row(at, hit),
             Clue::Name => {
-                let found = assign::secret(text, hit, &mut self.done.names);
-                self.add(Assignment, found);
+                if let Some(range) = named::secret(text, hit, &mut self.done.names) {
+                    self.add(SecretKind::Assignment, None, range);
+                }
             }
-            Clue::ForeignName => self.add(Assignment, forms::foreign_secret(text, hit)),
-            Clue::Signature => self.parameter(CloudKey, hit.end),
-            Clue::Code => self.parameter(Assignment, hit.end),
-            Clue::Authorization if hit.start >= self.done.headers && is_start(text.as_bytes(), hit.start) => {
-                let (found, end) = header::authorization(text, hit.end);
-                self.done.headers = end;
-                self.add(Header, found);
-            }
-            Clue::Bearer if is_start(text.as_bytes(), hit.start) => {
-                self.add(Header, header::bearer(text, hit.end));
-            }
-            Clue::Basic if is_start(text.as_bytes(), hit.start) => {
-                self.add(Header, header::basic(text, hit.end - 1));
-            }
-            Clue::Authorization | Clue::Bearer | Clue::Basic => {}
             Clue::Cookie => {
                 if hit.start >= self.done.cookies {
-                    let (found, end) = header::cookies(text, hit);
+                    let (found, end) = cookie::cookies(text, hit);
                     self.done.cookies = end;
-                    self.add(Header, found);
+                    found.into_iter().for_each(|range| self.add(SecretKind::Header, None, range));
                 }
             }
-            Clue::Url => self.add(UrlPassword, url::secret(text, hit.start)),
-            Clue::PrivateKey => {
-                if hit.start >= self.done.keys
-                    && let Some(end) = pem::block_end(text, hit.start)
-                {
-                    self.done.keys = end;
-                    self.add(PrivateKey, Some(hit.start..end));
-                }
-            }
-            Clue::CutPrivateKey => {
-                if hit.start >= self.done.keys
-                    && let Some((start, end)) = pem::cut_block(text, hit.start)
-                {
-                    self.done.keys = end;
-                    self.add(PrivateKey, Some(start..end));
-                }
-            }
-            Clue::EncodedPrivateKey => {
-                if hit.start >= self.done.keys
-                    && is_start(text.as_bytes(), hit.start)
-                    && let Some(end) = pem::encoded_end(text, hit.start)
-                {
-                    self.done.keys = end;
-                    self.add(PrivateKey, Some(hit.start..end));
-                }
-            }
-            Clue::Jwt => {
-                let bytes = text.as_bytes();
-                if hit.start < self.done.jwts || !is_start(bytes, hit.start) || text[hit.clone()] != *"eyJ" {
-                    return;
-                }
-                let dot = Part::Text(".");
-                let end = match_at(
-                    &[run(Set::Word, 8), dot, run(Set::Word, 8), dot, run(Set::Dotted, 0)],
-                    bytes,
-                    hit.end,
-                );
-                // Whatever begins later in the same first part ends in the same way.
-                self.done.jwts = end.or(match_at(&[run(Set::Word, 0)], bytes, hit.end)).unwrap_or(hit.end);
-                self.add(Jwt, end.map(|end| hit.start..end));
-            }
-            Clue::Program(row) => {
+            Clue::Command(at) => {
                 if hit.start >= self.done.commands
-                    && let Some((found, end)) = command::passwords(text, hit, row)
+                    && let Some((found, end)) =
+                        TABLE.commands.get(at).and_then(|row| command::passwords(text, hit, row))
                 {
                     self.done.commands = end;
-                    self.add(Header, found);
+                    found.into_iter().for_each(|range| self.add(SecretKind::Header, None, range));
                 }
             }
-            Clue::UserOption => self.add(Header, command::user_option(text, hit.end)),
-            Clue::Echoed => self.add(Assignment, command::echoed(text, hit.start)),
-            Clue::Pgpass => self.add(Assignment, command::pgpass(text, hit)),
-            Clue::OracleUrl => self.add(UrlPassword, url::oracle(text, hit.end)),
-            Clue::DataSource => self.add(UrlPassword, url::data_source(text, hit.start)),
-            Clue::Literal => self.add(Assignment, forms::literal(text, hit.end)),
         }
     }
 
-    fn token(&mut self, at: usize, prefix: Range<usize>) {
-        let Some(row) = SERVICES.get(at) else { return };
-        if self.done.services.get(at).is_some_and(|done| prefix.start < *done) {
+    fn row(&mut self, at: usize, clue: Range<usize>) {
+        let Some(row) = TABLE.rows.get(at) else { return };
+        if self.done.rows.get(at).is_some_and(|done| clue.start < *done) {
             return;
         }
-        let Some(token) = tokens::with_prefix(self.text, row, prefix.clone()) else { return };
-        self.done.services.resize(SERVICES.len(), 0);
-        self.done.services[at] = token.end;
-        if token.is_secret {
-            self.add_of(row.kind, Some(row.name), prefix.start..token.end);
-        }
-    }
-
-    /// The value of a parameter of a URL that has no telling name.
-    fn parameter(&mut self, kind: SecretKind, at: usize) {
-        if at < self.done.parameters {
-            return;
-        }
-        let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-        let is_value = |byte: &&u8| Set::Base64.has(**byte) || matches!(**byte, b'%' | b'.' | b'~');
-        let length = rest.iter().take_while(is_value).count();
-        self.done.parameters = at + length;
-        let value = &self.text[at..at + length];
-        let is_token = PARAMETER_LENGTHS.contains(&length) && !value.contains('+') && is_random(value);
-        if is_token && !is_template(&value.to_ascii_lowercase()) {
-            self.add(kind, Some(at..at + length));
+        let Some(hit) = hit(self.text, row, &clue) else { return };
+        self.done.rows.resize(TABLE.rows.len(), 0);
+        self.done.rows[at] = hit.range.end;
+        let found = check::Found {
+            text: self.text,
+            value: self.text.get(hit.judged).unwrap_or_default(),
+            range: hit.range.clone(),
+            clue,
+            quote: hit.quote,
+            named: None,
+        };
+        if !found.value.is_empty() && row.checks.iter().all(|check| check.passes(&found)) {
+            let range = Cursor::new(self.text, hit.range.start).whole(hit.range);
+            self.add(row.kind, row.service, range);
         }
     }
 
@@ -316,6 +177,49 @@ impl Search<'_> {
     }
 }
 
+/// What of a row stands around its clue.
+struct Hit {
+    /// To be replaced.
+    range: Range<usize>,
+    judged: Range<usize>,
+    quote: Option<crate::cursor::Quote>,
+}
+
+fn hit(text: &str, row: &Row, clue: &Range<usize>) -> Option<Hit> {
+    let is_clue = !row.is_exact || row.clues.iter().any(|known| *known == text[clue.clone()]);
+    if !is_clue || (row.is_start && row.before.is_none() && !is_start(text.as_bytes(), clue.start)) {
+        return None;
+    }
+    let behind = match &row.behind {
+        Some(behind) => Some(behind.match_at(text, clue.end)?),
+        None => None,
+    };
+    let longest = if row.kind == SecretKind::PrivateKey { LONGEST_KEY } else { LONGEST_BEFORE };
+    let before = match &row.before {
+        Some(before) => Some(before.match_before(text, clue.start, longest)?),
+        None => None,
+    };
+    let start =
+        before.as_ref().map_or(clue.start, |before| before.group.as_ref().unwrap_or(&before.range).start);
+    if row.is_start && !is_start(text.as_bytes(), start) {
+        return None;
+    }
+    let all = |range: Range<usize>| Some(Hit { judged: range.clone(), range, quote: None });
+    let Some(behind) = behind else { return all(before?.group?) };
+    if let Some(group) = behind.group {
+        return all(group);
+    }
+    match &row.reader {
+        Reader::Whole if before.is_some() => all(start..behind.range.end),
+        Reader::Whole => Some(Hit { range: start..behind.range.end, judged: behind.range, quote: None }),
+        Reader::Rest => all(behind.range),
+        reader => {
+            let Read { range, quote } = reader.read(text, behind.range.end)?;
+            Some(Hit { judged: range.clone(), range, quote })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,25 +227,6 @@ mod tests {
     #[test]
     fn all_clues_are_looked_for() {
         assert_eq!(CLUES.texts.as_ref().map(AhoCorasick::patterns_len), Some(all_clues().len()));
-    }
-
-    /// A run without a limit that is not the last part can fail after it was read. That is only cheap if the next
-    /// prefix cannot stand inside the same run.
-    #[test]
-    fn no_run_is_read_twice_for_one_row() {
-        for row in SERVICES.iter().chain(WEBHOOKS) {
-            let Some((_, inner)) = row.rest.split_last() else { continue };
-            for part in inner {
-                if let Part::Run(set, _, usize::MAX) = part {
-                    let ends_run = |prefix: &&str| prefix.bytes().any(|byte| !set.has(byte));
-                    assert!(row.prefixes.iter().all(ends_run), "{}: {part:?}", row.name);
-                }
-            }
-        }
-        for row in INFIXES {
-            let is_endless = |part: &Part| matches!(part, Part::Run(_, _, usize::MAX));
-            assert!(!row.after.iter().any(is_endless), "{}", row.name);
-        }
     }
 
     #[test]

@@ -1,99 +1,9 @@
-//! Shapes of tokens: a known text followed by runs of characters.
-//!
-//! Typed runs instead of regular expressions: the table of services is checked by the compiler, needs no start-up
-//! time for a hundred small automata, and a shape can only be matched in one way, from left to right, so that no
-//! input makes it slow.
+//! Where tokens begin, and tokens that have no clue but only a shape.
 
-/// A set of ASCII characters that tokens are written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Set {
-    /// `0-9`
-    Digit,
-    /// `0-9a-fA-F`
-    Hex,
-    /// `A-Z0-9`
-    Upper,
-    /// `a-z0-9`
-    Lower,
-    /// `A-Za-z0-9`
-    Alnum,
-    /// `A-Za-z0-9_-`
-    Word,
-    /// `A-Za-z0-9_.~=-`
-    Dotted,
-    /// `A-Za-z0-9+/=`
-    Standard64,
-    /// `A-Za-z0-9+/=_-`, both alphabets of base64
-    Base64,
-    /// Everything a path of a URL is made of.
-    Path,
-}
+use std::ops::Range;
 
-impl Set {
-    pub(crate) fn has(self, byte: u8) -> bool {
-        match self {
-            Set::Digit => byte.is_ascii_digit(),
-            Set::Hex => byte.is_ascii_hexdigit(),
-            Set::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
-            Set::Lower => byte.is_ascii_lowercase() || byte.is_ascii_digit(),
-            Set::Alnum => byte.is_ascii_alphanumeric(),
-            Set::Word => byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'),
-            Set::Dotted => Set::Word.has(byte) || matches!(byte, b'.' | b'~' | b'='),
-            Set::Standard64 => byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='),
-            Set::Base64 => Set::Word.has(byte) || matches!(byte, b'+' | b'/' | b'='),
-            Set::Path => Set::Base64.has(byte) || matches!(byte, b'.' | b'@' | b'%' | b'?' | b'&'),
-        }
-    }
-}
-
-/// One piece of a shape.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    /// From the first to the second number of characters of a set, as many as there are.
-    Run(Set, usize, usize),
-    /// This very text.
-    Text(&'static str),
-    /// Eight, four, four, four and twelve hexadecimal digits.
-    Uuid,
-    /// The token ends here: no letter, digit or underscore follows.
-    Edge,
-}
-
-/// At least this many.
-pub(crate) const fn run(set: Set, least: usize) -> Part {
-    Part::Run(set, least, usize::MAX)
-}
-
-/// Exactly this many.
-pub(crate) const fn exact(set: Set, length: usize) -> Part {
-    Part::Run(set, length, length)
-}
-
-/// Where the shape ends, if it stands at `at`.
-pub(crate) fn match_at(parts: &[Part], bytes: &[u8], at: usize) -> Option<usize> {
-    let mut at = at;
-    for part in parts {
-        let rest = bytes.get(at..)?;
-        at += match *part {
-            Part::Run(set, least, most) => {
-                let length = rest.iter().take(most).take_while(|byte| set.has(**byte)).count();
-                (length >= least).then_some(length)?
-            }
-            Part::Text(text) => rest.starts_with(text.as_bytes()).then_some(text.len())?,
-            Part::Uuid => is_uuid(rest).then_some(36)?,
-            Part::Edge => rest.first().is_none_or(|byte| !is_word(*byte)).then_some(0)?,
-        };
-    }
-    Some(at)
-}
-
-fn is_uuid(bytes: &[u8]) -> bool {
-    bytes.len() >= 36
-        && bytes.iter().take(36).enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
-}
+use crate::table::TABLE;
+use crate::value::is_random;
 
 /// Letters, digits and the underscore of ASCII.
 pub(crate) fn is_word(byte: u8) -> bool {
@@ -115,3 +25,58 @@ pub(crate) fn is_start(bytes: &[u8], at: usize) -> bool {
         _ => true,
     }
 }
+
+/// The shortest of the tokens without a mark.
+const SHORTEST_UNMARKED: usize = 34;
+
+/// All tokens without a clue in a text.
+pub(crate) fn without_clue(text: &str) -> Vec<(&'static str, Range<usize>)> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    // Of every long word the byte in this place is a part, so most of the text is stepped over.
+    while at + SHORTEST_UNMARKED <= bytes.len() {
+        let probe = at + SHORTEST_UNMARKED - 1;
+        if !IS_IN_LONG_WORD[usize::from(bytes[probe])] {
+            at = probe + 1;
+            continue;
+        }
+        let is_in = |byte: &&u8| IS_IN_LONG_WORD[usize::from(**byte)];
+        let start = probe - bytes[at..probe].iter().rev().take_while(is_in).count();
+        let end = probe + bytes[probe..].iter().take_while(is_in).count();
+        if end - start >= SHORTEST_UNMARKED {
+            in_long_word(text, start..end, &mut found);
+        }
+        at = end;
+    }
+    found
+}
+
+fn in_long_word(text: &str, word: Range<usize>, found: &mut Vec<(&'static str, Range<usize>)>) {
+    let bytes = text.as_bytes();
+    let mut at = word.start;
+    while at < word.end {
+        let mut next = at + 1;
+        if (at == word.start || is_start(bytes, at))
+            && let Some(shape) = TABLE.shape.match_at(text, at)
+            && let Some(service) = TABLE.shapes.get(shape.alternative)
+            && is_random(&text[shape.range.clone()])
+        {
+            next = shape.range.end;
+            found.push((*service, shape.range));
+        }
+        at = next;
+    }
+}
+
+/// What long words are made of, letters and digits and what joins them. A table, because every text is read by it.
+static IS_IN_LONG_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let c = byte as u8;
+        table[byte] = c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.' | b':');
+        byte += 1;
+    }
+    table
+};

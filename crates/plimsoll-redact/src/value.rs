@@ -1,74 +1,7 @@
-//! Values that stand where a secret would: is this one?
+//! What a value looks like: a placeholder, a path, code, words, or what people and generators make as passwords.
 
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
-
-use crate::names::{has_term, is_among, words};
-
-/// Said of a secret instead of it: types, states, words for "put yours here".
-static STANDING_IN: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
-    words(
-        "none null nil true false undefined string str bool boolean number int integer bytes optional \
-        required secret token tokens password passwords passwd passphrase pass key value bearer basic \
-        digest env self this todo fixme redacted hidden omitted masked filtered removed missing invalid \
-        empty changeme default await async new return function lambda let const var import from super \
-        typeof void any object array list dict text varchar char credentials credential username user name \
-        email apikey api_key foo bar baz yes no on off enabled disabled auto manual inherit unset unknown \
-        query header cookie body params props args request response data type field column hashed \
-        encrypted plaintext plain raw json yaml base64 hex pwd auth login logout authentication \
-        authorization authenticated unauthorized oauth oidc jwt saml bcrypt scrypt argon2 hmac mysql \
-        postgres_auth password_hash stdin file prompt",
-    )
-});
-
-/// Whatever contains one of these words is a template to fill in.
-static TEMPLATE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
-    words(
-        "your yours example placeholder dummy replace replaceme changeme insert sample todo fixme redacted \
-        fake mock xxx xxxx xxxxx xxxxxx",
-    )
-});
-
-/// Words that sentences are made of and passphrases are not, and the things that are said about passwords.
-static PROSE: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
-    words(
-        "a an the this that these those it its is are was were be been being will would shall should can \
-        could may might must do does did done has have had not no nor never only and or but if then else \
-        when while where which who what how why of in on at to for from by with without via using as into \
-        onto over under between before after during again also still already just even both either neither \
-        each every all any some none such than your my our their his her you we they i he she me us them \
-        please see use used uses enter type choose create set get reset change changed confirm forgot \
-        forgotten show hide copy paste send sent save saved store stored log login logout sign password \
-        passwords passphrase passcode passwd pwd token tokens secret secrets key keys user users username \
-        admin email account accounts field fields form input page screen dialog button label string value \
-        values minimum maximum min max length characters chars character policy rule rules requirement \
-        requirements required optional missing invalid valid validation strength empty null plaintext hash \
-        hashed hashing salt salted bcrypt argon2 encrypted encryption encoded encoding masked hidden \
-        protected protection authentication authorization auth check checked checking match matches \
-        mismatch flow manager generator generated expired expires expiry rotation rotated update updated \
-        delete deleted remove removed add added handling support supported works working fixed bug issue \
-        error errors failed fails failure success successful test tests tested file files env environment \
-        variable variables config configuration server client database db api service https http url json \
-        yaml docs flag flags option options argument arguments parameter parameters requires mot passe de \
-        ist nicht das der die und el la les le",
-    )
-});
-
-/// States and sorts of passwords. Passphrases have some of these words too, but are not made of them.
-static STATES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
-    words(
-        "fine good bad safe secure insecure visible private public known unknown unique identical \
-        different similar equal available unavailable present absent gone ready active inactive locked \
-        unlocked numeric alphanumeric lowercase uppercase mandatory necessary enough sufficient needed \
-        accepted rejected irrelevant simple complex trivial common obvious easy hard nowhere everywhere \
-        somewhere elsewhere nothing something anything everything impossible possible likely unlikely \
-        obsolete deprecated legacy temporary permanent persistent ephemeral static dynamic constant \
-        cleartext verbatim exactly always correct incorrect wrong weak strong long short blank plain \
-        random default defaults broken new old current first last next one two same other another more \
-        most less least very too so here there now today later soon text type letters digits symbols \
-        number numbers",
-    )
-});
+use crate::name::has_term;
+use crate::table::{is_listed, words};
 
 /// Nobody writes longer names or words for "put yours here".
 const LONGEST_TEMPLATE: usize = 120;
@@ -91,25 +24,10 @@ pub(crate) fn is_placeholder(value: &str) -> bool {
         return true;
     }
     let lower = value.to_ascii_lowercase();
-    if STANDING_IN.contains(lower.as_str()) || is_template(&lower) {
+    if is_listed("standing-in", &lower) || is_template(&lower) {
         return true;
     }
-    let starts = [
-        "process.env",
-        "os.environ",
-        "os.getenv",
-        "env.",
-        "std::env",
-        "import.meta",
-        "secrets.",
-        "vars.",
-        "var.",
-        "data.",
-        "local.",
-        "arn:",
-        "file:",
-    ];
-    starts.iter().any(|start| lower.starts_with(start))
+    words("references").any(|start| lower.starts_with(start))
         || ["${", "$(", "{{", "#{", "<%", "%>"].iter().any(|mark| value.contains(mark))
         || is_name_of_secret(value)
         || is_address(value)
@@ -168,7 +86,7 @@ pub(crate) fn is_template(lower: &str) -> bool {
     let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut previous = "";
     words.any(|word| {
-        let says = TEMPLATE_WORDS.contains(word)
+        let says = is_listed("template", word)
             || word.starts_with("xxxxxx")
             || (previous == "change" && word == "me");
         previous = word;
@@ -199,11 +117,6 @@ pub(crate) fn is_mixed(value: &str) -> bool {
 
 /// What is said of secrets with digits in it: `sha256`, `v1.2.3`, `2024-01-01`, `30s`, `oauth2`.
 fn is_technical(value: &str) -> bool {
-    const STEMS: &str = "sha sha- md aes aes- rsa rsa- hs rs es ps utf utf- base oauth oauth- http http/ \
-        ipv v rfc argon pbkdf scrypt x p ed secp u i f int uint bytes varchar char bits s ec k web gpt- \
-        gpt o p log python node es ecma totp hmac-sha ripemd keccak blake cl";
-    const UNITS: &str = "px em rem ms s sec secs m min mins minutes h hours d day days w k kb mb gb tb kib \
-        mib gib b bit bits byte bytes char chars token tokens x th st nd rd am pm hz fps";
     let value = value.trim_end_matches(|c: char| !c.is_alphanumeric());
     let lower = value.to_ascii_lowercase();
     let letters = lower.bytes().take_while(|byte| !byte.is_ascii_digit()).count();
@@ -218,15 +131,13 @@ fn is_technical(value: &str) -> bool {
             Some(b'.') => is_digit(tail_bytes.next()),
             Some(b'-') => digits == 4 && is_digit(tail_bytes.next()) && is_digit(tail_bytes.next()),
             Some(b'x') => digits == 1 && tail.len() <= 17 && tail_bytes.all(|byte| byte.is_ascii_hexdigit()),
-            _ => is_among(tail, UNITS),
+            _ => is_listed("units", tail),
         };
     }
     digits > 0
         && digits <= 5
-        && is_among(stem, STEMS)
-        && (tail.is_empty()
-            || is_among(tail, "id d i k1 mb4 k_base _base -gcm -cbc -ctr bit bits .0")
-            || tail.len() < 2)
+        && is_listed("stems", stem)
+        && (tail.is_empty() || is_listed("tails", tail) || tail.len() < 2)
 }
 
 /// A path or an address without a password. Base64 has slashes too, but no lower-case words between them.
@@ -347,28 +258,26 @@ pub(crate) fn is_passphrase(value: &str) -> bool {
     for word in value.split([' ', '-']) {
         let plain = word.trim_matches(|c: char| c.is_ascii_punctuation());
         let lower = plain.to_lowercase();
-        if plain.is_empty() || PROSE.contains(lower.as_str()) || !plain.chars().all(char::is_alphanumeric) {
+        if plain.is_empty() || is_listed("prose", &lower) || !plain.chars().all(char::is_alphanumeric) {
             return false;
         }
         count += 1;
         if count > MOST_WORDS {
             return false;
         }
-        states += usize::from(STATES.contains(lower.as_str()));
+        states += usize::from(is_listed("states", &lower));
     }
     count >= 2 && states * 2 <= count && !is_placeholder(value)
 }
 
 /// A word that people take as a password rather than one that says how a password is.
 pub(crate) fn is_chosen_word(value: &str) -> bool {
-    const ENDINGS: [&str; 13] =
-        ["ed", "ing", "able", "ible", "less", "ful", "ous", "ive", "ly", "ally", "ory", "ent", "ical"];
     let lower = value.to_lowercase();
     value.len() >= 6
         && value.chars().all(char::is_alphabetic)
-        && !ENDINGS.iter().any(|end| lower.ends_with(end))
-        && !PROSE.contains(lower.as_str())
-        && !STATES.contains(lower.as_str())
+        && !words("endings").any(|end| lower.ends_with(end))
+        && !is_listed("prose", &lower)
+        && !is_listed("states", &lower)
         && !is_placeholder(value)
 }
 
@@ -380,16 +289,70 @@ pub(crate) fn is_joined_passphrase(value: &str) -> bool {
     parts.len() >= 2
         && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         && !["ed", "ing", "able", "less"].iter().any(|end| last.ends_with(end))
-        && !is_among(&last, "sensitive only free safe based specific like wide level factor side")
-        && !is_among(
-            &first,
-            "non auto user self pre re un multi two one per read write case server client end",
-        )
+        && !is_listed("compound-last", &last)
+        && !is_listed("compound-first", &first)
         && is_passphrase(&value.replace('-', " "))
 }
 
 /// A word that is said about secrets.
 pub(crate) fn is_prose_word(value: &str) -> bool {
     let lower = value.to_lowercase();
-    PROSE.contains(lower.as_str()) || STATES.contains(lower.as_str())
+    is_listed("prose", &lower) || is_listed("states", &lower)
+}
+
+/// Values in quotes may contain what in code would be a call or an index; but templates are no values.
+pub(crate) fn is_quoted_placeholder(value: &str) -> bool {
+    let is_format = value.split_once('{').is_some_and(|(_, rest)| rest.contains('}'));
+    let is_template = is_format || ["${", "$(", "#{", "<%", "%s"].iter().any(|mark| value.contains(mark));
+    let is_between = value.starts_with('+') && value.ends_with('+');
+    let is_bracketed = value.starts_with(['<', '{', '[']) && value.ends_with(['>', '}', ']']);
+    is_template || is_bracketed || is_between || is_placeholder(value)
+}
+
+/// `sk-ant-xxxxxxxx`, `ghp_your-token-here`: the rest of a token that was not filled in.
+pub(crate) fn is_filled_in(rest: &str) -> bool {
+    (is_filler(rest) && !has_digit(rest)) || is_template(&rest.to_ascii_lowercase())
+}
+
+/// Rules of a validator: `required|min:8`.
+pub(crate) fn is_rule(value: &str) -> bool {
+    value.contains('|')
+        && value.split('|').any(|part| is_listed("rules", part.split(':').next().unwrap_or_default()))
+}
+
+/// A word with a capital at its beginning, as sentences and types begin.
+pub(crate) fn is_title(value: &str) -> bool {
+    let mut chars = value.chars();
+    chars.next().is_some_and(char::is_uppercase) && chars.all(|c| c.is_lowercase() || matches!(c, '.' | ','))
+}
+
+/// Whether base64 holds `user:password`.
+pub(crate) fn is_base64_login(base64: &str) -> bool {
+    let mut bits = 0_u32;
+    let mut filled = 0;
+    let mut colons = 0;
+    let mut decoded = 0;
+    for byte in base64.trim_end_matches('=').bytes() {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return false,
+        };
+        bits = (bits << 6) | u32::from(value);
+        filled += 6;
+        if filled >= 8 {
+            filled -= 8;
+            let byte = (bits >> filled) as u8;
+            bits &= (1 << filled) - 1;
+            if !(b' '..=b'~').contains(&byte) {
+                return false;
+            }
+            colons += usize::from(byte == b':' && decoded > 0);
+            decoded += 1;
+        }
+    }
+    decoded >= 5 && colons > 0
 }
