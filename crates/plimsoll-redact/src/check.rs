@@ -106,7 +106,7 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
                 || (is_path(found.value) && is_named(found, Named::is_working_directory))
         },
         "rule" => |found| is_rule(found.value),
-        // Where a secret is kept: `spec.auth.key`, `repo:applicationId`.
+        // The location of a secret: `spec.auth.key`, `repo:applicationId`.
         "label-of" => |found| {
             found.value.contains(['.', ':'])
                 && found.value.bytes().all(|byte| byte.is_ascii_alphabetic() || b"-_.:".contains(&byte))
@@ -137,13 +137,13 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
             |found| found.value.trim().len() == found.value.len() && !is_quoted_placeholder(found.value)
         }
         "single-quoted" => |found| matches!(found.quote, Some(Quote::Mark(b'\'', _))),
-        // What stands around it.
+        // What surrounds it.
         "checksum" => |found| {
             let before = near_before(found.text, found.clue.start, 7);
             ["sha256", "sha384", "sha512"].iter().any(|hash| before.starts_with(hash))
                 && before.ends_with(['=', '-'])
         },
-        // A prefix of letters and digits only also stands somewhere in every long run of base64.
+        // A prefix of letters and digits only also occurs in every long run of base64.
         "in-base64" => |found| {
             near_before(found.text, found.clue.start, 1).contains(['/', '+'])
                 && found.text[found.clue.clone()].bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -197,7 +197,7 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
         "label" => |found| is_named(found, Named::is_label),
         "led" => |found| is_named(found, Named::is_led),
         "opened" => |found| is_named(found, Named::is_in_call),
-        // In YAML a chosen word is written small, behind a label in any case.
+        // In YAML a chosen word is in lower case, after a label in any case.
         "chosen-case" => |found| {
             found.value.chars().all(char::is_lowercase)
                 || is_named(found, |named| named.name.starts_with(|c: char| c.is_ascii_uppercase()))

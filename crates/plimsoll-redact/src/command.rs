@@ -1,4 +1,4 @@
-//! Passwords in command lines, where a short option or a place names them.
+//! Passwords on command lines, given by a short option or a position.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const LONGEST_LINE: usize = 600;
 struct Word<'t> {
     text: &'t str,
     start: usize,
-    /// Nothing stands between this word and the one before, as in `-p'X'`.
+    /// No space separates this word from the one before, as in `-p'X'`.
     is_glued: bool,
 }
 
@@ -26,7 +26,7 @@ impl Word<'_> {
     }
 }
 
-/// The passwords given to a program whose name stands in `name`, and where its command line ends; nothing if this is no
+/// Returns the passwords given to the program at `name` and the end of its command line, or `None` if `name` is not a
 /// program.
 pub(crate) fn passwords(
     text: &str,
@@ -55,8 +55,8 @@ pub(crate) fn passwords(
     Some((secrets.chain(cookies).collect(), end))
 }
 
-/// The password that the word in place `at` brings with it: right behind an option (`-p#`), as the next word (`-p #`),
-/// behind a user (`-u user:#`), or as the second word behind a verb (`add_user user #`).
+/// Returns the password that the word at index `at` introduces: attached to an option (`-p#`), as the next word (`-p #`),
+/// after a user (`-u user:#`), or as the second word after a verb (`add_user user #`).
 fn password(way: &str, words: &[Word<'_>], at: usize) -> Option<Range<usize>> {
     let word = words.get(at)?;
     let next = words.get(at + 1);
@@ -87,8 +87,8 @@ fn is_password_argument(value: &str) -> bool {
     value.len() >= 2 && !value.starts_with(['-', '/', ')', ']']) && (is_number || !is_placeholder(value))
 }
 
-/// The words of the command line that goes on at `start`, and where it ends: at the end of the line if that is not
-/// escaped, at a pipe, or at the next command.
+/// Splits the command line that continues at `start` into words and returns its end: an unescaped end of line, a pipe
+/// or the next command.
 fn split_line(text: &str, start: usize) -> (Vec<Word<'_>>, usize) {
     let bytes = text.as_bytes();
     let most = (start + LONGEST_LINE).min(bytes.len());

@@ -46,7 +46,7 @@ pub(crate) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usi
     (found, end)
 }
 
-/// The values of the cookies that stand at `at`, and where they end.
+/// Returns the values of the cookies at `at`, and their end.
 pub(crate) fn cookie_pairs(text: &str, at: usize) -> (Vec<Range<usize>>, usize) {
     let mut found = Vec::new();
     let mut cursor = Cursor::new(text, at);

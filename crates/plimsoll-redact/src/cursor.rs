@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
-/// As much of a word is judged. A longer one is no ordinary word anyway, and hostile texts are made of long words.
+/// Maximum length of a word that is judged. Longer words are not ordinary, and hostile texts consist of long words.
 const LONGEST_WORD: usize = 512;
 
-/// As far as this a closing quote is looked for.
+/// Maximum distance of a closing quote.
 const LONGEST_QUOTED: usize = 16 * 1024;
 
-/// Spaces between a name and its value.
+/// Maximum number of spaces between a name and its value.
 const MOST_SPACES: usize = 24;
 
 /// Quote marks that are written in several characters, and how each closes.
@@ -26,7 +26,7 @@ const WRITTEN_QUOTES: [(&str, &str); 9] = [
     ("‘", "’"),
 ];
 
-/// A quote mark as it was opened. Text in JSON in JSON has each mark behind one backslash more.
+/// An opening quote mark. Each level of JSON in JSON adds a backslash before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quote {
     /// The mark and the backslashes before it.
@@ -35,7 +35,7 @@ pub(crate) enum Quote {
     Written(&'static str),
 }
 
-/// What stands between quotes.
+/// The content of a pair of quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quoted {
     pub(crate) range: Range<usize>,
@@ -63,7 +63,7 @@ impl<'t> Cursor<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Step over `expected` if it stands here.
+    /// Skips `expected` if it is next.
     pub(crate) fn eat(&mut self, expected: &str) -> bool {
         let stands = self.rest().starts_with(expected);
         if stands {
@@ -72,7 +72,7 @@ impl<'t> Cursor<'t> {
         stands
     }
 
-    /// Step over spaces and tabs, and say how many there were.
+    /// Skips spaces and tabs and returns their number.
     pub(crate) fn skip_spaces(&mut self) -> usize {
         let bytes = self.rest().as_bytes();
         let spaces = bytes.iter().take(MOST_SPACES).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
@@ -80,7 +80,7 @@ impl<'t> Cursor<'t> {
         spaces
     }
 
-    /// Step over a quote mark.
+    /// Skips a quote mark.
     pub(crate) fn quote(&mut self) -> Option<Quote> {
         let rest = self.rest();
         let escapes = rest.bytes().take(16).take_while(|byte| *byte == b'\\').count();
@@ -93,7 +93,7 @@ impl<'t> Cursor<'t> {
         Some(Quote::Written(close))
     }
 
-    /// What stands between here and the closing `quote`, on the same line; the cursor steps behind that.
+    /// Reads up to the closing `quote` on the same line, and skips it.
     pub(crate) fn quoted(&mut self, quote: Quote) -> Quoted {
         let start = self.at;
         let (length, after) = match quote {
@@ -118,7 +118,7 @@ impl<'t> Cursor<'t> {
                 backslashes += 1;
                 continue;
             }
-            // A mark inside the value stands behind more backslashes than those around it.
+            // A mark inside the value has more backslashes before it than the enclosing ones.
             if byte == mark && (backslashes <= escapes || (escapes == 0 && backslashes % 2 == 0)) {
                 let own = if escapes == 0 { 0 } else { backslashes };
                 return (at - own, Some(own + 1));
@@ -128,7 +128,7 @@ impl<'t> Cursor<'t> {
         (self.line(LONGEST_QUOTED).len(), None)
     }
 
-    /// `judged` with the rest of its word, where it was too long to be judged as a whole.
+    /// Extends `judged` to the end of its word if the word was too long to be judged as a whole.
     pub(crate) fn whole(&self, judged: Range<usize>) -> Range<usize> {
         if judged.len() + 4 < LONGEST_WORD {
             return judged;
@@ -151,7 +151,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// The word that begins here: everything up to white space, a quote, or the two characters `\n` that strings
-    /// write for it, and not the punctuation that sentences put behind it.
+    /// write for it, without trailing punctuation.
     pub(crate) fn word(&self, stops: fn(&str, usize) -> bool) -> Range<usize> {
         let line = self.line(LONGEST_WORD);
         let bytes = line.as_bytes();
@@ -164,7 +164,7 @@ impl<'t> Cursor<'t> {
                 || matches!(c, '"' | '\'' | '`' | '“' | '”' | '。' | '，')
                 || stops(line, at)
         };
-        // Most characters end nothing; they are not worth decoding.
+        // Most characters do not end a word, so they are not decoded.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=_-./+(:@%!$*".contains(&byte);
         let end = (0..bytes.len()).find(|at| !is_plain(bytes[*at]) && ends(*at)).unwrap_or(bytes.len());
         let whole = &line[..end];
@@ -175,8 +175,7 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// At most `most` bytes of the text before `at`. Whoever looks back looks no further, so that many names on one long
-/// line stay cheap.
+/// Returns at most `most` bytes of the text before `at`. The bound keeps many names on one long line cheap.
 pub(crate) fn near_before(text: &str, at: usize, most: usize) -> &str {
     let mut from = at.saturating_sub(most);
     while !text.is_char_boundary(from) {
@@ -196,7 +195,7 @@ fn unwrap_brackets(word: &str) -> &str {
     word
 }
 
-/// For [`Cursor::word`]: nothing stops a word but white space and quotes.
+/// For [`Cursor::word`]: only white space and quotes end a word.
 pub(crate) fn never(_: &str, _: usize) -> bool {
     false
 }

@@ -31,7 +31,7 @@ pub struct Redacted {
 pub struct Found {
     /// Its shape.
     pub kind: SecretKind,
-    /// The service that issues such secrets, where the shape tells.
+    /// The service that issues such secrets, if the shape identifies it.
     pub service: Option<&'static str>,
 }
 
@@ -79,7 +79,7 @@ const MARK: &str = "[redacted: ";
 /// like a secret which did not before; it settles in the second round but for texts made to prevent it.
 const ROUNDS: usize = 4;
 
-/// Replace every secret of a known shape. Applied twice it changes nothing more.
+/// Replaces every secret of a known shape. Idempotent.
 ///
 /// A cut can leave half a secret that no longer looks like one, so a text is redacted first and cut afterwards.
 pub fn redact(text: &str) -> Redacted {

@@ -10,11 +10,11 @@ use crate::table::{is_listed, words};
 pub(crate) enum Name {
     /// Any other `…_key`: only a long random value is believed.
     Faint,
-    /// Also said of much that is no secret (`token`, `secret`, `auth`), so the value must look random.
+    /// Also used for much that is not a secret (`token`, `secret`, `auth`), so the value must look random.
     Weak,
-    /// Said of secrets (`api_key`, `client_secret`).
+    /// Used for secrets (`api_key`, `client_secret`).
     Strong,
-    /// Said of secrets that people make up, which may be ordinary words.
+    /// Used for secrets that users choose, which may be ordinary words.
     Password,
     /// Twelve words or more (`mnemonic`, `seed phrase`).
     Phrase,
@@ -39,7 +39,7 @@ pub(crate) fn classify(name: &str) -> Option<Name> {
         "phrase" if !["seed", "recovery", "backup", "mnemonic"].contains(&previous) => return None,
         "mnemonic" | "phrase" => Name::Phrase,
         "key" | "pat" => Name::Strong,
-        // A single letter in front says nothing: `pToken`, `sPass`.
+        // A single letter in front is not a qualifier: `pToken`, `sPass`.
         "pass" if previous.len() > 1 => Name::Password,
         "secret" | "token" if previous.len() > 1 => Name::Strong,
         "pw" if !after.is_empty() => return None,

@@ -12,13 +12,13 @@ use crate::name::{Name, classify};
 use crate::reader::{Read, Reader};
 use crate::table::{TABLE, ValueRow, is_listed};
 
-/// Longer identifiers name nothing that a person reads.
+/// Maximum length of a name.
 const LONGEST_NAME: usize = 80;
 
-/// As much of the text before a name is looked at.
+/// Maximum number of bytes before a name that patterns see.
 const LONGEST_BEFORE: usize = 300;
 
-/// The identifier around a keyword, and what stands before it.
+/// The identifier around a keyword, and its context.
 pub(crate) struct Named<'t> {
     text: &'t str,
     /// Without the dashes of an option.
@@ -34,7 +34,7 @@ pub(crate) struct Named<'t> {
     before: Option<u8>,
 }
 
-/// The secret that the name around a keyword gives away. `done` is how far names were looked at; it moves on.
+/// Returns the secret that the name around a keyword introduces. Names before `done` are skipped; `done` advances.
 pub(crate) fn secret(text: &str, keyword: Range<usize>, done: &mut usize) -> Option<Range<usize>> {
     if keyword.start < *done {
         return None;
@@ -49,7 +49,7 @@ pub(crate) fn secret(text: &str, keyword: Range<usize>, done: &mut usize) -> Opt
         return None;
     }
     let value = Named::new(text, whole, &keyword)?.value()?;
-    // What is replaced needs no second look.
+    // A replaced value is not searched again.
     *done = value.end.max(*done);
     Some(value)
 }
@@ -78,7 +78,7 @@ impl<'t> Named<'t> {
         let bytes = text.as_bytes();
         let byte_before = |at: usize| at.checked_sub(1).and_then(|at| bytes.get(at)).copied();
         let mut start = whole.start;
-        // The `n` of the two characters `\n`, and the digits of `%26`, belong to what stands before the name.
+        // The `n` of the two characters `\n`, and the digits of `%26`, are not part of the name.
         match byte_before(start) {
             Some(b'\\') if matches!(bytes[start], b'n' | b'r' | b't') && start < keyword.start => start += 1,
             Some(b'%') if start + 2 <= keyword.start => start += 2,
@@ -134,10 +134,10 @@ impl<'t> Named<'t> {
             {
                 continue;
             }
-            let Some(behind) = notation.behind.match_at(text, self.end) else { continue };
-            let read = match behind.group {
+            let Some(after) = notation.after.match_at(text, self.end) else { continue };
+            let read = match after.group {
                 Some(range) => Some(Read { range, quote: None }),
-                None => notation.reader.read(text, behind.range.end),
+                None => notation.reader.read(text, after.range.end),
             };
             let rows = TABLE.values.get(notation.name).into_iter().flatten();
             let mut rows = rows.filter(|row| self.is_in(row.names));
@@ -249,8 +249,8 @@ impl<'t> Named<'t> {
         link
     }
 
-    /// Step over what stands before the quote of a literal: the letters that languages have there, or a call such as
-    /// `Some("…")` or `String::from("…")`. Says whether it is a call.
+    /// Skips the prefix of a literal: letters such as the `b` of `b"…"`, or a call such as `Some("…")`. Returns whether it is
+    /// a call.
     fn skip_wrapper(&self, cursor: &mut Cursor<'t>) -> bool {
         let letters = cursor
             .rest()
@@ -278,7 +278,7 @@ impl<'t> Named<'t> {
         has(u8::is_ascii_uppercase) && !has(u8::is_ascii_lowercase)
     }
 
-    /// Whether a line sets this as a variable, so that the value goes on to the end of the word.
+    /// Whether a line sets this as a variable, so that the value extends to the end of the word.
     fn begins_line(&self) -> bool {
         let before = &self.text[..self.start];
         matches!(self.before, None | Some(b'\n' | b'\r'))
@@ -323,7 +323,7 @@ impl<'t> Named<'t> {
             || after.starts_with('\t')
     }
 
-    /// Whether this is a line of a program, in which a literal would stand in quotes.
+    /// Whether this is a line of code, in which a literal would be quoted.
     pub(crate) fn is_statement(&self, end: usize) -> bool {
         let after =
             Cursor::new(self.text, end).line(80).trim_start_matches([')', ']', '}', ',', '.']).trim_start();
@@ -338,7 +338,7 @@ impl<'t> Named<'t> {
             || line.split([' ', '\t']).any(|word| is_listed("statements", word))
     }
 
-    /// Whether the name stands at the beginning of its line, behind a few words at most.
+    /// Whether the name begins its line, after a few words at most.
     pub(crate) fn is_label(&self) -> bool {
         let near = near_before(self.text, self.start, 48);
         let line = near.rsplit('\n').next().unwrap_or(near);

@@ -1,4 +1,4 @@
-//! Readers: where a value ends that begins at some place.
+//! Readers: they find the end of a value.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::table::Pattern;
 pub(crate) enum Reader {
     /// Everything from the clue on.
     Whole,
-    /// Everything behind the clue.
+    /// Everything after the clue.
     Rest,
     Word,
     Item,
@@ -72,7 +72,7 @@ impl Reader {
                     if quoted.closed || !matches!(self, Reader::Literal) {
                         return Some(Read { range: quoted.range, quote: Some(quote) });
                     }
-                    // The text was cut behind the word, or this is no opening quote.
+                    // The text was cut after the word, or this is not an opening quote.
                     let range = Cursor::new(text, quoted.range.start).word(between_others);
                     let is_cut = Cursor::new(text, range.end).line(1).is_empty();
                     is_cut.then_some(Read { range, quote: Some(quote) })

@@ -1,4 +1,4 @@
-//! The search: one pass that finds where to look closer, and what that finds.
+//! The search: one pass finds all clues, and the rows of each clue find the secrets.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -11,10 +11,10 @@ use crate::shape::is_start;
 use crate::table::{Row, TABLE};
 use crate::{Found, MARK, SecretKind, check, command, cookie, named, shape};
 
-/// As much of the text before a clue is looked at.
+/// Maximum number of bytes before a clue that patterns see.
 const LONGEST_BEFORE: usize = 320;
 
-/// The body of a private key whose beginning was cut off is longer.
+/// The same for private keys, whose body may precede the clue.
 const LONGEST_KEY: usize = 8 * 1024;
 
 /// A secret in a text.
@@ -24,7 +24,7 @@ pub(crate) struct Span {
     pub(crate) found: Found,
 }
 
-/// What to look for where a text was found.
+/// What a clue belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Clue {
     Row(usize),
@@ -34,7 +34,7 @@ enum Clue {
 }
 
 struct Clues {
-    /// None if it could not be built, which the tests rule out.
+    /// `None` if it could not be built, which a test rules out.
     texts: Option<AhoCorasick>,
     clues: Vec<Clue>,
 }
@@ -44,7 +44,7 @@ fn all_clues() -> Vec<(String, Clue)> {
     let rows = TABLE.rows.iter().enumerate();
     let rows = rows.flat_map(|(at, row)| row.clues.iter().map(move |clue| (clue.clone(), Clue::Row(at))));
     let commands = TABLE.commands.iter().enumerate();
-    // With the space behind it, so that the search does not stop at every word that contains a program's name.
+    // With the following space, so that the search does not stop at every word that contains a program's name.
     let programs = commands.flat_map(|(at, command)| {
         command.programs.iter().map(move |name| (format!("{name} "), Clue::Command(at)))
     });
@@ -84,8 +84,8 @@ struct Search<'t> {
     done: Done,
 }
 
-/// How far each closer look has got. What lies before that is not looked at again in the same way: a text made of
-/// nothing but beginnings would otherwise be read once for each of them.
+/// How far each kind of clue has been read. Clues before that are skipped: a text that consists of clues only would
+/// otherwise be read once per clue.
 #[derive(Default)]
 struct Done {
     names: usize,
@@ -177,7 +177,7 @@ impl Search<'_> {
     }
 }
 
-/// What of a row stands around its clue.
+/// What a row matched around its clue.
 struct Hit {
     /// To be replaced.
     range: Range<usize>,
@@ -190,8 +190,8 @@ fn hit(text: &str, row: &Row, clue: &Range<usize>) -> Option<Hit> {
     if !is_clue || (row.is_start && row.before.is_none() && !is_start(text.as_bytes(), clue.start)) {
         return None;
     }
-    let behind = match &row.behind {
-        Some(behind) => Some(behind.match_at(text, clue.end)?),
+    let after = match &row.after {
+        Some(after) => Some(after.match_at(text, clue.end)?),
         None => None,
     };
     let longest = if row.kind == SecretKind::PrivateKey { LONGEST_KEY } else { LONGEST_BEFORE };
@@ -205,16 +205,16 @@ fn hit(text: &str, row: &Row, clue: &Range<usize>) -> Option<Hit> {
         return None;
     }
     let all = |range: Range<usize>| Some(Hit { judged: range.clone(), range, quote: None });
-    let Some(behind) = behind else { return all(before?.group?) };
-    if let Some(group) = behind.group {
+    let Some(after) = after else { return all(before?.group?) };
+    if let Some(group) = after.group {
         return all(group);
     }
     match &row.reader {
-        Reader::Whole if before.is_some() => all(start..behind.range.end),
-        Reader::Whole => Some(Hit { range: start..behind.range.end, judged: behind.range, quote: None }),
-        Reader::Rest => all(behind.range),
+        Reader::Whole if before.is_some() => all(start..after.range.end),
+        Reader::Whole => Some(Hit { range: start..after.range.end, judged: after.range, quote: None }),
+        Reader::Rest => all(after.range),
         reader => {
-            let Read { range, quote } = reader.read(text, behind.range.end)?;
+            let Read { range, quote } = reader.read(text, after.range.end)?;
             Some(Hit { judged: range.clone(), range, quote })
         }
     }

@@ -1,4 +1,4 @@
-//! Where tokens begin, and tokens that have no clue but only a shape.
+//! Starts of tokens, and tokens without a clue.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether a token may begin at `at`: no letter or digit stands before it, unless that ends an escape such as the
+/// Whether a token may begin at `at`: no letter or digit precedes it, unless it ends an escape such as the
 /// `\n` of a string or the `%3D` of a URL.
 pub(crate) fn is_start(bytes: &[u8], at: usize) -> bool {
     let before = |n: usize| at.checked_sub(n).and_then(|at| bytes.get(at)).copied();

@@ -51,7 +51,7 @@ pub(crate) fn is_listed(list: &str, word: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Pattern {
     sources: Vec<&'static str>,
-    /// It ends where the search does.
+    /// The match must end at the end of the searched text.
     is_before: bool,
     regex: OnceLock<Option<Regex>>,
 }
@@ -137,16 +137,16 @@ pub(crate) struct Row {
     pub(crate) service: Option<&'static str>,
     pub(crate) clues: Vec<String>,
     pub(crate) before: Option<Pattern>,
-    pub(crate) behind: Option<Pattern>,
+    pub(crate) after: Option<Pattern>,
     pub(crate) reader: Reader,
     pub(crate) checks: Vec<Check>,
     /// The case of the clue counts.
     pub(crate) is_exact: bool,
-    /// No letter or digit stands before the clue.
+    /// No letter or digit may precede the clue.
     pub(crate) is_start: bool,
 }
 
-/// A value behind a name.
+/// A value after a name.
 #[derive(Debug)]
 pub(crate) struct ValueRow {
     /// Letters of the classes of names.
@@ -155,14 +155,14 @@ pub(crate) struct ValueRow {
     pub(crate) checks: Vec<Check>,
 }
 
-/// A notation that has patterns before and behind the name.
+/// A notation with patterns before and after the name.
 #[derive(Debug)]
 pub(crate) struct Notation {
     pub(crate) name: &'static str,
-    /// Bytes of which one stands behind the name; `␣` is white space.
+    /// The possible bytes after the name; `␣` is white space, `：` any byte outside of ASCII.
     pub(crate) first: &'static str,
     pub(crate) before: Option<Pattern>,
-    pub(crate) behind: Pattern,
+    pub(crate) after: Pattern,
     pub(crate) reader: Reader,
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct Notation {
 pub(crate) struct Command {
     pub(crate) programs: Vec<&'static str>,
     pub(crate) verb: Option<&'static str>,
-    /// How it is given the password, which `#` stands for.
+    /// Ways to pass the password, written as `#`.
     pub(crate) ways: Vec<&'static str>,
 }
 
@@ -237,7 +237,7 @@ fn kind(column: &str) -> SecretKind {
     }
 }
 
-/// A column of a row, or nothing for `-` and columns that are left out.
+/// Returns a column of a row, or `None` for `-` and missing columns.
 fn column(row: &[&'static str], at: usize) -> Option<&'static str> {
     row.get(at).copied().filter(|column| *column != "-")
 }
@@ -254,15 +254,15 @@ fn value_row(row: &[&'static str], names: usize) -> ValueRow {
 
 impl Row {
     /// `service`, `kind` and `clues` are in the first three columns.
-    fn token(row: &[&'static str], before: Option<usize>, behind: usize, checks: &'static str) -> Row {
-        let mut all = Check::parse(column(row, behind + 1).unwrap_or_default()).1;
+    fn token(row: &[&'static str], before: Option<usize>, after: usize, checks: &'static str) -> Row {
+        let mut all = Check::parse(column(row, after + 1).unwrap_or_default()).1;
         all.extend(Check::parse(checks).1);
         Row {
             service: column(row, 0),
             kind: kind(row.get(1).copied().unwrap_or_default()),
             clues: row.get(2).into_iter().flat_map(|clues| clues.split(' ')).map(str::to_owned).collect(),
             before: before.and_then(|at| column(row, at)).map(Pattern::before),
-            behind: column(row, behind).map(Pattern::new),
+            after: column(row, after).map(Pattern::new),
             reader: Reader::Whole,
             checks: all,
             is_exact: true,
@@ -278,7 +278,7 @@ impl Row {
             kind: kind(row.first().copied().unwrap_or_default()),
             clues: clues.map(|clue| clue.replace('␣', " ")).collect(),
             before: column(row, 2).map(Pattern::before),
-            behind: column(row, 3).map(Pattern::new),
+            after: column(row, 3).map(Pattern::new),
             reader: Reader::parse(column(row, 4)),
             checks,
             is_exact: flags.contains(&"exact"),
@@ -309,7 +309,7 @@ impl Table {
                 name: row.first()?,
                 first: row.get(1)?,
                 before: column(&row, 2).map(Pattern::before),
-                behind: Pattern::new(column(&row, 3)?),
+                after: Pattern::new(column(&row, 3)?),
                 reader: Reader::parse(column(&row, 4)),
             })
         });
@@ -341,8 +341,8 @@ mod tests {
     use super::*;
 
     fn patterns() -> Vec<&'static Pattern> {
-        let rows = TABLE.rows.iter().flat_map(|row| row.before.iter().chain(&row.behind));
-        let notations = TABLE.notations.iter().flat_map(|row| row.before.iter().chain([&row.behind]));
+        let rows = TABLE.rows.iter().flat_map(|row| row.before.iter().chain(&row.after));
+        let notations = TABLE.notations.iter().flat_map(|row| row.before.iter().chain([&row.after]));
         let readers = TABLE.values.values().flatten().filter_map(|row| match &row.reader {
             Reader::Pattern(pattern) => Some(pattern),
             _ => None,

@@ -3,7 +3,7 @@
 use crate::name::has_term;
 use crate::table::{is_listed, words};
 
-/// Nobody writes longer names or words for "put yours here".
+/// Maximum length of a name or a template.
 const LONGEST_TEMPLATE: usize = 120;
 
 /// Whether a value is only a place for a secret: a variable, a type, a call, a row of stars.
@@ -33,7 +33,7 @@ pub(crate) fn is_placeholder(value: &str) -> bool {
         || is_address(value)
 }
 
-/// A name where its value should be: `access_token`, `DB_PASSWORD`, `userPassword`. In one word and small letters it is
+/// The name of a secret in place of its value: `access_token`, `DB_PASSWORD`, `userPassword`. In one word and small letters it is
 /// what many take as a password.
 pub(crate) fn is_name_of_secret(value: &str) -> bool {
     if value.len() > LONGEST_TEMPLATE {
@@ -171,7 +171,7 @@ pub(crate) fn is_path(value: &str) -> bool {
     if parts.len() > 1 {
         return parts.iter().all(is_part) && (has_extension || parts.len() > 2 || !has_digit(value));
     }
-    // `login2.rs`, also with a line number behind it.
+    // `login2.rs`, also with a line number.
     has_extension
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn is_wordy(value: &str) -> bool {
     words > 0 && letters >= words * 4 && digits * 6 <= letters + 6 && digits <= 4
 }
 
-/// Code where a literal would be quoted: `res.body.token`, `user->password`, `tokens[0]`, `getToken()`.
+/// Code: `res.body.token`, `user->password`, `tokens[0]`, `getToken()`.
 pub(crate) fn is_code(value: &str) -> bool {
     if value.contains(['(', '[', '{', '<', '`', '|'])
         || value.contains("->")
