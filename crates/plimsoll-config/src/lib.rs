@@ -73,9 +73,8 @@ pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
     Action, AgentConfig, AgentFork, AgentMode, Grants, HookCommand, HookEvent, INSTRUCTION_ENTRIES,
     InstructionSource, McpConnection, McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig,
-    ProviderKeys,
-    ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig, SandboxMode, SetupError, SkillSource,
-    TaskConfig, ToolSwitch, WebfetchConfig, matches,
+    ProviderKeys, ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig, SandboxMode, SetupError,
+    SkillSource, TaskConfig, ToolSwitch, WebfetchConfig, matches,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;

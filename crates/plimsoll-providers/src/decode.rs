@@ -22,7 +22,7 @@ pub(crate) const DEFAULT_ANSWER_LIMIT: usize = 16 << 20;
 const BYTES_PER_TOKEN: u64 = 64;
 
 /// Bytes that an answer may have however few tokens were requested: servers exist that do not count reasoning.
-const LEAST_ANSWER_LIMIT: usize = 256 << 10;
+const LEAST_ANSWER_LIMIT: usize = 1 << 20;
 
 /// What a wire's decoder needs to know of the request.
 #[derive(Clone, Debug, Default)]

@@ -113,11 +113,11 @@ fn an_endless_answer_is_cut_off_by_its_tokens_and_by_its_bytes(
     #[values("text", "thinking", "call")] kind: &str,
 ) {
     // Requested tokens bound what the model writes.
-    let (came, fed, error) = feed(Decoder::new(&asking(wire, 8_192)), wire, kind);
-    let limit = 8_192 * 64;
+    let (came, fed, error) = feed(Decoder::new(&asking(wire, 65_536)), wire, kind);
+    let limit = 65_536 * 64;
     assert_eq!(error, Some(StreamFault::TooLong { limit }.into()));
     assert!(came <= limit && fed < 2 * limit, "{came} of {fed} bytes");
-    assert!(error.unwrap().to_string().contains("the answer was cut off at 524288 bytes"));
+    assert!(error.unwrap().to_string().contains("the answer was cut off at 4194304 bytes"));
     // However many tokens were requested, bytes are bounded.
     let decoder = Decoder::with_limits(&asking(wire, u64::MAX), 1 << 20, 1 << 20);
     let (came, fed, error) = feed(decoder, wire, kind);

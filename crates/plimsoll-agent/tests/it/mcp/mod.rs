@@ -210,7 +210,7 @@ async fn an_error_of_a_tool_is_an_error_of_the_call() {
 async fn a_long_result_passes_layer_1() {
     let dock = fake_dock();
     let talk = &mut dock.begin().await;
-    let said = call(&dock, talk, "fake_echo", json!({"text": crate::support::lines(20_000)})).await;
+    let said = call(&dock, talk, "fake_echo", json!({"text": crate::support::lines(10_000)})).await;
     assert!(said.len() < 200_000 && said.contains("spill_"), "{said}");
 }
 
