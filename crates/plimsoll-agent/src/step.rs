@@ -159,7 +159,11 @@ impl Conversation {
                     };
                     let Some(summary) = summary else {
                         tell_timed_out(&self.agent, false);
-                        self.driver.run(|driver| Ok(driver.time_out_summary())).await?;
+                        let timed_out = self.driver.run(|driver| {
+                            driver.time_out_summary();
+                            Ok(())
+                        });
+                        timed_out.await?;
                         continue;
                     };
                     progress.charge(summary.usage(), summary.cost);
