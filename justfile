@@ -58,7 +58,7 @@ soak turns="2000" seed="1":
 tasks-chaos tasks="200" kills="20" seed="1":
     PLIMSOLL_CHAOS_SEED={{seed}} PLIMSOLL_CHAOS_TASKS={{tasks}} PLIMSOLL_CHAOS_KILLS={{kills}} cargo test --release -p plimsoll-agent --test it tasks::chaos -- --nocapture
 
-# Attack what is meant to hold: a probe of the sandbox, from inside, by system calls and paths. As root it also attacks as user 1000.
+# Probe the sandbox from inside (as root also as user 1000), and run hostile checkouts and a hostile model against the command.
 attack:
     cargo test -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it attack -- --ignored --nocapture --test-threads=1
 
