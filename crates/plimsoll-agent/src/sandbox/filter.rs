@@ -22,6 +22,14 @@ const REFUSED: &[i64] = &[
     libc::SYS_pivot_root,
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
+    // A user namespace is enough to prepare a file system with these. Creating an overlay alone makes the kernel empty a folder
+    // of its work directory, wherever that is, and Landlock is not asked.
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     // Keys that programs of the same user left with the kernel.
     libc::SYS_add_key,
     libc::SYS_request_key,
@@ -48,6 +56,9 @@ const REFUSED: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_ioperm,
 ];
+
+/// Added in Linux 6.15, with the same number on every architecture.
+const OPEN_TREE_ATTR: i64 = 467;
 
 /// Put words into the input of the user's terminal: they would be run by the user's own shell once the agent has ended.
 const TIOCSTI: u64 = 0x5412;

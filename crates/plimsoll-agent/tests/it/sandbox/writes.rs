@@ -70,6 +70,46 @@ async fn a_write_outside_fails(#[case] command: &str) {
     assert_eq!(contents(&yard.outside), before, "{told}");
 }
 
+/// The kernel itself empties the folder `work` below the work directory of an overlay, without asking Landlock. An overlay
+/// needs no `mount`: the newer calls prepare one in a user namespace.
+#[tokio::test]
+async fn an_overlay_in_a_user_namespace_empties_no_folder_outside() {
+    if !can(&[Guard::Writes, Guard::Network]) || !has_python() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let mut yard = Yard::new().await;
+    std::fs::create_dir(yard.outside.join("work")).unwrap();
+    std::fs::write(yard.outside.join("work/victim"), "kept").unwrap();
+    let told = yard
+        .python(
+            r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+NEW_USER, NEW_MOUNTS, SET_FLAG, SET_STRING, CREATE = 0x10000000, 0x20000, 0, 1, 6
+def call(name, number, *arguments):
+    result = libc.syscall(number, *arguments)
+    print(name, "DONE" if result >= 0 else ctypes.get_errno())
+    return result
+os.mkdir("lower")
+os.mkdir("upper")
+libc.unshare(NEW_USER | NEW_MOUNTS)
+overlay = call("fsopen", 430, b"overlay", 0)
+call("userxattr", 431, overlay, SET_FLAG, b"userxattr", None, 0)
+for key, value in (("lowerdir", "lower"), ("upperdir", "upper")):
+    call(key, 431, overlay, SET_STRING, key.encode(), (os.getcwd() + "/" + value).encode(), 0)
+call("workdir", 431, overlay, SET_STRING, b"workdir", b"OUT", 0)
+call("create", 431, overlay, CREATE, None, None, 0)
+call("fsmount", 432, overlay, 0, 0)
+call("fspick", 433, -100, b"/", 0)
+call("open_tree", 428, -100, b"OUT", 1)
+call("open_tree_attr", 467, -100, b"OUT", 1, None, 0)
+"#,
+        )
+        .await;
+    assert!(!told.contains("DONE") && told.contains("fsopen 1"), "{told}");
+    assert_eq!(std::fs::read_to_string(yard.outside.join("work/victim")).unwrap(), "kept", "{told}");
+}
+
 #[tokio::test]
 async fn what_only_a_program_can_try_fails_too() {
     if !can(&[Guard::Writes, Guard::Truncation]) || !has_python() {
