@@ -93,6 +93,8 @@ pub struct Endpoint {
     pub key: Option<Secret>,
     /// Further headers. Values are secrets: gateways are given their keys in them.
     pub headers: Vec<(String, Secret)>,
+    /// Secrets within the path of the address, which are left out of errors and logs.
+    pub hidden: Vec<Secret>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -101,7 +103,7 @@ impl fmt::Debug for Endpoint {
         formatter
             .debug_struct("Endpoint")
             .field("wire", &self.wire)
-            .field("base_url", &plimsoll::redact::redact(&self.base_url).text)
+            .field("base_url", &self.strip_keys(&self.base_url))
             .field("query", &self.query)
             .field("key", &self.key)
             .field("headers", &headers)
@@ -127,7 +129,7 @@ impl Endpoint {
             return Err(EndpointError::NotAUrl(plimsoll::redact::redact(&base_url).text));
         }
         let query = (!query.is_empty()).then(|| Secret::new(query));
-        Ok(Endpoint { wire, base_url, query, key, headers: Vec::new() })
+        Ok(Endpoint { wire, base_url, query, key, headers: Vec::new(), hidden: Vec::new() })
     }
 
     /// The endpoint of a provider that is known without configuration, with the variables of its official SDK:
@@ -173,7 +175,7 @@ impl Endpoint {
 
     /// The address that requests are posted to, without the query and other secrets, for errors and logs.
     pub fn shown_url(&self) -> String {
-        plimsoll::redact::redact(&self.path()).text
+        self.strip_keys(&self.path())
     }
 
     /// As the official SDKs build it: Anthropic's base URL is without `/v1`, OpenAI's with it. An Anthropic base URL
@@ -250,6 +252,9 @@ impl Endpoint {
         for secret in self.headers.iter().map(|(_, value)| value).chain(&self.key) {
             let bare = secret.expose().trim_start_matches("Bearer ");
             text = Secret::new(bare).strip_from(&text);
+        }
+        for secret in &self.hidden {
+            text = secret.strip_from(&text);
         }
         plimsoll::redact::redact(&text).text
     }

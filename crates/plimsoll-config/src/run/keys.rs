@@ -37,6 +37,14 @@ impl ProviderKeys {
         name.to_str().is_some_and(|name| self.variables.contains(name)) || self.values.iter().any(is_value)
     }
 
+    /// Returns the values that are part of the path of an address. The host stays in errors, because it is needed to
+    /// understand them.
+    pub(super) fn in_path_of(&self, url: &str) -> Vec<Secret> {
+        let address = url.split_once("://").map_or(url, |(_, address)| address);
+        let path = address.split_once('/').map_or("", |(_, path)| path);
+        self.values.iter().filter(|value| path.contains(value.expose())).cloned().collect()
+    }
+
     /// Adds the keys, headers and addresses of providers after references are resolved.
     pub(super) fn add_providers<'a>(&mut self, providers: impl Iterator<Item = &'a ProviderConfig>) {
         for provider in providers {

@@ -229,7 +229,8 @@ impl RunConfig {
         let endpoint = Endpoint::new(wire, url, provider.key.clone()).map_err(|source| {
             SetupError::BadAddress { origin: self.origin(&format!("providers.{name}.base_url")), source }
         })?;
-        Ok(Endpoint { headers: provider.headers.clone(), ..endpoint })
+        let hidden = self.keys.in_path_of(url);
+        Ok(Endpoint { headers: provider.headers.clone(), hidden, ..endpoint })
     }
 
     /// Built-in providers that could be used if a model were named.

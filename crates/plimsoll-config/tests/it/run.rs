@@ -529,6 +529,19 @@ fn a_time_without_its_unit_is_told_with_its_line() {
 }
 
 #[test]
+fn a_secret_in_the_path_of_a_base_url_is_not_shown() {
+    let settings = "[providers.gw]\napi = \"anthropic\"\nbase_url = \"http://gw.example/{env:TENANT}/api\"\n";
+    let home = Home::new().with(".config/plimsoll/config.toml", settings);
+    let variables = [("TENANT", "tenant-secret-77")];
+    let config = Config::load(&Flags::default(), &home.around(&home.project, &variables)).unwrap();
+    let endpoint = config.run.unwrap().resolve_model(Some("gw/m")).unwrap().endpoint;
+    assert!(endpoint.url().contains("/tenant-secret-77/api/"));
+    for shown in [endpoint.shown_url(), format!("{endpoint:?}")] {
+        assert!(shown.contains("http://gw.example/") && !shown.contains("tenant-secret"), "{shown}");
+    }
+}
+
+#[test]
 fn every_variable_that_a_provider_refers_to_is_a_key() {
     let home = Home::new()
         .with(
