@@ -1,8 +1,8 @@
 //! Stopping work that takes a while: counting a long history, clearing and cutting it, a summary made of it.
 //!
-//! A driver works on a thread of its own, and a host that stops waiting for it would find it busy with its next call. So the host
-//! sets a flag, and the work looks at it between its pieces. A piece is a text that is counted or a rung of the ladder. What was
-//! begun is dropped, and nothing of it is stored.
+//! A driver works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead the host
+//! sets a flag, which is checked between units of work: a counted text, or a rung of the ladder. Unfinished work is dropped and
+//! nothing of it is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,13 +26,14 @@ impl StopFlag {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// An error once the work is to stop.
+    /// Returns an error if the flag is set.
     pub(crate) fn check(&self) -> Result<(), SessionError> {
         if self.is_set() { Err(SessionError::Stopped) } else { Ok(()) }
     }
 }
 
-/// A counter that counts nothing once the work is to stop, because nobody reads the figures any more.
+/// A counter that returns zero once the flag is set: the caller discards the figures. It must wrap a memoizing counter and never be
+/// wrapped by one, or zeros would be remembered with the texts.
 pub(crate) struct Stoppable {
     pub(crate) inner: Arc<dyn Counter>,
     pub(crate) stop: StopFlag,

@@ -37,7 +37,7 @@ use tool::McpTool;
 pub(crate) struct McpServers(Vec<Arc<Server>>);
 
 impl McpServers {
-    /// Start all servers of an agent that are switched on, side by side. One that fails is told of, and has no tools.
+    /// Starts all enabled servers of an agent in parallel. A server that fails is reported and provides no tools.
     async fn start(agent: &Agent) -> McpServers {
         let enabled = agent.mcp.iter().filter(|(_, setup)| setup.enabled);
         let servers = enabled.map(|(name, setup)| {

@@ -44,7 +44,7 @@ pub(super) struct ServerPipes {
     pub(super) output: BoundedLines<ChildStdout>,
 }
 
-/// What the command of a server is started with.
+/// Settings that a server's command is started with.
 pub(super) struct Launcher {
     /// The project, where it runs and which it may write to.
     pub(super) project: PathBuf,
@@ -53,7 +53,7 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    /// What to add to a failure of a server.
+    /// Returns the hint to append when a server fails.
     pub(super) fn failure_hint(&self, server: &str) -> String {
         self.sandbox.failure_hint(&format!("in `[mcp.{server}]`")).unwrap_or_default()
     }

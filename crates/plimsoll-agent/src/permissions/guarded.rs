@@ -140,7 +140,7 @@ fn lower_case(part: Component<'_>) -> String {
     part.as_os_str().to_string_lossy().to_ascii_lowercase()
 }
 
-/// Whether an entry stands for exactly these parts of a path, which are in lower case.
+/// Whether an entry matches exactly these path components, which are in lower case.
 fn fits(entry: &str, parts: &[&str]) -> bool {
     let names: Vec<String> = entry.split('/').map(str::to_ascii_lowercase).collect();
     names.len() == parts.len() && names.iter().zip(parts).all(|(name, part)| matches(name, part))
@@ -155,7 +155,7 @@ fn is_at(entry: &str, parts: &[&str]) -> bool {
 /// `docs/*` do not. `guarded` is the entry that the path is guarded by.
 pub(super) fn names(pattern: &str, guarded: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
-    // A part with a star is no name.
+    // A component with a star is a pattern, not a name.
     let parts: Vec<&str> =
         pattern.split('/').map(|part| if part.contains(['*', '?']) { "" } else { part }).collect();
     is_at(guarded, &parts)

@@ -1,4 +1,4 @@
-//! What of a folder is open to commands, for reading or for writing, if something in it stays closed.
+//! Splits a folder into the entries that commands may read or write, if something in it stays closed.
 //!
 //! Landlock opens a folder with all that is in it and cannot take a part out again. So a folder in which something is closed is
 //! not opened itself, but each of what lies in it, down to what is closed. What appears later in the folders that are taken apart
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_listed_is_opened_as_far_as_it_is_known() {
         let folder = tempfile::tempdir().unwrap();
-        // What is no folder cannot be listed either, also not by root.
+        // A file cannot be listed, not even by root.
         let home = folder.path().join("file");
         std::fs::write(&home, "").unwrap();
         let closed = [home.join("me/store"), home.join("you/store")];

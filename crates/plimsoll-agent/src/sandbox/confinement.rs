@@ -1,11 +1,11 @@
-//! What commands are held to: the guards there are, and which of them this system and this configuration leave.
+//! The guards of the sandbox, and which of them this system and this configuration enforce.
 
 use std::fmt;
 
 use plimsoll_config::{SandboxConfig, SandboxMode};
 use serde::Serialize;
 
-/// Something that a command is held to.
+/// A restriction on commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Guard {
@@ -25,7 +25,7 @@ pub enum Guard {
     Memory,
     /// Every process it has started ends with the call, one that left its process group too.
     Processes,
-    /// No terminal: it runs in a session of its own, also where the sandbox is off.
+    /// No terminal: each command runs in its own session, even if the sandbox is off.
     Terminal,
 }
 
@@ -43,7 +43,7 @@ impl Guard {
         Guard::Terminal,
     ];
 
-    /// What is not held where this one is missing, in words for a person.
+    /// Describes, for the user, what stays possible if this guard is missing.
     pub(super) fn gap(self) -> &'static str {
         match self {
             Guard::Writes => "writes outside the project",
@@ -59,14 +59,14 @@ impl Guard {
     }
 }
 
-/// What commands are held to on this system, under this configuration.
+/// The guards that apply to commands on this system, under this configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confinement {
-    /// What is held.
+    /// Guards that are enforced.
     pub enforced: Vec<Guard>,
-    /// What should be and is not, because the system cannot.
+    /// Guards that are configured but that this system cannot enforce.
     pub missing: Vec<Guard>,
-    /// What the configuration leaves open.
+    /// Guards that the configuration turns off.
     pub opened: Vec<Guard>,
 }
 
@@ -89,7 +89,7 @@ impl Confinement {
         self.enforced.contains(&guard)
     }
 
-    /// Whether the kernel holds anything. A session of its own is begun in user space, and holds no file and no network.
+    /// Whether the kernel enforces any guard. The session is created in user space and restricts neither files nor network.
     pub(super) fn is_confined(&self) -> bool {
         self.enforced.iter().any(|guard| *guard != Guard::Terminal)
     }
