@@ -133,3 +133,11 @@ codex-resume *args:
 # is missing.
 mcp-recall:
     tools/mcp-recall/run.sh
+
+# Build the tarball, the Debian package, the npm package and their checksums into `target/release-VERSION`. Publishes nothing.
+release version *args:
+    tools/release/build.sh {{version}} {{args}}
+
+# Install the packages of `just release VERSION` from their files, and run them.
+release-check version:
+    tools/release/check.sh {{version}}
