@@ -6,7 +6,9 @@ use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::request::SummaryRequest;
 use plimsoll::{Message, MessageId, Tokens};
 use plimsoll_config::HookEvent;
-use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, StreamEvent, Wire};
+use plimsoll_providers::{
+    AnswerEvent as StreamEvent, AnswerStream, ProviderError, RequestOptions, RetryNotice, Wire,
+};
 use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared, StopFlag};
 use serde_json::Number;
 use tokio_util::sync::CancellationToken;
