@@ -13,8 +13,7 @@ use plimsoll::SessionId;
 use plimsoll_store::Archive;
 use tokio::sync::oneshot;
 
-use crate::answer::FLUSH_AFTER;
-use crate::driver::Driver;
+use crate::driver::{Driver, FLUSH_AFTER};
 use crate::error::SessionError;
 use crate::settings::Settings;
 

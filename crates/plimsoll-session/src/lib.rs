@@ -39,40 +39,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod answer;
 mod changes;
 mod climb;
 mod driver;
 mod error;
-mod fork;
 #[cfg(feature = "async")]
 mod handle;
-mod inspect;
 mod meter;
 mod output;
-mod recall;
-mod recorded;
 mod reduced;
-mod reductions;
 mod settings;
 mod stop;
 mod usage_scale;
-mod watch;
 
-pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
 pub use changes::{
     CallTrace, ChangeHistory, Deed, FileChange, KnownTools, NOTES_KEY, RevertRecord, TurnHead, seen_files,
 };
 pub use climb::{Climb, ClimbStep, Climbed, SummaryFailure};
-pub use driver::{Content, Driver, Prepared};
+pub use driver::{
+    AnswerEnd, AnswerEvent, BLOCK, Content, Driver, FLUSH_AFTER, Forked, Given, Identities, Inspection,
+    Kinds, Prepared, Pruned, look_up,
+};
 pub use error::SessionError;
-pub use fork::{Forked, Given, Identities};
 #[cfg(feature = "async")]
 pub use handle::DriverHandle;
-pub use inspect::{Inspection, Kinds};
 pub use output::OutputSink;
-pub use recall::look_up;
-pub use reductions::Pruned;
 pub use settings::{Counting, Figures, Settings};
 pub use stop::StopFlag;
 pub use usage_scale::UsageScale;

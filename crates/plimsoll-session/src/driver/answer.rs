@@ -7,7 +7,7 @@ use plimsoll::{
 use plimsoll_tokens::Observed;
 use serde_json::{Map, Number, Value};
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 use crate::meter::Weighed;
 

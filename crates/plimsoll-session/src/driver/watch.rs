@@ -4,7 +4,7 @@ use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::watch::{Growth, Watch};
 use plimsoll::{Fixed, Load, Window};
 
-use crate::driver::Driver;
+use super::Driver;
 
 impl Driver {
     /// Begins a watch over the window as [`prepare`](Driver::prepare) has just weighed it. `None` if it cannot be told from

@@ -11,7 +11,7 @@ use plimsoll::log::TextPart;
 use plimsoll::{Message, MessageId, Part, PartBody};
 use plimsoll_store::{NewSession, Session};
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 
 /// Who the agents of parent and child are to a provider. Only where they are the same can the parent's own window be

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll::{Message, MessageId, PartBody, Receipt};
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 
 impl Driver {

@@ -7,7 +7,7 @@ use plimsoll::{Block, Fixed, Limits, Line, Load, Scale, Tokens, WindowRole};
 use plimsoll_store::Session;
 use serde::Serialize;
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 
 /// What is in a session's window, and how far it is from the line.

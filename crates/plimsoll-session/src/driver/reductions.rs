@@ -11,8 +11,8 @@ use plimsoll::receipt::{CompactPlan, RangePlan, Stamp};
 use plimsoll::{Fixed, Log, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale, Tokens};
 use plimsoll_store::{Search, Selection, StoreError};
 
+use super::Driver;
 use crate::climb::ClimbStep;
-use crate::driver::Driver;
 use crate::error::SessionError;
 use crate::usage_scale::UsageScale;
 

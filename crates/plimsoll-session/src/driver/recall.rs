@@ -6,7 +6,7 @@ use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallAnswer, RecallContent, RecallQuery};
 use plimsoll_store::{Archive, Line, Recalled, Scope, Search, Selection, StoreError};
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 
 /// A char takes at most so many bytes of UTF-8; four, to be safe with replacement characters.
