@@ -75,12 +75,12 @@ pub struct CallTrace {
     /// When it began, as far as the log says.
     pub at: Millis,
     /// What it has done.
-    pub deed: Deed,
+    pub op: FileOp,
 }
 
 /// What was done to the disk.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deed {
+pub enum FileOp {
     /// A file was changed, or was about to be.
     Changed(FileChange),
     /// It is not known what a call has done.
@@ -172,9 +172,9 @@ impl ChangeHistory {
         }
         let turn = self.turns.len() - 1;
         for part in &message.parts {
-            let mut push = |at, deed| {
+            let mut push = |at, op| {
                 let (session, part) = (self.session.clone(), part.id.clone());
-                self.traces.push(CallTrace { session, part, turn, at, deed });
+                self.traces.push(CallTrace { session, part, turn, at, op });
             };
             match &part.body {
                 PartBody::Tool(call) => {
@@ -182,14 +182,14 @@ impl ChangeHistory {
                     let changes = ours(&call.state.extra).and_then(|ours| ours.get("files"));
                     let changes: Vec<FileChange> = changes.and_then(read).unwrap_or_default();
                     if changes.is_empty() && tools.is_unknown(&call.tool, &call.state) {
-                        push(at, Deed::Unknown { tool: call.tool.clone(), input: line_of(&call.state) });
+                        push(at, FileOp::Unknown { tool: call.tool.clone(), input: line_of(&call.state) });
                     }
-                    changes.into_iter().for_each(|change| push(at, Deed::Changed(change)));
+                    changes.into_iter().for_each(|change| push(at, FileOp::Changed(change)));
                 }
                 PartBody::Text(_) if message.is_notice() => {
                     let record = ours(&part.extra).and_then(|ours| ours.get("revert")).and_then(read);
                     if let Some(record) = record {
-                        push(created, Deed::Reverted { message: message.info.id.clone(), record });
+                        push(created, FileOp::Reverted { message: message.info.id.clone(), record });
                     }
                 }
                 _ => {}
@@ -219,8 +219,8 @@ impl ChangeHistory {
         let mut reverted_from = usize::MAX;
         let mut newest = None;
         for trace in self.traces.iter().rev() {
-            match &trace.deed {
-                Deed::Reverted { message, record }
+            match &trace.op {
+                FileOp::Reverted { message, record }
                     if trace.session == self.session
                         && record.is_done
                         && record.undoes.is_none()
@@ -229,7 +229,7 @@ impl ChangeHistory {
                     reverted_from = reverted_from.min(record.turn);
                 }
                 // What another session has done late may belong to an early turn.
-                Deed::Changed(_) if trace.turn < reverted_from => newest = newest.max(Some(trace.turn)),
+                FileOp::Changed(_) if trace.turn < reverted_from => newest = newest.max(Some(trace.turn)),
                 _ => {}
             }
         }
@@ -251,11 +251,9 @@ impl ChangeHistory {
     }
 
     fn reverts(&self) -> impl DoubleEndedIterator<Item = (&MessageId, &RevertRecord)> {
-        self.traces.iter().filter(|trace| trace.session == self.session).filter_map(|trace| {
-            match &trace.deed {
-                Deed::Reverted { message, record } => Some((message, record)),
-                _ => None,
-            }
+        self.traces.iter().filter(|trace| trace.session == self.session).filter_map(|trace| match &trace.op {
+            FileOp::Reverted { message, record } => Some((message, record)),
+            _ => None,
         })
     }
 }

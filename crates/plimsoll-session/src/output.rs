@@ -1,4 +1,4 @@
-//! Outputs of tools: layer 1 while they stream.
+//! Outputs of tools, truncated and spilled while they stream.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,10 +9,12 @@ use plimsoll_store::{StoreError, Taken};
 
 use crate::error::SessionError;
 
-/// So many pieces of output wait for the disk before the tool that prints them has to.
+/// Length of the back-pressure queue: a tool that writes faster than the disk waits.
 const QUEUE: usize = 16;
 
-/// Takes the output of one call as it is printed. A sink that is dropped keeps what came by then and answers nothing.
+/// Takes the output of one call piece by piece. Dropping it keeps what was written and does not answer the call.
+///
+/// Writing blocks while the disk is slower than the tool. Async hosts write from a blocking thread.
 pub struct OutputSink {
     call: PartId,
     sender: Option<SyncSender<Vec<u8>>>,
@@ -28,28 +30,32 @@ impl OutputSink {
         let (sender, receiver) = sync_channel(QUEUE);
         let work = move || take(&mut Pieces { receiver, piece: Vec::new(), read: 0 });
         let thread = std::thread::Builder::new().name("plimsoll-output".into()).spawn(work);
-        let thread = thread.map_err(SessionError::Output)?;
+        let thread = thread.map_err(SessionError::Thread)?;
         Ok(OutputSink { call, sender: Some(sender), thread: Some(thread) })
     }
 
-    /// The call whose output it takes.
+    /// The part of the call.
     pub fn call(&self) -> &PartId {
         &self.call
     }
 
-    pub(crate) fn close(&mut self) -> Result<Taken, SessionError> {
+    /// Waits until everything is stored. The result is what the model would see, for hosts that may change it before they record
+    /// it. It blocks until the disk is done.
+    pub fn close(mut self) -> Result<Taken, SessionError> {
         self.sender = None;
-        let thread = self.thread.take().ok_or(SessionError::OutOfOrder("the output was taken before"))?;
+        let Some(thread) = self.thread.take() else {
+            return Err(SessionError::OutOfOrder("output already consumed"));
+        };
         match thread.join() {
             Ok(taken) => Ok(taken?),
-            Err(_) => Err(SessionError::Output(io::Error::other("the thread that kept it has panicked"))),
+            Err(_) => Err(SessionError::Output(io::Error::other("the thread that stores it has panicked"))),
         }
     }
 }
 
 impl Write for OutputSink {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let sender = self.sender.as_ref().ok_or_else(|| io::Error::other("the output was taken before"))?;
+        let sender = self.sender.as_ref().ok_or_else(|| io::Error::other("output already consumed"))?;
         sender.send(piece.to_vec()).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         Ok(piece.len())
     }

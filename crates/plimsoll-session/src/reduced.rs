@@ -34,7 +34,7 @@ impl Reduced {
         };
         let answer = log.iter().rev().find(counted)?;
         let is_own = settings.believed == BelievedUsage::Any || answer.is_asked_here();
-        let is_same_model = answer.info.model_id.as_ref().is_none_or(|model| *model == settings.model);
+        let is_same_model = answer.info.model_id.as_ref().is_none_or(|model| *model == settings.model.name);
         if !(is_own && is_same_model) {
             return None;
         }

@@ -4,114 +4,112 @@ use std::io::Read;
 use std::sync::Arc;
 
 use plimsoll::log::ToolTime;
-use plimsoll::{PartId, Receipt, Text, ToolStatus};
+use plimsoll::{Part, PartId, Receipt, Text, ToolStatus};
 use plimsoll_store::Taken;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Driver;
-use crate::changes::own_field;
+use crate::changes::{FileChange, own_field};
 use crate::error::SessionError;
 use crate::output::OutputSink;
 
+/// A call of the model.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PendingCall {
+    /// The part that holds the call.
+    pub part: PartId,
+    /// The tool.
+    pub tool: String,
+    /// Its input. Input that is not valid JSON is a string.
+    pub input: Value,
+}
+
+impl PendingCall {
+    /// The call that a part holds.
+    pub(crate) fn of(part: &Part) -> Result<PendingCall, SessionError> {
+        let tool = part.as_tool().ok_or_else(|| SessionError::NotACall(part.id.clone()))?;
+        let input = tool.state.input.as_ref().map_or(Value::Null, |input| input.value().clone());
+        Ok(PendingCall { part: part.id.clone(), tool: tool.tool.clone(), input })
+    }
+
+    /// The call that a part holds, if it is not answered.
+    pub(super) fn of_open(part: &Part) -> Option<PendingCall> {
+        let status = &part.as_tool()?.state.status;
+        let is_open = matches!(status, ToolStatus::Pending | ToolStatus::Running);
+        PendingCall::of(part).ok().filter(|_| is_open)
+    }
+}
+
+/// Records what happens to one call. It is answered once: by its output, a failure or a refusal.
+#[derive(Debug)]
+pub struct ToolCall<'d> {
+    driver: &'d mut Driver,
+    part: PartId,
+    tool: String,
+}
+
 impl Driver {
-    /// A tool starts to work on a call.
-    pub fn start_call(&mut self, call: &PartId) -> Result<(), SessionError> {
-        let now = self.now();
-        self.advance_call(call, |state| {
+    /// A call, to record what happens to it.
+    pub fn call(&mut self, part: &PartId) -> Result<ToolCall<'_>, SessionError> {
+        let tool = self.log.part(part)?.as_tool().map(|tool| tool.tool.clone());
+        let tool = tool.ok_or_else(|| SessionError::NotACall(part.clone()))?;
+        Ok(ToolCall { part: part.clone(), tool, driver: self })
+    }
+
+    /// Records that a call failed.
+    pub(super) fn fail_call(&mut self, part: &PartId, error: impl Into<Text>) -> Result<(), SessionError> {
+        let (now, error) = (self.now(), error.into());
+        self.advance_call(part, |state| {
+            state.status = ToolStatus::Error;
+            state.error = Some(error);
+            state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
+        })
+    }
+}
+
+impl ToolCall<'_> {
+    /// Records that the tool has started.
+    pub fn start(&mut self) -> Result<(), SessionError> {
+        let now = self.driver.now();
+        self.driver.advance_call(&self.part, |state| {
             state.status = ToolStatus::Running;
             state.time = ToolTime::started(now);
         })
     }
 
-    /// A tool has answered: take its output through layer 1, and record the answer. What is cut is kept first.
-    pub fn take_output(
-        &mut self,
-        call: &PartId,
-        output: &mut dyn Read,
-    ) -> Result<Option<Receipt>, SessionError> {
-        let tool = self.tool_of(call)?;
-        let (now, policy) = (self.now(), Arc::clone(&self.settings.policy));
-        let archive = Arc::clone(&self.archive);
-        self.keep_lease()?;
-        let taken = archive.take_output(&self.lease.claim(), call, &tool, output, &policy, now)?;
-        self.finish_taken(call, taken)
-    }
-
-    /// A sink for the output of a tool that prints while it works. It does not borrow the driver, so that several
-    /// tools can work at once; [`finish_output`](Driver::finish_output) takes it back.
-    pub fn output(&mut self, call: &PartId) -> Result<OutputSink, SessionError> {
-        let tool = self.tool_of(call)?;
-        self.keep_lease()?;
-        let (archive, claim) = (Arc::clone(&self.archive), self.lease.claim());
-        let (policy, now, part) = (Arc::clone(&self.settings.policy), self.now(), call.clone());
-        OutputSink::spawn(call.clone(), move |output| {
+    /// A sink for output that is produced piece by piece. It does not borrow the driver, so that several tools can run at
+    /// once; [`finish`](ToolCall::finish) takes it back.
+    pub fn output(&mut self) -> Result<OutputSink, SessionError> {
+        self.driver.keep_lease()?;
+        let (archive, claim) = (Arc::clone(&self.driver.archive), self.driver.lease.claim());
+        let (policy, now) = (Arc::clone(&self.driver.settings.policy), self.driver.now());
+        let (part, tool) = (self.part.clone(), self.tool.clone());
+        OutputSink::spawn(self.part.clone(), move |output| {
             archive.take_output(&claim, &part, &tool, output, &policy, now)
         })
     }
 
-    /// The tool that printed into a sink has answered: record the answer.
-    pub fn finish_output(&mut self, sink: OutputSink) -> Result<Option<Receipt>, SessionError> {
-        let call = sink.call().clone();
-        let taken = self.close_output(sink)?;
-        self.finish_taken(&call, taken)
+    /// Answers the call with what was written into its sink. Returns the receipt if the output was truncated.
+    pub fn finish(self, sink: OutputSink) -> Result<Option<Receipt>, SessionError> {
+        let taken = sink.close()?;
+        self.record_output(taken)
     }
 
-    /// The tool that printed into a sink has answered: what the answer would be, for hosts that may change it. The call is
-    /// answered by [`finish_taken`](Driver::finish_taken), or by [`take_output`](Driver::take_output) with something else.
-    pub fn close_output(&mut self, mut sink: OutputSink) -> Result<Taken, SessionError> {
-        sink.close()
+    /// Answers the call with a complete output. Returns the receipt if it was truncated.
+    pub fn finish_with(self, output: &mut dyn Read) -> Result<Option<Receipt>, SessionError> {
+        self.driver.keep_lease()?;
+        let (now, policy) = (self.driver.now(), Arc::clone(&self.driver.settings.policy));
+        let claim = self.driver.lease.claim();
+        let archive = Arc::clone(&self.driver.archive);
+        let taken = archive.take_output(&claim, &self.part, &self.tool, output, &policy, now)?;
+        self.record_output(taken)
     }
 
-    /// Keep content of a call that is not shown: an image, or an output that something else is shown in the place of. Gives
-    /// the handle it is recalled by.
-    pub fn keep_aside(
-        &mut self,
-        call: &PartId,
-        shown: &str,
-        content: &mut dyn Read,
-    ) -> Result<String, SessionError> {
-        let (tool, now, archive) = (self.tool_of(call)?, self.now(), Arc::clone(&self.archive));
-        self.keep_lease()?;
-        Ok(archive.keep_aside(&self.lease.claim(), call, &tool, shown, content, now)?)
-    }
-
-    /// A tool has failed, or was not allowed to run.
-    pub fn fail_call(&mut self, call: &PartId, error: impl Into<Text>) -> Result<(), SessionError> {
-        let (now, error) = (self.now(), error.into());
-        self.advance_call(call, |state| {
-            state.status = ToolStatus::Error;
-            state.error = Some(error);
-            state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
-        })
-    }
-
-    /// A call that is not made: like [`fail_call`](Driver::fail_call), recorded as such, so that it is not taken for one
-    /// whose doings are not known.
-    pub fn refuse_call(&mut self, call: &PartId, error: impl Into<Text>) -> Result<(), SessionError> {
-        let (now, error) = (self.now(), error.into());
-        self.advance_call(call, |state| {
-            state.status = ToolStatus::Error;
-            state.error = Some(error);
-            state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
-            *own_field(&mut state.extra, "notRun") = Value::Bool(true);
-        })
-    }
-
-    /// Record something about a running call beside its output, which the model is not shown: a host that looks at the
-    /// log later needs no text to know what the call was told.
-    pub fn annotate_call(&mut self, call: &PartId, key: &str, value: Value) -> Result<(), SessionError> {
-        self.advance_call(call, |state| {
-            let metadata = state.extra.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(fields) = metadata {
-                fields.insert(key.to_owned(), value);
-            }
-        })
-    }
-
-    /// Record the answer of a call, which has passed layer 1.
-    pub fn finish_taken(&mut self, call: &PartId, taken: Taken) -> Result<Option<Receipt>, SessionError> {
-        let (now, Taken { shown, receipt, .. }) = (self.now(), taken);
-        self.advance_call(call, |state| {
+    /// Answers the call with an output that has passed layer 1. Returns its receipt.
+    pub fn record_output(self, taken: Taken) -> Result<Option<Receipt>, SessionError> {
+        let (now, Taken { shown, receipt, .. }) = (self.driver.now(), taken);
+        self.driver.advance_call(&self.part, |state| {
             state.status = ToolStatus::Completed;
             state.output = Some(shown);
             state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
@@ -119,8 +117,62 @@ impl Driver {
         Ok(receipt)
     }
 
-    fn tool_of(&self, call: &PartId) -> Result<String, SessionError> {
-        let part = self.log.part(call)?;
-        part.as_tool().map(|tool| tool.tool.clone()).ok_or_else(|| SessionError::NotACall(call.clone()))
+    /// Answers the call with an error: its tool ran and failed.
+    pub fn fail(self, error: impl Into<Text>) -> Result<(), SessionError> {
+        self.driver.fail_call(&self.part, error)
+    }
+
+    /// Answers the call with an error: its tool did not run. What it has changed is known then: nothing.
+    pub fn refuse(self, error: impl Into<Text>) -> Result<(), SessionError> {
+        let (now, error) = (self.driver.now(), error.into());
+        self.driver.advance_call(&self.part, |state| {
+            state.status = ToolStatus::Error;
+            state.error = Some(error);
+            state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
+            *own_field(&mut state.extra, "notRun") = Value::Bool(true);
+        })
+    }
+
+    /// Records metadata of a running call that the model does not see.
+    pub fn annotate(&mut self, key: &str, value: Value) -> Result<(), SessionError> {
+        self.driver.advance_call(&self.part, |state| {
+            let metadata = state.extra.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(fields) = metadata {
+                fields.insert(key.to_owned(), value);
+            }
+        })
+    }
+
+    /// Stores content that the window does not show: an image, or an output in whose place something else is shown. `shown`
+    /// describes it. Returns the handle by which it is recalled.
+    pub fn store_hidden(&mut self, shown: &str, content: &mut dyn Read) -> Result<String, SessionError> {
+        self.driver.keep_lease()?;
+        let (now, archive) = (self.driver.now(), Arc::clone(&self.driver.archive));
+        let claim = self.driver.lease.claim();
+        Ok(archive.keep_aside(&claim, &self.part, &self.tool, shown, content, now)?)
+    }
+
+    /// Stores the content of a file and records how the call is about to change it. The file may be changed once this has
+    /// returned. `content` is `None` if the file does not exist.
+    pub fn keep_file(&mut self, change: &FileChange, content: Option<&[u8]>) -> Result<(), SessionError> {
+        self.driver.keep_content(&self.part, &self.tool, change, content)?;
+        let record = json!(change);
+        self.note("files", |files| match files {
+            Value::Array(files) => files.push(record),
+            other => *other = Value::Array(vec![record]),
+        })
+    }
+
+    /// Records that the call has shown the model a file whose content has this hash.
+    pub fn note_seen(&mut self, path: &str, hash: &str) -> Result<(), SessionError> {
+        let (path, hash) = (path.to_owned(), Value::from(hash));
+        self.note("seen", |seen| match seen {
+            Value::Object(seen) => drop(seen.insert(path, hash)),
+            other => *other = json!({ path: hash }),
+        })
+    }
+
+    fn note(&mut self, field: &str, change: impl FnOnce(&mut Value)) -> Result<(), SessionError> {
+        self.driver.advance_call(&self.part, |state| change(own_field(&mut state.extra, field)))
     }
 }

@@ -1,86 +1,83 @@
-//! Compactions: climbs beside the turn, those that are prepared ahead, and committing them.
+//! Compactions outside of a request: on demand, prepared ahead, and how climbs are committed.
 
 use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
-use plimsoll::{Fixed, Load, Plan, Receipt, Reduction};
+use plimsoll::{Load, Plan, Receipt, Reduction};
 use plimsoll_store::{Revision, StoreError};
 
-use super::{Driver, Early};
-use crate::climb::{Climb, Climbed};
+use super::{Driver, Precompaction};
+use crate::climb::{Climb, ClimbOutcome};
 use crate::error::SessionError;
 
 impl Driver {
-    /// A compaction to be made beside the running turn: the climb works on a copy, may be sent to another thread, and
-    /// its outcome goes into [`commit`](Driver::commit) whenever it is done. What came meanwhile stays in view.
-    pub fn begin_compaction(&mut self, fixed: Fixed, trigger: Trigger) -> Climb {
-        let situation = self.situation(fixed, trigger);
-        self.climb_from(situation)
-    }
-
-    /// Like [`begin_compaction`](Driver::begin_compaction), with what the person who asks for it wants kept above
-    /// all, this once.
-    pub fn begin_compaction_with(&mut self, fixed: Fixed, trigger: Trigger, focus: Option<String>) -> Climb {
-        let mut situation = self.situation(fixed, trigger);
+    /// Begins a compaction that the user asked for. `focus` is what the summary should keep above all, in the user's words.
+    ///
+    /// The climb works on a copy and can be sent to another thread. Its outcome goes into [`commit`](Driver::commit). What
+    /// was appended meanwhile stays in view.
+    pub fn begin_compaction(&mut self, focus: Option<String>) -> Result<Climb, SessionError> {
+        let mut situation = self.situation(Trigger::Manual);
         situation.hook.focus = focus;
         self.climb_from(situation)
     }
 
-    /// A compaction to prepare while the turn goes on, once the window is over the policy's soft line; none where the
-    /// policy has no such line, there is no summariser, or one was begun since the window was last reduced.
+    /// Begins a compaction beside the running turn if the window is over the policy's soft line. `None` if the policy has no
+    /// such line, if there is no summariser, or if one was begun since the window was last reduced.
     ///
-    /// The host lets it climb beside the turn and hands the outcome to [`hold`](Driver::hold).
-    pub fn begin_early(&mut self, fixed: Fixed) -> Option<Climb> {
-        let situation = self.early_situation(fixed)?;
-        self.early = Early::Begun;
-        Some(self.climb_from(situation))
+    /// The host lets it climb beside the turn and hands the outcome to
+    /// [`stash_precompaction`](Driver::stash_precompaction).
+    pub fn begin_precompaction(&mut self) -> Result<Option<Climb>, SessionError> {
+        let Some(situation) = self.precompaction_situation() else { return Ok(None) };
+        let climb = self.climb_from(situation)?;
+        self.precompaction = Precompaction::Begun;
+        Ok(Some(climb))
     }
 
-    /// Whether [`begin_early`](Driver::begin_early) would give a climb now.
-    pub fn wants_early(&self, fixed: Fixed) -> bool {
-        self.early_situation(fixed).is_some()
+    /// Whether [`begin_precompaction`](Driver::begin_precompaction) would return a climb.
+    pub fn wants_precompaction(&self) -> bool {
+        self.precompaction_situation().is_some()
     }
 
-    fn early_situation(&self, fixed: Fixed) -> Option<Situation> {
-        let is_free = matches!(self.early, Early::None) && self.climb.is_none();
+    fn precompaction_situation(&self) -> Option<Situation> {
+        let is_free = matches!(self.precompaction, Precompaction::None) && self.climb.is_none();
         if !is_free || self.settings.summariser.is_none() || self.trigger != Trigger::Auto {
             return None;
         }
         let overflow = &self.settings.policy.overflow;
         overflow.soft_line(self.limits)?;
-        let situation = self.situation(fixed, Trigger::Early);
+        let situation = self.situation(Trigger::Early);
         let is_wanted =
             situation.weigh(&self.log).1 && (!overflow.soft_when_free || situation.is_free_ahead(&self.log));
         is_wanted.then_some(situation)
     }
 
-    /// Keep what a climb of [`begin_early`](Driver::begin_early) came to. It takes effect in the first
-    /// [`prepare`](Driver::prepare) that finds the window over the line, and what was said since stays in view. Without a
-    /// summary in it there is nothing to keep. Says whether it is kept.
-    pub fn hold(&mut self, climbed: Climbed) -> bool {
+    /// Keeps the outcome of a precompaction. It takes effect in the first [`prepare`](Driver::prepare) that finds the window
+    /// over the line, and what was appended since stays in view. Returns whether it is kept: an outcome without a summary, or
+    /// from before the last reduction, is discarded.
+    pub fn stash_precompaction(&mut self, climbed: ClimbOutcome) -> bool {
         self.breaker = climbed.outcome.breaker;
         let compacts = climbed.outcome.reduction.receipts.iter().any(compacts);
-        // A climb from before the last reduction is of no use any more.
-        if compacts && matches!(self.early, Early::Begun) && climbed.planned_on >= self.revision {
-            self.early = Early::Held(Box::new(climbed));
+        let is_begun = matches!(self.precompaction, Precompaction::Begun);
+        if compacts && is_begun && climbed.planned_on >= self.revision {
+            self.precompaction = Precompaction::Stashed(Box::new(climbed));
             return true;
         }
         self.owed.merge(climbed.charges);
         false
     }
 
-    pub(super) fn take_held(&mut self) -> Option<Climbed> {
-        match std::mem::take(&mut self.early) {
-            Early::Held(climbed) => Some(*climbed),
+    pub(super) fn take_stashed(&mut self) -> Option<ClimbOutcome> {
+        match std::mem::take(&mut self.precompaction) {
+            Precompaction::Stashed(climbed) => Some(*climbed),
             other => {
-                self.early = other;
+                self.precompaction = other;
                 None
             }
         }
     }
 
-    /// Commit what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its work.
-    pub(super) fn commit_held(&mut self, held: Climbed) -> Result<Vec<Receipt>, SessionError> {
-        let charges = held.charges.clone();
-        match self.commit(held) {
+    /// Commits what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its work.
+    pub(super) fn commit_stashed(&mut self, stashed: ClimbOutcome) -> Result<Vec<Receipt>, SessionError> {
+        let charges = stashed.charges.clone();
+        match self.commit(stashed) {
             Err(SessionError::Store(StoreError::Stale { .. })) => {
                 self.owed.merge(charges);
                 Ok(Vec::new())
@@ -89,31 +86,30 @@ impl Driver {
         }
     }
 
-    /// A climb that was begun for a request that is not made any more.
-    pub(crate) fn give_up_climb(&mut self) {
-        self.climb = None;
-    }
-
-    /// Keep the scale of the newest usage, which a reduction or an undo is about to make stale.
-    pub(crate) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
+    /// Keeps the scale of the newest usage, which a reduction or an undo is about to make stale.
+    pub(super) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
         if load.usage_of.is_some() || self.reduced.is_some() {
             self.scale = Some(situation.scale(load, &self.log));
             self.reduced = None;
         }
     }
 
-    pub(super) fn climb_from(&mut self, situation: Situation) -> Climb {
+    pub(super) fn climb_from(&mut self, situation: Situation) -> Result<Climb, SessionError> {
         let load = situation.load(&self.log);
+        // A scale of figures that were counted after the flag was set would be wrong for good.
+        self.stop.check()?;
         self.keep_scale(&situation, &load);
-        Climb::new(self.log.clone(), self.revision, situation, self.ids.split())
+        let mut climb = Climb::new(self.log.clone(), self.revision, situation, self.ids.split());
+        climb.stop_on(self.stop.clone());
+        Ok(climb)
     }
 
-    /// Record what a climb did: in the store first, then in memory. It is refused as stale if something else was reduced
-    /// or undone since the climb began; appends since then are fine, and stay in view.
-    pub fn commit(&mut self, climbed: Climbed) -> Result<Vec<Receipt>, SessionError> {
+    /// Commits the outcome of a climb. Fails as stale if something else was reduced or undone since the climb began. Messages
+    /// that were appended since then stay in view.
+    pub fn commit(&mut self, climbed: ClimbOutcome) -> Result<Vec<Receipt>, SessionError> {
         let Outcome { reduction, breaker, .. } = climbed.outcome;
         if !reduction.is_empty() {
-            // A log that is no longer what was planned on is refused below, with a better reason than a missing message.
+            // A log that is no longer what was planned on is rejected below, with a better reason than a missing message.
             let mut reduction = reduction.clone().without_stale_go_on(&self.log).unwrap_or(reduction);
             let owed = self.owed.clone();
             if !owed.is_empty()
@@ -145,22 +141,17 @@ impl Driver {
         Ok(Vec::new())
     }
 
-    /// Write a reduction to the store.
-    pub(crate) fn reduce(&mut self, reduction: Reduction, planned_on: Revision) -> Result<(), SessionError> {
+    /// Writes a reduction to the store.
+    pub(super) fn reduce(&mut self, reduction: Reduction, planned_on: Revision) -> Result<(), SessionError> {
         let now = self.now();
         self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
         self.revision = self.archive.store().session(self.session())?.revision;
         // What was planned before is of no use any more.
-        if let Some(dropped) = self.take_held() {
+        if let Some(dropped) = self.take_stashed() {
             self.owed.merge(dropped.charges);
         }
-        (self.early, self.climb) = (Early::None, None);
+        (self.precompaction, self.climb) = (Precompaction::None, None);
         Ok(())
-    }
-
-    /// What plans on the log as it is now are made on.
-    pub(crate) fn revision(&self) -> Revision {
-        self.revision
     }
 }
 

@@ -3,7 +3,7 @@
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::count::block_tokens;
 use plimsoll::pin;
-use plimsoll::{Block, Fixed, Limits, Line, Load, Scale, Tokens, WindowRole};
+use plimsoll::{Block, Limits, Line, Load, Scale, Tokens, WindowRole};
 use plimsoll_store::Session;
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use crate::error::SessionError;
 /// What is in a session's window, and how far it is from the line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Inspection {
     /// The session, with what it was charged for so far.
     pub session: Session,
@@ -38,6 +39,7 @@ pub struct Inspection {
 /// What a window weighs, by kind of content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Kinds {
     /// The system prompt and the tools.
     pub fixed: Tokens,
@@ -60,16 +62,16 @@ pub struct Kinds {
 }
 
 impl Driver {
-    /// Weigh what is in the window now.
-    pub fn inspect(&self, fixed: Fixed) -> Result<Inspection, SessionError> {
+    /// Weighs the window.
+    pub fn inspect(&self) -> Result<Inspection, SessionError> {
         let (window, counter) = (self.window(), self.meter.counter());
-        let situation = self.situation(fixed, Trigger::Auto);
+        let situation = self.situation(Trigger::Auto);
         let mut load = situation.load(&self.log);
         let scale = situation.scale(&load, &self.log);
         if load.usage_of.is_none() {
             load.tokens = scale.request(load.estimate);
         }
-        let mut kinds = Kinds { fixed: scale.piece(fixed.total()), ..Kinds::default() };
+        let mut kinds = Kinds { fixed: scale.piece(self.overhead().total()), ..Kinds::default() };
         let mut cleared = 0;
         for message in &window.messages {
             kinds.framing += scale.piece(counter.message_overhead());

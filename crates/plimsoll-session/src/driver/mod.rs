@@ -12,6 +12,8 @@ mod recorded;
 mod reductions;
 mod watch;
 
+use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,56 +22,66 @@ use plimsoll::compact::ladder::{Breaker, Trigger};
 use plimsoll::compact::request::HookText;
 use plimsoll::purse::CacheTerms;
 use plimsoll::{
-    Counter, Fixed, Ids, Limits, Log, Message, MessageId, Millis, Part, Receipt, Scale, SessionId, Window,
+    Counter, Fixed, Ids, Limits, Log, Message, MessageId, Millis, Part, Policy, Receipt, Scale, SessionId,
+    Text, Window,
 };
 use plimsoll_store::{
-    Archive, Claim, CountWatch, Epoch, Lease, Note, Revision, SessionPatch, Settled, Snapshot, Store,
-    StoreError, TakeOver,
+    Archive, Claim, CountWatch, Epoch, Lease, Revision, Settled, Snapshot, Store, StoreError,
 };
+#[cfg(feature = "async")]
+use plimsoll_store::{Note, SessionPatch};
 use serde_json::json;
 
-use crate::climb::{Climb, Climbed, SummaryCharges};
+use crate::builder::SessionBuilder;
+use crate::climb::{Climb, ClimbOutcome, SummaryCharges};
 use crate::error::SessionError;
 use crate::meter::{Meter, Weighed};
+use crate::overhead::Overhead;
 use crate::reduced::Reduced;
-use crate::settings::{Figures, Settings};
+use crate::settings::{Figures, SessionModel, Settings};
 use crate::stop::{StopFlag, Stoppable};
 use crate::usage_scale::UsageScale;
 
 use answer::Writing;
 
-pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
-pub use fork::{Forked, Given, Identities};
+#[cfg(feature = "async")]
+pub(crate) use answer::AnswerEnd;
+pub use answer::{AnswerWriter, FLUSH_AFTER, FinishedAnswer};
+pub use calls::{PendingCall, ToolCall};
+pub use fork::{ForkContent, ForkRequest, Forked, Identities};
 pub use inspect::{Inspection, Kinds};
-pub use prepare::{Content, Prepared};
+pub use prepare::{Content, Prepared, Request, SummaryCall};
 pub use recall::look_up;
-pub use reductions::Pruned;
+pub use reductions::{NextReductions, Pruned};
 
-/// Drives one session: what happens around each call of a model. The host makes the call.
+/// Drives one session on the calling thread: everything around a model call but the call itself.
 ///
-/// It holds the session's lease, and every write carries the lease's epoch, so that a driver whose session was taken
-/// over meanwhile is refused. It keeps what the window is made of in memory; each change is written to the store
-/// first, and shows in memory only once it is stored.
+/// It holds the session's lease, and every write carries the lease's epoch, so that the writes of a driver whose session was
+/// taken over are rejected. It keeps what the window is made of in memory. Each change is written to the store first and
+/// becomes visible in memory only once it is stored.
 pub struct Driver {
-    pub(crate) archive: Arc<Archive>,
-    pub(crate) settings: Settings,
-    pub(crate) lease: Lease,
-    /// When the lease was last taken or renewed. The store's clock may be another machine's, so how much of a lease is
-    /// left is told by the time that went by here.
+    archive: Arc<Archive>,
+    settings: Settings,
+    lease: Lease,
+    /// When the lease was last taken or renewed. The store's clock may be another machine's, so the remaining time is
+    /// computed from the time that has passed here.
     leased: Instant,
-    pub(crate) ids: Ids,
+    is_released: bool,
+    ids: Ids,
     /// What the window is made of: the newest pivot, its tail and what follows.
-    pub(crate) log: Log,
+    log: Log,
     /// A revision of the session since which nothing was reduced or undone: what plans on `log` are made on.
     revision: Revision,
-    pub(crate) meter: Meter,
+    meter: Meter,
+    /// Tokens of the overhead's texts, until the counter changes.
+    overhead: Cell<Option<Fixed>>,
     /// The scale of the newest usage that a reduction has made stale.
     scale: Option<Scale>,
     /// What the window weighed after the last reduction of an earlier run, which `scale` is not known of.
-    pub(crate) reduced: Option<Reduced>,
-    /// What the usage of the whole session says, where figures are told by it.
-    pub(crate) recorded: Option<UsageScale>,
-    pub(crate) writing: Option<Writing>,
+    reduced: Option<Reduced>,
+    /// What the usage of the whole session says, if figures are based on it.
+    recorded: Option<UsageScale>,
+    writing: Option<Writing>,
     /// Texts of the window that were read without a count.
     counts: CountWatch,
     limits: Limits,
@@ -77,67 +89,45 @@ pub struct Driver {
     breaker: Breaker,
     /// Why the next climb is made.
     trigger: Trigger,
-    /// Refusals since the last answer.
+    /// Overflow errors since the last answer.
     refusals: u32,
     climb: Option<Climb>,
-    early: Early,
+    precompaction: Precompaction,
     /// Charges of summaries that were prepared ahead and not used; recorded with the next summary.
     owed: SummaryCharges,
-    /// What was handed out for the next request, and becomes what was sent once its answer begins.
+    /// The request that was handed out last. It becomes what was sent once its answer begins.
     prepared: Option<Sent>,
     sent: Option<Sent>,
     /// Stops what is being prepared.
     stop: StopFlag,
 }
 
-/// A request that was handed out: what its provider's cache holds afterwards, and what it measured.
+/// A request that was handed out: what the provider's cache holds afterwards, and what it measured.
 #[derive(Clone)]
 struct Sent {
     fingerprint: Fingerprint,
     measure: Weighed,
 }
 
-/// Where a compaction that is prepared ahead stands.
+/// State of a compaction that is prepared ahead.
 #[derive(Default)]
-enum Early {
+enum Precompaction {
     /// None is wanted or under way.
     #[default]
     None,
     /// A climb was handed out, or one came to nothing; none is begun before the window is reduced otherwise.
     Begun,
     /// It is done, and waits until the line is crossed.
-    Held(Box<Climbed>),
+    Stashed(Box<ClimbOutcome>),
 }
 
 impl Driver {
-    /// Take the right to run a session, and load what its window is made of.
-    pub fn open(
-        archive: Arc<Archive>,
-        session: &SessionId,
-        settings: Settings,
-    ) -> Result<Driver, SessionError> {
-        let lease = Driver::take_lease(&archive, session, &settings)?;
-        Driver::open_leased(archive, lease, settings)
+    /// Settings of a session to open.
+    pub fn builder(archive: Arc<Archive>) -> SessionBuilder {
+        SessionBuilder::new(archive)
     }
 
-    /// Takes the right to run a session as [`open`](Driver::open) does. A host that can be interrupted notes the lease,
-    /// to release it, before [`open_leased`](Driver::open_leased) reads what may be a long session.
-    pub fn take_lease(
-        archive: &Archive,
-        session: &SessionId,
-        settings: &Settings,
-    ) -> Result<Lease, SessionError> {
-        let store = archive.store();
-        let (holder, ttl) = (settings.holder.as_str(), settings.lease);
-        Ok(match &settings.take_over {
-            TakeOver::Always => store.break_lease(session, holder, ttl)?,
-            TakeOver::From(gone) => store.succeed(session, holder, ttl, gone)?,
-            TakeOver::Never => store.lease(session, holder, ttl)?,
-        })
-    }
-
-    /// Loads what the window of a session is made of, under a lease that was taken before.
-    pub fn open_leased(
+    pub(crate) fn open_leased(
         archive: Arc<Archive>,
         lease: Lease,
         settings: Settings,
@@ -154,9 +144,7 @@ impl Driver {
         Ok(Driver::of(archive, settings, lease, snapshot))
     }
 
-    /// Read a session without the right to run it, which another may have: it can be looked at and forked, and what would
-    /// write to it is refused. An answer that is being written just now is not part of it, because more may come.
-    pub fn read(
+    pub(crate) fn read(
         archive: Arc<Archive>,
         session: &SessionId,
         settings: Settings,
@@ -169,7 +157,7 @@ impl Driver {
         let lease = Lease {
             session: session.clone(),
             holder: settings.holder.clone(),
-            // No session is ever at it.
+            // No session ever reaches it.
             epoch: Epoch(u64::MAX),
             until: Millis(0),
             settled: Settled::default(),
@@ -180,7 +168,7 @@ impl Driver {
 
     fn of(archive: Arc<Archive>, settings: Settings, lease: Lease, snapshot: Snapshot) -> Driver {
         let Snapshot { log, revision } = snapshot;
-        let meter = Meter::new(&settings.counting, &settings.model, None);
+        let meter = Meter::new(&settings.counting, &settings.model.name, None);
         // Without either, figures are estimates, which is no reason not to open the session.
         let (recorded, reduced) = match settings.figures {
             Figures::Driven => (None, Reduced::of(&archive, &lease.session, &settings, &log)),
@@ -199,9 +187,11 @@ impl Driver {
             settings,
             lease,
             leased: Instant::now(),
+            is_released: false,
             log,
             revision,
             meter,
+            overhead: Cell::new(None),
             scale: None,
             reduced,
             recorded,
@@ -210,7 +200,7 @@ impl Driver {
             trigger: Trigger::Auto,
             refusals: 0,
             climb: None,
-            early: Early::None,
+            precompaction: Precompaction::None,
             owed: SummaryCharges::default(),
             prepared: None,
             sent: None,
@@ -218,72 +208,101 @@ impl Driver {
         }
     }
 
-    /// Make names from this source instead of a random one, so that a replay names the same things each time.
+    /// Replaces the random source of ids, so that a replay produces the same ids each time.
+    #[must_use]
     pub fn with_ids(mut self, ids: Ids) -> Driver {
         self.ids = ids;
         self
     }
 
-    /// The session.
+    /// The session's id.
     pub fn session(&self) -> &SessionId {
         &self.lease.session
     }
 
-    /// The right under which the session is driven.
+    /// The lease under which the session is written.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Who was running the session when it was taken over by force.
-    pub fn taken_from(&self) -> Option<&str> {
-        self.lease.taken_from.as_deref()
-    }
-
-    /// What the window is made of, as it is stored.
+    /// The messages that the window is made of, as they are stored.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The archive the session is in.
+    /// The archive that holds the session.
     pub fn archive(&self) -> &Arc<Archive> {
         &self.archive
     }
 
-    /// How the session is driven.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// The session's policy.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.settings.policy
     }
 
-    /// Counts as this session's model does, as far as is known by now; for system prompts and schemas of tools.
+    /// The limits of the model, including a context window that was learned from an overflow error.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Counts tokens as the session's model does, as far as usage has shown.
     pub fn counter(&self) -> Arc<dyn Counter> {
         Arc::new(Stoppable { inner: self.meter.counter(), stop: self.stop.clone() })
     }
 
-    /// The window as it is now.
+    /// Builds the window.
     pub fn window(&self) -> Window {
         Window::of(&self.log, &self.settings.policy)
     }
 
-    /// Go on with another model. The next [`prepare`](Driver::prepare) makes the window fit it first.
-    pub fn switch_model(&mut self, model: impl Into<String>, limits: Option<Limits>) {
-        (self.settings.model, self.settings.limits) = (model.into(), limits);
+    /// Continues with another model. The next [`prepare`](Driver::prepare) first makes the window fit it.
+    pub fn switch_model(&mut self, model: impl Into<SessionModel>) {
+        self.settings.model = model.into();
         (self.limits, self.cache) = (self.settings.limits(), self.settings.cache_terms());
-        self.meter = Meter::new(&self.settings.counting, &self.settings.model, None);
+        self.meter = Meter::new(&self.settings.counting, &self.settings.model.name, None);
+        self.overhead.set(None);
         (self.scale, self.reduced, self.recorded) = (None, None, None);
         // Another model's cache holds nothing, and a climb for the old limits is of no use.
         (self.sent, self.prepared, self.climb) = (None, None, None);
-        (self.early, self.trigger, self.breaker) = (Early::None, Trigger::Auto, Breaker::default());
+        (self.precompaction, self.trigger, self.breaker) =
+            (Precompaction::None, Trigger::Auto, Breaker::default());
         self.refusals = 0;
     }
 
-    /// Go on with a model of another provider: what is recorded with the next answers.
-    pub fn switch_provider(&mut self, provider: Option<String>) {
-        self.settings.provider = provider;
+    /// Replaces the system prompt that the host sends.
+    pub fn set_system(&mut self, text: impl Into<Arc<str>>) {
+        self.settings.overhead = std::mem::take(&mut self.settings.overhead).system(text);
+        self.overhead.set(None);
     }
 
-    /// Say something else about summaries from now on; says whether it is something else. A climb that is under way, and
-    /// has not been committed, is begun anew.
-    pub fn set_hook(&mut self, hook: HookText) -> bool {
+    /// Replaces the tools that the host declares: name, description and schema of each as one text.
+    pub fn set_tools<T: Into<String>>(&mut self, declared: impl IntoIterator<Item = T>) {
+        self.settings.overhead = std::mem::take(&mut self.settings.overhead).tools(declared);
+        self.overhead.set(None);
+    }
+
+    /// Replaces the system prompt and the tools, as texts or as tokens.
+    pub fn set_overhead(&mut self, overhead: impl Into<Overhead>) {
+        self.settings.overhead = overhead.into();
+        self.overhead.set(None);
+    }
+
+    /// Tokens that every request carries besides the conversation.
+    fn overhead(&self) -> Fixed {
+        if let Some(counted) = self.overhead.get() {
+            return counted;
+        }
+        let counted = self.settings.overhead.count(&*self.counter());
+        // Figures that were counted after the flag was set are wrong.
+        if !self.stop.is_set() {
+            self.overhead.set(Some(counted));
+        }
+        counted
+    }
+
+    /// Replaces what is added to summary requests. A climb that is under way begins anew with it. Returns whether it differs
+    /// from before.
+    pub fn set_summary_hook(&mut self, hook: HookText) -> bool {
         if hook == self.settings.hook {
             return false;
         }
@@ -291,44 +310,36 @@ impl Driver {
         true
     }
 
-    /// Append the user's prompt.
-    pub fn prompt(&mut self, text: impl Into<plimsoll::Text>) -> Result<MessageId, SessionError> {
+    /// Appends the user's prompt.
+    pub fn prompt(&mut self, text: impl Into<Text>) -> Result<MessageId, SessionError> {
         let now = self.now();
         let mut message = Message::user(self.ids.message(now), self.ids.part(now), text).at(now);
         // As OpenCode does: a session whose first request failed has no answer that names its model.
-        if let Some(provider) = &self.settings.provider {
-            let model = json!({ "providerID": provider, "modelID": self.settings.model });
+        let SessionModel { name, provider, .. } = &self.settings.model;
+        if let Some(provider) = provider {
+            let model = json!({ "providerID": provider, "modelID": name });
             message.info.extra.insert("model".to_owned(), model);
         }
         self.append(message)
     }
 
-    /// Append the policy's word to go on, for a turn that was interrupted: no person wrote it, and it does not count as
-    /// the prompt that is being worked on.
-    pub fn go_on(&mut self) -> Result<MessageId, SessionError> {
+    /// Appends the policy's request to continue, after a turn that was interrupted. The user did not write it, and it does not
+    /// count as the prompt that is being worked on.
+    pub fn continue_turn(&mut self) -> Result<MessageId, SessionError> {
         let (now, policy) = (self.now(), Arc::clone(&self.settings.policy));
         let message =
             Message::go_on(self.ids.message(now), self.ids.part(now), &policy.compact.continue_text);
         self.append(message.at(now))
     }
 
-    /// Change what people call the session.
-    pub fn set_title(&mut self, title: &str) -> Result<(), SessionError> {
-        let (now, patch) =
-            (self.now(), SessionPatch { title: Some(title.to_owned()), ..SessionPatch::default() });
-        self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
-    }
-
-    /// Change which agent runs the session.
-    pub fn set_agent(&mut self, agent: &str) -> Result<(), SessionError> {
-        let (now, patch) =
-            (self.now(), SessionPatch { agent: Some(agent.to_owned()), ..SessionPatch::default() });
-        self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
-    }
-
-    /// Append a message that is whole already: a prompt with files, a message of the host, or one from a recording.
-    /// Outputs of tools in it are taken through layer 1 by [`append_recorded`](Driver::append_recorded) instead.
+    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored as they are;
+    /// [`append_recorded`](Driver::append_recorded) truncates them.
     pub fn append(&mut self, message: Message) -> Result<MessageId, SessionError> {
+        self.settle_answer()?;
+        self.append_now(message)
+    }
+
+    fn append_now(&mut self, message: Message) -> Result<MessageId, SessionError> {
         let id = message.info.id.clone();
         let now = self.now();
         self.store(|store, claim| store.append(claim, vec![message.clone()], now))?;
@@ -336,39 +347,28 @@ impl Driver {
         Ok(id)
     }
 
-    /// Take notes out of the session's inbox, once what they say is stored; gives those that were still there.
-    pub fn take_notes(&mut self, ids: &[String]) -> Result<Vec<Note>, SessionError> {
-        let now = self.now();
-        self.store(|store, claim| store.take_notes(claim, ids, now))
-    }
-
-    /// The turn is over: prune where the policy wants it then.
-    pub fn end_turn(&mut self, fixed: Fixed) -> Result<Option<Receipt>, SessionError> {
+    /// Ends the turn: prunes if the policy prunes after turns.
+    pub fn end_turn(&mut self) -> Result<Option<Receipt>, SessionError> {
         if !self.settings.policy.prune.after_turn {
             return Ok(None);
         }
-        Ok(self.prune(fixed, "the turn is over")?.receipt())
+        Ok(self.prune("the turn is over")?.receipt())
     }
 
-    /// Give the session back. A driver that is dropped does so too, but cannot say whether it worked.
+    /// Releases the session's lease. Dropping the driver does so too, but cannot report a failure.
     pub fn close(mut self) -> Result<(), SessionError> {
         self.counts.finish(self.archive.store(), &self.lease.session);
-        let (archive, lease) = (Arc::clone(&self.archive), self.lease.clone());
-        std::mem::forget(self);
-        Ok(archive.store().release(&lease)?)
+        self.is_released = true;
+        Ok(self.archive.store().release(&self.lease)?)
     }
 
-    pub(crate) fn now(&self) -> Millis {
+    /// The time by the session's clock.
+    pub fn now(&self) -> Millis {
         self.settings.clock.now()
     }
 
-    /// The numbers of the model that hold now, a window learned from a refusal among them.
-    pub fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    /// Write to the store under this driver's lease, which is renewed when a good part of it has gone.
-    pub(crate) fn store<T>(
+    /// Writes to the store under the lease, which is renewed when half of it has passed.
+    fn store<T>(
         &mut self,
         write: impl FnOnce(&dyn Store, &Claim) -> Result<T, StoreError>,
     ) -> Result<T, SessionError> {
@@ -377,7 +377,7 @@ impl Driver {
         Ok(write(self.archive.store(), &claim)?)
     }
 
-    /// Renew the lease if half of it has gone by. Hosts that wait long for a model call this now and then.
+    /// Renews the lease if half of it has passed. Hosts that wait long for a model call this periodically.
     pub fn keep_lease(&mut self) -> Result<(), SessionError> {
         if self.leased.elapsed() > self.settings.lease / 2 {
             self.lease = self.archive.store().renew(&self.lease, self.settings.lease)?;
@@ -386,23 +386,23 @@ impl Driver {
         Ok(())
     }
 
-    /// Read anew what the window is made of.
-    pub fn reload(&mut self) -> Result<(), SessionError> {
+    /// Reads anew what the window is made of.
+    fn reload(&mut self) -> Result<(), SessionError> {
         let Snapshot { log, revision } = self.archive.store().window(&self.lease.session)?;
         (self.log, self.revision) = (log, revision);
         Ok(())
     }
 
-    /// Add a part to a message that is being written.
-    pub(crate) fn append_part(&mut self, message: &MessageId, part: Part) -> Result<(), SessionError> {
+    /// Adds a part to a message that is being written.
+    fn append_part(&mut self, message: &MessageId, part: Part) -> Result<(), SessionError> {
         let now = self.now();
         self.store(|store, claim| store.append_part(claim, message, part.clone(), now))?;
         self.log.append_part(message, part)?;
         Ok(())
     }
 
-    /// Let a part go forward.
-    pub(crate) fn advance(&mut self, part: Part) -> Result<(), SessionError> {
+    /// Replaces a part by a later state of it.
+    fn advance(&mut self, part: Part) -> Result<(), SessionError> {
         let now = self.now();
         self.store(|store, claim| store.advance(claim, part.clone(), now))?;
         self.log.advance(part)?;
@@ -410,9 +410,36 @@ impl Driver {
     }
 }
 
+/// What only [`SessionHandle`](crate::SessionHandle) offers.
+#[cfg(feature = "async")]
+impl Driver {
+    pub(crate) fn set_title(&mut self, title: String) -> Result<(), SessionError> {
+        let (now, patch) = (self.now(), SessionPatch { title: Some(title), ..SessionPatch::default() });
+        self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
+    }
+
+    pub(crate) fn set_agent(&mut self, agent: String) -> Result<(), SessionError> {
+        let (now, patch) = (self.now(), SessionPatch { agent: Some(agent), ..SessionPatch::default() });
+        self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
+    }
+
+    pub(crate) fn take_notes(&mut self, ids: &[String]) -> Result<Vec<Note>, SessionError> {
+        let now = self.now();
+        self.store(|store, claim| store.take_notes(claim, ids, now))
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("session", self.session()).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Driver {
     fn drop(&mut self) {
-        // So that others need not wait for the lease to run out. An error has no caller to report it to.
-        let _ = self.archive.store().release(&self.lease);
+        if !self.is_released {
+            // So that others need not wait for the lease to run out. An error has no caller to report it to.
+            let _ = self.archive.store().release(&self.lease);
+        }
     }
 }

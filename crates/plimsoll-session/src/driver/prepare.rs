@@ -1,13 +1,14 @@
 //! Preparing the next request: weighing it, and climbing the ladder if it is too long.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::{Burden, Situation, Trigger, Verdict};
-use plimsoll::compact::request::SummaryRequest;
-use plimsoll::{CachePlan, Fixed, Limits, Line, Load, Receipt, Tokens, Window};
+use plimsoll::compact::request::{SummaryForm, SummaryRequest};
+use plimsoll::{CachePlan, Limits, Line, Load, Receipt, Text, Tokens, Window};
 
-use super::{Driver, Early, Sent};
+use super::{AnswerWriter, Driver, Precompaction, Sent};
 use crate::climb::{Climb, ClimbStep};
 use crate::error::SessionError;
 use crate::meter::Weighed;
@@ -16,21 +17,24 @@ use crate::stop::StopFlag;
 /// No model that can call tools has a smaller window than this.
 const LEAST_WINDOW: Tokens = Tokens(4_096);
 
-/// What the host does next.
-#[derive(Clone, Debug)]
-pub enum Prepared {
-    /// Send this.
-    Ready(Box<Content>),
-    /// Ask the summariser, give [`Driver::summarised`] what it says, and prepare again.
-    Summarise(Box<SummaryRequest>),
+/// Outcome of preparing a request: `R` is the request to send, `S` a summary that is needed first.
+///
+/// The enum is exhaustive on purpose: a host that ignored a new outcome would send nothing or the wrong thing.
+#[derive(Debug)]
+#[must_use]
+pub enum Prepared<R, S> {
+    /// The request fits and can be sent.
+    Ready(R),
+    /// The window is over the line. Ask the summariser, submit its reply, and prepare again.
+    Summarise(S),
     /// No request can be made that fits.
     CannotFit {
-        /// What takes the room.
+        /// What takes the space.
         burden: Box<Burden>,
-        /// What was reduced all the same, oldest first.
+        /// Receipts of what was reduced nevertheless, oldest first.
         receipts: Vec<Receipt>,
     },
-    /// The window is over the line, no summary was taken, and the policy has no other way to reduce it. The history is
+    /// The window is over the line, no summary was accepted, and the policy has no other way to reduce it. The history is
     /// unchanged. Preparing again asks for a summary again, unless the summariser has failed too often.
     NotSummarised {
         /// Why each summary was rejected, oldest first; never empty.
@@ -40,64 +44,163 @@ pub enum Prepared {
     },
 }
 
-/// The content of the next request.
+/// What the driver's thread hands to an async host, which has no reference to the driver.
+pub(crate) type Next = Prepared<Box<Content>, Box<SummaryRequest>>;
+
+impl<R, S> Prepared<R, S> {
+    /// The same outcome with what `ready` and `summarise` make of its values; `with` goes to the one that is called.
+    pub(crate) fn map<T, R2, S2>(
+        self,
+        with: T,
+        ready: impl FnOnce(T, R) -> R2,
+        summarise: impl FnOnce(T, S) -> S2,
+    ) -> Prepared<R2, S2> {
+        match self {
+            Prepared::Ready(content) => Prepared::Ready(ready(with, content)),
+            Prepared::Summarise(request) => Prepared::Summarise(summarise(with, request)),
+            Prepared::CannotFit { burden, receipts } => Prepared::CannotFit { burden, receipts },
+            Prepared::NotSummarised { rejections, receipts } => {
+                Prepared::NotSummarised { rejections, receipts }
+            }
+        }
+    }
+}
+
+/// The content of a request.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Content {
     /// The conversation.
     pub window: Window,
     /// What of it the provider's cache holds, and where to set breakpoints.
     pub cache: CachePlan,
-    /// What the request weighs.
+    /// Tokens of the request.
     pub load: Load,
-    /// The line it is under, if the model's window is known. Policies that follow a document may let it be over.
+    /// The line it is under, if the model's context window is known. Policies that follow a document may let it be over.
     pub line: Option<Line>,
-    /// The longest answer that has room beside it.
+    /// Tokens that are left for the answer.
     pub room: Tokens,
-    /// What was reduced to get here, oldest first.
+    /// Receipts of what was reduced for it, oldest first.
     pub receipts: Vec<Receipt>,
 }
 
-impl Driver {
-    /// Get the next request ready: weigh it, climb the ladder where the policy wants it, and give its content.
-    ///
-    /// `fixed` is what the request carries besides the conversation, counted by [`counter`](Driver::counter).
-    pub fn prepare(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
-        self.prepare_unless(&StopFlag::default(), |_| fixed)
+/// A request to send. It is answered or dropped; dropping it changes nothing.
+#[derive(Debug)]
+#[must_use = "a request is sent and answered, or dropped"]
+pub struct Request<'d> {
+    driver: &'d mut Driver,
+    content: Box<Content>,
+}
+
+impl<'d> Request<'d> {
+    /// Begins the answer to the request. `agent` is recorded as its author, if the host has several.
+    pub fn begin_answer(self, agent: Option<&str>) -> Result<AnswerWriter<'d>, SessionError> {
+        AnswerWriter::begin(self.driver, agent)
     }
 
-    /// Like [`prepare`](Driver::prepare), until a flag is set: then it fails with [`SessionError::Stopped`], and the session
-    /// is as it was.
-    pub fn prepare_unless(
-        &mut self,
-        stop: &StopFlag,
-        fixed: impl FnOnce(&Driver) -> Fixed,
-    ) -> Result<Prepared, SessionError> {
-        self.stop = stop.clone();
-        let fixed = fixed(self);
-        let prepared = self.prepare_now(fixed);
-        self.stop = StopFlag::default();
+    /// Records that the provider rejected the request as too long; see [`Driver::on_overflow`].
+    pub fn on_overflow(self, window: Option<Tokens>) {
+        self.driver.on_overflow(window);
+    }
+
+    /// The content, for hosts that do not stream the answer: [`append_recorded`](Driver::append_recorded) takes it whole.
+    pub fn into_content(self) -> Content {
+        *self.content
+    }
+}
+
+impl Deref for Request<'_> {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        &self.content
+    }
+}
+
+/// A summary that is needed before the next request. Dropping it changes nothing; preparing again returns it again.
+#[derive(Debug)]
+#[must_use = "a summary call is answered, timed out or dropped"]
+pub struct SummaryCall<'d> {
+    driver: &'d mut Driver,
+    request: Box<SummaryRequest>,
+}
+
+impl SummaryCall<'_> {
+    /// Submits the summariser's reply, or why there is none. Returns why the reply was rejected, if it was.
+    pub fn answer(self, reply: Result<Reply, String>) -> Result<Option<Rejection>, SessionError> {
+        self.driver.submit_summary(reply)
+    }
+
+    /// Stops waiting for the summariser; see [`time_out`](crate::SummaryCall::time_out).
+    pub fn time_out(self) {
+        self.driver.time_out_summary();
+    }
+
+    /// The summary that can be extracted without a model.
+    pub fn offline_summary(&self) -> Option<Text> {
+        self.driver.offline_summary()
+    }
+
+    /// Where to set cache breakpoints in a request that is appended to the session's own window; `None` for a separate one.
+    pub fn cache_plan(&self) -> Option<CachePlan> {
+        self.driver.summary_cache_plan(&self.request)
+    }
+}
+
+impl Deref for SummaryCall<'_> {
+    type Target = SummaryRequest;
+
+    fn deref(&self) -> &SummaryRequest {
+        &self.request
+    }
+}
+
+impl Driver {
+    /// Prepares the next request: weighs the window, and climbs the ladder if it is over the line.
+    pub fn prepare(&mut self) -> Result<Prepared<Request<'_>, SummaryCall<'_>>, SessionError> {
+        let next = self.prepare_next(&StopFlag::default())?;
+        let ready = |driver, content| Request { driver, content };
+        Ok(next.map(self, ready, |driver, request| SummaryCall { driver, request }))
+    }
+
+    /// Prepares until another thread sets the flag. Then it fails with [`SessionError::Stopped`], and the session is unchanged.
+    /// A climb obeys the flag with which it began, so callers pass the same one until it is over.
+    pub(crate) fn prepare_next(&mut self, stop: &StopFlag) -> Result<Next, SessionError> {
+        self.settle_answer()?;
+        if self.climb.as_ref().is_some_and(Climb::is_stopped) {
+            self.climb = None;
+        }
+        let prepared = self.until(stop, Driver::prepare_now);
         if matches!(prepared, Err(SessionError::Stopped)) {
             self.climb = None;
         }
         prepared
     }
 
-    fn prepare_now(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
+    /// Does work that the flag stops.
+    pub(crate) fn until<T>(&mut self, stop: &StopFlag, work: impl FnOnce(&mut Driver) -> T) -> T {
+        self.stop = stop.clone();
+        let done = work(self);
+        self.stop = StopFlag::default();
+        done
+    }
+
+    fn prepare_now(&mut self) -> Result<Next, SessionError> {
         let mut receipts = Vec::new();
         if self.climb.is_none() {
-            let mut situation = self.situation(fixed, self.trigger);
+            let mut situation = self.situation(self.trigger);
             let (mut load, mut window) = situation.load_and_window(&self.log);
-            let is_held = matches!(self.early, Early::Held(_));
-            let compacts = is_held && situation.wants_compaction(&self.log, &load);
+            let is_stashed = matches!(self.precompaction, Precompaction::Stashed(_));
+            let compacts = is_stashed && situation.wants_compaction(&self.log, &load);
             // A prune that only saves money would make a summary useless that is paid for.
-            let mut calls = situation.wants_climb(&self.log, &load) && (!is_held || compacts);
+            let mut calls = situation.wants_climb(&self.log, &load) && (!is_stashed || compacts);
             self.stop.check()?;
-            if compacts && let Some(held) = self.take_held() {
+            if compacts && let Some(stashed) = self.take_stashed() {
                 self.keep_scale(&situation, &load);
-                receipts = self.commit_held(held)?;
+                receipts = self.commit_stashed(stashed)?;
                 if !receipts.is_empty() {
                     self.trigger = Trigger::Auto;
-                    situation = self.situation(fixed, Trigger::Auto);
+                    situation = self.situation(Trigger::Auto);
                     (load, window) = situation.load_and_window(&self.log);
                     calls = situation.wants_climb(&self.log, &load);
                 }
@@ -106,12 +209,11 @@ impl Driver {
             if !calls {
                 return Ok(Prepared::Ready(Box::new(self.content(window, load, receipts))));
             }
-            self.climb = Some(self.climb_from(situation));
+            self.climb = Some(self.climb_from(situation)?);
         }
         let Some(climb) = &mut self.climb else {
             return Err(SessionError::OutOfOrder("there is no climb to go on with"));
         };
-        climb.stop_on(self.stop.clone());
         match climb.step()? {
             ClimbStep::Ask(request) => Ok(Prepared::Summarise(request)),
             ClimbStep::Done(climbed) => {
@@ -120,8 +222,10 @@ impl Driver {
                     (climbed.outcome.verdict.clone(), climbed.outcome.rejections.clone());
                 let after = climbed.outcome.after;
                 receipts.extend(self.commit(*climbed)?);
+                // What is committed is reported with true figures.
+                self.stop = StopFlag::default();
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
-                let (load, window) = self.situation(fixed, Trigger::Auto).load_and_window(&self.log);
+                let (load, window) = self.situation(Trigger::Auto).load_and_window(&self.log);
                 match verdict {
                     Verdict::TooHeavy(burden) => match self.believe_estimate(&load, trigger) {
                         Some(load) => Ok(Prepared::Ready(Box::new(self.content(window, load, receipts)))),
@@ -142,8 +246,10 @@ impl Driver {
     }
 
     /// Whether nothing but the weight of the window decides what the next [`prepare`](Driver::prepare) does.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.climb.is_none() && matches!(self.early, Early::None) && self.trigger == Trigger::Auto
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.climb.is_none()
+            && matches!(self.precompaction, Precompaction::None)
+            && self.trigger == Trigger::Auto
     }
 
     /// The load by the estimate alone, if only a provider's figure says that a request does not fit. A figure is of a
@@ -156,41 +262,41 @@ impl Driver {
         fits.then(|| Load { tokens: load.estimate, usage_of: None, ..load.clone() })
     }
 
-    /// Hand in what the summariser said to the request of [`Prepared::Summarise`], or why it said nothing.
-    pub fn summarised(&mut self, reply: Result<Reply, String>) -> Result<(), SessionError> {
-        match &mut self.climb {
-            Some(climb) => climb.answer(reply),
-            None => Err(SessionError::OutOfOrder("a summary was handed in that nobody asked for")),
-        }
+    pub(crate) fn submit_summary(
+        &mut self,
+        reply: Result<Reply, String>,
+    ) -> Result<Option<Rejection>, SessionError> {
+        let Some(climb) = &mut self.climb else {
+            // The climb was given up since, because something else was reduced or undone. The summary was paid for.
+            if let Ok(Reply { usage, cost, .. }) = reply {
+                self.owed.add(usage, cost);
+            }
+            return Ok(None);
+        };
+        climb.answer(reply)
     }
 
-    /// Stops waiting for the summariser: the compaction has taken as long as the policy's `compact.maxSeconds` allows. The
-    /// next [`prepare`](Driver::prepare) goes on without a model.
-    pub fn time_out_summary(&mut self) {
+    pub(crate) fn time_out_summary(&mut self) {
         if let Some(climb) = &mut self.climb {
             climb.time_out();
         }
     }
 
-    /// Answers of the summariser that were rejected in the climb under way.
-    pub fn rejections(&self) -> &[Rejection] {
-        self.climb.as_ref().map(Climb::rejections).unwrap_or_default()
-    }
-
-    /// The summary that can be made without a model of what is being asked for.
-    pub fn offline_summary(&self) -> Option<plimsoll::Text> {
+    pub(crate) fn offline_summary(&self) -> Option<Text> {
         self.climb.as_ref().and_then(Climb::offline)
     }
 
-    /// The provider refused the last request as too long. The next [`prepare`](Driver::prepare) reduces whatever the
-    /// figures say, and twice as much with every refusal in a row; `window` is the context window that the refusal names, if it does. Where it does not and no table knows
-    /// the model, what was refused bounds the window.
-    pub fn refused(&mut self, window: Option<Tokens>, fixed: Fixed) {
+    /// Records that the provider rejected the last request as too long. The next [`prepare`](Driver::prepare) reduces whatever
+    /// the figures say, and twice as much with every overflow in a row.
+    ///
+    /// `window` is the context window that the error names. If it names none and the model's limits are unknown, the size of
+    /// the rejected request bounds the window.
+    pub fn on_overflow(&mut self, window: Option<Tokens>) {
         let named = window.filter(|window| *window > Tokens::ZERO);
         let learned = named.or_else(|| {
-            let is_known = self.settings.limits.is_some_and(|limits| limits.context > Tokens::ZERO);
-            let load = self.situation(fixed, Trigger::Auto).load(&self.log);
-            // A refusal of a small request is more likely a fault of the provider's than a window of that size.
+            let is_known = self.settings.model.limits.is_some_and(|limits| limits.context > Tokens::ZERO);
+            let load = self.situation(Trigger::Auto).load(&self.log);
+            // A rejection of a small request is more likely a fault of the provider's than a window of that size.
             (!is_known && load.tokens >= LEAST_WINDOW).then_some(load.tokens)
         });
         self.trigger = Trigger::Refused;
@@ -211,14 +317,14 @@ impl Driver {
         }
     }
 
-    /// Whether [`prepare`](Driver::prepare) would compact before the next request.
-    pub fn is_over_line(&self, fixed: Fixed) -> bool {
-        let situation = self.situation(fixed, self.trigger);
+    #[cfg(feature = "async")]
+    pub(crate) fn is_over_line(&self) -> bool {
+        let situation = self.situation(self.trigger);
         let load = situation.load(&self.log);
         situation.wants_compaction(&self.log, &load)
     }
 
-    pub(crate) fn situation(&self, fixed: Fixed, trigger: Trigger) -> Situation {
+    pub(super) fn situation(&self, trigger: Trigger) -> Situation {
         let now = self.now();
         let mut summariser = self.settings.summariser.clone();
         if let Some(own) = summariser.as_mut().filter(|summariser| summariser.model.is_none()) {
@@ -230,7 +336,7 @@ impl Driver {
         }
         let mut situation = Situation {
             summariser,
-            fixed,
+            fixed: self.overhead(),
             counter: self.counter(),
             trigger,
             refusals: self.refusals,
@@ -250,9 +356,14 @@ impl Driver {
         situation
     }
 
-    /// What of a window the provider's cache holds, and where to set breakpoints; for a summary request that is appended
-    /// to the window as it was last sent.
-    pub fn cache_plan(&self, window: &Window) -> CachePlan {
+    pub(crate) fn summary_cache_plan(&self, request: &SummaryRequest) -> Option<CachePlan> {
+        match &request.form {
+            SummaryForm::Separate { .. } => None,
+            SummaryForm::Appended { window, .. } => Some(self.cache_plan(window)),
+        }
+    }
+
+    fn cache_plan(&self, window: &Window) -> CachePlan {
         let last = self.sent.as_ref().map(|sent| &sent.fingerprint);
         let (reserved, policy) = (self.settings.reserved_breakpoints, &self.settings.policy.cache);
         CachePlan::new(window, &self.log, last, reserved, policy)
@@ -275,12 +386,12 @@ impl Driver {
     }
 
     /// The provider has taken a request: the next refusal is the first again.
-    pub(crate) fn note_answered(&mut self) {
+    pub(super) fn note_answered(&mut self) {
         self.refusals = 0;
     }
 
     /// The request that was prepared is being answered: that is what the provider's cache holds now.
-    pub(crate) fn note_sent(&mut self) -> Option<Weighed> {
+    pub(super) fn note_sent(&mut self) -> Option<Weighed> {
         self.note_answered();
         // Not before the request, which must not wait for it.
         self.counts.settle(self.archive.store(), &self.lease.session);

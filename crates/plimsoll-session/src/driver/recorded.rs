@@ -44,7 +44,7 @@ impl Driver {
         let sent = if message.is_assistant() { self.note_sent() } else { None };
         let id = self.append(message)?;
         if let (Some(usage), Some(sent)) = (usage, sent) {
-            self.meter.observe(sent, &usage);
+            self.observe(sent, &usage);
         }
         Ok((id, receipts))
     }

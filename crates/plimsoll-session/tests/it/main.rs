@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod answers;
+#[cfg(feature = "async")]
+mod async_session;
 mod counts;
 mod early;
 mod figures;
-#[cfg(feature = "async")]
-mod handle;
 mod model;
 mod outputs;
 mod recall;
