@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::request::{SummaryForm, SummaryRequest};
-use plimsoll::window::{Block, WindowMessage, WindowRole};
+use plimsoll::compact::request::SummaryRequest;
 use plimsoll::{CachePlan, Policy, Receipt, SessionId, Usage};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
@@ -19,7 +18,7 @@ use crate::event::{Event, ReceiptFigures, ReductionKind, UsageFigures};
 use crate::metrics;
 use crate::model::{Model, Question};
 use crate::run::{Conversation, Progress};
-use crate::step::{one_message, reply_of, summary_max_tokens};
+use crate::step::{reply_of, summary_max_tokens};
 
 /// The answer to a summary request.
 pub(crate) struct Summary {
@@ -131,11 +130,11 @@ impl Agent {
             cache_key: model.options.cache_key.clone().or_else(|| cache_key.map(str::to_owned)),
             ..model.options.clone()
         };
-        let built = match &request.form {
-            SummaryForm::Separate { system, prompt } => {
-                let window = one_message(prompt, &agent.policy);
+        let window = request.window();
+        let built = match request.system() {
+            Some(system) => {
                 let options = RequestOptions { thinking: Thinking::Unset, ..options };
-                let system = [system.clone()];
+                let system = [system.to_owned()];
                 model.request(Question {
                     window: &window,
                     system: &system,
@@ -144,16 +143,7 @@ impl Agent {
                     options: &options,
                 })
             }
-            SummaryForm::Appended { window, prompt } => {
-                let mut window = window.clone();
-                let block = Block::Text { text: prompt.as_str().into(), part: None };
-                window.messages.push(WindowMessage {
-                    role: WindowRole::User,
-                    message: None,
-                    place: None,
-                    blocks: vec![block],
-                    signed: 0,
-                });
+            None => {
                 // The tools stay declared, because the cache begins with them. Forbidding them in a field of its own would
                 // make Anthropic's cache of the conversation useless; the instruction forbids them, and a call is refused.
                 let tool_choice = match model.wire() {
@@ -192,8 +182,8 @@ impl Agent {
 
 impl Model {
     /// Ask for a summary in a request of its own, for hosts that reduce a session without running it.
-    pub async fn summarise(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, String> {
-        let SummaryForm::Separate { system, prompt } = &request.form else {
+    pub async fn summarise(&self, request: &SummaryRequest) -> Result<Reply, String> {
+        let Some(system) = request.system() else {
             return Err("only the session's own model can be asked at the end of its window".to_owned());
         };
         let options = RequestOptions {
@@ -201,7 +191,7 @@ impl Model {
             thinking: Thinking::Unset,
             ..self.options.clone()
         };
-        let (window, system) = (one_message(prompt, policy), [system.clone()]);
+        let (window, system) = (request.window(), [system.to_owned()]);
         let question =
             Question { window: &window, system: &system, tools: &[], cache: None, options: &options };
         let request = self.request(question).map_err(|error| error.to_string())?;

@@ -40,7 +40,6 @@ impl Conversation {
     pub async fn branch(&mut self, title: &str) -> Result<SessionId, AgentError> {
         self.settle().await?;
         let new = NewSession {
-            id: plimsoll_store::random_ids().session(self.agent.clock.now()),
             title: title.to_owned(),
             agent: Some(self.agent.profile.name.clone()),
             model: Some(self.agent.model.name.model.clone()),

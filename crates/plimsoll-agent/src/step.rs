@@ -391,12 +391,6 @@ pub(crate) fn reply_of(said: CollectedAnswer, model: &Model) -> Reply {
     }
 }
 
-/// A window with nothing but one message of the user's.
-pub(crate) fn one_message(text: &str, policy: &plimsoll::Policy) -> plimsoll::Window {
-    let message = Message::user("msg_summary".into(), "prt_summary".into(), text);
-    plimsoll::Window::of(&[message], policy)
-}
-
 /// The longest answer to a summary request, if the request says one.
 pub(crate) fn summary_max_tokens(request: &SummaryRequest) -> Option<u64> {
     let most = Some(request.max_tokens).filter(|most| *most > Tokens::ZERO);

@@ -132,7 +132,7 @@ impl Ranged<'_> {
         let mut summary: Option<Text> = None;
         for chunk in 0..job.chunks() {
             let Some(request) = job.request(chunk, summary.as_ref(), measured) else { break };
-            let reply = Progress::during(&asked.asking(&request), || asked.ask(&request, policy));
+            let reply = Progress::during(&asked.asking(&request), || asked.ask(&request));
             let reply = reply.map_err(|error| asked.failed(&error))?;
             let is_last = chunk + 1 == job.chunks();
             let before = summary.as_ref().map(|text| plimsoll::Counter::count_text(&policy.count, text));

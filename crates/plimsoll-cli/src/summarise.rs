@@ -52,7 +52,7 @@ pub(crate) fn compact(
     let ask = |request: &SummaryRequest, extracted: Option<String>| -> Result<Reply, CliError> {
         let reply = match extracted {
             Some(text) => Reply { is_extracted: true, ..Reply::finished(text) },
-            None => Progress::during(&asked.asking(request), || asked.ask(request, &config.policy))?,
+            None => Progress::during(&asked.asking(request), || asked.ask(request))?,
         };
         match &editor {
             // What comes before the last is read by the summariser alone.
@@ -263,10 +263,10 @@ impl Asked {
         Summariser::named(name, limits.unwrap_or(session))
     }
 
-    pub(crate) fn ask(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, CliError> {
+    pub(crate) fn ask(&self, request: &SummaryRequest) -> Result<Reply, CliError> {
         match self {
             Asked::Model(model, runtime) => {
-                runtime.block_on(model.summarise(request, policy)).map_err(CliError::failed)
+                runtime.block_on(model.summarise(request)).map_err(CliError::failed)
             }
             Asked::Command(command) => run(command, &text_of(request)).map(Reply::finished),
             Asked::Offline => Err(CliError::failed("no model is asked here")),

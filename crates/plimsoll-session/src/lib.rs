@@ -17,7 +17,7 @@ mod usage_scale;
 
 /// The session on the calling thread, for hosts without an async runtime: replays and one-shot commands.
 ///
-/// The operations are those of [`Session`](crate::Session) and [`SessionHandle`](crate::SessionHandle), without `await`.
+/// The operations are those of [`Session`] and [`SessionHandle`], without `await`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -77,7 +77,7 @@ pub use plimsoll::{
     Role, Scale, SessionId, Text, Tokens, ToolState, ToolStatus, Usage, Window, WindowMessage, WindowRole,
 };
 pub use plimsoll_store::{
-    Archive, Clock, Durability, Lease, NewSession, Note, Session as SessionRecord, StoreError, TakeOver,
-    Taken,
+    Archive, Clock, Durability, Filter, Lease, NewSession, Note, PageRequest, Session as SessionRecord,
+    StoreError, TakeOver, Taken,
 };
 pub use plimsoll_tokens::{ModelPrice, ModelTable, Observed};

@@ -456,11 +456,7 @@ impl Chat<'_> {
 
 /// What was done to a session so far, oldest first.
 pub(super) async fn receipts(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
-    let session = conversation.session().clone();
-    let all = conversation.handle().with_archive(move |archive| {
-        archive.store().receipts(&session, None, u64::MAX).map_err(SessionError::from)
-    });
-    Ok(all.await?)
+    Ok(conversation.handle().receipts().await?)
 }
 
 /// What was done to a session and, before it was forked from them, to those above it.

@@ -19,7 +19,7 @@ use crate::overhead::Overhead;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ForkRequest {
-    /// The child's session.
+    /// The child's session. An empty id is replaced by a generated one.
     pub new: NewSession,
     /// The child's task, which becomes its last message.
     pub task: String,
@@ -112,7 +112,7 @@ impl Driver {
     pub fn fork(&mut self, request: ForkRequest) -> Result<Forked, SessionError> {
         let ForkRequest { new, task, at, limits, overhead, identities } = request;
         let now = self.now();
-        let new = NewSession { parent: Some(self.session().clone()), ..new };
+        let new = NewSession { parent: Some(self.session().clone()), ..self.named(new) };
         let (policy, counter) = (Arc::clone(&self.settings.policy), self.meter.counter());
         let fixed = overhead.count(&*self.counter());
         let child = Child { limits, fixed, task: &task };
@@ -161,8 +161,18 @@ impl Driver {
 
     /// Creates a session that shares all of this one, and continues on its own.
     #[cfg(feature = "async")]
-    pub(crate) fn branch(&self, new: NewSession) -> Result<Session, SessionError> {
+    pub(crate) fn branch(&mut self, new: NewSession) -> Result<Session, SessionError> {
+        let new = self.named(new);
         Ok(self.archive.store().fork(self.session(), None, new, self.now())?)
+    }
+
+    /// A session to create, with an id.
+    fn named(&mut self, new: NewSession) -> NewSession {
+        let now = self.now();
+        match new.id.as_str() {
+            "" => NewSession { id: self.ids.session(now), ..new },
+            _ => new,
+        }
     }
 
     /// A message of the user's side that the user did not write.

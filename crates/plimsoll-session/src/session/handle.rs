@@ -169,6 +169,11 @@ impl SessionHandle {
         self.run(move |driver| driver.recall(&query)).await
     }
 
+    /// Receipts of all reductions of the session, oldest first.
+    pub async fn receipts(&self) -> Result<Vec<Receipt>, SessionError> {
+        self.run(|driver| Ok(driver.archive().store().receipts(driver.session(), None, u64::MAX)?)).await
+    }
+
     /// Undoes a reduction. Reductions can be undone in any order, each once.
     pub async fn undo(&self, receipt: &ReceiptId) -> Result<Receipt, SessionError> {
         let receipt = receipt.clone();
@@ -202,7 +207,8 @@ impl SessionHandle {
         self.run(move |driver| driver.fork(request)).await
     }
 
-    /// Creates a session that begins with all of this one, shared, and continues on its own.
+    /// Creates a session that begins with all of this one, shared, and continues on its own. An empty id is replaced by a
+    /// generated one.
     pub async fn branch(&self, new: NewSession) -> Result<SessionRecord, SessionError> {
         self.run(move |driver| driver.branch(new)).await
     }

@@ -8,6 +8,8 @@ mod answers;
 mod async_session;
 mod counts;
 mod early;
+#[cfg(feature = "async")]
+mod embedding;
 mod figures;
 mod model;
 mod outputs;
