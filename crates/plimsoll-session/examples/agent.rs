@@ -1,6 +1,6 @@
 //! A small agent on `plimsoll-session`: `agent BASE_URL MODEL [--session ID] PROMPT`
 //!
-//! It streams answers, runs a tool whose output is too long for any window, compacts its window when it is full, and
+//! The agent streams answers, runs a tool whose output is too long for any window, compacts its window when it is full, and
 //! resumes a session that an earlier process has left. `docs/EMBEDDING.md` explains it piece by piece.
 
 use std::error::Error;
@@ -18,10 +18,10 @@ use plimsoll_session::{
 };
 use serde_json::json;
 
-/// Overflow errors in a row after which a turn is given up.
+/// Maximum number of overflow errors in a row.
 const MAX_OVERFLOWS: usize = 5;
 
-/// A model, and what it is told and may call.
+/// A model with its system prompt and tools.
 pub struct Agent {
     client: Client,
     model: String,

@@ -1,4 +1,4 @@
-//! A climb of the ladder, which can be made beside the running turn.
+//! A climb of the ladder, which can run concurrently with a turn.
 
 use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step};
@@ -77,10 +77,10 @@ pub struct ClimbOutcome {
 /// Why the summariser gave no summary. The session is unchanged.
 #[derive(Debug, Error)]
 pub enum SummaryFailure<E> {
-    /// It could not be asked.
+    /// The request to the summariser failed.
     #[error("{0}")]
     Asking(E),
-    /// Its reply was rejected, or it was not asked.
+    /// The reply was rejected, or the summariser was not asked.
     #[error("{}", .0.as_ref().map_or_else(|| "the summariser was not asked".to_owned(), ToString::to_string))]
     NotTaken(Option<Rejection>),
     /// The climb itself failed.

@@ -6,7 +6,7 @@ use plimsoll::pin::PinError;
 use plimsoll_store::StoreError;
 use thiserror::Error;
 
-/// Why an operation on a session failed. The session is as it was before the call.
+/// Why an operation on a session failed. The session is unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SessionError {

@@ -62,7 +62,7 @@ pub use session::{
 pub use settings::{Counting, Figures, SessionModel};
 pub use usage_scale::UsageScale;
 
-// What a host needs of the crates below, so that it depends on this one alone.
+// Types of the crates below that hosts need, so that they depend on this crate only.
 pub use plimsoll::compact::accept::{Rejection, Reply};
 pub use plimsoll::compact::ladder::{Burden, Outcome, Verdict};
 pub use plimsoll::compact::request::{HookText, Summariser, SummaryForm, SummaryRequest};

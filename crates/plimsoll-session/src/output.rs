@@ -22,7 +22,7 @@ pub struct OutputSink {
 }
 
 impl OutputSink {
-    /// A sink whose output is read by `take` on a thread of its own.
+    /// A sink whose output is read by `take` on a separate thread.
     pub(crate) fn spawn(
         call: PartId,
         take: impl FnOnce(&mut dyn Read) -> Result<Taken, StoreError> + Send + 'static,
@@ -39,8 +39,8 @@ impl OutputSink {
         &self.call
     }
 
-    /// Waits until everything is stored. The result is what the model would see, for hosts that may change it before they record
-    /// it. It blocks until the disk is done.
+    /// Waits until everything is stored, which blocks. The result is what the model would see, for hosts that may change it before
+    /// they record it.
     pub fn close(mut self) -> Result<Taken, SessionError> {
         self.sender = None;
         let Some(thread) = self.thread.take() else {

@@ -1,4 +1,4 @@
-//! What every request carries besides the conversation.
+//! Tokens of every request besides the conversation.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use plimsoll::{Counter, Fixed};
 
 /// The system prompt and the declared tools, which every request carries besides the conversation.
 ///
-/// Texts are counted with the session's own counter, and again whenever its calibration has moved. Tokens are added as
-/// they are, for hosts that know the figure and not the text.
+/// Texts are counted with the session's own counter, and again whenever its calibration has moved. Tokens are added
+/// unchanged, for hosts that know the figure and not the text.
 ///
 /// ```
 /// use plimsoll_session::{Fixed, Overhead, Tokens};

@@ -1,4 +1,4 @@
-//! What a host decides about a session that it drives.
+//! Settings of a session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ pub enum Counting {
     Fixed(Arc<dyn Counter>),
 }
 
-/// What the figures of receipts are based on.
+/// Basis of the figures in receipts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Figures {

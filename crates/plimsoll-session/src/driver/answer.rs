@@ -21,13 +21,13 @@ pub(crate) const INTERRUPTED: &str = "Interrupted: the run was given up.";
 /// How an answer that did not finish ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AnswerEnd {
-    /// It was broken off on purpose. What the model had written stays in view.
+    /// The answer was broken off. What the model had written stays in view.
     Aborted(String),
-    /// It failed, and is left out of the window.
+    /// The answer failed, and is left out of the window.
     Failed {
         /// The kind of error, such as `APIError`.
         name: String,
-        /// What went wrong, without secrets.
+        /// The error message, without secrets.
         message: String,
     },
 }
@@ -95,15 +95,15 @@ impl Drop for AnswerWriter<'_> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FinishedAnswer {
-    /// The answer as it is stored.
+    /// The stored answer.
     pub message: Message,
     /// Why the model stopped, in the provider's words.
     pub reason: String,
     /// Usage of the response, if the provider reported any.
     pub usage: Option<Usage>,
-    /// Its calls, oldest first. Each has to be answered before the next request.
+    /// The calls of the answer, oldest first. Each has to be answered before the next request.
     pub calls: Vec<PendingCall>,
-    /// What its usage has shown about how the model counts.
+    /// Result of calibrating the counter with the answer's usage.
     pub observed: Option<Observed>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Writing {
     counted: Option<Usage>,
     /// Why the model stopped, and the final usage.
     finished: Option<(String, Option<Usage>)>,
-    /// What was sent for this answer.
+    /// Measure of the request.
     sent: Option<Weighed>,
 }
 
@@ -296,7 +296,7 @@ impl Driver {
         }
     }
 
-    /// Settles what an interrupted turn has left: its answer is ended, its compaction is given up, and its open calls are recorded
+    /// Settles what an interrupted turn has left: its answer is ended, its compaction is cancelled, and its open calls are recorded
     /// as failed. Hosts call this before a new turn.
     pub fn settle(&mut self, why: &str) -> Result<(), SessionError> {
         if self.writing.is_some() {
@@ -321,7 +321,7 @@ impl Driver {
 
     /// The answer that ended the newest turn: one that is complete and calls nothing. `None` if the turn is not over.
     pub fn last_word(&self) -> Option<&Message> {
-        // A pivot stands for what was said before it, and is no turn of its own.
+        // A pivot replaces what came before it, and is not a turn.
         let is_told = |message: &&Message| {
             message.info.role != Some(Role::System)
                 && message.marker().is_none()
@@ -331,7 +331,7 @@ impl Driver {
         let newest = self.log.iter().rev().find(is_told)?;
         let is_over = newest.is_assistant()
             && newest.info.error.is_none()
-            // A provider that paused a long turn of its own tools wants to be asked again.
+            // A provider that paused a long turn of server-side tools expects another request.
             && newest.info.finish.as_deref().is_some_and(|finish| finish != "pause_turn")
             && !newest.parts.iter().any(|part| part.as_tool().is_some());
         is_over.then_some(newest)

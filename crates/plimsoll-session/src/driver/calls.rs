@@ -21,7 +21,7 @@ pub struct PendingCall {
     pub part: PartId,
     /// The tool.
     pub tool: String,
-    /// Its input. Input that is not valid JSON is a string.
+    /// The input. Input that is not valid JSON is a string.
     pub input: Value,
 }
 

@@ -19,10 +19,10 @@ impl Driver {
         self.climb_from(situation)
     }
 
-    /// Begins a compaction beside the running turn if the window is over the policy's soft line. `None` if the policy has no
-    /// such line, if there is no summariser, or if one was begun since the window was last reduced.
+    /// Begins a compaction that runs concurrently with the turn, if the window is over the policy's soft line. `None` if the
+    /// policy has no such line, without a summariser, or if one was begun since the window was last reduced.
     ///
-    /// The host lets it climb beside the turn and hands the outcome to
+    /// The host runs the climb concurrently with the turn and passes the outcome to
     /// [`stash_precompaction`](Driver::stash_precompaction).
     pub fn begin_precompaction(&mut self) -> Result<Option<Climb>, SessionError> {
         let Some(situation) = self.precompaction_situation() else { return Ok(None) };
@@ -96,7 +96,7 @@ impl Driver {
 
     pub(super) fn climb_from(&mut self, situation: Situation) -> Result<Climb, SessionError> {
         let load = situation.load(&self.log);
-        // A scale of figures that were counted after the flag was set would be wrong for good.
+        // A scale of figures that were counted after the flag was set would stay wrong.
         self.stop.check()?;
         self.keep_scale(&situation, &load);
         let mut climb = Climb::new(self.log.clone(), self.revision, situation, self.ids.split());
@@ -129,7 +129,7 @@ impl Driver {
             }
             self.recorded = recorded.or(self.recorded.take());
             if reduction.receipts.iter().any(compacts) {
-                // What the pivot stands for need not be held any more; the store knows what must be.
+                // Messages that the pivot replaces need not be held any more; the store knows which must be.
                 self.reload()?;
             } else {
                 reduction.commit(&mut self.log)?;

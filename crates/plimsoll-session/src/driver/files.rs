@@ -29,7 +29,7 @@ impl Driver {
             tool: tool.to_owned(),
             shown: format!("`{}` as it was before", change.path),
         };
-        // Also if there was no file: the handle is what tells a record from a claim.
+        // Also without a file: the handle proves that the record was made here.
         let absent = format!("`{}` was not there.\n", change.path);
         let mut content = content.unwrap_or(absent.as_bytes());
         let (now, archive) = (self.now(), Arc::clone(&self.archive));

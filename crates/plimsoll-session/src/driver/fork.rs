@@ -83,13 +83,13 @@ pub struct Identities {
 pub struct Forked {
     /// The child's session, its task the last message.
     pub session: Session,
-    /// What it inherited.
+    /// The inherited content.
     pub content: ForkContent,
-    /// Tokens of what it inherited.
+    /// Tokens of the inherited content.
     pub tokens: Tokens,
 }
 
-/// What a child inherited from its parent.
+/// Content that a child inherited from its parent.
 #[derive(Clone, Debug)]
 pub enum ForkContent {
     /// The parent's conversation itself.
@@ -107,8 +107,8 @@ impl Driver {
     /// Creates a child session with this session's context, and with its task as the last message. This session is not
     /// changed.
     ///
-    /// If the agents are the same, the child shares this session's window by reference, byte for byte as it was last sent.
-    /// Otherwise it gets a digest in a message of its own.
+    /// If the agents are the same, the child shares this session's window by reference, byte for byte as last sent.
+    /// Otherwise it gets a digest in a separate message.
     pub fn fork(&mut self, request: ForkRequest) -> Result<Forked, SessionError> {
         let ForkRequest { new, task, at, limits, overhead, identities } = request;
         let now = self.now();

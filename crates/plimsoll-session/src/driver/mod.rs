@@ -56,7 +56,7 @@ pub use reductions::{NextReductions, Pruned};
 
 /// Drives one session on the calling thread: everything around a model call but the call itself.
 ///
-/// It holds the session's lease, and every write carries the lease's epoch, so that the writes of a driver whose session was
+/// The driver holds the session's lease, and every write carries the lease's epoch, so that the writes of a driver whose session was
 /// taken over are rejected. It keeps what the window is made of in memory. Each change is written to the store first and
 /// becomes visible in memory only once it is stored.
 pub struct Driver {
@@ -68,7 +68,7 @@ pub struct Driver {
     leased: Instant,
     is_released: bool,
     ids: Ids,
-    /// What the window is made of: the newest pivot, its tail and what follows.
+    /// Messages of the window: the newest pivot, its tail and what follows.
     log: Log,
     /// A revision of the session since which nothing was reduced or undone: what plans on `log` are made on.
     revision: Revision,
@@ -77,9 +77,9 @@ pub struct Driver {
     overhead: Cell<Option<Fixed>>,
     /// The scale of the newest usage that a reduction has made stale.
     scale: Option<Scale>,
-    /// What the window weighed after the last reduction of an earlier run, which `scale` is not known of.
+    /// Tokens of the window after the last reduction of an earlier run, for which `scale` is unknown.
     reduced: Option<Reduced>,
-    /// What the usage of the whole session says, if figures are based on it.
+    /// Scale of the whole session's usage, if figures are based on it.
     recorded: Option<UsageScale>,
     writing: Option<Writing>,
     /// Texts of the window that were read without a count.
@@ -115,9 +115,9 @@ enum Precompaction {
     /// None is wanted or under way.
     #[default]
     None,
-    /// A climb was handed out, or one came to nothing; none is begun before the window is reduced otherwise.
+    /// A climb was handed out, or one failed; none is begun until the window is reduced otherwise.
     Begun,
-    /// It is done, and waits until the line is crossed.
+    /// The outcome waits until the line is crossed.
     Stashed(Box<ClimbOutcome>),
 }
 
@@ -169,7 +169,7 @@ impl Driver {
     fn of(archive: Arc<Archive>, settings: Settings, lease: Lease, snapshot: Snapshot) -> Driver {
         let Snapshot { log, revision } = snapshot;
         let meter = Meter::new(&settings.counting, &settings.model.name, None);
-        // Without either, figures are estimates, which is no reason not to open the session.
+        // Without either, figures are estimates. The session is opened all the same.
         let (recorded, reduced) = match settings.figures {
             Figures::Driven => (None, Reduced::of(&archive, &lease.session, &settings, &log)),
             Figures::Recorded => {
@@ -225,7 +225,7 @@ impl Driver {
         &self.lease
     }
 
-    /// The messages that the window is made of, as they are stored.
+    /// The stored messages that the window is made of.
     pub fn log(&self) -> &Log {
         &self.log
     }
@@ -300,7 +300,7 @@ impl Driver {
         counted
     }
 
-    /// Replaces what is added to summary requests. A climb that is under way begins anew with it. Returns whether it differs
+    /// Replaces what is added to summary requests. A climb that is under way is restarted. Returns whether it differs
     /// from before.
     pub fn set_summary_hook(&mut self, hook: HookText) -> bool {
         if hook == self.settings.hook {
@@ -332,7 +332,7 @@ impl Driver {
         self.append(message.at(now))
     }
 
-    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored as they are;
+    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored unchanged;
     /// [`append_recorded`](Driver::append_recorded) truncates them.
     pub fn append(&mut self, message: Message) -> Result<MessageId, SessionError> {
         self.settle_answer()?;
@@ -386,7 +386,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads anew what the window is made of.
+    /// Reads the messages of the window again.
     fn reload(&mut self) -> Result<(), SessionError> {
         let Snapshot { log, revision } = self.archive.store().window(&self.lease.session)?;
         (self.log, self.revision) = (log, revision);
@@ -410,7 +410,7 @@ impl Driver {
     }
 }
 
-/// What only [`SessionHandle`](crate::SessionHandle) offers.
+/// Operations that only [`SessionHandle`](crate::SessionHandle) offers.
 #[cfg(feature = "async")]
 impl Driver {
     pub(crate) fn set_title(&mut self, title: String) -> Result<(), SessionError> {

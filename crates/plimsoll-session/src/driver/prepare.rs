@@ -29,7 +29,7 @@ pub enum Prepared<R, S> {
     Summarise(S),
     /// No request can be made that fits.
     CannotFit {
-        /// What takes the space.
+        /// Breakdown of what takes the space.
         burden: Box<Burden>,
         /// Receipts of what was reduced nevertheless, oldest first.
         receipts: Vec<Receipt>,
@@ -44,11 +44,11 @@ pub enum Prepared<R, S> {
     },
 }
 
-/// What the driver's thread hands to an async host, which has no reference to the driver.
+/// Outcome without references to the driver, for its thread to hand over.
 pub(crate) type Next = Prepared<Box<Content>, Box<SummaryRequest>>;
 
 impl<R, S> Prepared<R, S> {
-    /// The same outcome with what `ready` and `summarise` make of its values; `with` goes to the one that is called.
+    /// Maps the values of the outcome; `with` goes to the function that is called.
     pub(crate) fn map<T, R2, S2>(
         self,
         with: T,
@@ -72,7 +72,7 @@ impl<R, S> Prepared<R, S> {
 pub struct Content {
     /// The conversation.
     pub window: Window,
-    /// What of it the provider's cache holds, and where to set breakpoints.
+    /// How much of it the provider's cache holds, and where to set breakpoints.
     pub cache: CachePlan,
     /// Tokens of the request.
     pub load: Load,
@@ -212,7 +212,7 @@ impl Driver {
             self.climb = Some(self.climb_from(situation)?);
         }
         let Some(climb) = &mut self.climb else {
-            return Err(SessionError::OutOfOrder("there is no climb to go on with"));
+            return Err(SessionError::OutOfOrder("there is no climb to continue"));
         };
         match climb.step()? {
             ClimbStep::Ask(request) => Ok(Prepared::Summarise(request)),
@@ -252,9 +252,9 @@ impl Driver {
             && self.trigger == Trigger::Auto
     }
 
-    /// The load by the estimate alone, if only a provider's figure says that a request does not fit. A figure is of a
+    /// The load by the estimate only, if just a provider's figure says that a request does not fit. A figure is of a
     /// request that was answered, so it is wrong, or the window is larger than is known; either way the provider decides,
-    /// and its next figure takes the place of this one. Without this, one wrong figure would end a session for good: no
+    /// and its next figure takes the place of this one. Without this, one wrong figure would end a session permanently: no
     /// request would ever be made again that could correct it. A provider that has refused is believed.
     fn believe_estimate(&self, load: &Load, trigger: Trigger) -> Option<Load> {
         let line = self.settings.policy.overflow.line(self.limits);
@@ -385,7 +385,7 @@ impl Driver {
         Content { window, cache, load, line, room, receipts }
     }
 
-    /// The provider has taken a request: the next refusal is the first again.
+    /// The provider accepted a request: the next overflow error counts as the first again.
     pub(super) fn note_answered(&mut self) {
         self.refusals = 0;
     }

@@ -27,7 +27,7 @@ pub enum Pruned {
     NotSmaller,
 }
 
-/// What would be reduced next.
+/// The reductions that would come next.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NextReductions {
@@ -54,7 +54,7 @@ impl Pruned {
 }
 
 impl Driver {
-    /// What would be reduced next, without doing it.
+    /// Plans the next reductions, without making them.
     pub fn plan(&self) -> NextReductions {
         let (prune, compaction) = (self.plan_prune(), self.plan_compaction());
         let pruned = self.preview(&Plan::Prune(prune.clone()));
@@ -152,7 +152,7 @@ impl Driver {
         if self.log.iter().any(|message| message.text().contains(what)) {
             return Ok(words);
         }
-        // Out of view: the newest message that says it. The beginning of a long text tells enough.
+        // Out of view: the newest message that contains it. The beginning of a long text is enough.
         let pattern = plimsoll::chars::head(what, plimsoll::Chars(200)).to_owned();
         let search = Search { pattern, literal: true, ..Search::default() };
         let ask = Selection { lines: None, search: Some(search), most_bytes: 1 << 20, most_matches: 10_000 };
@@ -224,10 +224,10 @@ impl Driver {
         let now = self.now();
         self.scaled();
         let mut undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
-        // What an undone pivot stood for comes back into view from the store.
+        // Messages that an undone pivot replaced come back into view from the store.
         self.reload()?;
         if let (Some(before), Some(after)) = (self.recorded.take(), self.usage_scale(&self.log)) {
-            // What was reduced since may hide what came back: then the window is as it was.
+            // Later reductions may hide what came back; then the window is unchanged.
             (undone.before, undone.after) = (before.window, after.window);
             let (id, before, after_tokens) = (undone.id.clone(), before.window, after.window);
             self.recorded = Some(after);
@@ -247,8 +247,8 @@ impl Driver {
         Ok(receipt)
     }
 
-    /// A reduction with the sizes that the usage of the session tells before it and after, where figures are told by it, and
-    /// what that usage says afterwards. `log` has the reduction.
+    /// Replaces the sizes of a reduction's receipts by those of the session's usage, if figures are based on it. Returns the
+    /// usage scale afterwards, too. `log` has the reduction.
     pub(crate) fn told_by_usage(
         &self,
         mut reduction: Reduction,
@@ -275,7 +275,7 @@ impl Driver {
         (reduction, Some(after))
     }
 
-    /// What the usage of the session says of it with `log` in the place of what is stored.
+    /// The usage scale of the session, with `log` in place of the stored messages.
     fn usage_scale(&self, log: &Log) -> Option<UsageScale> {
         UsageScale::read(&self.archive, self.session(), log, &self.settings.policy).ok()
     }

@@ -1,4 +1,4 @@
-//! One tool call, recorded from wherever its tool runs.
+//! Tool calls, recorded from wherever the tool runs.
 
 use std::ops::Deref;
 
@@ -12,13 +12,13 @@ use crate::driver::{self, PendingCall};
 use crate::error::SessionError;
 use crate::output::OutputSink;
 
-/// One call of the model: what it asks for, and what happens to it.
+/// A call of the model, and a recorder of what happens to it.
 ///
-/// It owns a handle of its session, so that tools can run on other tasks or threads, several at once. A call is answered once:
+/// The call owns a handle of its session, so that tools can run on other tasks or threads, several at once. A call is answered once:
 /// by its output, a failure or a refusal. Its futures need no runtime: a tool on a blocking thread waits for them with the
 /// `block_on` of whatever executor it has.
 ///
-/// It dereferences to the [`PendingCall`], which has the tool and its input.
+/// A `ToolCall` dereferences to the [`PendingCall`], which has the tool and its input.
 #[derive(Clone, Debug)]
 pub struct ToolCall {
     call: PendingCall,
@@ -73,7 +73,7 @@ impl ToolCall {
         self.record(move |call| call.finish_with(&mut output.as_slice())).await
     }
 
-    /// What the model would see of the output that was written into a sink, for hosts that may change it. The call is answered
+    /// Returns what the model would see of the output in a sink, for hosts that may change it. The call is answered
     /// by [`record_output`](ToolCall::record_output), or with something else.
     pub async fn close_output(&self, sink: OutputSink) -> Result<Taken, SessionError> {
         self.session.run(move |_| sink.close()).await

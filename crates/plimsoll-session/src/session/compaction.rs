@@ -1,4 +1,4 @@
-//! A compaction that is made beside the turn.
+//! Compactions that run concurrently with the turn.
 
 use plimsoll::Text;
 use plimsoll::compact::accept::{Rejection, Reply};
@@ -8,12 +8,12 @@ use super::thread::StopOnDrop;
 use crate::climb::{Climb, ClimbStep};
 use crate::error::SessionError;
 
-/// A compaction on a copy of the log, with the turn continuing beside it.
+/// A compaction on a copy of the log, while the turn continues.
 ///
-/// Each [`step`](Compaction::step) runs on a thread of its own. Dropping the compaction, or the future of a step, stops it.
-#[must_use = "dropping a compaction gives it up"]
+/// Each [`step`](Compaction::step) runs on a separate thread. Dropping the compaction, or the future of a step, stops it.
+#[must_use = "dropping a compaction cancels it"]
 pub struct Compaction {
-    /// `None` while a step is made, and for good if its future was dropped.
+    /// `None` during a step, and permanently after the future of a step was dropped.
     climb: Option<Climb>,
     stop: StopOnDrop,
 }

@@ -1,4 +1,4 @@
-//! What may happen to a session beside its turn.
+//! Operations on a session that may run concurrently with its turn.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::climb::ClimbOutcome;
 use crate::driver::{Driver, ForkRequest, Forked, Inspection, NextReductions, PendingCall, Pruned};
 use crate::error::SessionError;
 
-/// A handle of an open session, for everything that may happen beside its turn. Clones are cheap and share the session.
+/// A handle of an open session, for everything that may happen concurrently with its turn. Clones are cheap and share the session.
 ///
 /// Operations run one after the other, in the order in which they are first polled. Dropping a future does not undo its
 /// operation; operations that only compute are stopped.
@@ -28,7 +28,7 @@ pub struct SessionHandle {
     about: Arc<About>,
 }
 
-/// What does not change while a session is open.
+/// Properties that do not change while a session is open.
 struct About {
     id: SessionId,
     archive: Arc<Archive>,
@@ -159,7 +159,7 @@ impl SessionHandle {
         self.jobs.run_until_dropped(|driver| driver.inspect()).await
     }
 
-    /// What would be reduced next, without doing it.
+    /// Plans the next reductions, without making them.
     pub async fn plan(&self) -> Result<NextReductions, SessionError> {
         self.jobs.run_until_dropped(|driver| Ok(driver.plan())).await
     }
@@ -248,7 +248,7 @@ impl SessionHandle {
         self.run(move |driver| driver.take_notes(&ids)).await
     }
 
-    /// Replaces what is added to summary requests. A compaction that a request waits for begins anew with it. Returns whether it
+    /// Replaces what is added to summary requests. A compaction that a request waits for is restarted. Returns whether it
     /// differs from before.
     pub async fn set_summary_hook(&self, hook: HookText) -> Result<bool, SessionError> {
         self.run(move |driver| Ok(driver.set_summary_hook(hook))).await
@@ -282,8 +282,8 @@ impl SessionHandle {
         self.jobs.run_until_dropped(|driver| Ok(driver.wants_precompaction())).await
     }
 
-    /// Begins a compaction beside the running turn if the window is over the policy's soft line. `None` if the policy has no
-    /// such line, if there is no summariser, or if one was begun since the window was last reduced.
+    /// Begins a compaction that runs concurrently with the turn, if the window is over the policy's soft line. `None` if the
+    /// policy has no such line, without a summariser, or if one was begun since the window was last reduced.
     pub async fn begin_precompaction(&self) -> Result<Option<Compaction>, SessionError> {
         let stop = StopOnDrop::new();
         let flag = stop.flag();

@@ -32,8 +32,8 @@ pub use turn::{AnswerWriter, FinishedAnswer, Request, SummaryCall};
 
 /// An open session, for async hosts: everything around a model call but the call itself.
 ///
-/// It is the only owner of the turn: what may not happen twice at once takes `&mut self`. It dereferences to
-/// [`SessionHandle`], whose clones do what may happen beside the turn. A thread of the session's own does the blocking work.
+/// A `Session` is the only owner of the turn: operations that must not overlap take `&mut self`. It dereferences to
+/// [`SessionHandle`], whose clones do what may happen concurrently. Each session has a thread that does the blocking work.
 ///
 /// The session's lease is held until it is [closed](Session::close), or until it and all its handles are dropped.
 ///
@@ -129,7 +129,7 @@ impl Deref for Session {
 }
 
 impl SessionBuilder {
-    /// Opens the session, on a thread of its own.
+    /// Opens the session.
     pub async fn open(self) -> Result<Session, SessionError> {
         Session::spawn(move || self.open_blocking()).await
     }
@@ -159,7 +159,7 @@ impl Session {
         Ok(Session { handle, climbing: StopFlag::default() })
     }
 
-    /// The handle, to be cloned for what happens beside the turn.
+    /// The handle, to be cloned for what happens concurrently with the turn.
     pub fn handle(&self) -> &SessionHandle {
         &self.handle
     }
@@ -176,7 +176,7 @@ impl Session {
         self.run(Driver::continue_turn).await
     }
 
-    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored as they are;
+    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored unchanged;
     /// [`append_recorded`](Session::append_recorded) truncates them.
     pub async fn append(&mut self, message: Message) -> Result<MessageId, SessionError> {
         self.run(move |driver| driver.append(message)).await
@@ -191,7 +191,7 @@ impl Session {
         self.run(move |driver| driver.append_recorded(message)).await
     }
 
-    /// Settles what an interrupted turn has left: its answer is ended, its compaction is given up, and its open calls are recorded
+    /// Settles what an interrupted turn has left: its answer is ended, its compaction is cancelled, and its open calls are recorded
     /// as failed. Hosts call this before a new turn.
     pub async fn settle(&mut self, why: &str) -> Result<(), SessionError> {
         let why = why.to_owned();
@@ -290,7 +290,7 @@ impl Session {
         .await
     }
 
-    /// Begins to record that files are put back as they were before a turn.
+    /// Begins the record of a revert of files.
     pub async fn begin_revert(&mut self) -> Result<RevertRecorder<'_>, SessionError> {
         RevertRecorder::begin(self).await
     }

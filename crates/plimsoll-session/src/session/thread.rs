@@ -24,7 +24,7 @@ enum Job {
 pub(super) struct Jobs(Sender<Job>);
 
 impl Jobs {
-    /// Opens a driver on a thread of its own. `about` is read from it before it takes jobs.
+    /// Opens a driver on a new thread. `about` is read from it before it takes jobs.
     pub(super) async fn spawn<T: Send + 'static>(
         open: impl FnOnce() -> Result<Driver, SessionError> + Send + 'static,
         about: impl FnOnce(&Driver) -> T + Send + 'static,
@@ -42,7 +42,7 @@ impl Jobs {
             if opened.send(Ok(about(&driver))).is_err() {
                 return;
             }
-            // Twice as often as text is due, so that none waits for much longer than it may.
+            // Twice as often as text is due, so that none waits much longer than `FLUSH_AFTER`.
             let tick = Duration::from_millis(FLUSH_AFTER.0 / 2);
             loop {
                 match taken.recv_timeout(tick) {
@@ -80,7 +80,7 @@ impl Jobs {
         wait.await.map_err(|_| SessionError::Closed)?
     }
 
-    /// Like [`run`](Jobs::run), for work that stores nothing unless it comes to its end: a caller that stops waiting stops it.
+    /// Like [`run`](Jobs::run), for work that stores nothing unless it completes: a caller that stops waiting stops it.
     pub(super) async fn run_until_dropped<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Driver) -> Result<T, SessionError> + Send + 'static,
@@ -97,7 +97,7 @@ impl Jobs {
         done
     }
 
-    /// Sends a job whose result nobody waits for.
+    /// Sends a job without waiting for its result.
     pub(super) fn send(&self, work: impl FnOnce(&mut Driver) + Send + 'static) -> Result<(), SessionError> {
         self.0.send(Job::Work(Box::new(work))).map_err(|_| SessionError::Closed)
     }

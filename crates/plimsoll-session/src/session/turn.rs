@@ -13,7 +13,7 @@ use crate::error::SessionError;
 
 /// A request to send. It is answered or dropped; dropping it changes nothing.
 ///
-/// It dereferences to its [`Content`].
+/// A `Request` dereferences to its [`Content`].
 #[derive(Debug)]
 #[must_use = "a request is sent and answered, or dropped"]
 pub struct Request<'s> {
@@ -54,7 +54,7 @@ impl Deref for Request<'_> {
 
 /// A summary that is needed before the next request. Dropping it changes nothing; preparing again returns it again.
 ///
-/// It dereferences to the [`SummaryRequest`], which says which model to ask what.
+/// A `SummaryCall` dereferences to the [`SummaryRequest`]: the model, the conversation and the longest answer.
 #[derive(Debug)]
 #[must_use = "a summary call is answered, timed out or dropped"]
 pub struct SummaryCall<'s> {
@@ -165,14 +165,14 @@ impl Drop for AnswerWriter<'_> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FinishedAnswer {
-    /// The answer as it is stored.
+    /// The stored answer.
     pub message: Message,
     /// Why the model stopped, in the provider's words.
     pub reason: String,
     /// Usage of the response, if the provider reported any.
     pub usage: Option<Usage>,
-    /// Its calls, oldest first. Each has to be answered before the next request.
+    /// The calls of the answer, oldest first. Each has to be answered before the next request.
     pub calls: Vec<ToolCall>,
-    /// What its usage has shown about how the model counts.
+    /// Result of calibrating the counter with the answer's usage.
     pub observed: Option<Observed>,
 }
